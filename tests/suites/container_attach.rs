@@ -290,10 +290,7 @@ fn a_kind_has_one_place() {
         Outcome::of(setup.coder().args(words)).exited(2).stderr.clone()
     };
     let message = refused(&["--attach", "a=rust", "--toolchain-image", "rust=rust:1"]);
-    assert!(
-        message.contains("rust has an image by --toolchain-image, and is attached"),
-        "{message}"
-    );
+    assert!(message.contains("rust has both --attach and --toolchain-image"), "{message}");
     let message = refused(&["--attach", "a=rust", "--attach", "b=rust"]);
-    assert!(message.contains("rust is attached to 'a' already"), "{message}");
+    assert!(message.contains("rust is already attached to 'a'"), "{message}");
 }

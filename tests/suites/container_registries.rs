@@ -96,7 +96,7 @@ fn a_missing_file_is_reported_with_its_key() {
     let outcome = call(&setup, &engine, "node", &["make", "probe"]);
     let printed = format!(
         "aifo-coder: {}:2: npmrc is admitted, but there is no '{}'\n\
-         hint: take \"npmrc\" out of admit, or put it there\n",
+         hint: remove \"npmrc\" from admit, or make it available\n",
         setup.scratch().join("home/.config/aifo/config.toml").display(),
         npmrc.display()
     );

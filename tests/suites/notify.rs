@@ -177,7 +177,7 @@ fn a_configured_command_is_judged_as_any_other() {
     let setup = self::setup();
     let gone = setup.scratch().join("safe/gone/say");
     let session = configure(setup, &[gone.to_str().unwrap(), "{args}"]).start();
-    let refused = format!("notifications executable '{}' is not there", gone.display());
+    let refused = format!("notifications executable '{}' does not exist", gone.display());
     check_refused(&notify(&session, "say", &["hi"]), 403, &refused);
 }
 

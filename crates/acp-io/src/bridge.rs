@@ -1,4 +1,4 @@
-//! A relay, its agent, and the editor that started us, put together.
+//! Runs a relay with its agent's process and the editor.
 
 use std::io;
 use std::sync::Arc;
@@ -8,202 +8,202 @@ use aifo_acp::{Relay, RelayConfig, RelayEvent, RpcError, Side, Withdrawal, code}
 use tokio::process::Command;
 use tokio::time::{sleep_until, timeout};
 
-use crate::calls::Calls;
+use crate::agent_process::{AgentExit, AgentProcess, DRAIN_TIMEOUT, ProcessLimits, READ};
+use crate::agent_stdout::{StdoutState, read};
 use crate::host::Host;
-use crate::peer::{LAST_WORDS, Peer, PeerEnd, PeerLimits, READ};
-use crate::pipe::{Pipe, read};
+use crate::host_calls::HostCalls;
 use crate::stdio::Stdio;
 use crate::wire_log::WireLog;
 
-/// A [`Relay`] that is driven: with an agent's pipes, our own stdin and stdout, the clock, and a
-/// [`Host`] (`spec/acp.md#processes`).
+/// A [`Relay`] with an agent's process, this process's stdin and stdout, the clock, and a [`Host`]
+/// (`spec/acp.md#processes`).
 ///
-/// [`next`](Bridge::next) does all the work. While nobody waits for it nothing is read, and nothing is
-/// written.
+/// [`next`](Bridge::next) does all reading and writing.
 #[derive(Debug)]
 pub struct Bridge<H> {
     relay: Relay,
-    peer: Peer,
+    process: AgentProcess,
     editor: Stdio,
     host: Arc<H>,
-    calls: Calls,
-    /// Where the agent's stdout stands.
-    pipe: Pipe,
-    audience: Audience,
-    /// Until when the first request of an editor is waited for, once the agent has ended.
-    unheard: Option<tokio::time::Instant>,
+    host_calls: HostCalls,
+    /// The state of the agent's stdout.
+    stdout_state: StdoutState,
+    editor_state: EditorState,
+    /// Deadline for the editor's first request after the agent has ended.
+    first_request_deadline: Option<tokio::time::Instant>,
     buffer: Vec<u8>,
 }
 
-/// Where the editor stands.
+/// The state of the editor's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Audience {
-    /// It is there.
-    There,
-    /// It says no more; it may listen.
-    Silent,
-    /// It is gone, or to be told nothing more.
-    Gone,
+enum EditorState {
+    /// Connected.
+    Connected,
+    /// It has closed its output; it may still read.
+    InputClosed,
+    /// Disconnected, or to be ignored.
+    Disconnected,
 }
 
 impl<H: Host> Bridge<H> {
-    /// Starts an agent for an editor. Who serves what, `config` says; what is ours to serve, the host
-    /// does. An agent that cannot be started leaves the editor's stream unread.
+    /// Starts an agent for an editor. The host serves the requests that `config` assigns to it. If
+    /// the agent cannot be started, the editor's stream is left unread.
     pub fn start(
         command: Command,
         config: RelayConfig,
-        limits: PeerLimits,
+        limits: ProcessLimits,
         log: Option<Arc<WireLog>>,
         host: H,
         editor: impl FnOnce() -> io::Result<Stdio>,
     ) -> io::Result<Self> {
-        let peer = Peer::spawn(command, limits, log)?;
+        let process = AgentProcess::spawn(command, limits, log)?;
         Ok(Bridge {
             relay: Relay::new(config, Instant::now()),
-            peer,
+            process,
             editor: editor()?,
             host: Arc::new(host),
-            calls: Calls::default(),
-            pipe: Pipe::Open,
-            audience: Audience::There,
-            unheard: None,
+            host_calls: HostCalls::default(),
+            stdout_state: StdoutState::Open,
+            editor_state: EditorState::Connected,
+            first_request_deadline: None,
             buffer: vec![0; READ],
         })
     }
 
-    /// The relay, to look at.
+    /// Returns the relay.
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
 
-    /// Tells the relay something, at this moment's time.
-    pub fn tell<T>(&mut self, what: impl FnOnce(&mut Relay, Instant) -> T) -> T {
-        what(&mut self.relay, Instant::now())
+    /// Calls the relay with the current time.
+    pub fn with_relay<T>(&mut self, action: impl FnOnce(&mut Relay, Instant) -> T) -> T {
+        action(&mut self.relay, Instant::now())
     }
 
-    /// The end of what the agent has said on stderr.
+    /// Returns the last bytes of the agent's stderr.
     pub fn stderr(&self) -> String {
-        self.peer.stderr()
+        self.process.stderr()
     }
 
-    /// The next event; `None` when the agent has ended and the editor was told, or when it is not
-    /// needed any more. Never [`RelayEvent::Request`], which the host answers. Cancel-safe.
+    /// Returns the next event; `None` when the agent has ended and its output was written, or when
+    /// it is no longer needed. Never [`RelayEvent::Request`], which the host answers. Cancel-safe.
     ///
-    /// An agent that does not stop although its turn was cancelled is killed, after its
-    /// [`RelayEvent::Overdue`] was given.
+    /// Kills an agent that does not end a cancelled turn, after [`RelayEvent::Overdue`].
     pub async fn next(&mut self) -> Option<RelayEvent> {
         loop {
             while let Some(event) = self.relay.poll_event() {
-                if let Some(event) = self.take(event) {
+                if let Some(event) = self.handle_event(event) {
                     return Some(event);
                 }
             }
-            if self.audience == Audience::Gone {
-                // Or it would hold back the agent, which has still to be heard to end by itself.
+            if self.editor_state == EditorState::Disconnected {
+                // Unwritten lines would hold back the agent, whose end is still awaited.
                 while self.relay.poll_transmit(Side::Editor).is_some() {}
             }
-            // Who says no more has a moment to listen, at the end.
-            let is_told = self.audience != Audience::There || self.relay.backlog(Side::Editor) == 0;
-            if self.pipe == Pipe::Ended && is_told && !self.is_unheard() {
+            // An editor that closed its output gets time to read in `end`.
+            let is_flushed = self.editor_state != EditorState::Connected
+                || self.relay.backlog(Side::Editor) == 0;
+            if self.stdout_state == StdoutState::Ended && is_flushed && !self.awaits_first_request()
+            {
                 return None;
             }
             self.advance().await;
         }
     }
 
-    /// Nothing more is taken from the editor, nor told to it: its turns are cancelled.
-    pub fn dismiss_editor(&mut self) {
-        self.part(Audience::Gone);
+    /// Ignores the editor from here on, and cancels its turns.
+    pub fn disconnect_editor(&mut self) {
+        self.close_editor(EditorState::Disconnected);
     }
 
-    /// Ends the agent, if it has not, once the editor has what is for it. Of all that the agent
-    /// started, nothing runs any more then.
-    pub async fn end(mut self) -> PeerEnd {
-        drop(self.calls);
+    /// Writes the rest to the editor, ends the agent if it is running, and kills everything that it
+    /// started.
+    pub async fn end(mut self) -> AgentExit {
+        drop(self.host_calls);
         let rest = std::iter::from_fn(|| lines(&mut self.relay, Side::Editor)).collect();
-        let told = self.editor.to.finish(rest);
-        let (end, (), ()) = tokio::join!(self.peer.end(), self.host.end(), told);
+        let flushed = self.editor.to.finish(rest);
+        let (end, (), ()) = tokio::join!(self.process.end(), self.host.end(), flushed);
         end
     }
 
-    /// What is not for whoever asked.
-    fn take(&mut self, event: RelayEvent) -> Option<RelayEvent> {
+    /// Handles events for the host and the process; returns the others.
+    fn handle_event(&mut self, event: RelayEvent) -> Option<RelayEvent> {
         match &event {
             RelayEvent::Request { .. } => {
                 let RelayEvent::Request { id, method, params } = event else { return None };
                 let call = Arc::clone(&self.host).call(method, params);
-                self.calls.start(id, call);
+                self.host_calls.start(id, call);
                 return None;
             }
-            RelayEvent::Withdrawn { id, why } if self.calls.stop(id) => {
+            RelayEvent::Withdrawn { id, why } if self.host_calls.stop(id) => {
                 if *why == Withdrawal::ByAgent {
-                    let gone = RpcError::new(code::CANCELLED, "withdrawn");
+                    let gone = RpcError::new(code::CANCELLED, "cancelled by the agent");
                     self.relay.respond(id, Err(gone), Instant::now());
                 }
                 return None;
             }
             RelayEvent::Overdue { .. } => {
-                self.relay.set_end_reason("it did not stop when it was asked to, and was ended");
-                self.peer.kill();
-                self.hang_up();
+                self.relay.set_end_reason("killed after it did not end a cancelled turn");
+                self.process.kill();
+                self.close_agent();
             }
-            // The agent is not needed, so it need not be waited for.
-            RelayEvent::Released => self.hang_up(),
+            // No need to wait for an agent that is not needed.
+            RelayEvent::Released => self.close_agent(),
             _ => {}
         }
         Some(event)
     }
 
-    /// Waits for one thing to happen, and does it.
+    /// Waits for one I/O or timer event and handles it.
     async fn advance(&mut self) {
         let deadline = self.relay.poll_timeout().map(tokio::time::Instant::from_std);
-        let deadline = deadline.into_iter().chain(self.unheard).min();
+        let deadline = deadline.into_iter().chain(self.first_request_deadline).min();
         let due = async {
             match deadline {
                 Some(deadline) => sleep_until(deadline).await,
                 None => std::future::pending().await,
             }
         };
-        let (relay, pipe) = (&mut self.relay, self.pipe);
-        let (mut ended, mut parted) = (false, None);
+        let (relay, stdout_state) = (&mut self.relay, self.stdout_state);
+        let (mut ended, mut closed) = (false, None);
         tokio::select! {
-            (id, outcome) = self.calls.next() => {
-                self.calls.stop(&id);
+            (id, outcome) = self.host_calls.next() => {
+                self.host_calls.stop(&id);
                 relay.respond(&id, outcome, Instant::now());
             }
-            room = self.peer.stdin.room(), if relay.backlog(Side::Agent) > 0 => {
+            room = self.process.stdin.reserve(), if relay.backlog(Side::Agent) > 0 => {
                 match (room, relay.poll_transmit(Side::Agent)) {
                     (Some(room), Some(line)) => room.send(line),
-                    // It reads no more, so nothing that it may still say can be answered.
+                    // The agent closed its stdin, so its requests cannot be answered.
                     _ => ended = true,
                 }
             }
-            room = self.editor.to.room(), if relay.backlog(Side::Editor) > 0 => {
+            room = self.editor.to.reserve(), if relay.backlog(Side::Editor) > 0 => {
                 match (room, lines(relay, Side::Editor)) {
                     (Some(room), Some(lines)) => self.editor.to.write(room, lines),
-                    _ => parted = Some(Audience::Gone),
+                    _ => closed = Some(EditorState::Disconnected),
                 }
             }
             () = due => relay.handle_timeout(Instant::now()),
             bytes = self.editor.from.recv(),
-                if relay.wants(Side::Editor) && self.audience == Audience::There =>
+                if relay.should_read(Side::Editor) && self.editor_state == EditorState::Connected =>
             {
                 match bytes {
                     Some(bytes) => relay.receive(Side::Editor, &bytes, Instant::now()),
-                    None => parted = Some(Audience::Silent),
+                    None => closed = Some(EditorState::InputClosed),
                 }
             }
-            () = self.peer.exited.wait(), if pipe == Pipe::Open => {
-                relay.set_end_reason(self.peer.last_words());
-                // Or what it started could go on speaking in its name.
-                self.peer.kill();
-                self.pipe = Pipe::Last;
+            () = self.process.exited.wait(), if stdout_state == StdoutState::Open => {
+                relay.set_end_reason(self.process.exit_summary());
+                // Its children could otherwise write to its stdout.
+                self.process.kill();
+                self.stdout_state = StdoutState::ProcessExited;
             }
-            count = read(&mut self.peer.stdout, pipe, &mut self.buffer),
-                if pipe != Pipe::Ended && (relay.wants(Side::Agent) || pipe == Pipe::Last) =>
+            count = read(&mut self.process.stdout, stdout_state, &mut self.buffer),
+                if stdout_state != StdoutState::Ended && (relay.should_read(Side::Agent) || stdout_state == StdoutState::ProcessExited) =>
             {
                 let bytes = self.buffer.get(..count).unwrap_or_default();
-                self.peer.log_read(bytes);
+                self.process.log_read(bytes);
                 match bytes {
                     [] => ended = true,
                     bytes => relay.receive(Side::Agent, bytes, Instant::now()),
@@ -211,46 +211,46 @@ impl<H: Host> Bridge<H> {
             }
         }
         if ended {
-            // Its process ends at about the same time, and how is worth a moment.
-            let _ = timeout(LAST_WORDS, self.peer.exited.wait()).await;
-            self.relay.set_end_reason(self.peer.last_words());
-            self.hang_up();
+            // The process exits at about the same time; its status is part of the errors.
+            let _ = timeout(DRAIN_TIMEOUT, self.process.exited.wait()).await;
+            self.relay.set_end_reason(self.process.exit_summary());
+            self.close_agent();
         }
-        if let Some(audience) = parted {
-            self.part(audience);
+        if let Some(editor_state) = closed {
+            self.close_editor(editor_state);
         }
     }
 
-    /// Takes nothing more from the editor.
-    fn part(&mut self, audience: Audience) {
-        if self.audience == Audience::There {
+    /// Ends the editor's input to the relay.
+    fn close_editor(&mut self, editor_state: EditorState) {
+        if self.editor_state == EditorState::Connected {
             self.relay.receive_eof(Side::Editor, Instant::now());
         }
-        self.audience = audience;
+        self.editor_state = editor_state;
     }
 
-    /// Nothing more is taken from the agent.
-    fn hang_up(&mut self) {
-        if self.pipe != Pipe::Ended {
+    /// Ends the agent's input to the relay.
+    fn close_agent(&mut self) {
+        if self.stdout_state != StdoutState::Ended {
             self.relay.receive_eof(Side::Agent, Instant::now());
-            self.pipe = Pipe::Ended;
-            self.unheard = tokio::time::Instant::now().checked_add(FIRST_REQUEST);
+            self.stdout_state = StdoutState::Ended;
+            self.first_request_deadline = tokio::time::Instant::now().checked_add(FIRST_REQUEST);
         }
     }
 
-    /// Whether the agent has ended before the editor has asked anything: it is about to ask, and is to
-    /// be answered why there is no agent.
-    fn is_unheard(&self) -> bool {
-        self.audience == Audience::There
+    /// Returns whether the agent ended before the editor's first request, which should be answered
+    /// with the reason.
+    fn awaits_first_request(&self) -> bool {
+        self.editor_state == EditorState::Connected
             && self.relay.traffic(Side::Editor).requests == 0
-            && self.unheard.is_some_and(|until| tokio::time::Instant::now() < until)
+            && self.first_request_deadline.is_some_and(|until| tokio::time::Instant::now() < until)
     }
 }
 
-/// For an editor to ask its first request, when there is no agent.
+/// The time for the editor's first request after the agent has ended.
 pub const FIRST_REQUEST: Duration = Duration::from_secs(5);
 
-/// What waits for one end, as much of it as is worth one write.
+/// Joins lines for one end up to the size of one write.
 fn lines(relay: &mut Relay, to: Side) -> Option<Vec<u8>> {
     let mut lines = relay.poll_transmit(to)?;
     while lines.len() < READ

@@ -1,44 +1,44 @@
-//! Who serves what an agent asks for.
+//! The server of an agent's requests.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use aifo_acp::{RpcError, Serves, code};
+use aifo_acp::{ClientCapabilities, RpcError, code};
 use serde_json::Value;
 
 /// Serves `fs/*` and `terminal/*`, each request in a task of its own.
 pub trait Host: Send + Sync + 'static {
-    /// What is served. It is what is declared, so it never changes.
-    fn serves(&self) -> Serves;
+    /// Returns the served methods, which are declared to the agent and never change.
+    fn capabilities(&self) -> ClientCapabilities;
 
-    /// Serves one request, of a method that is served.
-    fn call(self: Arc<Self>, method: String, params: Value) -> Served;
+    /// Serves one request of a served method.
+    fn call(self: Arc<Self>, method: String, params: Value) -> CallFuture;
 
-    /// Ends whatever still runs for the agent, which has gone.
-    fn end(self: Arc<Self>) -> Ended {
+    /// Ends everything that still runs for the agent, which has ended.
+    fn end(self: Arc<Self>) -> EndFuture {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// What comes of a request. It may be dropped before its end, when nobody waits for it any more.
-pub type Served = Pin<Box<dyn Future<Output = Result<Value, RpcError>> + Send>>;
+/// A running request. May be dropped before it completes.
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Value, RpcError>> + Send>>;
 
-/// What is waited for at the end.
-pub type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The end of a host.
+pub type EndFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Serves nothing.
+/// A host that serves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHost;
 
 impl Host for NoHost {
-    fn serves(&self) -> Serves {
-        Serves::default()
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 
-    fn call(self: Arc<Self>, method: String, _: Value) -> Served {
+    fn call(self: Arc<Self>, method: String, _: Value) -> CallFuture {
         Box::pin(async move {
-            Err(RpcError::new(code::METHOD_NOT_FOUND, format!("nobody serves '{method}'")))
+            Err(RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'")))
         })
     }
 }

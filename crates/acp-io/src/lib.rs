@@ -1,50 +1,51 @@
-//! The tokio side of the Agent Client Protocol (`spec/acp.md#processes`): an agent as a process with
-//! three pipes, and what drives a [`Client`](aifo_acp::Client) with them.
+//! Processes and I/O for the Agent Client Protocol (`spec/acp.md#processes`), on tokio.
 //!
-//! In scope: pipes that never block each other, the end of an agent and of all that it started, the
-//! log of what went over the wire.
+//! In scope: an agent's process and its pipes, clients and relays that use them, ending an agent
+//! with everything that it started, the wire log and its replay.
 //!
-//! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
+//! Out of scope: what the agent may do, and where it runs. The caller passes the command.
 //!
 //! ```
 //! use aifo_acp::{Config, Event};
-//! use aifo_acp_io::{Conversation, NoHost, PeerLimits};
+//! use aifo_acp_io::{AgentConnection, NoHost, ProcessLimits};
 //! use tokio::process::Command;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut command = Command::new("sh");
 //! command.args(["-c", r#"read -r _; echo '{"id":1,"result":{"protocolVersion":1}}'; cat"#]);
-//! let limits = PeerLimits::default();
-//! let mut agent = Conversation::start(command, Config::default(), limits, None, NoHost)?;
-//! agent.tell(|client, now| client.initialize("example", "1", now))?;
+//! let limits = ProcessLimits::default();
+//! let mut agent = AgentConnection::start(command, Config::default(), limits, None, NoHost)?;
+//! agent.with_client(|client, now| client.initialize("example", "1", now))?;
 //! assert!(matches!(agent.next().await, Some(Event::Ready(_))));
-//! assert!(agent.end().await.status?.success(), "the end of its stdin is enough");
+//! assert!(agent.end().await.status?.success(), "closing its stdin suffices");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Architecture invariant: an agent is a process with three pipes, and nothing here knows a container
-//! or a session. Whatever it does, nobody waits for it without a bound, and when it has been ended
-//! nothing that it started runs any more.
+//! Architecture invariant: an agent is a process with three pipes; the crate has no notion of a
+//! container or a session of aifo. Every wait has a bound, and after the end of an agent none of
+//! its processes runs.
 
+mod agent_connection;
+mod agent_process;
+mod agent_stdout;
 mod bridge;
-mod calls;
-mod conversation;
 mod host;
-mod peer;
-mod pipe;
+mod host_calls;
 mod refusal;
 mod replay;
 mod stdio;
 mod tail;
 mod wire_log;
 
+pub use agent_connection::AgentConnection;
+pub use agent_process::{AgentExit, AgentProcess, ProcessLimits};
 pub use bridge::{Bridge, FIRST_REQUEST};
-pub use conversation::Conversation;
-pub use host::{Ended, Host, NoHost, Served};
-pub use peer::{Peer, PeerEnd, PeerLimits};
+pub use host::{CallFuture, EndFuture, Host, NoHost};
 pub use refusal::refuse_editor;
-pub use replay::{Misfit, News, Replay, Told, replay};
+pub use replay::{Replay, ReplayEvent, ReplayEventKind, ReplayMismatch, replay};
 pub use stdio::Stdio;
-pub use wire_log::{Encoding, Entry, Line, Pipe, What, WireLog, WireLogLimits, parts};
+pub use wire_log::{
+    Encoding, LogEntry, LogEntryKind, LogLine, LogPipe, WireLog, WireLogLimits, parts,
+};

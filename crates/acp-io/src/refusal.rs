@@ -1,4 +1,4 @@
-//! The end of an editor's connection for which no agent could be started.
+//! Rejects an editor when no agent could be started.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::stdio::Stdio;
 
-/// Answers every request of an editor with an error, up to its `initialize`, then ends the connection
-/// (`spec/acp-commands.md#failures`). Returns earlier when the editor's stream ends, and in any case
-/// after `patience` and 2 s for the editor to read.
-pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, patience: Duration) {
-    let deadline = Instant::now().checked_add(patience).unwrap_or_else(Instant::now);
+/// Answers an editor's requests with an error, up to `initialize`, then closes the connection
+/// (`spec/acp-commands.md#failures`). Returns when the editor's stream ends, at the latest after
+/// `timeout` plus 2 s for the editor to read.
+pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, timeout: Duration) {
+    let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
     let mut reader = MessageReader::new(&Limits::default());
-    // Each answer is written before more is read, so an editor that floods is held back.
+    // Each answer is written before more is read, which limits a flooding editor.
     let _ = timeout_at(deadline, async {
         let mut is_introduced = false;
         while !is_introduced {
@@ -25,7 +25,7 @@ pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, patience: Durati
             while let Some(inbound) = reader.next_message().filter(|next| *next != Inbound::Eof) {
                 let Some((method, answer)) = refusal(inbound, error) else { continue };
                 is_introduced |= method == "initialize";
-                let Some(room) = editor.to.room().await else { return };
+                let Some(room) = editor.to.reserve().await else { return };
                 editor.to.write(room, answer);
             }
             if bytes.is_none() {
@@ -37,7 +37,7 @@ pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, patience: Durati
     editor.to.finish(Vec::new()).await;
 }
 
-/// The method of a request, and the line that refuses it.
+/// Returns a request's method and the line that rejects it.
 fn refusal(inbound: Inbound, error: &RpcError) -> Option<(String, Vec<u8>)> {
     let (id, method) = match inbound {
         Inbound::Message(Message::Request { id, method, .. })

@@ -1,7 +1,7 @@
-//! A logged connection once more, with the state machines of today.
+//! Replays a wire log with the current client.
 
 mod clock;
-mod told;
+mod event;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -10,40 +10,43 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Cancelling, Client, Config, Decision, Id, Message, Refused, Requests, RpcError,
-    Serves, classify, encode_line,
+    CancelCause, CancelOutcome, Client, ClientCapabilities, Config, Decision, Id, Message,
+    Requests, RpcError, SendError, classify, encode_line,
 };
 use serde_json::Value;
 
-use crate::wire_log::{Encoding, Entry, Line, Pipe, What};
+use crate::wire_log::{Encoding, LogEntry, LogEntryKind, LogLine, LogPipe};
 use clock::Clock;
-pub use told::{Misfit, News, Told};
+pub use event::{ReplayEvent, ReplayEventKind, ReplayMismatch};
 
-/// Drives a [`Client`] with what stands in a log (`spec/acp-wire.md#replay`): what we sent are its
-/// commands again, what came is received again, and the log's times are the clock.
+/// Drives a [`Client`] with a log (`spec/acp-wire.md#replay`): sent messages are its commands,
+/// received ones its input, and the log's times its clock.
 #[derive(Debug)]
 pub struct Replay<F> {
     config: Config,
-    /// `None` until the first line is there: what the client serves is told by that.
+    /// `None` until the first line, which determines the client's configuration.
     client: Option<Client>,
-    tell: F,
-    /// What the client has written, and the log has not told of yet.
+    report: F,
+    /// Messages that the client wrote and that have not appeared in the log yet.
     written: VecDeque<Message>,
-    /// The ids of requests in the log, and those that they have now.
+    /// Request ids in the log, and the client's ids for them.
     ids: HashMap<Id, u64>,
     line: u64,
     part: u64,
     clock: Clock,
 }
 
-/// Replays these files, one after the other, as one log. Reads one line at a time; a line is as
-/// long as one that an agent may send.
+/// Replays files as one log, line by line.
 ///
 /// # Errors
 ///
-/// A file cannot be read. What does not fit is told as a [`Misfit`], and no error.
-pub fn replay(files: &[PathBuf], config: Config, tell: impl FnMut(Told)) -> io::Result<()> {
-    let mut replay = Replay::new(config, Instant::now(), tell);
+/// A file cannot be read. A difference is reported as a [`ReplayMismatch`], not as an error.
+pub fn replay(
+    files: &[PathBuf],
+    config: Config,
+    report: impl FnMut(ReplayEvent),
+) -> io::Result<()> {
+    let mut replay = Replay::new(config, Instant::now(), report);
     let mut line = Vec::new();
     for file in files {
         let mut reader = BufReader::new(File::open(file)?);
@@ -60,14 +63,14 @@ pub fn replay(files: &[PathBuf], config: Config, tell: impl FnMut(Told)) -> io::
     Ok(())
 }
 
-impl<F: FnMut(Told)> Replay<F> {
-    /// At the start of a log. `config` says how the agent's chunks are read, and within which
-    /// limits; what is served is told by the log. `base` is any time: the log's first.
-    pub fn new(config: Config, base: Instant, tell: F) -> Self {
+impl<F: FnMut(ReplayEvent)> Replay<F> {
+    /// Starts a replay. `config` sets streaming and limits; the log sets capabilities and the
+    /// request origin. `base` is the time of the first entry; any will do.
+    pub fn new(config: Config, base: Instant, report: F) -> Self {
         Replay {
             config,
             client: None,
-            tell,
+            report,
             written: VecDeque::new(),
             ids: HashMap::new(),
             line: 0,
@@ -76,77 +79,79 @@ impl<F: FnMut(Told)> Replay<F> {
         }
     }
 
-    /// From here on lines are counted anew.
+    /// Restarts the count of lines.
     pub fn begin_file(&mut self) {
         self.line = 0;
     }
 
-    /// Takes the next line of the log.
+    /// Replays the next line of the log.
     pub fn take_line(&mut self, line: &[u8]) {
         self.line = self.line.saturating_add(1);
-        match std::str::from_utf8(line).ok().and_then(Entry::parse) {
+        match std::str::from_utf8(line).ok().and_then(LogEntry::parse) {
             Some(entry) => self.take(entry),
-            None => self.misfit(Misfit::Unreadable),
+            None => self.mismatch(ReplayMismatch::Unreadable),
         }
     }
 
-    /// The log is over. What has no end in it ends now.
+    /// Ends the log, which ends pending requests and turns.
     pub fn finish(&mut self) {
         if let Some(client) = &mut self.client {
             client.receive_eof(self.clock.instant());
             self.settle();
         }
         for message in std::mem::take(&mut self.written) {
-            self.misfit(Misfit::OnlyNow(Box::new(message)));
+            self.mismatch(ReplayMismatch::NotInLog(Box::new(message)));
         }
     }
 
-    fn take(&mut self, entry: Entry) {
-        match entry.what {
-            What::Head { part, requests, .. } => {
+    fn take(&mut self, entry: LogEntry) {
+        match entry.kind {
+            LogEntryKind::Head { part, requests, .. } => {
                 if self.client.is_none() {
-                    self.follow(requests);
+                    self.set_origin(requests);
                 }
                 if part != self.part.saturating_add(1) {
-                    self.misfit(Misfit::Gap { after: self.part, before: part });
+                    self.mismatch(ReplayMismatch::Gap { after: self.part, before: part });
                 }
                 self.part = part;
             }
-            What::Line(Pipe::Out, line) => {
+            LogEntryKind::Line(LogPipe::Out, line) => {
                 self.advance(entry.time, SLACK);
                 match line {
-                    Line::Frame(value) => {
+                    LogLine::Frame(value) => {
                         classify(value).into_iter().for_each(|message| self.sent(message));
                     }
-                    Line::Text { .. } | Line::Skipped { .. } => self.misfit(Misfit::NotOurs),
+                    LogLine::Text { .. } | LogLine::Skipped { .. } => {
+                        self.mismatch(ReplayMismatch::NotAMessage);
+                    }
                 }
             }
-            What::Line(Pipe::In, line) => {
+            LogEntryKind::Line(LogPipe::In, line) => {
                 self.advance(entry.time, Duration::ZERO);
-                self.came(line);
+                self.received(line);
             }
-            What::End(Pipe::In) => {
+            LogEntryKind::End(LogPipe::In) => {
                 self.advance(entry.time, Duration::ZERO);
                 let now = self.clock.instant();
                 self.client().receive_eof(now);
                 self.settle();
             }
-            What::Line(Pipe::Err, line) => {
+            LogEntryKind::Line(LogPipe::Err, line) => {
                 self.advance(entry.time, Duration::ZERO);
-                if let Line::Text { text, .. } | Line::Skipped { head: text, .. } = line {
-                    self.tell(News::Stderr(text));
+                if let LogLine::Text { text, .. } | LogLine::Skipped { head: text, .. } = line {
+                    self.emit(ReplayEventKind::Stderr(text));
                 }
             }
-            What::Decision(report) => {
+            LogEntryKind::Decision(report) => {
                 self.advance(entry.time, Duration::ZERO);
-                self.tell(News::Decision(report));
+                self.emit(ReplayEventKind::Decision(report));
             }
-            What::End(Pipe::Out | Pipe::Err) => {}
+            LogEntryKind::End(LogPipe::Out | LogPipe::Err) => {}
         }
     }
 
-    /// Whose requests the log has. A person at an editor may take any time.
-    fn follow(&mut self, requests: Requests) {
+    /// Sets the request origin. An editor's user may take any time.
+    fn set_origin(&mut self, requests: Requests) {
         self.config.requests = requests;
         if requests == Requests::Relayed {
             let limits = &mut self.config.limits;
@@ -160,18 +165,18 @@ impl<F: FnMut(Told)> Replay<F> {
         }
     }
 
-    /// The agent has said something.
-    fn came(&mut self, line: Line) {
+    /// Replays a received line.
+    fn received(&mut self, line: LogLine) {
         let now = self.clock.instant();
         match line {
-            Line::Frame(mut value) => {
-                self.put_ids(&mut value);
-                // What was read once can be read again, however long its line is written here.
+            LogLine::Frame(mut value) => {
+                self.map_response_ids(&mut value);
+                // Reading has its own limit.
                 if let Ok(line) = encode_line(&value, usize::MAX) {
                     self.client().receive(&line, now);
                 }
             }
-            Line::Text { text, encoding, .. } => {
+            LogLine::Text { text, encoding, .. } => {
                 let mut line = text.into_bytes();
                 if encoding == Encoding::Broken {
                     line.push(NO_UTF8);
@@ -179,7 +184,7 @@ impl<F: FnMut(Told)> Replay<F> {
                 line.push(b'\n');
                 self.client().receive(&line, now);
             }
-            Line::Skipped { len, head } => {
+            LogLine::Skipped { len, head } => {
                 let mut left = len.max(self.config.limits.frame.saturating_add(1) as u64);
                 left = left.saturating_sub(head.len() as u64);
                 self.client().receive(head.as_bytes(), now);
@@ -196,27 +201,32 @@ impl<F: FnMut(Told)> Replay<F> {
         self.settle();
     }
 
-    /// We had said something.
+    /// Replays a sent message.
     fn sent(&mut self, message: Message) {
         let fits = match message.clone() {
-            Message::Request { id, method, params } => self.ask(id, &method, params),
-            Message::Notification { method, params } => self.notify(&method, &params),
-            Message::Response { id, outcome } => self.answer(&id, outcome),
-            Message::Invalid(_) => Err(Misfit::NotOurs),
+            Message::Request { id, method, params } => self.replay_request(id, &method, params),
+            Message::Notification { method, params } => self.replay_notification(&method, &params),
+            Message::Response { id, outcome } => self.replay_response(&id, outcome),
+            Message::Invalid(_) => Err(ReplayMismatch::NotAMessage),
         };
         match fits {
-            Ok(()) => self.tell(News::Sent(message)),
-            Err(misfit) => self.misfit(misfit),
+            Ok(()) => self.emit(ReplayEventKind::Sent(message)),
+            Err(mismatch) => self.mismatch(mismatch),
         }
         self.settle();
     }
 
-    fn ask(&mut self, id: Id, method: &str, params: Value) -> Result<(), Misfit> {
+    fn replay_request(
+        &mut self,
+        id: Id,
+        method: &str,
+        params: Value,
+    ) -> Result<(), ReplayMismatch> {
         if method == "initialize" && self.client.is_none() {
-            self.config.serves = serves(&params);
+            self.config.capabilities = capabilities(&params);
         }
         let now = self.clock.instant();
-        // The turn before was over for the sender: a prompt that a relay has queued follows at once.
+        // The sender considered the turn over: a relay sends a queued prompt at once.
         if method == "session/prompt"
             && let Some(session) = params.get("sessionId").and_then(Value::as_str)
             && self.client().finish_turn(session, now)
@@ -227,7 +237,7 @@ impl<F: FnMut(Told)> Replay<F> {
         let text = |of: &Value, name: &str| {
             of.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
-        let asked = match method {
+        let sent = match method {
             "initialize" => {
                 let info = params.get("clientInfo").unwrap_or(&Value::Null);
                 client.initialize(&text(info, "name"), &text(info, "version"), now)
@@ -240,27 +250,27 @@ impl<F: FnMut(Told)> Replay<F> {
             }
             _ => client.request(method, params, now),
         };
-        let refused = |why: Refused| Misfit::Refused { method: method.to_owned(), why };
-        asked.map_err(refused)?;
+        let refused = |why: SendError| ReplayMismatch::NotSent { method: method.to_owned(), why };
+        sent.map_err(refused)?;
         self.collect();
-        // A prompt gives the number of its turn, so the id is taken from what was written.
+        // `prompt` returns the turn's number, so the id is taken from the written message.
         let is_it = |message: &Message| matches!(message, Message::Request { .. });
         if let Some(Message::Request { id: new, .. }) = self.take_written(is_it)
-            && let Some(new) = new.as_ours()
+            && let Some(new) = new.as_u64()
         {
-            self.ids.insert(normal(id), new);
+            self.ids.insert(normalized(id), new);
         }
         Ok(())
     }
 
-    fn notify(&mut self, method: &str, params: &Value) -> Result<(), Misfit> {
+    fn replay_notification(&mut self, method: &str, params: &Value) -> Result<(), ReplayMismatch> {
         let is_relayed = self.config.requests == Requests::Relayed;
         if method != "session/cancel" {
             // An editor may send any notification.
             if is_relayed {
                 return Ok(());
             }
-            return Err(Misfit::Unknown { method: method.to_owned() });
+            return Err(ReplayMismatch::UnexpectedNotification { method: method.to_owned() });
         }
         let session = params.get("sessionId").and_then(Value::as_str).unwrap_or_default();
         let is_it = |message: &Message| match message {
@@ -269,53 +279,61 @@ impl<F: FnMut(Told)> Replay<F> {
             }
             _ => false,
         };
-        // It may have been the clock that cancelled the turn.
+        // A timeout of the client may have cancelled the turn already.
         if self.take_written(is_it).is_some() {
             return Ok(());
         }
         let now = self.clock.instant();
-        let cancelling = self.client().cancel(session, CancelCause::Asked, now);
-        if cancelling == Cancelling::NoNeed {
-            // A relay's line may be logged after an answer that it could not know.
+        let cancelling = self.client().cancel(session, CancelCause::Requested, now);
+        if cancelling == CancelOutcome::NotNeeded {
+            // A relay may log the cancellation after an answer that crossed it.
             if is_relayed {
                 return Ok(());
             }
-            return Err(Misfit::NothingToCancel);
+            return Err(ReplayMismatch::NothingToCancel);
         }
         self.collect();
         self.take_written(is_it);
         Ok(())
     }
 
-    fn answer(&mut self, id: &Id, outcome: Result<Value, RpcError>) -> Result<(), Misfit> {
+    fn replay_response(
+        &mut self,
+        id: &Id,
+        outcome: Result<Value, RpcError>,
+    ) -> Result<(), ReplayMismatch> {
         let is_it = |message: &Message| match message {
             Message::Response { id: other, .. } => other == id,
             _ => false,
         };
-        // The client answers much by itself.
+        // The client answers many requests by itself.
         if let Some(Message::Response { outcome: now, .. }) = self.take_written(is_it) {
             let is_same = kind(&now) == kind(&outcome);
-            return if is_same { Ok(()) } else { Err(Misfit::OtherAnswer { id: id.clone() }) };
+            return if is_same {
+                Ok(())
+            } else {
+                Err(ReplayMismatch::DifferentAnswer { id: id.clone() })
+            };
         }
         let now = self.clock.instant();
         let decision = outcome.as_ref().ok().and_then(decision);
         let client = self.client();
         let is_decided = decision.is_some_and(|decision| client.decide(id, &decision, now));
         if !is_decided && !client.respond(id, outcome, now) {
-            return Err(Misfit::NotAwaited { id: id.clone() });
+            return Err(ReplayMismatch::NotPending { id: id.clone() });
         }
         self.collect();
         self.take_written(is_it);
         Ok(())
     }
 
-    /// Takes out what the client has written, the oldest of the kind.
+    /// Removes the oldest matching message that the client wrote.
     fn take_written(&mut self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
         let at = self.written.iter().position(is_it)?;
         self.written.remove(at)
     }
 
-    /// Lets time pass up to that of an entry, and does what falls due until then.
+    /// Advances the clock to an entry's time and handles timeouts on the way.
     fn advance(&mut self, time: Duration, slack: Duration) {
         let until = self.clock.offset(time);
         loop {
@@ -330,30 +348,30 @@ impl<F: FnMut(Told)> Replay<F> {
         self.clock.now = self.clock.now.max(until);
     }
 
-    /// Takes out all that has come of it.
+    /// Reports all events of the client.
     fn settle(&mut self) {
         while let Some(event) = self.client.as_mut().and_then(Client::poll_event) {
-            self.tell(News::Event(Box::new(event)));
+            self.emit(ReplayEventKind::Event(Box::new(event)));
         }
         self.collect();
     }
 
-    /// Takes out what it has written.
+    /// Collects the messages that the client wrote.
     fn collect(&mut self) {
         while let Some(line) = self.client.as_mut().and_then(Client::poll_transmit) {
-            // Our own lines can be read.
+            // The client writes valid JSON.
             let value = serde_json::from_slice(&line).unwrap_or_default();
             self.written.extend(classify(value));
         }
     }
 
-    /// Gives answers the ids that their requests have now. An answer to nothing stays one.
-    fn put_ids(&self, value: &mut Value) {
+    /// Replaces the ids of responses with the client's. An unknown id is replaced with a string.
+    fn map_response_ids(&self, value: &mut Value) {
         match value {
-            Value::Array(batch) => batch.iter_mut().for_each(|value| self.put_ids(value)),
+            Value::Array(batch) => batch.iter_mut().for_each(|value| self.map_response_ids(value)),
             value => {
                 let Message::Response { id, .. } = Message::of(value.clone()) else { return };
-                let id = normal(id);
+                let id = normalized(id);
                 let new = match self.ids.get(&id) {
                     Some(new) => (*new).into(),
                     None => format!("not in the log: {}", id.to_value()).into(),
@@ -370,26 +388,26 @@ impl<F: FnMut(Told)> Replay<F> {
         self.client.get_or_insert_with(|| Client::new(self.config.clone(), now))
     }
 
-    fn misfit(&mut self, misfit: Misfit) {
-        self.tell(News::Misfit(misfit));
+    fn mismatch(&mut self, mismatch: ReplayMismatch) {
+        self.emit(ReplayEventKind::Mismatch(mismatch));
     }
 
-    fn tell(&mut self, news: News) {
-        (self.tell)(Told { at: self.clock.now, line: self.line, news });
+    fn emit(&mut self, kind: ReplayEventKind) {
+        (self.report)(ReplayEvent { at: self.clock.now, line: self.line, kind });
     }
 }
 
-/// What was served, as it was declared.
-fn serves(params: &Value) -> Serves {
+/// Returns the capabilities declared in `initialize`.
+fn capabilities(params: &Value) -> ClientCapabilities {
     let flag = |pointer: &str| params.pointer(pointer).and_then(Value::as_bool).unwrap_or_default();
-    Serves {
+    ClientCapabilities {
         read_text_file: flag("/clientCapabilities/fs/readTextFile"),
         write_text_file: flag("/clientCapabilities/fs/writeTextFile"),
         terminal: flag("/clientCapabilities/terminal"),
     }
 }
 
-/// What an answer decides, if it is one to a request for permission.
+/// Returns the decision in an answer to a permission request.
 fn decision(result: &Value) -> Option<Decision> {
     let outcome = result.get("outcome")?;
     match outcome.get("outcome")?.as_str()? {
@@ -399,7 +417,7 @@ fn decision(result: &Value) -> Option<Decision> {
     }
 }
 
-/// What two answers have to have in common to be the same; their words may be redacted.
+/// The part of two answers that must be equal. Their texts may be redacted.
 fn kind(outcome: &Result<Value, RpcError>) -> (Option<i64>, Option<String>) {
     match outcome {
         Ok(result) => {
@@ -409,16 +427,16 @@ fn kind(outcome: &Result<Value, RpcError>) -> (Option<i64>, Option<String>) {
     }
 }
 
-/// An id as all its spellings are compared.
-fn normal(id: Id) -> Id {
-    id.as_ours().map_or(id, Id::from)
+/// Normalises the spelling of an id.
+fn normalized(id: Id) -> Id {
+    id.as_u64().map_or(id, Id::from)
 }
 
-/// Times are logged in whole milliseconds, a little after or before they are acted upon.
+/// Times are logged in milliseconds, slightly before or after they take effect.
 const SLACK: Duration = Duration::from_millis(2);
-/// What no line of UTF-8 has.
+/// A byte that UTF-8 never has.
 const NO_UTF8: u8 = 0xff;
-/// What stands for the part of a line that was skipped.
+/// Stands for the skipped part of a line.
 static PADDING: [u8; 64 << 10] = [b'x'; 64 << 10];
 
 #[cfg(test)]

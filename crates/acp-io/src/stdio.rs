@@ -1,4 +1,4 @@
-//! The other end on our own stdin and stdout: an editor that started us.
+//! An editor's connection on this process's stdin and stdout.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,95 +14,95 @@ use nix::sys::socket::{MsgFlags, send};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::peer::READ;
+use crate::agent_process::READ;
 
-/// Two streams that are ours since we were started: what they are nobody knows, pipes, sockets or
-/// files, and their modes are not ours to change. So each has a thread that reads or writes as anybody
-/// would; a line that can be written without waiting is, and saves a wake-up.
+/// An editor's streams: inherited pipes, sockets or files, whose modes must not be changed. Each
+/// has a thread with blocking reads or writes. A line that fits without blocking is written at
+/// once, which saves a wake-up.
 #[derive(Debug)]
 pub struct Stdio {
     pub(crate) from: mpsc::Receiver<Vec<u8>>,
-    pub(crate) to: Lines,
+    pub(crate) to: LineWriter,
 }
 
-/// What is written.
+/// Writes lines to the editor.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct LineWriter {
     lines: Option<mpsc::Sender<Vec<u8>>>,
     written: oneshot::Receiver<()>,
-    output: Arc<Output>,
+    output: Arc<OutputStream>,
 }
 
-/// Where it is written to.
+/// The editor's input.
 #[derive(Debug)]
-struct Output {
+struct OutputStream {
     stream: File,
-    kind: Kind,
-    /// Writes that the thread has been given and has not done.
-    behind: AtomicUsize,
+    kind: StreamKind,
+    /// Writes that are queued for the thread.
+    unwritten: AtomicUsize,
 }
 
-/// What a stream is, as far as it tells how to write to it without waiting.
+/// How to write to a stream without blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StreamKind {
     Pipe,
     Socket,
     Other,
 }
 
-/// What was read and not yet taken: so many reads.
+/// Queued reads.
 const READS: usize = 8;
-/// Writes that wait behind another. Each may be of a long line, so there is one.
+/// Queued writes. One, as each may be long.
 const WRITES: usize = 1;
-/// For somebody to read the last of it.
-const LAST: Duration = Duration::from_secs(2);
+/// The time for the editor to read the rest.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Stdio {
-    /// Takes copies of two descriptors, such as 0 and 1, and starts to read.
+    /// Duplicates two descriptors, such as 0 and 1, and starts to read.
     pub fn start(input: &impl AsFd, output: &impl AsFd) -> io::Result<Self> {
         let (input, output) =
             (input.as_fd().try_clone_to_owned()?, output.as_fd().try_clone_to_owned()?);
-        let (give, from) = mpsc::channel(READS);
+        let (sender, from) = mpsc::channel(READS);
         let (lines, to_write) = mpsc::channel(WRITES);
-        let (tell, written) = oneshot::channel();
-        let output = Arc::new(Output::new(output)?);
+        let (done, written) = oneshot::channel();
+        let output = Arc::new(OutputStream::new(output)?);
         let writes = Arc::clone(&output);
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("aifo-stdin").spawn(move || read(input, &give))?;
+        thread("aifo-stdin").spawn(move || read(input, &sender))?;
         thread("aifo-stdout").spawn(move || {
             write(&writes, to_write);
-            // Whoever wanted to know may be gone.
-            let _ = tell.send(());
+            // The receiver may be dropped.
+            let _ = done.send(());
         })?;
-        Ok(Stdio { from, to: Lines { lines: Some(lines), written, output } })
+        Ok(Stdio { from, to: LineWriter { lines: Some(lines), written, output } })
     }
 }
 
-impl Lines {
-    /// Room for some lines; `None` once nobody reads any more. Cancel-safe.
-    pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+impl LineWriter {
+    /// Reserves room for lines; `None` if the stream is closed. Cancel-safe.
+    pub(crate) async fn reserve(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
         self.lines.as_ref()?.reserve().await.ok()
     }
 
-    /// Writes lines there is room for: at once if that needs no waiting, else by the thread.
+    /// Writes lines: at once if that does not block, else on the thread.
     pub(crate) fn write(&self, room: mpsc::Permit<'_, Vec<u8>>, mut lines: Vec<u8>) {
         let written = self.output.write_at_once(&lines);
         if written == lines.len() {
             return;
         }
         lines.drain(..written);
-        self.output.behind.fetch_add(1, Ordering::AcqRel);
+        self.output.unwritten.fetch_add(1, Ordering::AcqRel);
         room.send(lines);
     }
 
-    /// Writes what is left, and waits until all is written, or nobody reads it.
+    /// Writes the rest and waits until it is written or the stream is closed.
     pub(crate) async fn finish(mut self, rest: Vec<Vec<u8>>) {
         let lines = self.lines.take();
         let all = async {
             for rest in rest {
-                // Whoever is gone hears nothing.
+                // The stream is closed.
                 let Some(lines) = &lines else { return };
-                self.output.behind.fetch_add(1, Ordering::AcqRel);
+                self.output.unwritten.fetch_add(1, Ordering::AcqRel);
                 if lines.send(rest).await.is_err() {
                     return;
                 }
@@ -110,13 +110,13 @@ impl Lines {
             drop(lines);
             let _ = self.written.await;
         };
-        // Who does not read by then never will.
-        let _ = timeout(LAST, all).await;
+        // An editor that has not read by then is given up.
+        let _ = timeout(FINISH_TIMEOUT, all).await;
     }
 }
 
-/// Reads until the end, or nobody wants it.
-fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
+/// Reads until the end, or until the receiver is dropped.
+fn read(input: OwnedFd, sender: &mpsc::Sender<Vec<u8>>) {
     let mut input = File::from(input);
     let mut buffer = vec![0; READ];
     loop {
@@ -124,52 +124,52 @@ fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(count @ 1..) => {
                 let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-                if give.blocking_send(bytes).is_err() {
+                if sender.blocking_send(bytes).is_err() {
                     return;
                 }
             }
-            // What cannot be read has ended.
+            // A failed read counts as the end.
             Ok(0) | Err(_) => return,
         }
     }
 }
 
-fn write(output: &Output, mut lines: mpsc::Receiver<Vec<u8>>) {
+fn write(output: &OutputStream, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.blocking_recv() {
         if (&output.stream).write_all(&line).is_err() {
             return;
         }
-        output.behind.fetch_sub(1, Ordering::AcqRel);
+        output.unwritten.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Output {
+impl OutputStream {
     fn new(stream: OwnedFd) -> io::Result<Self> {
         let stream = File::from(stream);
         let kind = match stream.metadata()?.file_type() {
-            kind if kind.is_fifo() => Kind::Pipe,
-            kind if kind.is_socket() => Kind::Socket,
-            _ => Kind::Other,
+            kind if kind.is_fifo() => StreamKind::Pipe,
+            kind if kind.is_socket() => StreamKind::Socket,
+            _ => StreamKind::Other,
         };
-        Ok(Output { stream, kind, behind: AtomicUsize::new(0) })
+        Ok(OutputStream { stream, kind, unwritten: AtomicUsize::new(0) })
     }
 
-    /// Writes as much as can be without waiting, and says how much that was. What fails is left to
-    /// the thread, which fails as well.
+    /// Writes as much as possible without blocking and returns the length. Errors are left to the
+    /// thread, which will meet them too.
     fn write_at_once(&self, bytes: &[u8]) -> usize {
-        if self.behind.load(Ordering::Acquire) > 0 {
+        if self.unwritten.load(Ordering::Acquire) > 0 {
             return 0;
         }
         match self.kind {
-            // A pipe that can be written to has room for a page.
-            Kind::Pipe if bytes.len() <= PAGE && self.is_writable() => {
+            // A writable pipe has room for a page.
+            StreamKind::Pipe if bytes.len() <= PAGE && self.is_writable() => {
                 (&self.stream).write(bytes).unwrap_or_default()
             }
-            Kind::Socket => {
+            StreamKind::Socket => {
                 let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
                 send(self.stream.as_raw_fd(), bytes, flags).unwrap_or_default()
             }
-            Kind::Pipe | Kind::Other => 0,
+            StreamKind::Pipe | StreamKind::Other => 0,
         }
     }
 
@@ -181,7 +181,7 @@ impl Output {
     }
 }
 
-/// What a pipe has room for at least, if it has any: a buffer (`pipe(7)`).
+/// The least room of a writable pipe: a buffer (`pipe(7)`).
 const PAGE: usize = 4096;
 
 #[cfg(test)]
@@ -189,12 +189,12 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    /// Whoever reads gets every line.
+    /// Checks that a reader receives every line in order.
     fn check(to: impl Into<OwnedFd>, mut from: impl Read + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let null = File::open("/dev/null").unwrap();
         let stdio = Stdio::start(&null, &to.into()).unwrap();
-        // Short ones, long ones, and many: at once, by the thread, and both in turns.
+        // Short, long and many lines: written at once and by the thread.
         let line = |number: usize| format!("{number}{}\n", "x".repeat(number * 97 % 9000));
         let reader = std::thread::spawn(move || {
             let mut read = Vec::new();
@@ -203,7 +203,7 @@ mod tests {
         });
         runtime.block_on(async {
             for number in 0..2000 {
-                let room = stdio.to.room().await.unwrap();
+                let room = stdio.to.reserve().await.unwrap();
                 stdio.to.write(room, line(number).into_bytes());
             }
             stdio.to.finish(vec![b"rest\n".to_vec()]).await;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_and_in_their_order_whatever_the_stream_is() {
+    fn lines_arrive_whole_and_in_order_on_any_stream() {
         let (from, to) = io::pipe().unwrap();
         check(to, from);
         let (from, to) = UnixStream::pair().unwrap();
@@ -222,18 +222,21 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_to_wait_is_left_to_the_thread() {
+    fn blocking_writes_are_left_to_the_thread() {
         let (from, to) = io::pipe().unwrap();
-        let output = Output::new(to.into()).unwrap();
+        let output = OutputStream::new(to.into()).unwrap();
         let line = vec![b'x'; PAGE];
         let mut count = 0;
         while output.write_at_once(&line) == PAGE {
             count += 1;
         }
-        assert!(count > 0, "there was room");
-        assert_eq!(output.write_at_once(b"x"), 0, "and is none");
-        assert_eq!(Output::new(File::open("/dev/null").unwrap().into()).unwrap().kind, Kind::Other);
+        assert!(count > 0, "the pipe had room");
+        assert_eq!(output.write_at_once(b"x"), 0, "the pipe is full");
+        assert_eq!(
+            OutputStream::new(File::open("/dev/null").unwrap().into()).unwrap().kind,
+            StreamKind::Other
+        );
         drop(from);
-        assert_eq!(output.write_at_once(b"x"), 0, "nobody reads");
+        assert_eq!(output.write_at_once(b"x"), 0, "the pipe is closed");
     }
 }

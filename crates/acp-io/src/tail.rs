@@ -1,8 +1,8 @@
-//! The end of what a process said, in bounded memory.
+//! The last bytes of a stream.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The newest bytes of a stream, shared by whoever reads it and whoever asks.
+/// A bounded, shared buffer of a stream's last bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     limit: usize,
@@ -17,14 +17,15 @@ impl Tail {
     pub(crate) fn push(&self, new: &[u8]) {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         bytes.extend_from_slice(new);
-        // At most twice the limit, so that it is seldom moved.
+        // Up to twice the limit, so that it is seldom moved.
         if bytes.len() > self.limit.saturating_mul(2) {
             let surplus = bytes.len().saturating_sub(self.limit);
             bytes.drain(..surplus);
         }
     }
 
-    /// As text; what is none is replaced, a character that was cut is left out.
+    /// Returns the bytes as text. Invalid UTF-8 is replaced; a truncated first character is
+    /// dropped.
     pub(crate) fn text(&self) -> String {
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let from = bytes.len().saturating_sub(self.limit);
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_bytes_from_a_whole_character_on() {
+    fn the_tail_begins_with_a_whole_character() {
         let tail = Tail::new(5);
         assert_eq!(tail.text(), "");
         tail.push("abé".as_bytes());

@@ -1,4 +1,4 @@
-//! A log of what goes over a connection, for whoever has to find out what an agent did.
+//! A log of an agent's connection, for debugging.
 
 mod entry;
 mod files;
@@ -12,34 +12,32 @@ use std::time::{Duration, Instant, SystemTime};
 use aifo_acp::{Frame, FrameReader, JsonError, Limits, Requests, parse_json};
 use serde_json::Value;
 
-pub use entry::{Encoding, Entry, Line, Pipe, What};
-use files::Files;
+pub use entry::{Encoding, LogEntry, LogEntryKind, LogLine, LogPipe};
+use files::LogFiles;
 pub use files::{WireLogLimits, parts};
 use redactor::Redactor;
 
-/// Writes every line that goes over an agent's three pipes to files that rotate
-/// (`spec/acp-wire.md#lines`).
+/// Writes every line of an agent's three pipes to rotating files (`spec/acp-wire.md#lines`).
 ///
-/// It never fails whoever writes to it: at the first error it stops, and says so once. What it
-/// writes is one small `write` to the page cache for each line, made by the task that moves the
-/// line: where the disk is slow the agent is, and nothing piles up. Whoever wants no log has none,
-/// and pays nothing.
+/// Errors never reach the caller: after the first one logging stops, with one warning. Each line is
+/// one `write` to the page cache by the task that forwards it, so a slow disk slows the agent and
+/// no queue grows.
 #[derive(Debug)]
 pub struct WireLog(Mutex<Writer>);
 
 #[derive(Debug)]
 struct Writer {
-    /// `None` once a write has failed.
-    files: Option<Files>,
+    /// `None` after a failed write.
+    files: Option<LogFiles>,
     redactor: Redactor,
     stdout: FrameReader,
     stderr: FrameReader,
-    /// JSON values in a line that is read.
+    /// The limit of JSON values in a line.
     values: usize,
     clock: Clock,
 }
 
-/// The time of day, that never goes back.
+/// The time of day, made monotonic.
 #[derive(Debug)]
 struct Clock {
     begun: Instant,
@@ -47,13 +45,12 @@ struct Clock {
 }
 
 impl WireLog {
-    /// Begins a log in a directory, which is made if it is not there. `agent` is its name, without
-    /// arguments; `requests` says who asks it. Each of `secrets` is taken out wherever it stands; those shorter than four bytes
-    /// are left.
+    /// Opens a log in a directory, which is created if missing. `agent` is the agent's name without
+    /// arguments. Each of `secrets` of at least four bytes is redacted.
     ///
     /// # Errors
     ///
-    /// The directory cannot be made or is a symbolic link, or no file can be made in it.
+    /// The directory cannot be created or is a symbolic link, or no file can be created in it.
     pub fn open(
         directory: &Path,
         limits: WireLogLimits,
@@ -62,8 +59,8 @@ impl WireLog {
         secrets: Vec<String>,
     ) -> io::Result<Self> {
         let clock = Clock::start();
-        let files = Files::create(directory, limits, agent, requests, clock.now())?;
-        // A line that the client reads whole stands in the log whole.
+        let files = LogFiles::create(directory, limits, agent, requests, clock.now())?;
+        // The client's limits, so that a line read whole is logged whole.
         let of_agent = Limits::default();
         Ok(WireLog(Mutex::new(Writer {
             files: Some(files),
@@ -75,55 +72,55 @@ impl WireLog {
         })))
     }
 
-    /// Bytes of the agent's stdout, cut anywhere.
+    /// Logs bytes of the agent's stdout, split anywhere.
     pub fn record_in(&self, bytes: &[u8]) {
-        self.writer().receive(Pipe::In, bytes);
+        self.writer().receive(LogPipe::In, bytes);
     }
 
-    /// A line that is written to the agent's stdin.
+    /// Logs a line written to the agent's stdin.
     pub fn record_out(&self, line: &[u8]) {
         self.writer().sent(line);
     }
 
-    /// Bytes of the agent's stderr, cut anywhere.
+    /// Logs bytes of the agent's stderr, split anywhere.
     pub fn record_err(&self, bytes: &[u8]) {
-        self.writer().receive(Pipe::Err, bytes);
+        self.writer().receive(LogPipe::Err, bytes);
     }
 
-    /// How a permission was decided, and why: a [report](aifo_acp::decision_report).
+    /// Logs a permission decision: a [report](aifo_acp::decision_report).
     pub fn record_decision(&self, report: Value) {
-        self.writer().write(What::Decision(report));
+        self.writer().write(LogEntryKind::Decision(report));
     }
 
-    /// The agent's stdout has ended.
+    /// Logs the end of the agent's stdout.
     pub fn end_in(&self) {
-        self.writer().end(Pipe::In);
+        self.writer().end(LogPipe::In);
     }
 
-    /// The agent's stderr has ended.
+    /// Logs the end of the agent's stderr.
     pub fn end_err(&self) {
-        self.writer().end(Pipe::Err);
+        self.writer().end(LogPipe::Err);
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        // Whatever another thread died of, the log goes on.
+        // A panic in another thread must not stop the log.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Writer {
-    fn receive(&mut self, pipe: Pipe, bytes: &[u8]) {
+    fn receive(&mut self, pipe: LogPipe, bytes: &[u8]) {
         if self.files.is_some() {
             self.reader(pipe).receive(bytes);
             self.drain(pipe);
         }
     }
 
-    fn end(&mut self, pipe: Pipe) {
+    fn end(&mut self, pipe: LogPipe) {
         if self.files.is_some() {
             self.reader(pipe).receive_eof();
             self.drain(pipe);
-            self.write(What::End(pipe));
+            self.write(LogEntryKind::End(pipe));
         }
     }
 
@@ -133,37 +130,39 @@ impl Writer {
             whole.receive(line);
             whole.receive_eof();
             while let Some(line) = next_line(&mut whole, self.values, &self.redactor) {
-                self.write(What::Line(Pipe::Out, line));
+                self.write(LogEntryKind::Line(LogPipe::Out, line));
             }
         }
     }
 
-    fn reader(&mut self, pipe: Pipe) -> &mut FrameReader {
+    fn reader(&mut self, pipe: LogPipe) -> &mut FrameReader {
         match pipe {
-            Pipe::In | Pipe::Out => &mut self.stdout,
-            Pipe::Err => &mut self.stderr,
+            LogPipe::In | LogPipe::Out => &mut self.stdout,
+            LogPipe::Err => &mut self.stderr,
         }
     }
 
-    fn drain(&mut self, pipe: Pipe) {
+    fn drain(&mut self, pipe: LogPipe) {
         loop {
             let line = match pipe {
-                Pipe::In | Pipe::Out => next_line(&mut self.stdout, self.values, &self.redactor),
-                Pipe::Err => next_text(&mut self.stderr, &self.redactor),
+                LogPipe::In | LogPipe::Out => {
+                    next_line(&mut self.stdout, self.values, &self.redactor)
+                }
+                LogPipe::Err => next_text(&mut self.stderr, &self.redactor),
             };
             match line {
-                Some(line) => self.write(What::Line(pipe, line)),
+                Some(line) => self.write(LogEntryKind::Line(pipe, line)),
                 None => return,
             }
         }
     }
 
-    fn write(&mut self, what: What) {
-        let entry = Entry { time: self.clock.now(), what };
+    fn write(&mut self, kind: LogEntryKind) {
+        let entry = LogEntry { time: self.clock.now(), kind };
         let Some(files) = &mut self.files else { return };
         if let Err(error) = files.write(&entry) {
             self.files = None;
-            tracing::warn!(%error, "the log of the agent's connection ends here");
+            tracing::warn!(%error, "cannot write the wire log; logging stops");
         }
     }
 }
@@ -179,31 +178,31 @@ impl Clock {
     }
 }
 
-/// The next line of a pipe that carries messages.
-fn next_line(reader: &mut FrameReader, values: usize, redactor: &Redactor) -> Option<Line> {
+/// Returns the next line of a message pipe.
+fn next_line(reader: &mut FrameReader, values: usize, redactor: &Redactor) -> Option<LogLine> {
     match reader.next_frame()? {
         Frame::Line(line) => Some(match parse_json(line, values) {
             Ok(mut frame) => {
                 redactor.frame(&mut frame);
-                Line::Frame(frame)
+                LogLine::Frame(frame)
             }
             Err(JsonError::Syntax(_)) => text(line, line.len(), Encoding::Utf8, redactor),
             Err(JsonError::TooMuch { .. }) => skipped(line.len() as u64, line.as_bytes(), redactor),
         }),
-        other => told(other, redactor),
+        other => other_line(other, redactor),
     }
 }
 
-/// The next line of a pipe that carries text.
-fn next_text(reader: &mut FrameReader, redactor: &Redactor) -> Option<Line> {
+/// Returns the next line of a text pipe.
+fn next_text(reader: &mut FrameReader, redactor: &Redactor) -> Option<LogLine> {
     match reader.next_frame()? {
         Frame::Line(line) => Some(text(line, line.len(), Encoding::Utf8, redactor)),
-        other => told(other, redactor),
+        other => other_line(other, redactor),
     }
 }
 
-/// What no pipe should carry; `None` at its end.
-fn told(frame: Frame<'_>, redactor: &Redactor) -> Option<Line> {
+/// Returns a line that is oversized or not UTF-8; `None` at the end.
+fn other_line(frame: Frame<'_>, redactor: &Redactor) -> Option<LogLine> {
     match frame {
         Frame::NotUtf8 { line } => {
             let lossy = String::from_utf8_lossy(line);
@@ -214,23 +213,23 @@ fn told(frame: Frame<'_>, redactor: &Redactor) -> Option<Line> {
     }
 }
 
-fn text(line: &str, len: usize, encoding: Encoding, redactor: &Redactor) -> Line {
-    // Before it is cut: a secret in two halves would not be found.
+fn text(line: &str, len: usize, encoding: Encoding, redactor: &Redactor) -> LogLine {
+    // Redact before truncating: half a secret would not be found.
     let mut text = redactor.text(line);
     text.truncate(text.floor_char_boundary(TEXT));
-    Line::Text { text, len: len as u64, encoding }
+    LogLine::Text { text, len: len as u64, encoding }
 }
 
-fn skipped(len: u64, head: &[u8], redactor: &Redactor) -> Line {
+fn skipped(len: u64, head: &[u8], redactor: &Redactor) -> LogLine {
     let head = head.get(..HEAD).unwrap_or(head);
-    Line::Skipped { len, head: redactor.text(&String::from_utf8_lossy(head)) }
+    LogLine::Skipped { len, head: redactor.text(&String::from_utf8_lossy(head)) }
 }
 
-/// What is kept of a line that is skipped, in bytes: as much as tells whose it was.
+/// Bytes logged of a skipped line: enough for its id.
 const HEAD: usize = 4 << 10;
-/// What is kept of a line that is no message, in bytes.
+/// Bytes logged of a line that is not JSON.
 const TEXT: usize = 64 << 10;
-/// A longer line of stderr is skipped, in bytes.
+/// The longest line of stderr, in bytes; longer ones are skipped.
 const STDERR_LINE: usize = 64 << 10;
 
 #[cfg(test)]

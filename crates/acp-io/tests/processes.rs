@@ -1,48 +1,48 @@
-//! Agents that are shell scripts: their pipes, and their ends.
+//! Agents as shell scripts: pipes and exits.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use aifo_acp::{Config, Event, Failure, Limits, StopReason, TurnEnd};
-use aifo_acp_io::{Conversation, NoHost, PeerLimits};
+use aifo_acp_io::{AgentConnection, NoHost, ProcessLimits};
 use serde_json::json;
 use tokio::process::Command;
 
-/// What a script begins with: functions that answer a request by its number.
+/// The start of a script: functions that answer a request by its number.
 const PRELUDE: &str = r#"
 answer() { printf '{"id":%s,"result":%s}\n' "$1" "$2"; }
 ready() { read -r _; answer 1 '{"protocolVersion":1}'; read -r _; answer 2 '{"sessionId":"s"}'; read -r _; }
 say() { printf '{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}}}\n' "$1"; }
 "#;
 
-type Agent = Conversation<NoHost>;
+type Agent = AgentConnection<NoHost>;
 
-fn start(script: &str, config: Config, limits: PeerLimits) -> Agent {
-    // Whatever leaves its group is still below us.
+fn start(script: &str, config: Config, limits: ProcessLimits) -> Agent {
+    // Processes that leave the group remain descendants.
     aifo_process::become_subreaper().unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{PRELUDE}{script}")]);
-    let mut agent = Conversation::start(command, config, limits, None, NoHost).unwrap();
-    agent.tell(|client, now| client.initialize("test", "1", now)).unwrap();
+    let mut agent = AgentConnection::start(command, config, limits, None, NoHost).unwrap();
+    agent.with_client(|client, now| client.initialize("test", "1", now)).unwrap();
     agent
 }
 
-/// Quick about it: what is waited for here comes after these times, not within them.
-fn hasty() -> PeerLimits {
+/// Short timeouts, all of which expire in these tests.
+fn hasty() -> ProcessLimits {
     let moment = Duration::from_millis(100);
-    PeerLimits { write: moment, eof: moment, term: moment, ..PeerLimits::default() }
+    ProcessLimits { write: moment, eof: moment, term: moment, ..ProcessLimits::default() }
 }
 
-/// Goes on as far as it goes: a session, a prompt, and all that comes of it.
+/// Opens a session, sends a prompt, and returns all events.
 async fn converse(agent: &mut Agent) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(event) = agent.next().await {
         match &event {
             Event::Ready(_) => {
-                agent.tell(|client, now| client.new_session(json!({}), now)).unwrap();
+                agent.with_client(|client, now| client.new_session(json!({}), now)).unwrap();
             }
             Event::Opened { .. } => {
-                agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
+                agent.with_client(|client, now| client.prompt("s", json!([]), now)).unwrap();
             }
             _ => {}
         }
@@ -63,12 +63,12 @@ fn turn_of(events: &[Event]) -> &TurnEnd {
     turn.unwrap_or_else(|| panic!("no turn ended: {events:?}"))
 }
 
-/// Whether a process with this word on its command line runs.
+/// Returns whether a process with this word on its command line is running.
 fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes.into_iter().any(|entry| {
         let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        // A zombie has none.
+        // A zombie has no command line.
         command.split(|byte| *byte == 0).any(|found| found == word.as_bytes())
     })
 }
@@ -79,7 +79,7 @@ async fn until(condition: impl Fn() -> bool) {
     }
 }
 
-/// A number that nobody else sleeps for.
+/// A unique number of seconds to sleep.
 fn nap() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -90,25 +90,25 @@ fn nap() -> String {
 async fn a_turn() {
     let script =
         "ready; echo thinking >&2; say Hello; answer 3 '{\"stopReason\":\"end_turn\"}'; cat";
-    let mut agent = start(script, Config::default(), PeerLimits::default());
+    let mut agent = start(script, Config::default(), ProcessLimits::default());
     let events = converse(&mut agent).await;
     let turn = turn_of(&events);
     assert_eq!((&turn.outcome, turn.answer.text.as_str()), (&Ok(StopReason::EndTurn), "Hello"));
     let end = agent.end().await;
-    assert_eq!(end.status.unwrap().code(), Some(0), "the end of its stdin is enough");
+    assert_eq!(end.status.unwrap().code(), Some(0), "closing its stdin suffices");
     assert_eq!(end.stderr, "thinking\n");
 }
 
 #[tokio::test]
-async fn an_agent_that_ends_at_any_time_fails_what_waits() {
-    // After how many requests of ours, and how.
+async fn an_agent_that_exits_at_any_time_fails_pending_requests() {
+    // The number of answered requests, and the way to exit.
     for requests in 0..4 {
         for (end, code, signal) in [("exit 3", Some(3), None), ("kill -9 $$", None, Some(9))] {
             let answers = ["answer 1 '{}'", "answer 2 '{\"sessionId\":\"s\"}'", "say half"];
             let steps: String =
                 answers[..requests].iter().map(|answer| format!("read -r _; {answer}; ")).collect();
             let script = format!("{steps} echo last words >&2; {end}");
-            let mut agent = start(&script, Config::default(), PeerLimits::default());
+            let mut agent = start(&script, Config::default(), ProcessLimits::default());
             let events = converse(&mut agent).await;
             if requests < 2 {
                 let failed =
@@ -129,7 +129,7 @@ async fn an_agent_that_ends_at_any_time_fails_what_waits() {
 }
 
 #[tokio::test]
-async fn an_agent_that_will_not_end_is_killed_with_all_that_it_started() {
+async fn an_agent_that_does_not_exit_is_killed_with_its_processes() {
     let (inside, outside) = (nap(), nap());
     let script = format!(
         "trap '' TERM INT HUP; sleep {inside} & setsid sh -c 'trap \"\" TERM; sleep {outside}; :' & \
@@ -147,11 +147,11 @@ async fn an_agent_that_will_not_end_is_killed_with_all_that_it_started() {
 async fn an_agent_that_is_dropped_is_killed() {
     let inside = nap();
     let script = format!("trap '' TERM; ready; sleep {inside}; :");
-    let mut agent = start(&script, Config::default(), PeerLimits::default());
+    let mut agent = start(&script, Config::default(), ProcessLimits::default());
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
-    agent.tell(|client, now| client.new_session(json!({}), now)).unwrap();
+    agent.with_client(|client, now| client.new_session(json!({}), now)).unwrap();
     while !matches!(agent.next().await, Some(Event::Opened { .. })) {}
-    agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
+    agent.with_client(|client, now| client.prompt("s", json!([]), now)).unwrap();
     tokio::select! {
         event = agent.next() => panic!("{event:?}"),
         () = until(|| runs(&inside)) => {}
@@ -161,14 +161,14 @@ async fn an_agent_that_is_dropped_is_killed() {
 }
 
 #[tokio::test]
-async fn what_an_agent_leaves_behind_does_not_speak_for_it() {
-    // One in its group, and one that left it: both have its stdout.
+async fn background_processes_of_an_agent_are_killed() {
+    // One process in the group and one outside; both hold its stdout.
     let (inside, outside) = (nap(), nap());
     let script = format!(
         "(while :; do say more; sleep {inside}; done) & setsid sleep {outside} & \
          read -r _; exit 0"
     );
-    let mut agent = start(&script, Config::default(), PeerLimits::default());
+    let mut agent = start(&script, Config::default(), ProcessLimits::default());
     let events = converse(&mut agent).await;
     assert!(matches!(events.last(), Some(Event::Closed)), "{events:?}");
     agent.end().await;
@@ -176,10 +176,10 @@ async fn what_an_agent_leaves_behind_does_not_speak_for_it() {
 }
 
 #[tokio::test]
-async fn a_flood_on_stderr_holds_nobody_up() {
+async fn a_flood_on_stderr_does_not_block() {
     let script = "head -c 4194304 /dev/zero | tr '\\0' e >&2; printf end >&2; \
                   ready; answer 3 '{\"stopReason\":\"end_turn\"}'; cat";
-    let mut agent = start(script, Config::default(), PeerLimits::default());
+    let mut agent = start(script, Config::default(), ProcessLimits::default());
     let events = converse(&mut agent).await;
     assert_eq!(turn_of(&events).outcome, Ok(StopReason::EndTurn));
     let end = agent.end().await;
@@ -188,14 +188,16 @@ async fn a_flood_on_stderr_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn an_agent_that_reads_nothing_is_given_up() {
-    // More than pipe and queue hold.
+async fn writing_to_an_agent_that_does_not_read_times_out() {
+    // More than the pipe and the queue hold.
     let script = "read -r _; answer 1 '{}'; while :; do sleep 1; done";
     let mut agent = start(script, Config::default(), hasty());
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
     let long = "x".repeat(1 << 20);
     for _ in 0..20 {
-        agent.tell(|client, now| client.request("long", json!({"text": long}), now)).unwrap();
+        agent
+            .with_client(|client, now| client.request("long", json!({"text": long}), now))
+            .unwrap();
     }
     let mut failed = 0;
     while let Some(event) = agent.next().await {
@@ -209,25 +211,25 @@ async fn an_agent_that_reads_nothing_is_given_up() {
 async fn an_agent_that_is_overdue_is_killed() {
     let script = "ready; while :; do read -r _; done";
     let limits = Limits { cancel_grace: Duration::from_millis(50), ..Limits::default() };
-    let mut agent = start(script, Config { limits, ..Config::default() }, PeerLimits::default());
+    let mut agent = start(script, Config { limits, ..Config::default() }, ProcessLimits::default());
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
-    agent.tell(|client, now| client.new_session(json!({}), now)).unwrap();
+    agent.with_client(|client, now| client.new_session(json!({}), now)).unwrap();
     while !matches!(agent.next().await, Some(Event::Opened { .. })) {}
-    agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
-    agent.tell(|client, now| client.cancel("s", aifo_acp::CancelCause::Asked, now));
+    agent.with_client(|client, now| client.prompt("s", json!([]), now)).unwrap();
+    agent.with_client(|client, now| client.cancel("s", aifo_acp::CancelCause::Requested, now));
     let mut events = Vec::new();
     while let Some(event) = agent.next().await {
         events.push(event);
     }
     assert!(events.iter().any(|event| matches!(event, Event::Overdue { .. })), "{events:?}");
     let turn = turn_of(&events);
-    assert_eq!(turn.cancelled, Some(aifo_acp::CancelCause::Asked));
+    assert_eq!(turn.cancelled, Some(aifo_acp::CancelCause::Requested));
     assert_eq!(agent.end().await.status.unwrap().signal(), Some(9));
 }
 
 #[tokio::test]
-async fn an_agent_that_asks_without_listening_is_held_back() {
-    // Every unknown request is answered, and nobody reads the answers.
+async fn an_agent_that_does_not_read_is_held_back() {
+    // Every unknown request is answered, but the answers are not read.
     let script = "read -r _; answer 1 '{}'; \
                   while :; do printf '{\"id\":1,\"method\":\"unheard/of\"}\\n'; done";
     let mut agent = start(script, Config::default(), hasty());

@@ -1,5 +1,5 @@
-//! An agent that answers at once, for `cargo xtask bench`: every request by an empty result, and every
-//! byte that it reads from the file that it is given by an update of its session.
+//! An agent for `cargo xtask bench`: answers every request with an empty result, and sends an update
+//! for every byte that it reads from the given file.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
@@ -8,8 +8,8 @@ use std::{env, thread};
 use serde_json::{Value, json};
 
 fn main() -> io::Result<()> {
-    let told = env::args_os().nth(1).ok_or(io::ErrorKind::InvalidInput)?;
-    thread::spawn(move || tell_updates(File::open(told)?));
+    let path = env::args_os().nth(1).ok_or(io::ErrorKind::InvalidInput)?;
+    thread::spawn(move || send_updates(File::open(path)?));
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
         let result = match message["method"].as_str() {
@@ -24,18 +24,18 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn tell_updates(mut told: impl Read) -> io::Result<()> {
+fn send_updates(mut input: impl Read) -> io::Result<()> {
     let content = json!({"type": "text", "text": "some words of an answer"});
     let body = json!({"sessionUpdate": "agent_message_chunk", "content": content});
     let params = json!({"sessionId": SESSION, "update": body});
     let update = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
-    while told.read(&mut [0])? == 1 {
+    while input.read(&mut [0])? == 1 {
         say(&update)?;
     }
     Ok(())
 }
 
-/// A line in one write.
+/// Writes a line with one call.
 fn say(message: &Value) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("{message}\n").as_bytes())?;

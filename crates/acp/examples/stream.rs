@@ -1,8 +1,8 @@
-//! Reads what an agent might send, for `cargo xtask bench`, and prints how many nanoseconds it took.
+//! Times the parsing of agent output in nanoseconds, for `cargo xtask bench`.
 //!
-//! `stream serde_json MIB` only parses it; `stream messages MIB` takes lines off a stream as it comes
-//! from a pipe, parses them in bounded memory, and tells messages apart. `stream rewrite MIB` parses and
-//! writes it, and `stream relay MIB` takes it through a relay to an editor, with paths to map.
+//! `stream serde_json MIB` only parses it; `stream messages MIB` reads lines in the pieces of a
+//! pipe, parses them in bounded memory, and classifies them. `stream rewrite MIB` parses and
+//! writes it, and `stream relay MIB` forwards it through a relay to an editor, with paths to map.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -70,7 +70,7 @@ fn rewrite(block: &[u8], rounds: usize) -> Duration {
 
 fn relay(block: &[u8], rounds: usize) -> Duration {
     let now = Instant::now();
-    let map = PathMap::default().both_ways("/w", "/w").outward("/workspace", "/w");
+    let map = PathMap::default().map_directory("/w", "/w").map_alias("/workspace", "/w");
     let mut relay = Relay::new(RelayConfig { map, ..RelayConfig::default() }, now);
     let session = "5f2736d0-cea0-4406-bfd6-55ded5d73658";
     let prompt = json!({"id": 1, "method": "session/prompt", "params": {"sessionId": session}});
@@ -91,8 +91,8 @@ fn relay(block: &[u8], rounds: usize) -> Duration {
     time
 }
 
-/// Lines of a turn: mostly short pieces of text, some output of tools, and one line with a list of
-/// commands as long as the longest that was seen of a real agent.
+/// Lines of a turn: mostly short chunks, some tool output, and one list of commands as long as the
+/// longest seen from a real agent.
 fn block() -> Vec<u8> {
     let mut block = Vec::new();
     for line in 0..LINES {
@@ -117,5 +117,5 @@ fn block() -> Vec<u8> {
 }
 
 const LINES: usize = 4000;
-/// What one read of a pipe brings at most, in bytes.
+/// The largest read from a pipe, in bytes.
 const PIPE: usize = 64 << 10;

@@ -1,16 +1,15 @@
-//! What each side can do, and whether the two speak the same version.
+//! Capabilities of both ends, and the protocol version.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    CLIENT_METHOD_NAMES, ClientCapabilities, FileSystemCapabilities, Implementation,
-    InitializeRequest,
+    self, CLIENT_METHOD_NAMES, FileSystemCapabilities, Implementation, InitializeRequest,
 };
 use serde_json::Value;
 
-/// What this client serves beside updates and permissions. What is declared is exactly what is
-/// served, as both are read from here (`spec/acp.md#capabilities`).
+/// The optional methods that the client serves. `initialize` declares exactly these
+/// (`spec/acp.md#capabilities`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Serves {
+pub struct ClientCapabilities {
     /// `fs/read_text_file`.
     pub read_text_file: bool,
     /// `fs/write_text_file`.
@@ -19,29 +18,29 @@ pub struct Serves {
     pub terminal: bool,
 }
 
-/// What an agent has said of itself.
+/// An agent's answer to `initialize`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Agent {
-    /// Whether it knows `session/load`.
+pub struct AgentInfo {
+    /// Whether the agent supports `session/load`.
     pub loads_sessions: bool,
-    /// Ways to authenticate, as they came.
+    /// The authentication methods, as received.
     pub auth_methods: Vec<Value>,
-    /// Its name, if it told.
+    /// The agent's name, if given.
     pub name: Option<String>,
-    /// All that it answered.
+    /// The whole result.
     pub raw: Value,
 }
 
-/// An agent that speaks another version of the protocol.
+/// The agent answered with a protocol version other than 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent speaks version {version} of the protocol, and aifo speaks version 1")]
-pub struct OtherVersion {
-    /// The version as it was told.
+pub struct UnsupportedVersion {
+    /// The version, as received.
     pub version: String,
 }
 
-impl Serves {
-    /// Whether requests of this method are for whoever serves, or for nobody.
+impl ClientCapabilities {
+    /// Returns whether the client serves a method.
     pub fn method(&self, method: &str) -> bool {
         let names = &CLIENT_METHOD_NAMES;
         let terminal = [
@@ -56,32 +55,32 @@ impl Serves {
             || (self.terminal && terminal.contains(&method))
     }
 
-    /// The parameters of `initialize`.
+    /// Returns the parameters of `initialize`.
     pub fn initialize(&self, name: &str, version: &str) -> InitializeRequest {
         let files = FileSystemCapabilities::new()
             .read_text_file(self.read_text_file)
             .write_text_file(self.write_text_file);
-        let capabilities = ClientCapabilities::new().fs(files).terminal(self.terminal);
+        let capabilities = v1::ClientCapabilities::new().fs(files).terminal(self.terminal);
         InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(capabilities)
             .client_info(Implementation::new(name, version))
     }
 }
 
-impl Agent {
-    /// Reads the answer to `initialize`. What is missing is not there; a version that is missing is
-    /// the only one there is.
-    pub fn parse(raw: Value) -> Result<Self, OtherVersion> {
+impl AgentInfo {
+    /// Parses the answer to `initialize`. A missing capability is off; a missing version counts as
+    /// 1.
+    pub fn parse(raw: Value) -> Result<Self, UnsupportedVersion> {
         match version(&raw) {
             None => {}
             Some(version) if *version == 1 || *version == 1.0 || version == "1" => {}
-            Some(other) => return Err(OtherVersion { version: other.to_string() }),
+            Some(other) => return Err(UnsupportedVersion { version: other.to_string() }),
         }
         let capabilities = raw.get("agentCapabilities");
         let loads_sessions = capabilities.and_then(|all| all.get("loadSession")?.as_bool());
         let auth_methods = raw.get("authMethods").and_then(Value::as_array).cloned();
         let name = raw.get("agentInfo").and_then(|info| info.get("name")?.as_str());
-        Ok(Agent {
+        Ok(AgentInfo {
             loads_sessions: loads_sessions.unwrap_or_default(),
             auth_methods: auth_methods.unwrap_or_default(),
             name: name.map(str::to_owned),
@@ -90,13 +89,12 @@ impl Agent {
     }
 }
 
-/// The version in the parameters or the result of `initialize`, if there is one.
-fn version(said: &Value) -> Option<&Value> {
-    said.get("protocolVersion").filter(|version| !version.is_null())
+/// Returns the version in the parameters or the result of `initialize`.
+fn version(message: &Value) -> Option<&Value> {
+    message.get("protocolVersion").filter(|version| !version.is_null())
 }
 
-/// Lowers the version that a client offers to the latest that aifo speaks. An earlier one stays, as does
-/// one that is missing.
+/// Lowers the offered version to [`LATEST`]. An earlier or missing one is unchanged.
 pub(crate) fn lower_version(params: &mut Value) {
     if version(params).is_some_and(is_later)
         && let Some(version) = params.get_mut("protocolVersion")
@@ -105,19 +103,19 @@ pub(crate) fn lower_version(params: &mut Value) {
     }
 }
 
-/// The version in an agent's answer, if it is a later one than aifo speaks.
-pub(crate) fn later_version(result: &Value) -> Option<OtherVersion> {
+/// Returns the version in an agent's answer if it is later than [`LATEST`].
+pub(crate) fn later_version(result: &Value) -> Option<UnsupportedVersion> {
     let version = version(result).filter(|version| is_later(version))?;
-    Some(OtherVersion { version: version.to_string() })
+    Some(UnsupportedVersion { version: version.to_string() })
 }
 
-/// Anything that is no number counts as later: it is not known to be spoken.
+/// A version that is not a number counts as later.
 fn is_later(version: &Value) -> bool {
     let number = version.as_f64().or_else(|| version.as_str()?.parse().ok());
     !number.is_some_and(|number| number <= f64::from(LATEST))
 }
 
-/// The version of the protocol that aifo speaks.
+/// The latest protocol version that aifo supports.
 const LATEST: u16 = 1;
 
 #[cfg(test)]
@@ -141,22 +139,25 @@ mod tests {
             "craft/drainMidTurnQueue",
         ];
         let rows = [
-            (Serves::default(), 0..0),
-            (Serves { read_text_file: true, ..Serves::default() }, 0..1),
-            (Serves { write_text_file: true, ..Serves::default() }, 1..2),
-            (Serves { terminal: true, ..Serves::default() }, 2..7),
-            (Serves { read_text_file: true, write_text_file: true, terminal: true }, 0..7),
+            (ClientCapabilities::default(), 0..0),
+            (ClientCapabilities { read_text_file: true, ..ClientCapabilities::default() }, 0..1),
+            (ClientCapabilities { write_text_file: true, ..ClientCapabilities::default() }, 1..2),
+            (ClientCapabilities { terminal: true, ..ClientCapabilities::default() }, 2..7),
+            (
+                ClientCapabilities { read_text_file: true, write_text_file: true, terminal: true },
+                0..7,
+            ),
         ];
-        for (serves, served) in rows {
+        for (capabilities, served) in rows {
             let found: Vec<&str> =
-                methods.into_iter().filter(|method| serves.method(method)).collect();
+                methods.into_iter().filter(|method| capabilities.method(method)).collect();
             assert_eq!(found, &methods[served]);
-            let declared = serde_json::to_value(serves.initialize("aifo", "1")).unwrap();
+            let declared = serde_json::to_value(capabilities.initialize("aifo", "1")).unwrap();
             assert_eq!(declared["protocolVersion"], 1);
-            let capabilities = &declared["clientCapabilities"];
-            assert_eq!(capabilities["fs"]["readTextFile"], serves.read_text_file);
-            assert_eq!(capabilities["fs"]["writeTextFile"], serves.write_text_file);
-            assert_eq!(capabilities["terminal"], serves.terminal);
+            let fields = &declared["clientCapabilities"];
+            assert_eq!(fields["fs"]["readTextFile"], capabilities.read_text_file);
+            assert_eq!(fields["fs"]["writeTextFile"], capabilities.write_text_file);
+            assert_eq!(fields["terminal"], capabilities.terminal);
         }
     }
 
@@ -174,18 +175,18 @@ mod tests {
             (json!({"protocolVersion": "1.0"}), Some("\"1.0\"")),
         ];
         for (raw, refused) in rows {
-            let found = Agent::parse(raw.clone()).err().map(|other| other.version);
+            let found = AgentInfo::parse(raw.clone()).err().map(|other| other.version);
             assert_eq!(found.as_deref(), refused, "{raw}");
         }
     }
 
     #[test]
-    fn what_an_agent_does_not_say_it_cannot() {
-        let agent = Agent::parse(json!({"protocolVersion": 1})).unwrap();
+    fn undeclared_capabilities_are_off() {
+        let agent = AgentInfo::parse(json!({"protocolVersion": 1})).unwrap();
         assert_eq!((agent.loads_sessions, agent.auth_methods, agent.name), (false, vec![], None));
         let raw = json!({"agentCapabilities": {"loadSession": true, "new": 1},
             "authMethods": [{"id": "key"}], "agentInfo": {"name": "gemini"}});
-        let agent = Agent::parse(raw.clone()).unwrap();
+        let agent = AgentInfo::parse(raw.clone()).unwrap();
         assert!(agent.loads_sessions);
         assert_eq!(
             (agent.auth_methods, agent.name),

@@ -1,6 +1,6 @@
 //! The client's end of one connection: bytes and commands in, lines and events out.
 
-mod asked;
+mod agent_requests;
 mod inbound;
 mod requests;
 mod time;
@@ -10,113 +10,113 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use crate::capabilities::{Agent, Serves};
-use crate::event::{CancelCause, Event};
+use crate::capabilities::{AgentInfo, ClientCapabilities};
+use crate::event::Event;
 use crate::json::LineTooLong;
 use crate::limits::Limits;
 use crate::message::{Id, Message, RpcError};
 use crate::message_reader::{MessageReader, Traffic};
 use crate::outbox::Outbox;
-use crate::passage::Streaming;
 use crate::pending::Pending;
 use crate::permission::Decision;
+use crate::protocol_errors::ProtocolErrors;
 use crate::session::Session;
-use crate::strays::Strays;
+use crate::text_run::Streaming;
 use crate::timeline::AnswerFrom;
 use crate::turn::TurnPhase;
+use crate::turn_end::CancelCause;
+use crate::unanswered::Unanswered;
 use crate::update::Update;
-use crate::waiting::Waiting;
-use asked::Asked;
+use agent_requests::AgentRequest;
 
 pub use requests::Requests;
 
 /// A client of one agent (`spec/acp.md#the-client`).
 ///
-/// Whoever drives it hands in what was read and what time it is, and takes out, after each of these
-/// and in this order: events until there are none, lines to write until there are none, and when to
-/// call [`handle_timeout`](Client::handle_timeout).
+/// After each call that passes bytes or time in, the caller takes out, in this order: all events,
+/// all lines to write, and the time of the next [`handle_timeout`](Client::handle_timeout).
 #[derive(Debug)]
 pub struct Client {
     config: Config,
     reader: MessageReader,
-    state: State,
-    pending: Pending<Ask>,
+    state: ConnectionState,
+    pending: Pending<SentRequest>,
     sessions: BTreeMap<String, Session>,
-    asked: Waiting<Asked>,
-    early: Early,
+    agent_requests: Unanswered<AgentRequest>,
+    early: EarlyUpdates,
     events: VecDeque<Event>,
     out: Outbox,
-    strays: Strays,
+    protocol_errors: ProtocolErrors,
     now: Instant,
-    /// When something last came, or something that was owed was given.
-    heard: Instant,
+    /// Time of the last input, or of the last answer to the agent.
+    last_activity: Instant,
 }
 
-/// What a client is made with.
+/// The configuration of a [`Client`].
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// What an agent may take up.
+    /// Limits on the agent's input.
     pub limits: Limits,
-    /// What is served.
-    pub serves: Serves,
-    /// What the agent's chunks are.
+    /// The methods that the client serves.
+    pub capabilities: ClientCapabilities,
+    /// How the agent streams text.
     pub streaming: Streaming,
-    /// What of a turn is its answer.
+    /// The part of a turn that is its answer.
     pub answer_from: AnswerFrom,
-    /// Whose requests are sent.
+    /// The origin of the requests.
     pub requests: Requests,
 }
 
-/// Where the connection stands.
+/// The state of a connection.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
-    /// Nothing was sent.
+pub enum ConnectionState {
+    /// Nothing has been sent.
     Started,
-    /// It was asked who it is.
+    /// `initialize` has been sent.
     Initializing,
-    /// Sessions can be opened.
-    Ready(Agent),
-    /// Nothing more is asked of it: it is not one that we can talk to.
+    /// `initialize` has been answered; sessions can be opened.
+    Ready(AgentInfo),
+    /// `initialize` failed; no request is sent any more.
     Closing,
-    /// Its stream has ended.
+    /// The agent's stream has ended.
     Closed,
 }
 
-/// Why something is not even sent.
+/// Why a request was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// It is not the time for it.
+pub enum SendError {
+    /// The connection is not in the state for it.
     #[error("the agent is not ready")]
     NotReady,
-    /// The agent does not know how.
+    /// The agent lacks the capability.
     #[error("the agent does not offer '{0}'")]
     NotOffered(&'static str),
-    /// There is no such session.
+    /// The session is not open.
     #[error("no session '{0}' is open")]
     UnknownSession(String),
-    /// There is one of that name.
-    #[error("session '{0}' is open")]
-    IsOpen(String),
-    /// Its turn has not ended: real agents do seven different things with a second prompt.
-    #[error("session '{0}' has a prompt to answer")]
+    /// The session is already open.
+    #[error("session '{0}' is already open")]
+    AlreadyOpen(String),
+    /// The session's turn has not ended. Agents differ in what they do with a second prompt.
+    #[error("session '{0}' already has a running prompt")]
     Busy(String),
-    /// It would be longer than a line may be.
+    /// The message exceeds [`Limits::frame_out`].
     #[error(transparent)]
     TooLong(#[from] LineTooLong),
 }
 
-/// What came of the wish to cancel a turn.
+/// The result of [`Client::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelling {
-    /// The agent is told.
-    Told,
-    /// It was told before, or there is nothing to cancel.
-    NoNeed,
+pub enum CancelOutcome {
+    /// `session/cancel` was sent.
+    Sent,
+    /// It had been sent before, or no turn is running.
+    NotNeeded,
 }
 
-/// A request of ours.
+/// A request that the client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Ask {
+enum SentRequest {
     Initialize,
     New,
     Load { session: String },
@@ -124,131 +124,137 @@ enum Ask {
     Other { method: String },
 }
 
-/// Updates of sessions whose opening was not answered yet: some agents cannot wait.
+/// Updates of sessions whose `session/new` has not been answered yet: some agents send them early.
 #[derive(Debug, Default)]
-struct Early {
+struct EarlyUpdates {
     updates: VecDeque<Update>,
     held: usize,
 }
 
 impl Client {
-    /// A client at the start of a connection.
+    /// Creates a client at the start of a connection.
     pub fn new(config: Config, now: Instant) -> Self {
         Client {
             reader: MessageReader::new(&config.limits),
             out: Outbox::new(config.limits.frame_out),
             config,
-            state: State::Started,
+            state: ConnectionState::Started,
             pending: Pending::default(),
             sessions: BTreeMap::new(),
-            asked: Waiting::default(),
-            early: Early::default(),
+            agent_requests: Unanswered::default(),
+            early: EarlyUpdates::default(),
             events: VecDeque::new(),
-            strays: Strays::default(),
+            protocol_errors: ProtocolErrors::default(),
             now,
-            heard: now,
+            last_activity: now,
         }
     }
 
-    /// Takes a copy of what was read. Ask [`poll_event`](Client::poll_event) for all there is before
-    /// the next bytes: then no more is held than [`Limits`] allow.
+    /// Passes in bytes from the agent. Memory stays within [`Limits`] if the caller empties
+    /// [`poll_event`](Client::poll_event) before the next call.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         self.now = now;
         self.reader.receive(bytes);
     }
 
-    /// Tells that no more bytes come.
+    /// Passes in the end of the agent's stream.
     pub fn receive_eof(&mut self, now: Instant) {
         self.now = now;
         self.reader.receive_eof();
     }
 
-    /// The next thing that has come of it.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            if self.state == State::Closed {
+            if self.state == ConnectionState::Closed {
                 return None;
             }
             let inbound = self.reader.next_message()?;
-            self.take(inbound);
+            self.handle_inbound(inbound);
         }
     }
 
-    /// The next line to write, with its end.
+    /// Returns the next line to write, with its `\n`.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.out.pop()
     }
 
-    /// Asks the agent who it is, as this client. Comes first, and once.
-    pub fn initialize(&mut self, name: &str, version: &str, now: Instant) -> Result<u64, Refused> {
-        if self.state != State::Started && !self.is_relayed() {
-            return Err(Refused::NotReady);
+    /// Sends `initialize` with the client's name and version. Must be the first request.
+    pub fn initialize(
+        &mut self,
+        name: &str,
+        version: &str,
+        now: Instant,
+    ) -> Result<u64, SendError> {
+        if self.state != ConnectionState::Started && !self.is_relayed() {
+            return Err(SendError::NotReady);
         }
-        let params = serde_json::to_value(self.config.serves.initialize(name, version));
-        // A struct of texts and flags always has a value.
+        let params = serde_json::to_value(self.config.capabilities.initialize(name, version));
+        // Serialising text and flags cannot fail.
         let params = params.unwrap_or_default();
         let timeout = now.checked_add(self.config.limits.initialize);
-        let id = self.send("initialize", params, Ask::Initialize, timeout, now)?;
-        self.state = State::Initializing;
+        let id = self.send("initialize", params, SentRequest::Initialize, timeout, now)?;
+        self.state = ConnectionState::Initializing;
         Ok(id)
     }
 
-    /// Opens a session, with the parameters of a `session/new`.
-    pub fn new_session(&mut self, params: Value, now: Instant) -> Result<u64, Refused> {
+    /// Sends `session/new` with these parameters.
+    pub fn new_session(&mut self, params: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         let timeout = now.checked_add(self.config.limits.request);
-        self.send("session/new", params, Ask::New, timeout, now)
+        self.send("session/new", params, SentRequest::New, timeout, now)
     }
 
-    /// Opens a session that was before; what comes until it is answered is its history.
+    /// Sends `session/load`. Updates before the answer are the session's history.
     pub fn load_session(
         &mut self,
         session: &str,
         mut params: Value,
         now: Instant,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, SendError> {
         let agent = self.ready()?;
         if !self.is_relayed() {
             if !agent.is_some_and(|agent| agent.loads_sessions) {
-                return Err(Refused::NotOffered("session/load"));
+                return Err(SendError::NotOffered("session/load"));
             }
             if self.sessions.contains_key(session) {
-                return Err(Refused::IsOpen(session.to_owned()));
+                return Err(SendError::AlreadyOpen(session.to_owned()));
             }
         }
         set(&mut params, "sessionId", json!(session));
         let timeout = now.checked_add(self.config.limits.request);
-        let ask = Ask::Load { session: session.to_owned() };
-        let id = self.send("session/load", params, ask, timeout, now)?;
-        let opened = self.open(session).load();
+        let sent = SentRequest::Load { session: session.to_owned() };
+        let id = self.send("session/load", params, sent, timeout, now)?;
+        let opened = self.open(session).begin_loading();
         self.sessions.entry(session.to_owned()).or_insert(opened);
         Ok(id)
     }
 
-    /// Begins a turn with these blocks of content, and gives its number. One turn at a time.
-    pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, Refused> {
+    /// Sends `session/prompt` with these content blocks and returns the turn's number. A session
+    /// has one turn at a time.
+    pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         self.admit(session);
         let is_relayed = self.is_relayed();
         let known = self.sessions.get_mut(session);
-        let known = known.ok_or_else(|| Refused::UnknownSession(session.to_owned()))?;
+        let known = known.ok_or_else(|| SendError::UnknownSession(session.to_owned()))?;
         if is_relayed {
-            known.loaded();
+            known.finish_loading();
         }
         if !known.can_begin() {
-            return Err(Refused::Busy(session.to_owned()));
+            return Err(SendError::Busy(session.to_owned()));
         }
         let params = json!({"sessionId": session, "prompt": prompt});
-        let ask = Ask::Prompt { session: session.to_owned() };
-        self.send("session/prompt", params, ask, None, now)?;
-        self.heard = now;
+        let sent = SentRequest::Prompt { session: session.to_owned() };
+        self.send("session/prompt", params, sent, None, now)?;
+        self.last_activity = now;
         Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
     }
 
-    /// Ends a turn that was answered, without waiting for what may still come. False if there is none.
+    /// Ends an answered turn without waiting for late updates. Returns false if there is none.
     pub fn finish_turn(&mut self, session: &str, now: Instant) -> bool {
         self.now = now;
         let turn = self.sessions.get(session).and_then(Session::turn);
@@ -259,87 +265,89 @@ impl Client {
         is_answered
     }
 
-    /// Asks the agent to end a session's turn. It is told, then every permission that waits is
-    /// answered with `cancelled`: without that some agents never end.
-    pub fn cancel(&mut self, session: &str, cause: CancelCause, now: Instant) -> Cancelling {
+    /// Sends `session/cancel`, then answers every pending permission request of the session with
+    /// `cancelled`: some agents otherwise never end the turn.
+    pub fn cancel(&mut self, session: &str, cause: CancelCause, now: Instant) -> CancelOutcome {
         self.now = now;
         let is_news = self.sessions.get_mut(session).is_some_and(|found| found.cancel(cause, now));
         if !is_news {
-            return Cancelling::NoNeed;
+            return CancelOutcome::NotNeeded;
         }
         let params = json!({"sessionId": session});
         let cancel = Message::Notification { method: "session/cancel".to_owned(), params };
-        // Its session is one that a line of the agent's has named; if it is too long for one of ours,
-        // the turn becomes overdue.
+        // The session id came in a line of the agent. If it is too long for an outgoing line, the
+        // turn becomes overdue.
         let _ = self.out.push(cancel, Map::new());
         self.cancel_permissions(session, cause);
-        Cancelling::Told
+        CancelOutcome::Sent
     }
 
-    /// Asks anything else of the agent.
-    pub fn request(&mut self, method: &str, params: Value, now: Instant) -> Result<u64, Refused> {
+    /// Sends any other request.
+    pub fn request(&mut self, method: &str, params: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         let timeout = now.checked_add(self.config.limits.request);
-        self.send(method, params, Ask::Other { method: method.to_owned() }, timeout, now)
+        self.send(method, params, SentRequest::Other { method: method.to_owned() }, timeout, now)
     }
 
-    /// Answers a request for permission. False if it does not wait any more, or was asked without
-    /// that option: then nothing is written.
+    /// Answers a permission request. Returns false, and writes nothing, if the request is not
+    /// pending or has no such option.
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
-        let is_offered = self.asked.permission(id).is_some_and(|options| match decision {
+        let is_offered = self.agent_requests.permission(id).is_some_and(|options| match decision {
             Decision::Select(option) => options.contains(option),
             Decision::Cancelled => true,
         });
-        is_offered && self.decided(id, decision)
+        is_offered && self.answer_permission(id, decision)
     }
 
-    /// Answers a request that is served. False if it does not wait, then nothing is written.
+    /// Answers a request that the caller serves. Returns false, and writes nothing, if it is not
+    /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_waiting = self.asked.is_host(id) || (self.is_relayed() && self.asked.contains(id));
+        let is_waiting = self.agent_requests.is_host(id)
+            || (self.is_relayed() && self.agent_requests.contains(id));
         if is_waiting {
-            self.asked.take(id);
-            self.heard = now;
+            self.agent_requests.take(id);
+            self.last_activity = now;
             self.reply(id.clone(), outcome);
         }
         is_waiting
     }
 
-    /// Forgets a session that has no turn, and has been closed or is of no use.
+    /// Removes a session that has no turn. Returns false if it has one, or is not open.
     pub fn forget(&mut self, session: &str) -> bool {
         let is_idle = self.sessions.get(session).is_some_and(Session::can_begin);
         is_idle && self.sessions.remove(session).is_some()
     }
 
-    /// Where the connection stands.
-    pub fn state(&self) -> &State {
+    /// Returns the state of the connection.
+    pub fn state(&self) -> &ConnectionState {
         &self.state
     }
 
-    /// A session by its id.
+    /// Returns a session by its id.
     pub fn session(&self, id: &str) -> Option<&Session> {
         self.sessions.get(id)
     }
 
-    /// How many requests of the agent wait for us.
-    pub fn owed(&self) -> usize {
-        self.asked.len()
+    /// Returns the number of the agent's unanswered requests.
+    pub fn unanswered(&self) -> usize {
+        self.agent_requests.len()
     }
 
-    /// What came, counted.
+    /// Returns the counts of received messages.
     pub fn traffic(&self) -> Traffic {
         self.reader.traffic()
     }
 
-    /// What did not fit, counted.
-    pub fn strays(&self) -> Strays {
-        self.strays
+    /// Returns the counts of protocol errors.
+    pub fn protocol_errors(&self) -> ProtocolErrors {
+        self.protocol_errors
     }
 
-    /// The end of all that was no message.
-    pub fn noise(&self) -> &str {
-        self.reader.noise()
+    /// Returns the last bytes of non-JSON output.
+    pub fn non_json(&self) -> &str {
+        self.reader.non_json()
     }
 
     fn open(&self, session: &str) -> Session {
@@ -351,12 +359,12 @@ impl Client {
         &mut self,
         method: &str,
         params: Value,
-        ask: Ask,
+        sent: SentRequest,
         deadline: Option<Instant>,
         now: Instant,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, SendError> {
         self.now = now;
-        let id = self.pending.enter(ask, deadline);
+        let id = self.pending.enter(sent, deadline);
         let message = Message::Request { id: id.into(), method: method.to_owned(), params };
         match self.out.push(message, Map::new()) {
             Ok(()) => Ok(id),
@@ -367,24 +375,24 @@ impl Client {
         }
     }
 
-    /// Writes the one answer to a permission, if it waits.
-    fn decided(&mut self, id: &Id, decision: &Decision) -> bool {
-        let is_waiting = self.asked.take(id).is_some();
+    /// Answers a permission request if it is pending.
+    fn answer_permission(&mut self, id: &Id, decision: &Decision) -> bool {
+        let is_waiting = self.agent_requests.take(id).is_some();
         if is_waiting {
-            self.heard = self.now;
+            self.last_activity = self.now;
             self.reply(id.clone(), Ok(decision.to_result()));
         }
         is_waiting
     }
 
-    /// Writes an answer. One that is longer than a line becomes an error.
+    /// Writes an answer. One that is too long becomes an error.
     fn reply(&mut self, id: Id, outcome: Result<Value, RpcError>) {
-        // Whoever asked is told; there is nobody else who would want to know.
+        // The agent receives the error; no other caller needs it.
         let _ = self.out.reply(id, outcome, Map::new());
     }
 }
 
-/// Sets a member of parameters, which become an object if they are none.
+/// Sets a member of the parameters, which become an object if they are not.
 fn set(params: &mut Value, name: &str, value: Value) {
     match params {
         Value::Object(members) => _ = members.insert(name.to_owned(), value),

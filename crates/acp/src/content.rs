@@ -1,17 +1,17 @@
-//! Where a piece of content belongs, by what is said about it and never by what it says.
+//! Assigns content to the answer, the thoughts or the user by its labels, never by its text.
 
 use serde_json::Value;
 
 use crate::update::{Update, UpdateKind};
 
-/// Whom a piece of content is for (`spec/acp.md#content`).
+/// The audience of a piece of content (`spec/acp.md#content`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// The answer: what the user asked for.
+    /// The answer.
     Answer,
-    /// What the agent thinks, plans or notes for itself.
+    /// The agent's reasoning, plans and notes.
     Thought,
-    /// An echo of what the user said.
+    /// An echo of the user's message.
     User,
 }
 
@@ -20,12 +20,11 @@ pub enum Channel {
 pub enum Piece<'a> {
     /// Text, never empty.
     Text(&'a str),
-    /// Anything else, as it came: an image, a resource, a kind that nobody knows.
+    /// Any other block, as received: an image, a resource, an unknown type.
     Block(&'a Value),
 }
 
-/// The pieces of a chunk, in their order, each with its channel. None for updates that are no chunks
-/// of a message.
+/// Returns the pieces of a message chunk in order, each with its channel; none for other updates.
 pub fn pieces(update: &Update) -> Vec<(Channel, Piece<'_>)> {
     let body = update.body();
     let of_kind = match update.kind() {
@@ -34,7 +33,7 @@ pub fn pieces(update: &Update) -> Vec<(Channel, Piece<'_>)> {
         UpdateKind::UserMessage => Channel::User,
         _ => return Vec::new(),
     };
-    // The kind is final, but for an answer: there a label may say otherwise, the innermost first.
+    // The update's kind decides. Only an answer can be reassigned, by its innermost label.
     let of_update = labelled(body).unwrap_or(Channel::Answer);
     let mut pieces = Vec::new();
     let content = held(body).unwrap_or(&Value::Null);
@@ -45,8 +44,8 @@ pub fn pieces(update: &Update) -> Vec<(Channel, Piece<'_>)> {
     pieces
 }
 
-/// Gives each block of a content, whatever it is wrapped in, with the channel of its labels. No deeper
-/// than a line may be.
+/// Passes each block of a content to `give`, unwrapped, with the channel of its labels. Depth is
+/// bounded by [`MAX_DEPTH`](crate::MAX_DEPTH).
 fn blocks<'a>(content: &'a Value, around: Channel, give: &mut impl FnMut(Channel, Piece<'a>)) {
     match content {
         Value::Array(items) => items.iter().for_each(|item| blocks(item, around, give)),
@@ -65,16 +64,16 @@ fn blocks<'a>(content: &'a Value, around: Channel, give: &mut impl FnMut(Channel
     }
 }
 
-/// What a wrapper holds: its text, or else its content.
+/// Returns a wrapper's content: its text, else its `content`.
 fn held(wrapper: &Value) -> Option<&Value> {
     let is_there = |held: &&Value| !held.is_null() && *held != "";
     ["text", "content"].into_iter().filter_map(|name| wrapper.get(name)).find(is_there)
 }
 
-/// The types of blocks that are what they hold.
+/// Types of blocks that only wrap their content.
 const WRAPPERS: [&str; 2] = ["text", "content"];
 
-/// What the labels of an update or of a block say, if they say anything that we know.
+/// Returns the channel that an update's or a block's labels name, if known.
 fn labelled(value: &Value) -> Option<Channel> {
     let annotations = value.get("annotations");
     let places = [Some(value), value.get("_meta"), annotations].into_iter().flatten();
@@ -91,9 +90,9 @@ fn labelled(value: &Value) -> Option<Channel> {
     })
 }
 
-/// The members that label content.
+/// Members that label content.
 const LABELS: [&str; 4] = ["segment", "kind", "channel", "role"];
-/// What they say.
+/// Known labels.
 const WORDS: [(&str, Channel); 7] = [
     ("thought", Channel::Thought),
     ("thinking", Channel::Thought),
@@ -110,13 +109,13 @@ mod tests {
 
     use super::*;
 
-    fn told(body: Value) -> Vec<String> {
+    fn described(body: Value) -> Vec<String> {
         let update = Update::parse(json!({"sessionId": "s", "update": body})).unwrap();
-        let tell = |(channel, piece): &(Channel, Piece<'_>)| match piece {
+        let describe = |(channel, piece): &(Channel, Piece<'_>)| match piece {
             Piece::Text(text) => format!("{channel:?} {text}"),
             Piece::Block(block) => format!("{channel:?} {}", block["type"]),
         };
-        pieces(&update).iter().map(tell).collect()
+        pieces(&update).iter().map(describe).collect()
     }
 
     fn chunk(kind: &str, content: Value) -> Value {
@@ -124,21 +123,21 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_tells_the_channel() {
+    fn the_kind_sets_the_channel() {
         let text = json!({"type": "text", "text": "> | x"});
         for (kind, expected) in [
             ("agent_message_chunk", "Answer > | x"),
             ("agent_thought_chunk", "Thought > | x"),
             ("user_message_chunk", "User > | x"),
         ] {
-            assert_eq!(told(chunk(kind, text.clone())), [expected]);
+            assert_eq!(described(chunk(kind, text.clone())), [expected]);
         }
-        assert_eq!(told(chunk("tool_call", text.clone())), [""; 0]);
-        assert_eq!(told(chunk("unheard_of", text)), [""; 0]);
+        assert_eq!(described(chunk("tool_call", text.clone())), [""; 0]);
+        assert_eq!(described(chunk("unheard_of", text)), [""; 0]);
     }
 
     #[test]
-    fn labels_take_content_out_of_the_answer_and_never_into_it() {
+    fn labels_only_move_content_out_of_the_answer() {
         let text = |label: Value| {
             let mut block = json!({"type": "text", "text": "x"});
             block.as_object_mut().unwrap().extend(label.as_object().unwrap().clone());
@@ -157,17 +156,17 @@ mod tests {
         ];
         for (label, expected) in rows {
             let block = text(label.clone());
-            assert_eq!(told(chunk("agent_message_chunk", block)), [expected], "{label}");
+            assert_eq!(described(chunk("agent_message_chunk", block)), [expected], "{label}");
         }
         let thought = chunk("agent_thought_chunk", text(json!({"channel": "final"})));
-        assert_eq!(told(thought), ["Thought x"]);
+        assert_eq!(described(thought), ["Thought x"]);
         let mut labelled = chunk("agent_message_chunk", text(json!({})));
         labelled["segment"] = json!("intent");
-        assert_eq!(told(labelled), ["Thought x"]);
+        assert_eq!(described(labelled), ["Thought x"]);
     }
 
     #[test]
-    fn content_comes_in_many_shapes() {
+    fn content_has_many_forms() {
         let wrapped = json!({"type": "content", "content": {"type": "text", "text": "x"}});
         let rows: [(Value, &[&str]); 24] = [
             (json!("x"), &["Answer x"]),
@@ -205,18 +204,25 @@ mod tests {
             (json!(""), &[]),
         ];
         for (content, expected) in rows {
-            assert_eq!(told(chunk("agent_message_chunk", content.clone())), expected, "{content}");
+            assert_eq!(
+                described(chunk("agent_message_chunk", content.clone())),
+                expected,
+                "{content}"
+            );
         }
-        assert_eq!(told(json!({"sessionUpdate": "agent_message_chunk"})), [""; 0]);
-        assert_eq!(told(json!({"sessionUpdate": "user_message_chunk", "text": "x"})), ["User x"]);
+        assert_eq!(described(json!({"sessionUpdate": "agent_message_chunk"})), [""; 0]);
+        assert_eq!(
+            described(json!({"sessionUpdate": "user_message_chunk", "text": "x"})),
+            ["User x"]
+        );
         let wrapped = json!({"type": "content", "_meta": {"kind": "thinking"}, "content": wrapped});
         let both = json!([wrapped, {"type": "content", "role": "user", "content": wrapped}, "x"]);
         let expected = ["Thought x", "Thought x", "Answer x"];
         assert_eq!(
-            told(chunk("agent_message_chunk", both.clone())),
+            described(chunk("agent_message_chunk", both.clone())),
             expected,
             "the innermost label"
         );
-        assert_eq!(told(chunk("agent_thought_chunk", both)), ["Thought x"; 3]);
+        assert_eq!(described(chunk("agent_thought_chunk", both)), ["Thought x"; 3]);
     }
 }

@@ -1,20 +1,21 @@
-//! What came during a turn, by numbers.
+//! Counts of a turn's updates.
 
 use std::collections::BTreeMap;
 
-/// Updates, counted.
+/// Counts of updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All that came.
+    /// All updates.
     pub updates: u64,
-    /// Those of which something found no room.
+    /// Updates dropped for lack of space.
     pub dropped: u64,
-    /// By the protocol's names of their kinds; those above [`Limits::turn_kinds`](crate::Limits::turn_kinds) as `(other)`.
+    /// Counts by the protocol's kind; kinds above [`Limits::turn_kinds`](crate::Limits::turn_kinds)
+    /// count as `(other)`.
     pub kinds: BTreeMap<String, u64>,
 }
 
 impl Counts {
-    /// Counts an update; at most `kinds` names are counted apart.
+    /// Counts an update; at most `kinds` names get a count of their own.
     pub(crate) fn count(&mut self, kind: &str, kinds: usize) {
         self.updates = self.updates.saturating_add(1);
         let is_known = self.kinds.contains_key(kind) || self.kinds.len() < kinds;
@@ -27,5 +28,5 @@ impl Counts {
     }
 }
 
-/// Names of kinds that are longer than this are not counted apart, in bytes.
+/// The longest kind with a count of its own, in bytes.
 const LONGEST_KIND: usize = 64;

@@ -1,4 +1,4 @@
-//! Images that stand in text as data, taken out of it.
+//! Extracts images from `data:` URIs in text.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
-/// An image, decoded.
+/// A decoded image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What its bytes are said to be.
+    /// The declared type.
     pub kind: ImageKind,
-    /// The file as it would be stored.
+    /// The file's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Images that cannot do anything when they are shown; SVG can.
+/// Image types that are inert when shown, unlike SVG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageKind {
     /// `image/png`
@@ -29,11 +29,11 @@ pub enum ImageKind {
     Webp,
 }
 
-/// Gives each image that stands in a text as a base64 `data:` URI to `store`, and puts the name that
-/// it gives in its place (`spec/acp.md#images`).
+/// Passes each image in a base64 `data:` URI to `store` and replaces the URI with the returned name
+/// (`spec/acp.md#images`).
 ///
-/// The text is one whole message: a URI may come in many chunks. What is of another type, is no
-/// base64, has more than `limit` bytes, or gets no name, stays as it is.
+/// `text` is one whole message, as a URI may span chunks. URIs of another type, without valid
+/// base64, of more than `limit` bytes, or for which `store` returns `None`, are unchanged.
 pub fn rewrite_data_uris<'a>(
     text: &'a str,
     limit: usize,
@@ -55,10 +55,10 @@ pub fn rewrite_data_uris<'a>(
 }
 
 impl Image {
-    /// Decodes base64 of a type. `None` for what is not taken.
+    /// Decodes base64 of a MIME type; `None` if the type, the size or the encoding is not accepted.
     pub fn decode(mime: &str, data: &str, limit: usize) -> Option<Self> {
         let kind = ImageKind::of_mime(mime)?;
-        // Judged before anything is decoded: four characters are three bytes.
+        // Checked before decoding: four characters are three bytes.
         let about = data.len().div_ceil(4).saturating_mul(3);
         if about > limit.saturating_add(3) {
             return None;
@@ -67,8 +67,7 @@ impl Image {
         (!bytes.is_empty() && bytes.len() <= limit).then_some(Image { kind, bytes })
     }
 
-    /// Decodes a block of content of type `image`. `None` for every other, and for what is not
-    /// taken.
+    /// Decodes a content block of type `image`; `None` for any other, or if not accepted.
     pub fn of_block(block: &Value, limit: usize) -> Option<Self> {
         if block.get("type")? != "image" {
             return None;
@@ -85,7 +84,7 @@ impl ImageKind {
 
     const ALL: [ImageKind; 4] = [ImageKind::Png, ImageKind::Jpeg, ImageKind::Gif, ImageKind::Webp];
 
-    /// Its type on the web.
+    /// Returns the MIME type.
     pub fn mime(self) -> &'static str {
         match self {
             ImageKind::Png => "image/png",
@@ -96,7 +95,7 @@ impl ImageKind {
     }
 }
 
-/// A `data:` URI of base64, and the text around it.
+/// A base64 `data:` URI and the text around it.
 struct DataUri<'a> {
     before: &'a str,
     whole: &'a str,
@@ -118,13 +117,13 @@ impl<'a> DataUri<'a> {
         None
     }
 
-    /// The URI that begins at a scheme, if it is one.
+    /// Parses a URI at the offset of a scheme.
     fn at(text: &'a str, at: usize) -> Option<Self> {
         let (before, uri) = text.split_at_checked(at)?;
         let head = uri.get(SCHEME.len()..)?;
         let comma = head.bytes().take(LONGEST_HEAD).position(|byte| byte == b',')?;
         let (head, data) = head.split_at_checked(comma)?;
-        // Else two pieces of text far apart would be taken for one URI.
+        // Otherwise distant pieces of text could be taken for one URI.
         if !head.bytes().all(is_head) {
             return None;
         }
@@ -136,7 +135,7 @@ impl<'a> DataUri<'a> {
         let data = data.get(1..)?;
         let end = data.bytes().position(|byte| !is_base64(byte)).unwrap_or(data.len());
         let (data, after) = data.split_at_checked(end)?;
-        // What goes on like a URI is one that is no base64.
+        // A character of base64url or of a URI follows: not plain base64.
         if after.bytes().next().is_some_and(|byte| b"-_%.~".contains(&byte)) {
             return None;
         }
@@ -145,7 +144,7 @@ impl<'a> DataUri<'a> {
     }
 }
 
-/// Where a text first has the scheme, in whatever case.
+/// Returns the offset of the first scheme, in any case.
 fn find_scheme(text: &str) -> Option<usize> {
     let colons = memchr::memchr_iter(b':', text.as_bytes());
     let mut starts = colons.filter_map(|colon| colon.checked_add(1)?.checked_sub(SCHEME.len()));
@@ -168,9 +167,9 @@ fn is_base64(byte: u8) -> bool {
 }
 
 const SCHEME: &str = "data:";
-/// The longest that may stand between the scheme and the comma, in bytes.
+/// The longest text between the scheme and the comma, in bytes.
 const LONGEST_HEAD: usize = 128;
-/// As forgiving as browsers are: padding may be missing, and bits at the end that mean nothing.
+/// As lenient as browsers: padding may be missing, and trailing bits are ignored.
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -184,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Rewrites with names that tell what was stored.
+    /// Rewrites with names that show the type and the size.
     fn rewrite(text: &str) -> String {
         let store = |image: Image| {
             (image.bytes != b"refused")
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_replaced_and_nothing_around_them() {
+    fn only_images_are_replaced() {
         let rows = [
             ("![a](data:image/png;base64,aGVsbG8=) x", "![a](/media/image/png-5) x"),
             ("data:image/png;base64,aGVsbG8", "/media/image/png-5"),
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays_as_it_is() {
+    fn other_uris_are_unchanged() {
         let rows = [
             "",
             "no data: here",
@@ -241,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_the_limit_is_taken() {
+    fn an_image_of_the_size_limit_is_accepted() {
         let text = "data:image/png;base64,MTIzNDU2Nzg5MDEy";
         assert_eq!(rewrite(text), "/media/image/png-12");
     }
 
     #[test]
-    fn a_block_of_content_may_be_an_image() {
+    fn image_blocks_are_decoded() {
         let block =
             |kind: &str, mime: &str| json!({"type": kind, "mimeType": mime, "data": "aGk="});
         let image = Image { kind: ImageKind::Png, bytes: b"hi".to_vec() };

@@ -1,25 +1,25 @@
-//! Whose a message is that is too long to be read: what its first bytes tell.
+//! Reads the id and the method of an oversized message from its first bytes.
 
 use serde_json::Value;
 
 use crate::json::parse_json;
 use crate::message::Id;
 
-/// The id and the method of a message, as far as they stand in its first bytes.
+/// The id and the method of a message, as far as its first bytes have them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope {
-    /// Whose answer it is, or which request.
+    /// The request's id.
     pub id: Option<Id>,
-    /// What it asks for or tells.
+    /// The method, for a request or a notification.
     pub method: Option<String>,
 }
 
 impl Envelope {
-    /// Reads the first bytes of one message; what is cut off is not there.
+    /// Parses the first bytes of one message; truncated values are ignored.
     pub fn read(head: &[u8]) -> Self {
         let mut envelope = Envelope::default();
         let mut depth = 0usize;
-        // The key of the outermost object whose value comes next.
+        // Key of the outermost object whose value comes next.
         let mut key = None;
         let mut last = None;
         for token in (Tokens { rest: head }) {
@@ -45,12 +45,12 @@ impl Envelope {
     }
 }
 
-/// The id that a token is.
+/// Parses a token as an id.
 fn id(token: &[u8]) -> Option<Id> {
     Id::parse(value(token)?)
 }
 
-/// What a token in quotes says.
+/// Returns the text of a quoted token.
 fn text(token: &[u8]) -> Option<String> {
     match value(token)? {
         Value::String(text) => Some(text),
@@ -62,7 +62,7 @@ fn value(token: &[u8]) -> Option<Value> {
     parse_json(std::str::from_utf8(token).ok()?, 1).ok()
 }
 
-/// The tokens of JSON that may be cut off: punctuation, texts with their quotes, other values.
+/// Tokens of possibly truncated JSON: punctuation, quoted texts, other values.
 struct Tokens<'a> {
     rest: &'a [u8],
 }
@@ -75,7 +75,7 @@ impl<'a> Iterator for Tokens<'a> {
         let len = match bytes.first()? {
             b'{' | b'}' | b'[' | b']' | b':' | b',' => 1,
             b'"' => quoted(bytes)?,
-            // Without anything behind it, it may be cut off.
+            // Without a delimiter the token may be truncated.
             _ => bytes.iter().position(|byte| b"{}[]:,\" \t\r\n".contains(byte))?,
         };
         let (token, rest) = bytes.split_at_checked(len)?;
@@ -84,7 +84,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// The length of the text in quotes that `bytes` begin with; `None` where it is cut off.
+/// Returns the length of the quoted text at the start of `bytes`; `None` if truncated.
 fn quoted(bytes: &[u8]) -> Option<usize> {
     let mut escaped = false;
     let end = bytes.iter().skip(1).position(|byte| {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_first_bytes_tell() {
+    fn first_bytes_have_id_and_method() {
         let rows = [
             (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"aaa"#, Some(json!(7)), None),
             (
@@ -122,7 +122,7 @@ mod tests {
                 Some(json!("\u{fffd}")),
                 Some("m\u{fffd}"),
             ),
-            // Cut off within the id, so that nobody knows it.
+            // Truncated within the id.
             (r#"{"id":7"#, None, None),
             (r#"{"id":"ab"#, None, None),
             (r#"{"id":null,"x":1,"#, None, None),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_will_do() {
+    fn any_bytes_are_accepted() {
         let head = br#"{"id":"\u00e9","method":"m\xff","params":{}}"#;
         for at in 0..head.len() {
             Envelope::read(&head[..at]);

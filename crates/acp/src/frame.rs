@@ -1,45 +1,45 @@
-//! Lines off a stream of bytes.
+//! Splits a byte stream into lines.
 
 use memchr::memchr;
 
-/// Takes lines off a stream (`spec/acp.md#lines`). What it holds is bounded by the limit and by
-/// what one [`receive`](FrameReader::receive) brings.
+/// Splits a stream into lines (`spec/acp.md#lines`). Memory is bounded by the limit plus the bytes
+/// of one [`receive`](FrameReader::receive).
 #[derive(Debug)]
 pub struct FrameReader {
     limit: usize,
     head_limit: usize,
     buffer: Vec<u8>,
-    /// Where the next line begins in the buffer.
+    /// Start of the next line in the buffer.
     start: usize,
-    /// Up to where the buffer is known to hold no line end.
+    /// End of the part of the buffer known to hold no `\n`.
     searched: usize,
-    /// Bytes so far of a line that is too long; `None` within any other.
+    /// Bytes of the oversized line so far; `None` in any other line.
     skipped: Option<u64>,
-    /// The first bytes of the last line that was too long.
+    /// The first bytes of the last oversized line.
     head: Vec<u8>,
     input: Input,
-    /// Whether a byte order mark may still begin the stream.
+    /// Whether a byte order mark may still follow.
     at_beginning: bool,
 }
 
-/// One line, or what stood in its place. Blank lines are none.
+/// One non-blank line, or what replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A line without its end and without white space around it.
+    /// A line without its end and surrounding white space.
     Line(&'a str),
-    /// A line above the limit, all of which has passed.
+    /// A line above the limit, skipped to its end.
     Oversize {
         /// Its length in bytes.
         len: u64,
         /// Its first bytes.
         head: &'a [u8],
     },
-    /// A line that is no UTF-8.
+    /// A line that is not UTF-8.
     NotUtf8 {
-        /// All of it.
+        /// The whole line.
         line: &'a [u8],
     },
-    /// The stream has ended; the same from now on.
+    /// The stream has ended. Repeats.
     Eof,
 }
 
@@ -50,8 +50,8 @@ enum Input {
 }
 
 impl FrameReader {
-    /// A reader at the start of a stream whose lines have at most `limit` bytes without their `\n`.
-    /// Of longer ones the first `head_limit` bytes are kept.
+    /// Creates a reader for lines of at most `limit` bytes without their `\n`. Of longer ones the
+    /// first `head_limit` bytes are kept.
     pub fn new(limit: usize, head_limit: usize) -> Self {
         FrameReader {
             limit,
@@ -66,32 +66,31 @@ impl FrameReader {
         }
     }
 
-    /// Takes a copy of bytes that were read. Between two of these, ask
-    /// [`next_frame`](FrameReader::next_frame) until there is none.
+    /// Passes in bytes. Call [`next_frame`](FrameReader::next_frame) until it returns `None` before
+    /// the next call.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.forget_lines();
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Gives back the room of a long line that was taken. Whoever made something of it holds it twice
-    /// until then.
+    /// Frees the memory of a long line. Until then, a value parsed from it is held twice.
     pub fn give_back(&mut self) {
         if self.start > KEPT {
             self.forget_lines();
         }
     }
 
-    /// Tells that no more bytes come: what stands behind the last line end is a line, too.
+    /// Passes in the end of the stream. Bytes after the last `\n` are a line.
     pub fn receive_eof(&mut self) {
         self.input = Input::Ended;
     }
 
-    /// How many bytes are held.
+    /// Returns the number of buffered bytes.
     pub fn held(&self) -> usize {
         self.buffer.len().saturating_sub(self.start).saturating_add(self.head.len())
     }
 
-    /// The next line, or `None` until more bytes have come.
+    /// Returns the next line, or `None` until more bytes arrive.
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         if self.at_beginning && !self.skip_byte_order_mark() {
             return None;
@@ -102,7 +101,7 @@ impl FrameReader {
             let next = end.map_or(stop, |end| end.saturating_add(1));
             let is_whole = end.is_some() || self.input == Input::Ended;
             if self.skipped.is_some() || stop.saturating_sub(begin) > self.limit {
-                // Every part goes as it comes, so that a line without an end takes no room.
+                // Skipped as it arrives, so that an endless line takes no memory.
                 self.skip(begin, stop);
                 self.go_to(next);
                 return if is_whole { self.oversize() } else { None };
@@ -121,7 +120,7 @@ impl FrameReader {
         }
     }
 
-    /// Skips a byte order mark. Returns false until enough bytes have come to decide.
+    /// Skips a byte order mark. Returns false until enough bytes have arrived to decide.
     fn skip_byte_order_mark(&mut self) -> bool {
         let begins = BYTE_ORDER_MARK.starts_with(&self.buffer);
         if begins && self.buffer.len() < BYTE_ORDER_MARK.len() && self.input == Input::Open {
@@ -134,7 +133,7 @@ impl FrameReader {
         true
     }
 
-    /// Lets go of what was taken.
+    /// Drops consumed lines from the buffer.
     fn forget_lines(&mut self) {
         self.buffer.drain(..self.start);
         self.searched = self.searched.saturating_sub(self.start);
@@ -144,7 +143,7 @@ impl FrameReader {
         }
     }
 
-    /// Where the line that begins at `start` has its `\n`.
+    /// Returns the offset of the `\n` of the line at `start`.
     fn line_end(&self) -> Option<usize> {
         let found = memchr(b'\n', self.buffer.get(self.searched..)?)?;
         self.searched.checked_add(found)
@@ -185,20 +184,19 @@ impl FrameReader {
     }
 }
 
-/// U+FEFF, which some programs write before their first line.
+/// U+FEFF, which some programs write first.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// What is no part of a line: the white space of JSON.
+/// JSON white space, trimmed from lines.
 const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
-/// Room that a buffer keeps when a long line has gone, in bytes.
+/// Capacity that the buffer keeps after a long line, in bytes.
 const KEPT: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Frames as text: a line, `!LEN HEAD` of one too long, `?LEN` of one that is no text, `.` at
-    /// the end.
-    fn tell(frame: Frame<'_>) -> String {
+    /// A frame as text: a line, `!LEN HEAD` if oversized, `?LEN` if not UTF-8, `.` at the end.
+    fn describe(frame: Frame<'_>) -> String {
         match frame {
             Frame::Line(line) => line.to_owned(),
             Frame::Oversize { len, head } => format!("!{len} {}", String::from_utf8_lossy(head)),
@@ -213,23 +211,23 @@ mod tests {
         for piece in pieces {
             reader.receive(piece);
             while let Some(frame) = reader.next_frame() {
-                story.push(tell(frame));
+                story.push(describe(frame));
             }
             assert!(reader.held() <= 8 + 4, "{}", reader.held());
         }
         reader.receive_eof();
         while let Some(frame) = reader.next_frame() {
             let is_end = frame == Frame::Eof;
-            story.push(tell(frame));
+            story.push(describe(frame));
             if is_end {
                 break;
             }
         }
-        assert_eq!(reader.next_frame(), Some(Frame::Eof), "the end stays");
+        assert_eq!(reader.next_frame(), Some(Frame::Eof), "the end repeats");
         story
     }
 
-    /// Reads `wire` whole, byte by byte, and cut once at every place.
+    /// Reads `wire` whole, byte by byte, and split at each offset.
     #[track_caller]
     fn check(wire: &[u8], expected: &[&str]) {
         assert_eq!(read(std::iter::once(wire)), expected, "whole");
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_lf_or_crlf_and_blank_ones_are_none() {
+    fn lines_end_in_lf_or_crlf_and_blank_ones_are_skipped() {
         check(b"", &["."]);
         check(b"\n\r\n  \n\t\r\n", &["."]);
         check(b"{}\n", &["{}", "."]);
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_skipped_at_the_beginning_only() {
+    fn a_byte_order_mark_is_skipped_only_at_the_start() {
         check(b"\xef\xbb\xbf{}\n\xef\xbb\xbf{}\n", &["{}", "\u{feff}{}", "."]);
         check(b"\xef\xbb\xbf", &["."]);
         check(b"\xef\xbb\xbf\n\xef\xbb\xbf\n", &["\u{feff}", "."]);
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_above_the_limit_is_told_once_and_the_next_one_is_read() {
+    fn a_line_above_the_limit_is_reported_once_and_the_next_is_read() {
         check(b"12345678\nx\n", &["12345678", "x", "."]);
         check(b"123456789\nx\n", &["!9 1234", "x", "."]);
         check(b"123456789abcdef", &["!15 1234", "."]);
@@ -277,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_text_is_told_and_the_next_one_is_read() {
+    fn a_line_that_is_not_utf8_is_reported_and_the_next_is_read() {
         check(b"\"\xff\"\nx\n", &["?3", "x", "."]);
         check("é\n".as_bytes(), &["é", "."]);
         check(b"\xc3", &["?1", "."]);
     }
 
     #[test]
-    fn a_line_without_an_end_takes_no_room() {
+    fn an_endless_line_takes_no_memory() {
         let mut reader = FrameReader::new(1 << 20, 4096);
         let piece = vec![b'x'; 64 << 10];
         let pieces = 24_000u64;
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_long_line_is_given_back() {
+    fn the_memory_of_a_long_line_is_freed() {
         let mut reader = FrameReader::new(16 << 20, 4096);
         let mut line = vec![b'x'; 16 << 20];
         line.push(b'\n');

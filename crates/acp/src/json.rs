@@ -1,4 +1,4 @@
-//! JSON in bounded memory: one line into a value, one value into a line.
+//! JSON in bounded memory: parses and writes one line.
 
 mod surrogates;
 
@@ -11,29 +11,29 @@ use serde_json::{Map, Number, Value};
 
 use surrogates::Repaired;
 
-/// Why text is no value that we take.
+/// Why a text was not parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// It is no JSON.
-    #[error("no JSON: {0}")]
+    /// Not JSON.
+    #[error("invalid JSON: {0}")]
     Syntax(#[source] serde_json::Error),
-    /// It holds more values than it may, or deeper ones.
+    /// Too many values, or nested too deeply.
     #[error("more than {limit} values, or {MAX_DEPTH} levels of them, in one line")]
     TooMuch {
-        /// How many it may hold.
+        /// The most values.
         limit: usize,
     },
 }
 
-/// How deep a value may be: one less than `serde_json` would read, so that nobody meets its bound.
+/// The deepest nesting: one less than `serde_json` accepts, so that its own limit is never reached.
 pub const MAX_DEPTH: usize = 126;
 
-/// Parses one value. At most `limit` values may be in it, itself counted: small ones take dozens of
-/// times their text. Of a key that comes twice the last counts. An escape of half a surrogate pair,
-/// such as `\ud800` alone, reads as U+FFFD, in keys too.
+/// Parses one value with at most `limit` values in it, itself included: a small value takes dozens
+/// of times its text. Of duplicate keys the last one counts. Half a surrogate pair, such as
+/// `\ud800` alone, reads as U+FFFD, in keys too.
 pub fn parse_json(text: &str, limit: usize) -> Result<Value, JsonError> {
     let parsed = parse(serde_json::Deserializer::from_str(text), limit);
-    // `serde_json` rejects such an escape, and with it the line. Other lines pay nothing.
+    // `serde_json` rejects such an escape. Lines without one are parsed only once.
     match (&parsed, Repaired::new(text)) {
         (Err(JsonError::Syntax(_)), Some(repaired)) => {
             parse(serde_json::Deserializer::from_reader(repaired), limit)
@@ -55,14 +55,14 @@ fn parse<'de, R: serde_json::de::Read<'de>>(
     })
 }
 
-/// A message of ours as one line, with its end. A `\n` in it is always escaped.
+/// Writes a message as one line with its `\n`. A `\n` in the message is always escaped.
 ///
 /// # Errors
 ///
-/// [`LineTooLong`] if the line without its end would have more than `limit` bytes.
+/// [`LineTooLong`] if the line without its end has more than `limit` bytes.
 pub fn encode_line(message: &Value, limit: usize) -> Result<Vec<u8>, LineTooLong> {
     let mut line = Line { bytes: Vec::with_capacity(MOST_LINES), len: 0, limit };
-    // A value has text for keys, and writing to memory does not fail.
+    // Keys are strings, and writing to memory does not fail.
     let _ = serde_json::to_writer(&mut line, message);
     if line.len > limit {
         return Err(LineTooLong { len: line.len, limit });
@@ -71,8 +71,7 @@ pub fn encode_line(message: &Value, limit: usize) -> Result<Vec<u8>, LineTooLong
     Ok(line.bytes)
 }
 
-/// A line as it is written. What is too long is counted and not kept: it is as much again as the
-/// message that it is made of.
+/// A line being written. The bytes of an oversized one are counted but not kept.
 struct Line {
     bytes: Vec<u8>,
     len: usize,
@@ -93,20 +92,20 @@ impl Write for Line {
     }
 }
 
-/// As long as most lines are, in bytes.
+/// The initial capacity of a line, in bytes.
 const MOST_LINES: usize = 256;
 
-/// A message of ours that is longer than a line may be.
+/// An outgoing message that exceeds the line limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {len} bytes is longer than a line may be: {limit}")]
+#[error("a message of {len} bytes exceeds the limit of {limit}")]
 pub struct LineTooLong {
     /// Its length in bytes.
     pub len: usize,
-    /// How long it may be.
+    /// The limit in bytes.
     pub limit: usize,
 }
 
-/// About how many bytes of memory a value takes.
+/// Returns about how many bytes of memory a value takes.
 pub(crate) fn weight(value: &Value) -> usize {
     let below = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -119,19 +118,19 @@ pub(crate) fn weight(value: &Value) -> usize {
     size_of::<Value>() + below
 }
 
-/// What a member of an object takes beside its key and its value, in bytes.
+/// Memory per object member besides key and value, in bytes.
 const ENTRY: usize = 40;
 
-/// A value with a bound on how many there are in it, and how deep.
+/// A deserializer seed that bounds count and depth.
 #[derive(Clone, Copy)]
 struct Bounded<'a> {
     left: &'a Cell<usize>,
-    /// How many values it is in.
+    /// The current depth.
     depth: usize,
 }
 
 impl Bounded<'_> {
-    /// What is in an array or an object; an error where that is one level too many.
+    /// Returns the seed for an array's or an object's members; an error if nested too deeply.
     fn inside<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth.saturating_add(1);
         if depth > MAX_DEPTH { Err(E::custom("too deep")) } else { Ok(Bounded { depth, ..self }) }
@@ -209,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_serde_json() {
+    fn values_match_serde_json() {
         let rows = [
             "null",
             "true",
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_a_replacement_character() {
+    fn half_a_surrogate_pair_reads_as_a_replacement_character() {
         let rows = [
             (r#""\ud800""#, "\u{fffd}"),
             (r#""\uDFFF!""#, "\u{fffd}!"),
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_too_many_is_told() {
+    fn too_many_values_are_an_error() {
         for (text, count) in [("1", 1), ("[1,2]", 3), (r#"{"a":[1],"b":{}}"#, 4)] {
             assert!(parse_json(text, count).is_ok(), "{text}");
             let error = parse_json(text, count - 1).unwrap_err();
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line() {
+    fn a_message_is_encoded_as_one_line() {
         let message = json!({"text": "a\nb\r\u{2028}"});
         let line = encode_line(&message, 64).unwrap();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_grow_with_what_is_held() {
+    fn weights_grow_with_content() {
         let rows = [json!(1), json!("x"), json!(["x", 1]), json!({"key": ["x", 1]})];
         let weights: Vec<usize> = rows.iter().map(weight).collect();
         assert!(weights.is_sorted(), "{weights:?}");

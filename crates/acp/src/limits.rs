@@ -1,57 +1,55 @@
-//! Every bound an agent can run into, in one place.
+//! Limits on an agent's input and time.
 
 use std::time::Duration;
 
-/// How much of an agent's bytes, things and time we take before we give up (`spec/acp.md#limits`).
-///
-/// Sizes are bytes unless the name says otherwise.
+/// Limits of size, count and time (`spec/acp.md#limits`). Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// One line of an agent, without its `\n`. Real agents have sent 561 357 bytes in one; acpx
-    /// takes 64 MiB, toad 10 MiB. A longer one is skipped to its end.
+    /// One incoming line, without its `\n`. A longer one is skipped. Observed: 561 357 bytes; acpx
+    /// allows 64 MiB, toad 10 MiB.
     pub frame: usize,
-    /// What is kept of a line that is too long, to find out whose it was.
+    /// Bytes kept of an oversized line, to find its id.
     pub frame_head: usize,
-    /// One line of ours. A longer one is refused before a byte of it is written.
+    /// One outgoing line. A longer message is rejected unwritten.
     pub frame_out: usize,
-    /// JSON values in one line. A line of `[0,0,0,..` takes 36 times its length once it is parsed;
-    /// the longest seen of a real agent has some ten thousand.
+    /// JSON values in one line. Parsing `[0,0,0,..` takes 36 times its length; real agents send
+    /// some ten thousand values.
     pub values: usize,
-    /// What is kept of the lines that are no messages, the newest.
-    pub noise_tail: usize,
-    /// Requests of the agent that wait for us; one more is answered with -32603.
+    /// The last bytes kept of non-JSON output.
+    pub non_json_tail: usize,
+    /// Pending agent requests; one more is answered with -32603.
     pub requests: usize,
-    /// Updates of sessions that we do not know, kept while one is being opened.
+    /// Updates of unknown sessions, kept while a session is being opened.
     pub early_updates: usize,
-    /// The weight of these.
+    /// Memory of these.
     pub early_bytes: usize,
-    /// Updates that count in one turn.
+    /// Updates processed in one turn.
     pub turn_updates: usize,
-    /// The weight of what a turn keeps: its texts, its blocks and their order.
+    /// Memory of a turn's texts, blocks and order.
     pub turn_bytes: usize,
-    /// Distinct names of updates that a turn counts apart.
+    /// Update kinds that a turn counts separately.
     pub turn_kinds: usize,
-    /// Tool calls of a session. The one that rests longest makes room, ended ones first.
+    /// Tool calls of a session. The least recently changed is evicted, ended ones first.
     pub tool_calls: usize,
-    /// The weight of all tool calls of a session.
+    /// Memory of a session's tool calls.
     pub tool_bytes: usize,
-    /// One image, decoded.
+    /// One decoded image.
     pub image: usize,
-    /// From `initialize` to its answer. On two busy cores real agents took up to 21 s.
+    /// From `initialize` to its answer. Observed on two busy cores: up to 21 s.
     pub initialize: Duration,
-    /// From opening a session to its answer, and for every other request that is no prompt.
+    /// From any other request except a prompt to its answer.
     pub request: Duration,
-    /// A turn in which nothing comes and nothing is owed to the agent.
+    /// The longest time without input during a turn, while no agent request is pending.
     pub prompt_idle: Duration,
-    /// A whole turn; `None` for as long as it takes.
+    /// The longest turn; `None` for no limit.
     pub prompt_total: Option<Duration>,
-    /// From a permission's request to its decision.
+    /// From a permission request to its decision.
     pub permission: Duration,
-    /// From `session/cancel` to the turn's end. Real agents took up to 573 ms.
+    /// From `session/cancel` to the turn's end. Observed: up to 573 ms.
     pub cancel_grace: Duration,
-    /// After a prompt's answer: the quiet after which nothing more is expected.
+    /// The pause after a prompt's answer that ends the turn.
     pub drain_idle: Duration,
-    /// After a prompt's answer: the longest that is waited for quiet.
+    /// The longest wait for that pause.
     pub drain_total: Duration,
 }
 
@@ -62,7 +60,7 @@ impl Default for Limits {
             frame_head: 4 * KIB,
             frame_out: 16 * MIB,
             values: 256 * 1024,
-            noise_tail: 64 * KIB,
+            non_json_tail: 64 * KIB,
             requests: 64,
             early_updates: 256,
             early_bytes: 8 * MIB,

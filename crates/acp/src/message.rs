@@ -1,103 +1,103 @@
-//! JSON-RPC messages, told apart as leniently as can be without guessing.
+//! Lenient classification of JSON-RPC messages.
 
 use serde_json::{Map, Number, Value, json};
 
-/// What one JSON value of the peer is (`spec/acp.md#messages`).
+/// One JSON value from the peer (`spec/acp.md#messages`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// It wants an answer.
+    /// A request.
     Request {
-        /// To be echoed as it came.
+        /// Its id, echoed as received.
         id: Id,
-        /// What is asked for.
+        /// Its method.
         method: String,
-        /// `Null` if there are none.
+        /// `Null` if missing.
         params: Value,
     },
-    /// It wants none.
+    /// A notification.
     Notification {
-        /// What is told.
+        /// Its method.
         method: String,
-        /// `Null` if there are none.
+        /// `Null` if missing.
         params: Value,
     },
-    /// It answers a request.
+    /// A response.
     Response {
-        /// The request's, as the peer gives it back.
+        /// The request's id, as the peer returns it.
         id: Id,
-        /// What came of it.
+        /// The result or the error.
         outcome: Result<Value, RpcError>,
     },
-    /// It is none of these. Nobody answers it.
+    /// Not a message. Never answered.
     Invalid(Invalid),
 }
 
-/// The id of a request: a number or a text, kept as it came.
+/// A request id: a number or a string, as received.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Id {
-    /// Whole, as it should be, or not.
+    /// A number, whole or not.
     Number(Number),
-    /// Any text.
+    /// A string.
     Text(String),
 }
 
-/// The error of an answer.
+/// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message} ({code}){}", self.details())]
 pub struct RpcError {
-    /// What kind of error, see [`code`]; 0 if it has none.
+    /// The code, see [`code`]; 0 if missing.
     pub code: i64,
-    /// For people.
+    /// The message.
     pub message: String,
-    /// Whatever else there is. `null` is present, and not the same as `None`.
+    /// Optional data. `Some(Null)` is not `None`.
     pub data: Option<Value>,
 }
 
-/// Why a value is no message.
+/// Why a value is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// A text, a number, or an array within a batch.
-    #[error("no object")]
+    /// A string, a number, or an array within a batch.
+    #[error("not an object")]
     NotAnObject,
-    /// A batch of nothing.
+    /// An empty array.
     #[error("an empty batch")]
     EmptyBatch,
-    /// An object that neither asks nor answers, such as a line of somebody's log.
+    /// An object without a method or a result, such as a log line.
     #[error("neither a method nor a result")]
     Neither,
-    /// An object that asks and answers at once.
+    /// An object with both.
     #[error("a method and a result")]
     Both,
-    /// A method that is no text.
-    #[error("a method that is no text")]
+    /// The method is not a string.
+    #[error("a method that is not a string")]
     Method,
-    /// An id that is `null`, a boolean, an array or an object.
-    #[error("an id that is neither a number nor a text")]
+    /// The id is `null`, a boolean, an array or an object.
+    #[error("an id that is neither a number nor a string")]
     Id,
-    /// An answer to nobody.
+    /// A response without an id.
     #[error("an answer without an id")]
     NoId,
 }
 
-/// The codes of errors that have a meaning.
+/// JSON-RPC error codes.
 pub mod code {
-    /// The parameters are not those of the method.
+    /// Invalid parameters.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// Nobody serves the method.
+    /// Unknown method.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The request cannot be taken as it is.
+    /// Invalid request.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// Whoever serves the method has failed.
+    /// Internal error.
     pub const INTERNAL: i64 = -32603;
-    /// `authenticate` is to be called first.
+    /// Authentication required.
     pub const AUTH_REQUIRED: i64 = -32000;
-    /// A file that is not there.
+    /// Resource not found.
     pub const NOT_FOUND: i64 = -32002;
-    /// Withdrawn by `$/cancel_request`.
+    /// Cancelled by `$/cancel_request`.
     pub const CANCELLED: i64 = -32800;
 }
 
-/// Tells what a line is: one message, or those of a batch in their order, never none.
+/// Classifies a line: one message, or those of a batch in order. Never empty.
 pub fn classify(value: Value) -> Vec<Message> {
     match value {
         Value::Array(batch) if batch.is_empty() => vec![Message::Invalid(Invalid::EmptyBatch)],
@@ -107,12 +107,12 @@ pub fn classify(value: Value) -> Vec<Message> {
 }
 
 impl Message {
-    /// What a value is that stands in no batch, or within one.
+    /// Classifies a value that is not a batch.
     pub fn of(value: Value) -> Self {
         Self::split(value).0
     }
 
-    /// The same, and what the value holds beside that.
+    /// Classifies a value, and returns its additional members.
     pub(crate) fn split(value: Value) -> (Self, Map<String, Value>) {
         let Value::Object(mut members) = value else {
             return (Message::Invalid(Invalid::NotAnObject), Map::new());
@@ -124,7 +124,7 @@ impl Message {
     fn take(members: &mut Map<String, Value>) -> Result<Self, Invalid> {
         members.remove("jsonrpc");
         let id = members.remove("id").map(Id::parse);
-        // `"error": null` beside a result is how some write that there is none.
+        // Some write `"error": null` beside a result.
         let error = members.remove("error");
         let outcome = match (error, members.remove("result")) {
             (Some(error), None) => Some(RpcError::parse(error).map_or(Ok(Value::Null), Err)),
@@ -148,13 +148,13 @@ impl Message {
         }
     }
 
-    /// The message as it is written, always with `jsonrpc`. `Null` for [`Message::Invalid`].
+    /// Returns the message as JSON, always with `jsonrpc`. `Null` for [`Message::Invalid`].
     pub fn to_value(&self) -> Value {
         self.clone().into_value(Map::new())
     }
 
-    /// The same of a message that is needed no more, with what stands beside its own members.
-    pub(crate) fn into_value(self, beside: Map<String, Value>) -> Value {
+    /// Consumes the message and adds members.
+    pub(crate) fn into_value(self, extra: Map<String, Value>) -> Value {
         let mut members = Map::new();
         let mut set = |name: &str, value| members.insert(name.to_owned(), value);
         set("jsonrpc", json!("2.0"));
@@ -178,17 +178,17 @@ impl Message {
             }
             Message::Invalid(_) => return Value::Null,
         };
-        // `null` is not allowed for parameters that are not there.
+        // Missing parameters must not be written as `null`.
         if !params.is_null() {
             set("params", params);
         }
-        members.extend(beside);
+        members.extend(extra);
         Value::Object(members)
     }
 }
 
 impl Id {
-    /// `None` for what can be no id.
+    /// Returns `None` if the value cannot be an id.
     pub(crate) fn parse(value: Value) -> Option<Self> {
         match value {
             Value::Number(number) => Some(Id::Number(number)),
@@ -197,16 +197,16 @@ impl Id {
         }
     }
 
-    /// The number of one of our requests, whether it came back as `3`, `"3"` or `3.0`.
-    pub fn as_ours(&self) -> Option<u64> {
+    /// Returns the number of a request sent here, whether returned as `3`, `"3"` or `3.0`.
+    pub fn as_u64(&self) -> Option<u64> {
         match self {
             Id::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
-            // What `parse` takes and we never write, such as `+3` and `03`, is somebody else's.
+            // `+3` and `03` parse but are never written here.
             Id::Text(text) => text.parse().ok().filter(|id: &u64| id.to_string() == *text),
         }
     }
 
-    /// The id as it came.
+    /// Returns the id as received.
     pub fn to_value(&self) -> Value {
         self.clone().into_value()
     }
@@ -225,24 +225,24 @@ impl From<u64> for Id {
     }
 }
 
-/// A number that JSON wrote with a point, as the whole number that it is.
+/// Returns a float as the whole number that it is.
 fn whole(number: f64) -> Option<u64> {
-    // Above 2^53 a double no longer tells which whole number was meant.
+    // Above 2^53 a double is not exact.
     let is_whole = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
     is_whole.then_some(number as u64)
 }
 
-/// How many characters of the data are told.
+/// The longest part of the data that is shown, in characters.
 const DETAILS: usize = 300;
 
 impl RpcError {
-    /// An error of ours.
+    /// Creates an error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         RpcError { code, message: message.into(), data: None }
     }
 
-    /// What stands in the data for people, and begins with ": ". The message is often no more than a name
-    /// of the code.
+    /// Returns the readable part of the data, after ": ". The message is often only the name of the
+    /// code.
     fn details(&self) -> String {
         let Some(data) = &self.data else { return String::new() };
         let named = ["details", "reason", "message", "error"].map(|name| data.get(name));
@@ -252,7 +252,7 @@ impl RpcError {
         if text.is_empty() { text } else { format!(": {text}") }
     }
 
-    /// `None` for `null`. Whatever else there is, is an error, of the form it should have or not.
+    /// Parses an error leniently; `None` for `null`.
     fn parse(value: Value) -> Option<Self> {
         match value {
             Value::Null => None,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_notifications_and_responses_are_told_apart() {
+    fn requests_notifications_and_responses_are_classified() {
         let failed = RpcError { code: -1, message: "no".to_owned(), data: Some(json!([1])) };
         let rows = [
             (json!({"jsonrpc": "2.0", "id": 1, "method": "m"}), request(1)),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told_why() {
+    fn invalid_messages_have_a_reason() {
         let rows = [
             (json!(17), Invalid::NotAnObject),
             (json!("Loading credentials..."), Invalid::NotAnObject),
@@ -354,23 +354,23 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_what_its_data_says() {
-        let told =
+    fn an_error_shows_details_of_its_data() {
+        let text =
             |data: Value| RpcError { code: -1, message: "no".into(), data: Some(data) }.to_string();
         assert_eq!(
-            told(json!({"details": "no such model", "path": "/x"})),
+            text(json!({"details": "no such model", "path": "/x"})),
             "no (-1): no such model"
         );
-        assert_eq!(told(json!({"message": " no key\n"})), "no (-1): no key");
-        assert_eq!(told(json!("not today")), "no (-1): not today");
-        assert_eq!(told(json!("a".repeat(1000))).len(), "no (-1): ".len() + DETAILS);
+        assert_eq!(text(json!({"message": " no key\n"})), "no (-1): no key");
+        assert_eq!(text(json!("not today")), "no (-1): not today");
+        assert_eq!(text(json!("a".repeat(1000))).len(), "no (-1): ".len() + DETAILS);
         for silent in [json!(null), json!("no"), json!([1]), json!({"reason": 7, "error": ""})] {
-            assert_eq!(told(silent.clone()), "no (-1)", "{silent}");
+            assert_eq!(text(silent.clone()), "no (-1)", "{silent}");
         }
     }
 
     #[test]
-    fn a_batch_is_its_messages_in_their_order() {
+    fn a_batch_yields_its_messages_in_order() {
         let batch = json!([{"id": 1, "result": 2}, {"method": "m"}, 17, [{"method": "m"}]]);
         let expected = [
             response(1, Ok(json!(2))),
@@ -382,19 +382,19 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_ours_come_back_in_many_forms() {
-        let ours = |value: Value| Id::parse(value).unwrap().as_ours();
+    fn returned_ids_may_have_many_forms() {
+        let id = |value: Value| Id::parse(value).unwrap().as_u64();
         for value in [json!(3), json!("3"), json!(3.0)] {
-            assert_eq!(ours(value.clone()), Some(3), "{value}");
+            assert_eq!(id(value.clone()), Some(3), "{value}");
         }
         let others = [json!("03"), json!("+3"), json!(" 3"), json!("x"), json!(3.5), json!(-3)];
         for value in others.into_iter().chain([json!(1e300), json!("")]) {
-            assert_eq!(ours(value.clone()), None, "{value}");
+            assert_eq!(id(value.clone()), None, "{value}");
         }
     }
 
     #[test]
-    fn what_is_written_reads_alike() {
+    fn written_messages_parse_to_the_same() {
         let error =
             RpcError { code: -32002, message: "no".into(), data: Some(json!({"path": "/x"})) };
         let messages = [

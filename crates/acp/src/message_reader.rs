@@ -1,4 +1,4 @@
-//! From bytes to messages, past everything that is none.
+//! Decodes messages and skips other output.
 
 use std::collections::VecDeque;
 
@@ -10,121 +10,121 @@ use crate::json::{JsonError, parse_json};
 use crate::limits::Limits;
 use crate::message::{Invalid, Message};
 
-/// Takes messages off a peer's stream, one by one (`spec/acp.md#messages`). Never fails: what is no
-/// message is told, counted, and skipped.
+/// Reads a peer's messages (`spec/acp.md#messages`). Never fails: other output is reported,
+/// counted, and skipped.
 #[derive(Debug)]
 pub struct MessageReader {
     frames: FrameReader,
     values: usize,
-    /// What is left of the last batch.
+    /// The rest of the last batch.
     batch: VecDeque<Value>,
-    /// What the last message held beside what it is made of.
-    beside: Map<String, Value>,
+    /// Additional members of the last message.
+    extra: Map<String, Value>,
     traffic: Traffic,
-    noise: NoiseTail,
+    non_json: OutputTail,
 }
 
-/// What a stream has next.
+/// An item of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inbound {
     /// A message, never [`Message::Invalid`].
     Message(Message),
-    /// A line that was read and is no message, or an element of a batch. Nobody answers it.
-    Noise(Noise),
-    /// A message that is longer, or holds more, than is taken.
+    /// A line, or an element of a batch, that is not a message. Never answered.
+    NonJsonOutput(NonJsonOutput),
+    /// A message with too many bytes or values.
     TooLong {
         /// The length of its line in bytes.
         len: u64,
-        /// Whose it is, as far as its beginning tells.
+        /// Its id and method, as far as its first bytes have them.
         envelope: Envelope,
     },
-    /// The stream has ended; the same from now on.
+    /// The stream has ended. Repeats.
     Eof,
 }
 
-/// Why something is no message.
+/// Why a line is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Noise {
-    /// A line of something else.
-    #[error("a line that is no JSON")]
-    NoJson,
-    /// A line that is no UTF-8.
-    #[error("a line that is no UTF-8")]
+pub enum NonJsonOutput {
+    /// Not JSON.
+    #[error("a line that is not JSON")]
+    NotJson,
+    /// Not UTF-8.
+    #[error("a line that is not UTF-8")]
     NotUtf8,
-    /// JSON, but no JSON-RPC.
-    #[error("no message: {0}")]
+    /// JSON, but not JSON-RPC.
+    #[error("not a message: {0}")]
     Invalid(Invalid),
 }
 
-/// What came over a stream, counted.
+/// Counts of a stream's items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages that want an answer.
+    /// Requests.
     pub requests: u64,
-    /// Messages that want none.
+    /// Notifications.
     pub notifications: u64,
-    /// Answers.
+    /// Responses.
     pub responses: u64,
-    /// Lines that held a batch.
+    /// Batches.
     pub batches: u64,
-    /// Lines and elements of batches that were no messages.
-    pub noise: u64,
-    /// Messages that were too long.
+    /// Lines and batch elements that are not messages.
+    pub non_json: u64,
+    /// Oversized messages.
     pub too_long: u64,
 }
 
 impl MessageReader {
-    /// A reader at the start of a stream.
+    /// Creates a reader at the start of a stream.
     pub fn new(limits: &Limits) -> Self {
         MessageReader {
             frames: FrameReader::new(limits.frame, limits.frame_head),
             values: limits.values,
             batch: VecDeque::new(),
-            beside: Map::new(),
+            extra: Map::new(),
             traffic: Traffic::default(),
-            noise: NoiseTail { limit: limits.noise_tail, text: String::new() },
+            non_json: OutputTail { limit: limits.non_json_tail, text: String::new() },
         }
     }
 
-    /// Takes a copy of bytes that were read. Between two of these, ask
-    /// [`next_message`](MessageReader::next_message) until there is none.
+    /// Passes in bytes. Call [`next_message`](MessageReader::next_message) until it returns `None`
+    /// before the next call.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.frames.receive(bytes);
     }
 
-    /// Tells that no more bytes come.
+    /// Passes in the end of the stream.
     pub fn receive_eof(&mut self) {
         self.frames.receive_eof();
     }
 
-    /// What is next, or `None` until more bytes have come.
+    /// Returns the next item, or `None` until more bytes arrive.
     pub fn next_message(&mut self) -> Option<Inbound> {
         let next = match self.batch.pop_front() {
             Some(value) => self.inbound(value),
             None => self.next_line()?,
         };
-        // What the message is made of has been copied from its line.
+        // The message no longer borrows from its line.
         self.frames.give_back();
         self.traffic.count(&next);
         Some(next)
     }
 
-    /// Takes what the last message held beside what it is made of, to pass it on with it.
-    pub(crate) fn take_beside(&mut self) -> Map<String, Value> {
-        std::mem::take(&mut self.beside)
+    /// Takes the additional members of the last message, to forward them with it.
+    pub(crate) fn take_extra(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.extra)
     }
 
-    /// What came so far.
+    /// Returns the counts so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
 
-    /// The end of all lines that were no messages, for whoever has to find out what is wrong.
-    pub fn noise(&self) -> &str {
-        self.noise.tail()
+    /// Returns the last bytes of all lines that are not messages, for error reports.
+    pub fn non_json(&self) -> &str {
+        self.non_json.tail()
     }
 
-    /// How many bytes of lines are held.
+    /// Returns the number of buffered bytes.
     pub fn held(&self) -> usize {
         self.frames.held()
     }
@@ -133,8 +133,8 @@ impl MessageReader {
         let line = match self.frames.next_frame()? {
             Frame::Eof => return Some(Inbound::Eof),
             Frame::NotUtf8 { line } => {
-                self.noise.push(&format!("({} bytes that are no UTF-8)", line.len()));
-                return Some(Inbound::Noise(Noise::NotUtf8));
+                self.non_json.push(&format!("({} bytes that are not UTF-8)", line.len()));
+                return Some(Inbound::NonJsonOutput(NonJsonOutput::NotUtf8));
             }
             Frame::Oversize { len, head } => {
                 return Some(Inbound::TooLong { len, envelope: Envelope::read(head) });
@@ -148,8 +148,8 @@ impl MessageReader {
                 return Some(Inbound::TooLong { len: line.len() as u64, envelope });
             }
             Err(JsonError::Syntax(_)) => {
-                self.noise.push(line);
-                return Some(Inbound::Noise(Noise::NoJson));
+                self.non_json.push(line);
+                return Some(Inbound::NonJsonOutput(NonJsonOutput::NotJson));
             }
         };
         match value {
@@ -157,30 +157,30 @@ impl MessageReader {
                 self.traffic.batches = self.traffic.batches.saturating_add(1);
                 self.batch = batch.into();
                 let first = self.batch.pop_front();
-                let none = Inbound::Noise(Noise::Invalid(Invalid::EmptyBatch));
+                let none = Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::EmptyBatch));
                 Some(first.map_or(none, |value| self.inbound(value)))
             }
             value => {
-                let (message, beside) = Message::split(value);
+                let (message, extra) = Message::split(value);
                 if matches!(message, Message::Invalid(_)) {
-                    self.noise.push(line);
+                    self.non_json.push(line);
                 }
-                self.beside = beside;
+                self.extra = extra;
                 Some(inbound(message))
             }
         }
     }
 
     fn inbound(&mut self, value: Value) -> Inbound {
-        let (message, beside) = Message::split(value);
-        self.beside = beside;
+        let (message, extra) = Message::split(value);
+        self.extra = extra;
         inbound(message)
     }
 }
 
 fn inbound(message: Message) -> Inbound {
     match message {
-        Message::Invalid(why) => Inbound::Noise(Noise::Invalid(why)),
+        Message::Invalid(why) => Inbound::NonJsonOutput(NonJsonOutput::Invalid(why)),
         message => Inbound::Message(message),
     }
 }
@@ -191,7 +191,7 @@ impl Traffic {
             Inbound::Message(Message::Request { .. }) => &mut self.requests,
             Inbound::Message(Message::Notification { .. }) => &mut self.notifications,
             Inbound::Message(Message::Response { .. }) => &mut self.responses,
-            Inbound::Message(Message::Invalid(_)) | Inbound::Noise(_) => &mut self.noise,
+            Inbound::Message(Message::Invalid(_)) | Inbound::NonJsonOutput(_) => &mut self.non_json,
             Inbound::TooLong { .. } => &mut self.too_long,
             Inbound::Eof => return,
         };
@@ -199,15 +199,15 @@ impl Traffic {
     }
 }
 
-/// The newest lines of noise.
+/// The last lines of non-JSON output.
 #[derive(Debug)]
-struct NoiseTail {
+struct OutputTail {
     limit: usize,
-    /// At most twice the limit, so that it is seldom moved.
+    /// Up to twice the limit, so that it is seldom moved.
     text: String,
 }
 
-impl NoiseTail {
+impl OutputTail {
     fn push(&mut self, line: &str) {
         self.text.push_str(end_of(line, self.limit));
         self.text.push('\n');
@@ -221,7 +221,7 @@ impl NoiseTail {
     }
 }
 
-/// The last characters of a text that have at most `limit` bytes together.
+/// Returns the last whole characters within `limit` bytes.
 fn end_of(text: &str, limit: usize) -> &str {
     let from = text.ceil_char_boundary(text.len().saturating_sub(limit));
     text.get(from..).unwrap_or_default()
@@ -235,7 +235,12 @@ mod tests {
     use crate::message::Id;
 
     fn reader() -> MessageReader {
-        MessageReader::new(&Limits { frame: 256, values: 32, noise_tail: 40, ..Limits::default() })
+        MessageReader::new(&Limits {
+            frame: 256,
+            values: 32,
+            non_json_tail: 40,
+            ..Limits::default()
+        })
     }
 
     fn read(wire: &[u8]) -> (Vec<Inbound>, MessageReader) {
@@ -257,57 +262,62 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_skipped_and_its_end_kept() {
+    fn non_json_output_is_skipped_and_its_tail_kept() {
         let wire =
             b"Loading credentials...\n{\"method\":\"a\"}\n17\n{\"id\":1,\"level\":\"info\"}\n\
             \xff\xfe\n{\"broken\":\n{\"method\":\"b\"}\n";
         let (story, reader) = read(wire);
         let expected = [
-            Inbound::Noise(Noise::NoJson),
+            Inbound::NonJsonOutput(NonJsonOutput::NotJson),
             notification("a"),
-            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
-            Inbound::Noise(Noise::Invalid(Invalid::Neither)),
-            Inbound::Noise(Noise::NotUtf8),
-            Inbound::Noise(Noise::NoJson),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::NotAnObject)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::Neither)),
+            Inbound::NonJsonOutput(NonJsonOutput::NotUtf8),
+            Inbound::NonJsonOutput(NonJsonOutput::NotJson),
             notification("b"),
         ];
         assert_eq!(story, expected);
-        assert!(reader.noise().ends_with("bytes that are no UTF-8)\n{\"broken\":\n"));
-        assert!(reader.noise().len() <= 40);
-        let expected = Traffic { notifications: 2, noise: 5, ..Traffic::default() };
+        assert!(reader.non_json().ends_with("bytes that are not UTF-8)\n{\"broken\":\n"));
+        assert!(reader.non_json().len() <= 40);
+        let expected = Traffic { notifications: 2, non_json: 5, ..Traffic::default() };
         assert_eq!(reader.traffic(), expected);
     }
 
     #[test]
-    fn the_end_of_noise_is_whole_characters() {
+    fn the_tail_of_non_json_output_is_whole_characters() {
         let mut reader = reader();
         for _ in 0..1000 {
             reader.receive("é€éééééééé€€€\n".as_bytes());
-            assert_eq!(reader.next_message(), Some(Inbound::Noise(Noise::NoJson)));
-            assert!(reader.noise().len() <= 40 && reader.noise().ends_with("€\n"));
-            assert!(reader.noise.text.len() <= 80);
+            assert_eq!(reader.next_message(), Some(Inbound::NonJsonOutput(NonJsonOutput::NotJson)));
+            assert!(reader.non_json().len() <= 40 && reader.non_json().ends_with("€\n"));
+            assert!(reader.non_json.text.len() <= 80);
         }
     }
 
     #[test]
-    fn a_batch_comes_message_by_message() {
+    fn a_batch_is_read_message_by_message() {
         let (story, reader) = read(b"[{\"id\":1,\"result\":2},{\"method\":\"a\"},17,[[]]]\n[]\n");
         let outcome = Ok(json!(2));
         let expected = [
             Inbound::Message(Message::Response { id: Id::from(1), outcome }),
             notification("a"),
-            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
-            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
-            Inbound::Noise(Noise::Invalid(Invalid::EmptyBatch)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::NotAnObject)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::NotAnObject)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::EmptyBatch)),
         ];
         assert_eq!(story, expected);
-        let expected =
-            Traffic { responses: 1, notifications: 1, noise: 3, batches: 2, ..Traffic::default() };
+        let expected = Traffic {
+            responses: 1,
+            notifications: 1,
+            non_json: 3,
+            batches: 2,
+            ..Traffic::default()
+        };
         assert_eq!(reader.traffic(), expected);
     }
 
     #[test]
-    fn a_message_that_is_too_long_says_whose_it_is() {
+    fn an_oversized_message_has_its_id() {
         let long = format!("{{\"id\":3,\"result\":\"{}\"}}\n", "x".repeat(300));
         let many = format!("{{\"id\":4,\"result\":[{}0]}}\n", "0,".repeat(40));
         let (story, reader) = read(format!("{long}{many}{{\"method\":\"a\"}}\n").as_bytes());

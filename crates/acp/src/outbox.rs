@@ -1,4 +1,4 @@
-//! Lines that wait to be written.
+//! Lines to write.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::json::{LineTooLong, encode_line};
 use crate::message::{Id, Message, RpcError, code};
 
-/// Messages on their way to a peer, each a line that is no longer than a line may be.
+/// Encoded messages for a peer, each within the line limit.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     lines: VecDeque<Vec<u8>>,
-    /// The bytes of these.
+    /// Their bytes.
     held: usize,
-    /// The length of a line.
+    /// The line limit in bytes.
     limit: usize,
 }
 
@@ -22,48 +22,48 @@ impl Outbox {
         Outbox { lines: VecDeque::new(), held: 0, limit }
     }
 
-    /// Adds a message, with what stands beside its own members.
+    /// Adds a message with additional members.
     ///
     /// # Errors
     ///
-    /// [`LineTooLong`] if it is longer than a line; then nothing is added.
+    /// [`LineTooLong`] if it exceeds the limit; then nothing is added.
     pub(crate) fn push(
         &mut self,
         message: Message,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) -> Result<(), LineTooLong> {
-        let line = encode_line(&message.into_value(beside), self.limit)?;
+        let line = encode_line(&message.into_value(extra), self.limit)?;
         self.held = self.held.saturating_add(line.len());
         self.lines.push_back(line);
         Ok(())
     }
 
-    /// Adds an answer. One that is longer than a line becomes an error, as whoever asked waits for
-    /// one; that is told to the caller, too.
+    /// Adds a response. One that is too long is replaced by an error, and the caller receives
+    /// [`LineTooLong`].
     pub(crate) fn reply(
         &mut self,
         id: Id,
         outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) -> Result<(), LineTooLong> {
-        let too_long = match self.push(Message::Response { id: id.clone(), outcome }, beside) {
+        let too_long = match self.push(Message::Response { id: id.clone(), outcome }, extra) {
             Ok(()) => return Ok(()),
             Err(too_long) => too_long,
         };
         let error = RpcError::new(code::INTERNAL, "the answer is too long");
-        // An id that is as long as a line has no answer.
+        // An id as long as a line cannot be answered.
         let _ = self.push(Message::Response { id, outcome: Err(error) }, Map::new());
         Err(too_long)
     }
 
-    /// The next line, with its end.
+    /// Removes and returns the next line, with its `\n`.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         let line = self.lines.pop_front()?;
         self.held = self.held.saturating_sub(line.len());
         Some(line)
     }
 
-    /// How many bytes wait.
+    /// Returns the number of queued bytes.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_too_long_is_an_error() {
+    fn an_oversized_response_becomes_an_error() {
         let mut out = Outbox::new(100);
-        let beside = || json!({"trace": 1}).as_object().unwrap().clone();
-        assert_eq!(out.reply(Id::from(1), Ok(json!({})), beside()), Ok(()));
+        let extra = || json!({"trace": 1}).as_object().unwrap().clone();
+        assert_eq!(out.reply(Id::from(1), Ok(json!({})), extra()), Ok(()));
         let long = json!("x".repeat(100));
-        assert!(out.reply(Id::from(2), Ok(long), beside()).is_err());
+        assert!(out.reply(Id::from(2), Ok(long), extra()).is_err());
         assert_eq!(
-            out.push(Message::Response { id: Id::from(3), outcome: Ok(json!(1)) }, beside()),
+            out.push(Message::Response { id: Id::from(3), outcome: Ok(json!(1)) }, extra()),
             Ok(())
         );
         assert!(out.held() > 0);

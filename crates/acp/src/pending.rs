@@ -1,31 +1,31 @@
-//! Requests of ours that wait for their answers.
+//! Sent requests that wait for a response.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::message::Id;
 
-/// Requests by their ids, each of which is completed exactly once (`spec/acp.md#requests`): by its
-/// answer, by its deadline, or by the end of the stream, whichever comes first.
+/// Pending requests by id. Each completes exactly once: by its response, its deadline, or the end
+/// of the stream (`spec/acp.md#requests`).
 #[derive(Debug)]
 pub struct Pending<T> {
-    /// The id of the last request; they are 1, 2, ..
+    /// The last id; ids are 1, 2, ..
     last: u64,
-    entries: BTreeMap<u64, Entry<T>>,
+    entries: BTreeMap<u64, PendingRequest<T>>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
-    what: T,
+struct PendingRequest<T> {
+    request: T,
     deadline: Option<Instant>,
 }
 
-/// What an answer completes.
+/// The request that a response completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion<T> {
-    /// This request.
+    /// This one.
     Known(u64, T),
-    /// One that has been completed before.
+    /// One that was completed before.
     Duplicate,
     /// One that was never sent.
     Unknown,
@@ -38,44 +38,45 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Enters a request, and gives it its id.
-    pub fn enter(&mut self, what: T, deadline: Option<Instant>) -> u64 {
+    /// Adds a request and returns its id.
+    pub fn enter(&mut self, request: T, deadline: Option<Instant>) -> u64 {
         self.last = self.last.saturating_add(1);
-        self.entries.insert(self.last, Entry { what, deadline });
+        self.entries.insert(self.last, PendingRequest { request, deadline });
         self.last
     }
 
-    /// Takes out the request that an answer is for.
+    /// Removes the request of a response.
     pub fn complete(&mut self, id: &Id) -> Completion<T> {
-        let Some(id) = id.as_ours() else { return Completion::Unknown };
+        let Some(id) = id.as_u64() else { return Completion::Unknown };
         match self.entries.remove(&id) {
-            Some(entry) => Completion::Known(id, entry.what),
+            Some(entry) => Completion::Known(id, entry.request),
             None if (1..=self.last).contains(&id) => Completion::Duplicate,
             None => Completion::Unknown,
         }
     }
 
-    /// Takes out one request whose deadline has come.
+    /// Removes one request whose deadline has passed.
     pub fn expire(&mut self, now: Instant) -> Option<(u64, T)> {
-        let is_due = |entry: &Entry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
+        let is_due =
+            |entry: &PendingRequest<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
         let (id, _) = self.entries.iter().find(|(_, entry)| is_due(entry))?;
         let id = *id;
-        self.entries.remove(&id).map(|entry| (id, entry.what))
+        self.entries.remove(&id).map(|entry| (id, entry.request))
     }
 
-    /// Takes out the oldest request.
+    /// Removes the oldest request.
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        self.entries.pop_first().map(|(id, entry)| (id, entry.what))
+        self.entries.pop_first().map(|(id, entry)| (id, entry.request))
     }
 
-    /// When the next deadline comes.
+    /// Returns the earliest deadline.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.entries.values().filter_map(|entry| entry.deadline).min()
     }
 
-    /// All that wait, the oldest first.
+    /// Returns all pending requests, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        self.entries.iter().map(|(id, entry)| (*id, &entry.what))
+        self.entries.iter().map(|(id, entry)| (*id, &entry.request))
     }
 }
 
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn each_request_is_completed_once() {
         let mut pending = Pending::default();
-        assert_eq!(pending.complete(&Id::from(1)), Completion::Unknown, "nothing was sent");
+        assert_eq!(pending.complete(&Id::from(1)), Completion::Unknown, "none was sent");
         let (first, second) = (pending.enter("a", None), pending.enter("b", None));
         assert_eq!((first, second), (1, 2));
         assert_eq!(pending.complete(&Id::Text("2".into())), Completion::Known(2, "b"));
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_completes_and_what_comes_later_is_a_duplicate() {
+    fn a_response_after_the_deadline_is_a_duplicate() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut pending = Pending::default();

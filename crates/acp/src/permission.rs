@@ -1,80 +1,79 @@
-//! Requests for permission: what is asked, which option is meant, what is answered.
+//! Permission requests: parsing, choosing an option, answering.
 
 use serde_json::{Value, json};
 
 use crate::tool_call::ToolCall;
 
-/// What an agent wants to be allowed (`spec/acp.md#permissions`).
+/// A permission request (`spec/acp.md#permissions`).
 ///
-/// It is not a reliable description of what will be done: titles are cut and invented, and some
-/// agents ask with nothing but an id.
+/// Not a reliable description of the action: agents shorten and invent titles, and some send only
+/// an id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermissionRequest {
-    /// The session that asks.
+    /// The session.
     pub session: String,
-    /// The call that is asked for, with all that is known of it; `None` if none is named.
+    /// The tool call with all known fields; `None` if none is named.
     pub call: Option<ToolCall>,
-    /// What can be chosen, in the agent's order.
+    /// The options, in the agent's order.
     pub options: Vec<PermissionOption>,
-    /// The parameters as they came.
+    /// The parameters, as received.
     pub params: Value,
 }
 
-/// One of the choices.
+/// An option.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermissionOption {
-    /// What is echoed if it is chosen, as it came.
+    /// The id, returned as received if selected.
     pub id: Value,
-    /// What choosing it means.
+    /// Its meaning.
     pub kind: OptionKind,
-    /// For people only.
+    /// The label for users.
     pub name: String,
 }
 
-/// What choosing an option means.
+/// The meaning of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// Yes, to this.
+    /// Allow this call.
     AllowOnce,
-    /// Yes, to this and to what the agent takes for the like.
+    /// Allow this and similar calls.
     AllowAlways,
-    /// No, to this.
+    /// Reject this call.
     RejectOnce,
-    /// No, and never again.
+    /// Reject this and similar calls.
     RejectAlways,
-    /// Something else, or nothing was said.
+    /// Unknown or missing.
     Other(String),
 }
 
-/// What somebody, or a rule, has decided.
+/// The answer to a permission request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// This option, by its id.
+    /// Select the option with this id.
     Select(Value),
-    /// Nobody decides: the turn is over, or so is the waiting.
+    /// No decision: the turn was cancelled, or the request timed out.
     Cancelled,
 }
 
-/// What is wanted of a request.
+/// The outcome of a permission rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Allow this once.
+    /// Allow once.
     Allow,
-    /// Do not.
+    /// Reject.
     Deny,
 }
 
 impl PermissionRequest {
-    /// Reads what is asked; `call` is what the session knows of the call by now.
+    /// Parses a request; `call` is the session's state of the tool call.
     pub(crate) fn parse(session: String, call: Option<ToolCall>, params: Value) -> Self {
         let options = params.get("options").and_then(Value::as_array);
         let options = options.into_iter().flatten().filter_map(PermissionOption::parse).collect();
         PermissionRequest { session, call, options, params }
     }
 
-    /// The option that a verdict means, for a client that must not guess: the only one of exactly
-    /// that kind; where there are several, or none, the one that the agent's profile names. `None` if
-    /// a person has to choose.
+    /// Returns the option for a verdict without guessing: the only one of exactly that kind, else
+    /// the one that the agent's profile names. `None` if a user must choose.
     ///
     /// A denial without an option is [`Decision::Cancelled`], which ends the turn.
     pub fn choose(&self, verdict: Verdict, profile_allows: Option<&str>) -> Option<Decision> {
@@ -85,7 +84,7 @@ impl PermissionRequest {
         let mut exact = self.options.iter().filter(|option| option.kind == kind);
         match (verdict, exact.next(), exact.next()) {
             (_, Some(only), None) => Some(Decision::Select(only.id.clone())),
-            // Several ways to say no are all a no.
+            // Any reject option rejects.
             (Verdict::Deny, Some(first), Some(_)) => Some(Decision::Select(first.id.clone())),
             (Verdict::Deny, None, _) => Some(Decision::Cancelled),
             (Verdict::Allow, _, _) => {
@@ -96,14 +95,14 @@ impl PermissionRequest {
         }
     }
 
-    /// Whether it was asked with an option of this id.
+    /// Returns whether the request has an option with this id.
     pub fn offers(&self, id: &Value) -> bool {
         self.options.iter().any(|option| option.id == *id)
     }
 }
 
 impl PermissionOption {
-    /// `None` for what cannot be chosen because it has no id.
+    /// Returns `None` without an id.
     fn parse(value: &Value) -> Option<Self> {
         let id = value.get("optionId").filter(|id| id.is_string() || id.is_number())?.clone();
         let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -123,7 +122,7 @@ impl OptionKind {
         }
     }
 
-    /// The protocol's word for it.
+    /// Returns the protocol's name.
     pub fn word(&self) -> &str {
         match self {
             OptionKind::AllowOnce => "allow_once",
@@ -136,7 +135,7 @@ impl OptionKind {
 }
 
 impl Decision {
-    /// The result that is answered.
+    /// Returns the result to answer with.
     pub(crate) fn to_result(&self) -> Value {
         match self {
             Decision::Select(id) => json!({"outcome": {"outcome": "selected", "optionId": id}}),
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_chosen_by_its_exact_kind_or_by_the_profile() {
+    fn an_option_is_selected_by_exact_kind_or_profile() {
         let usual =
             [("always", "allow_always"), ("proceed_once", "allow_once"), ("cancel", "reject_once")];
         let twice = [("proceed_once", "allow_once"), ("switch_mode", "allow_once")];
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn options_survive_what_the_schema_refuses() {
+    fn options_are_parsed_where_the_schema_rejects_them() {
         let params = json!({"options": [
             {"optionId": "a", "kind": "allow_once", "name": 7},
             {"optionId": 2, "kind": "brand_new"},
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_the_schemas() {
+    fn answers_match_the_schema() {
         for decision in [Decision::Select(json!("a")), Decision::Cancelled] {
             let result = decision.to_result();
             let typed = RequestPermissionResponse::deserialize(&result).unwrap();

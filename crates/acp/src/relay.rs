@@ -1,18 +1,18 @@
-//! Between an editor and its agent: both ends of what each says, and what is ours to say in between.
+//! A relay between an editor and its agent.
 
 mod agent;
 mod cancelling;
+mod capabilities;
+mod connection;
 mod editor;
-mod end;
 mod ending;
 mod event;
 mod fields;
 mod file_uri;
-mod link;
-mod offer;
 mod passing;
 mod path_map;
 mod prompts;
+mod session_state;
 mod terminal_login;
 mod terminals;
 
@@ -21,30 +21,29 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use crate::capabilities::OtherVersion;
+use crate::capabilities::UnsupportedVersion;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Traffic;
 use crate::permission::Decision;
-use crate::strays::Strays;
+use crate::protocol_errors::ProtocolErrors;
 use crate::tool_calls::ToolCalls;
-use end::{Asked, At, End, Stream};
-use link::Link;
-use offer::Offer;
+use capabilities::Capabilities;
+use connection::{Connection, Decider, IncomingRequest, StreamState};
+use session_state::SessionState;
 use terminals::Terminals;
 
 pub use event::{RelayEvent, RelayedTurn};
-pub use path_map::{PathMap, Way};
+pub use path_map::{Direction, PathMap};
 pub use terminal_login::TerminalLogin;
 
-/// What stands between an editor, which has started us as its agent, and the agent, whose client we
-/// are (`spec/acp-relay.md`).
+/// A relay between an editor, which started this program as its agent, and the agent, whose client
+/// the relay is (`spec/acp-relay.md`).
 ///
-/// What either says is passed on as it came; only where paths are, and what the agent can ask for,
-/// is rewritten. Whoever drives it hands in what was read and what time it is, and takes out, after
-/// each of these, events and lines until there are neither; then it knows from
-/// [`wants`](Relay::wants) from whom to read, and from [`poll_timeout`](Relay::poll_timeout) when to
-/// call [`handle_timeout`](Relay::handle_timeout).
+/// Messages are forwarded as received, except for paths, ids and declared capabilities. After each
+/// call that passes bytes or time in, the caller takes out all events and lines. Then
+/// [`should_read`](Relay::should_read) says which end to read from, and
+/// [`poll_timeout`](Relay::poll_timeout) when to call [`handle_timeout`](Relay::handle_timeout).
 ///
 /// ```
 /// use std::time::Instant;
@@ -54,125 +53,124 @@ pub use terminal_login::TerminalLogin;
 ///
 /// let now = Instant::now();
 /// let mut relay = Relay::new(RelayConfig::default(), now);
-/// let say = |relay: &mut Relay, from: Side, message: Value| {
+/// let send = |relay: &mut Relay, from: Side, message: Value| {
 ///     relay.receive(from, format!("{message}\n").as_bytes(), now);
 ///     relay.poll_event()
 /// };
-/// let hear = |relay: &mut Relay, to: Side| -> Value {
+/// let receive = |relay: &mut Relay, to: Side| -> Value {
 ///     serde_json::from_slice(&relay.poll_transmit(to).unwrap()).unwrap()
 /// };
 ///
-/// // The editor prompts by an id of its own; the agent sees one of ours ..
+/// // The editor's prompt reaches the agent with a new id ..
 /// let params = json!({"sessionId": "s", "prompt": [{"type": "text", "text": "tidy up"}]});
 /// let prompt = json!({"id": "abc", "method": "session/prompt", "params": params});
-/// assert_eq!(say(&mut relay, Side::Editor, prompt), None);
-/// let heard = hear(&mut relay, Side::Agent);
-/// assert_eq!((&heard["id"], &heard["params"]), (&json!(1), &params));
+/// assert_eq!(send(&mut relay, Side::Editor, prompt), None);
+/// let received = receive(&mut relay, Side::Agent);
+/// assert_eq!((&received["id"], &received["params"]), (&json!(1), &params));
 ///
-/// // .. asks for permission, and a rule decides before anybody at the editor is asked ..
+/// // .. the agent requests a permission, which a rule decides without the editor ..
 /// let params = json!({"sessionId": "s", "options": [{"optionId": "no", "kind": "reject_once"}]});
 /// let ask = json!({"id": 0, "method": "session/request_permission", "params": params});
-/// let Some(RelayEvent::Permission { id, request }) = say(&mut relay, Side::Agent, ask) else {
-///     panic!("somebody has to decide")
+/// let Some(RelayEvent::Permission { id, request }) = send(&mut relay, Side::Agent, ask) else {
+///     panic!("a permission request")
 /// };
 /// assert!(relay.decide(&id, &request.choose(Verdict::Deny, None).unwrap(), now));
-/// assert_eq!(hear(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
+/// assert_eq!(receive(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
 ///
-/// // .. and what the agent answers, the editor gets with its own id.
+/// // .. and the agent's answer reaches the editor with the editor's id.
 /// let answer = json!({"id": 1, "result": {"stopReason": "end_turn"}});
-/// let ended = say(&mut relay, Side::Agent, answer);
+/// let ended = send(&mut relay, Side::Agent, answer);
 /// assert!(matches!(ended, Some(RelayEvent::TurnEnded(_))));
-/// assert_eq!(hear(&mut relay, Side::Editor)["id"], "abc");
+/// assert_eq!(receive(&mut relay, Side::Editor)["id"], "abc");
 /// ```
 #[derive(Debug)]
 pub struct Relay {
     config: RelayConfig,
-    editor: End,
-    agent: End,
-    /// Whose turn it is to be read from.
+    editor: Connection,
+    agent: Connection,
+    /// The end to read from next.
     next: Side,
-    offer: Offer,
+    capabilities: Capabilities,
     terminals: Terminals,
-    sessions: BTreeMap<String, Link>,
-    /// Prompts that have come.
+    sessions: BTreeMap<String, SessionState>,
+    /// The number of prompts so far.
     prompts: u64,
     events: VecDeque<RelayEvent>,
-    /// Why the agent has ended, if that is known.
+    /// Why the agent ended, if known.
     end_reason: String,
-    /// What the agent has answered to `initialize` instead of a version that aifo speaks.
-    other_version: Option<OtherVersion>,
+    /// Set if the agent answered `initialize` with another version.
+    unsupported_version: Option<UnsupportedVersion>,
     release: Release,
     now: Instant,
 }
 
-/// What a relay is made with.
+/// The configuration of a [`Relay`].
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// What either end may take up. Of the times only `cancel_grace` counts: how long anything else
-    /// takes is between the editor and the agent.
+    /// Limits on both ends. Of the times only `cancel_grace` applies.
     pub limits: Limits,
-    /// Who serves `fs/*`.
-    pub files: Served,
-    /// Who serves `terminal/*`.
-    pub terminal: Served,
-    /// How the two name the same places.
+    /// The server of `fs/*`.
+    pub files: MethodServer,
+    /// The server of `terminal/*`.
+    pub terminal: MethodServer,
+    /// The paths of the host and of the agent's container.
     pub map: PathMap,
-    /// Folders of the host beneath which a session may be opened; empty for anywhere.
+    /// Directories of the host in which sessions may be opened; empty for any.
     pub roots: Vec<String>,
-    /// What to do about a session elsewhere, for whoever reads the error.
+    /// The remedy in the error for a session elsewhere.
     pub remedy: String,
-    /// Sessions that are known at once. The one that rests longest makes room.
+    /// Sessions tracked at once. The one whose prompt is oldest is dropped.
     pub sessions: usize,
-    /// Prompts of one session that wait behind another.
+    /// Queued prompts per session.
     pub queued_prompts: usize,
-    /// The weight of all prompts that wait, in bytes.
+    /// Memory of all queued prompts, in bytes.
     pub queued_bytes: usize,
-    /// Bytes of lines that wait to be written to one end, from which on the other is not read.
+    /// Unwritten bytes for one end above which the other is not read.
     pub backlog: usize,
-    /// What the editor starts for an agent's authentication in a terminal; `None` to pass that as it
-    /// came, for an editor that starts the agent itself.
+    /// The program that the editor starts for terminal authentication; `None` to forward the
+    /// methods unchanged.
     pub terminal_login: Option<TerminalLogin>,
 }
 
-/// Who serves requests of the agent.
+/// The server of an agent's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// Whoever drives the relay.
-    Ours,
-    /// The editor, as far as it says that it can.
-    Editors,
-    /// Nobody: they are answered -32601.
-    Nobody,
+pub enum MethodServer {
+    /// The caller.
+    Host,
+    /// The editor, as far as it declares the capability.
+    Editor,
+    /// None: answered with -32601.
+    Neither,
 }
 
-/// One of the two ends.
+/// An end of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// Who has started us.
+    /// The editor, which started this program.
     Editor,
-    /// Whom we have started.
+    /// The agent, which this program started.
     Agent,
 }
 
 /// Whether the agent is still needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Release {
-    /// The editor is there.
+    /// Yes: the editor is connected.
     No,
-    /// It has gone; until then the agent may answer what it was asked.
+    /// The editor has disconnected. The agent may answer pending requests until then.
     At(Option<Instant>),
-    /// All that it was asked is answered, or late; until then it may take what it is answered.
+    /// All requests are answered or late. The agent may read its answers until then.
     Flushing(Option<Instant>),
-    /// That was told.
-    Told,
+    /// [`RelayEvent::Released`] was sent.
+    Reported,
 }
 
 impl Default for RelayConfig {
     fn default() -> Self {
         RelayConfig {
             limits: Limits::default(),
-            files: Served::Editors,
-            terminal: Served::Editors,
+            files: MethodServer::Editor,
+            terminal: MethodServer::Editor,
             map: PathMap::default(),
             roots: Vec::new(),
             remedy: String::new(),
@@ -186,53 +184,53 @@ impl Default for RelayConfig {
 }
 
 impl Relay {
-    /// A relay at the start of both connections.
+    /// Creates a relay at the start of both connections.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
         Relay {
-            editor: End::new(&config.limits),
-            agent: End::new(&config.limits),
+            editor: Connection::new(&config.limits),
+            agent: Connection::new(&config.limits),
             next: Side::Editor,
-            offer: Offer::new(config.files, config.terminal),
+            capabilities: Capabilities::new(config.files, config.terminal),
             terminals: Terminals::default(),
             config,
             sessions: BTreeMap::new(),
             prompts: 0,
             events: VecDeque::new(),
             end_reason: String::new(),
-            other_version: None,
+            unsupported_version: None,
             release: Release::No,
             now,
         }
     }
 
-    /// Takes a copy of what was read from one end. Read only from whom it
-    /// [`wants`](Relay::wants): then no more is held than the limits allow.
+    /// Passes in bytes from one end. Memory is bounded if the caller reads only when
+    /// [`should_read`](Relay::should_read) allows.
     pub fn receive(&mut self, from: Side, bytes: &[u8], now: Instant) {
         self.now = now;
-        self.end_mut(from).reader.receive(bytes);
+        self.connection_mut(from).reader.receive(bytes);
     }
 
-    /// Tells that no more bytes come from one end.
+    /// Passes in the end of one end's stream.
     pub fn receive_eof(&mut self, from: Side, now: Instant) {
         self.now = now;
-        self.end_mut(from).reader.receive_eof();
+        self.connection_mut(from).reader.receive_eof();
     }
 
-    /// Says why the agent has ended, or is about to: it stands in the error of everything that then
-    /// fails. To be called before [`receive_eof`](Relay::receive_eof).
+    /// Sets the reason for the agent's end, which is part of the errors that follow. Call before
+    /// [`receive_eof`](Relay::receive_eof).
     pub fn set_end_reason(&mut self, reason: impl Into<String>) {
         self.end_reason = reason.into();
     }
 
-    /// The next thing that has come of it. After `None`, there may be more once lines were taken.
+    /// Returns the next event. After `None`, taking lines may produce more.
     pub fn poll_event(&mut self) -> Option<RelayEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
             match self.next_inbound() {
-                Some((from, inbound)) => self.take(from, inbound),
-                // Only now: what was read of the agent and not parsed yet may be a request.
+                Some((from, inbound)) => self.handle_inbound(from, inbound),
+                // Last, as unparsed input of the agent may contain a request.
                 None => {
                     self.release();
                     return self.events.pop_front();
@@ -241,108 +239,110 @@ impl Relay {
         }
     }
 
-    /// The next line to write to one end, with its end. To be taken only when it can be written: that
-    /// is how an end that does not read holds back the other.
+    /// Returns the next line to write to one end, with its `\n`. Take it only when it can be
+    /// written, so that a slow reader slows the other end.
     pub fn poll_transmit(&mut self, to: Side) -> Option<Vec<u8>> {
-        self.end_mut(to).out.pop()
+        self.connection_mut(to).out.pop()
     }
 
-    /// How many bytes of lines wait to be written to one end.
+    /// Returns the number of unwritten bytes for one end.
     pub fn backlog(&self, to: Side) -> usize {
-        self.end(to).out.held()
+        self.connection(to).out.held()
     }
 
-    /// Whether to read from one end: not while too much waits to be written, because of what it says.
-    pub fn wants(&self, from: Side) -> bool {
+    /// Returns whether to read from one end; false while too much output caused by it is unwritten.
+    pub fn should_read(&self, from: Side) -> bool {
         let own =
             self.config.backlog.saturating_mul(2).saturating_add(self.config.limits.frame_out);
-        // What an end is sent is mostly the other's doing, and it may be unable to read while it
-        // writes. Only a flood of what it has to be answered itself is its own.
-        self.end(from).stream == Stream::Open
+        // Output to an end is mostly caused by the other end, and an end may be unable to read
+        // while it writes. A much larger backlog consists of answers to its own requests.
+        self.connection(from).stream == StreamState::Open
             && self.backlog(from.other()) < self.config.backlog
             && self.backlog(from) < own
     }
 
-    /// When [`handle_timeout`](Relay::handle_timeout) next has something to do.
+    /// Returns the time at which [`handle_timeout`](Relay::handle_timeout) has work to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let release = match self.release {
             Release::At(until) | Release::Flushing(until) => until,
-            Release::No | Release::Told => None,
+            Release::No | Release::Reported => None,
         };
-        self.sessions.values().filter_map(Link::poll_timeout).chain(release).min()
+        self.sessions.values().filter_map(SessionState::poll_timeout).chain(release).min()
     }
 
-    /// Does what is due. Earlier than asked for, it does nothing.
+    /// Handles expired deadlines. Does nothing if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        for (session, link) in &mut self.sessions {
-            if link.is_overdue(now) {
+        for (session, state) in &mut self.sessions {
+            if state.is_overdue(now) {
                 self.events.push_back(RelayEvent::Overdue { session: session.clone() });
             }
         }
         self.release();
     }
 
-    /// Answers a request for permission. False if it does not wait for us, or was asked without that
-    /// option: then nothing is written.
+    /// Answers a permission request. Returns false, and writes nothing, if the decision is not the
+    /// caller's, or the option does not exist.
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
-        let Some(Asked::Permission { at: At::Owner(undecided), .. }) = self.agent.asked.get(id)
+        let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
+            self.agent.incoming.get(id)
         else {
             return false;
         };
         let is_offered = match decision {
-            Decision::Select(option) => undecided.options.contains(option),
+            Decision::Select(option) => pending.options.contains(option),
             Decision::Cancelled => true,
         };
         is_offered && self.answer(Side::Agent, id, Ok(decision.to_result()), Map::new())
     }
 
-    /// Answers a request that is ours to serve. False if it does not wait, then nothing is written.
+    /// Answers a request that the caller serves. Returns false, and writes nothing, if it is not
+    /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_ours = matches!(self.agent.asked.get(id), Some(Asked::Host));
+        let is_ours = matches!(self.agent.incoming.get(id), Some(IncomingRequest::Host));
         if is_ours {
-            let shown = self.terminals.answered(id, outcome.as_ref().ok());
+            let shown = self.terminals.record_response(id, outcome.as_ref().ok());
             self.answer(Side::Agent, id, outcome, Map::new());
-            shown.into_iter().for_each(|shown| self.show_anew(shown));
+            shown.into_iter().for_each(|shown| self.resend_content(shown));
         }
         is_ours
     }
 
-    /// The tool calls of a session, as far as they are known.
+    /// Returns the tool calls of a tracked session.
     pub fn tools(&self, session: &str) -> Option<&ToolCalls> {
-        self.sessions.get(session).map(Link::tools)
+        self.sessions.get(session).map(SessionState::tools)
     }
 
-    /// How many requests of one end wait for their answers.
-    pub fn owed(&self, to: Side) -> usize {
-        self.end(to).asked.len()
+    /// Returns the number of unanswered requests of one end.
+    pub fn unanswered(&self, to: Side) -> usize {
+        self.connection(to).incoming.len()
     }
 
-    /// What came from one end, counted.
+    /// Returns the counts of messages from one end.
     pub fn traffic(&self, from: Side) -> Traffic {
-        self.end(from).reader.traffic()
+        self.connection(from).reader.traffic()
     }
 
-    /// What came from one end and did not fit, counted.
-    pub fn strays(&self, from: Side) -> Strays {
-        self.end(from).strays
+    /// Returns the counts of protocol errors of one end.
+    pub fn protocol_errors(&self, from: Side) -> ProtocolErrors {
+        self.connection(from).protocol_errors
     }
 
-    /// The end of all that came from one end and was no message.
-    pub fn noise(&self, from: Side) -> &str {
-        self.end(from).reader.noise()
+    /// Returns the last bytes of non-JSON output of one end.
+    pub fn non_json(&self, from: Side) -> &str {
+        self.connection(from).reader.non_json()
     }
 
-    fn end(&self, side: Side) -> &End {
+    fn connection(&self, side: Side) -> &Connection {
         match side {
             Side::Editor => &self.editor,
             Side::Agent => &self.agent,
         }
     }
 
-    fn end_mut(&mut self, side: Side) -> &mut End {
+    fn connection_mut(&mut self, side: Side) -> &mut Connection {
         match side {
             Side::Editor => &mut self.editor,
             Side::Agent => &mut self.agent,
@@ -351,11 +351,11 @@ impl Relay {
 }
 
 impl Side {
-    /// Where to what this end says goes.
-    fn way(self) -> Way {
+    /// Returns the direction of messages from this end.
+    fn direction(self) -> Direction {
         match self {
-            Side::Editor => Way::Inward,
-            Side::Agent => Way::Outward,
+            Side::Editor => Direction::ToAgent,
+            Side::Agent => Direction::ToEditor,
         }
     }
 }

@@ -1,22 +1,26 @@
-//! Events as JSON, for whoever reads along outside of this process.
+//! The client's events as JSON.
 
 use serde_json::{Map, Value, json};
 
 use crate::content::{Channel, Piece, pieces};
-use crate::event::{CancelCause, Event, Failure, TurnEnd};
+use crate::event::Event;
+use crate::failure::Failure;
 use crate::message::Id;
 use crate::permission::{Decision, PermissionRequest};
-use crate::session::When;
 use crate::timeline::Answer;
-use crate::tool_call::{Standing, ToolCall};
+use crate::tool_call::{CallState, ToolCall};
 use crate::tool_calls::ToolChange;
+use crate::turn_end::{CancelCause, TurnEnd};
+use crate::update::UpdateScope;
 use crate::update::{Update, UpdateKind};
 
-/// What an event tells (`spec/acp.md#reports`): objects with a `type`. Mostly one; several for a
-/// chunk of several blocks, none for what the user said himself.
+/// Converts an event to reports: objects with a `type` (`spec/acp.md#reports`). Usually one;
+/// several for a chunk of several blocks, none for echoes of the user's message.
 pub fn reports(event: &Event) -> Vec<Value> {
     let report = match event {
-        Event::Update { update, when, change } => return news(update, *when, change.as_ref()),
+        Event::Update { update, scope, change } => {
+            return update_reports(update, *scope, change.as_ref());
+        }
         Event::Ready(agent) => {
             json!({"type": "agent", "name": agent.name, "loads_sessions": agent.loads_sessions})
         }
@@ -41,14 +45,14 @@ pub fn reports(event: &Event) -> Vec<Value> {
         }
         Event::TurnEnded(end) => turn_end_report(end, end.answer.clone()),
         Event::Overdue { session } => json!({"type": "overdue", "session": session}),
-        Event::Noise(noise) => json!({"type": "noise", "why": noise.to_string()}),
+        Event::NonJsonOutput(non_json) => json!({"type": "noise", "why": non_json.to_string()}),
         Event::TooLong { len } => json!({"type": "too_long", "bytes": len}),
         Event::Closed => json!({"type": "closed"}),
     };
     vec![report]
 }
 
-/// How a turn ended, with its answer, which may be long and goes into the report as it is.
+/// Reports the end of a turn. Takes the answer, which may be long, without copying it.
 pub fn turn_end_report(end: &TurnEnd, answer: Answer) -> Value {
     let (stop_reason, error) = match &end.outcome {
         Ok(reason) => (Some(reason.word()), Value::Null),
@@ -75,7 +79,7 @@ pub fn turn_end_report(end: &TurnEnd, answer: Answer) -> Value {
     report
 }
 
-/// How a permission was decided, and by which rule, in the words of whoever decided.
+/// Reports a permission decision and the rule that made it.
 pub fn decision_report(id: &Id, decision: &Decision, rule: &str) -> Value {
     let option = match decision {
         Decision::Select(option) => option.clone(),
@@ -84,8 +88,8 @@ pub fn decision_report(id: &Id, decision: &Decision, rule: &str) -> Value {
     json!({"type": "decision", "id": id.to_value(), "option": option, "rule": rule})
 }
 
-/// A report as one line for people, without its end: its type, then its members as `name=value`.
-/// What could speak to a terminal is escaped.
+/// Formats a report as one line without its end: the type, then the members as `name=value`, with
+/// control characters escaped.
 pub fn report_line(report: &Value) -> String {
     let mut line = report.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (name, value) in report.as_object().into_iter().flatten() {
@@ -97,14 +101,14 @@ pub fn report_line(report: &Value) -> String {
     line
 }
 
-fn news(update: &Update, when: When, change: Option<&ToolChange>) -> Vec<Value> {
+fn update_reports(update: &Update, scope: UpdateScope, change: Option<&ToolChange>) -> Vec<Value> {
     let body = update.body();
     let report = match (update.kind(), change) {
         (UpdateKind::AgentMessage | UpdateKind::AgentThought | UpdateKind::UserMessage, _) => {
             return pieces(update)
                 .into_iter()
                 .filter_map(piece)
-                .map(placed(update, when))
+                .map(with_scope(update, scope))
                 .collect();
         }
         (UpdateKind::Plan, _) => json!({"type": "plan", "entries": body.get("entries")}),
@@ -112,16 +116,16 @@ fn news(update: &Update, when: When, change: Option<&ToolChange>) -> Vec<Value> 
         (UpdateKind::ToolCall | UpdateKind::ToolCallUpdate, Some(change)) => json!({
             "type": "tool_call",
             "id": change.id,
-            "before": change.before.as_ref().map(Standing::word),
+            "before": change.before.as_ref().map(CallState::word),
             "status": change.after.word(),
             "update": rest(body, &["toolCallId", "status"]),
         }),
         (kind, _) => json!({"type": "update", "kind": kind.name(), "update": rest(body, &[])}),
     };
-    vec![placed(update, when)(report)]
+    vec![with_scope(update, scope)(report)]
 }
 
-/// A piece of a message; `None` for what the user said.
+/// Reports a piece of a message; `None` for the user's.
 fn piece((channel, piece): (Channel, Piece<'_>)) -> Option<Value> {
     let name = match channel {
         Channel::Answer => "draft",
@@ -134,20 +138,20 @@ fn piece((channel, piece): (Channel, Piece<'_>)) -> Option<Value> {
     })
 }
 
-/// Says of which session and turn something is.
-fn placed(update: &Update, when: When) -> impl Fn(Value) -> Value {
+/// Adds session and turn.
+fn with_scope(update: &Update, scope: UpdateScope) -> impl Fn(Value) -> Value {
     move |report| {
         let mut report = report;
         if let Value::Object(members) = &mut report {
             members.insert("session".to_owned(), update.session().into());
-            match when {
-                When::Turn(turn) => _ = members.insert("turn".to_owned(), turn.into()),
-                When::Late(turn) => {
+            match scope {
+                UpdateScope::Turn(turn) => _ = members.insert("turn".to_owned(), turn.into()),
+                UpdateScope::Late(turn) => {
                     members.insert("turn".to_owned(), turn.into());
                     members.insert("late".to_owned(), true.into());
                 }
-                When::History => _ = members.insert("history".to_owned(), true.into()),
-                When::BeforeTurns => {}
+                UpdateScope::History => _ = members.insert("history".to_owned(), true.into()),
+                UpdateScope::BeforeTurns => {}
             }
         }
         report
@@ -185,7 +189,7 @@ fn failure_report(failure: &Failure) -> Value {
         Failure::AuthRequired { error, methods } => {
             json!({"message": text, "code": error.code, "data": error.data, "methods": methods})
         }
-        Failure::OtherVersion(_)
+        Failure::UnsupportedVersion(_)
         | Failure::Incomplete(_)
         | Failure::SessionInUse(_)
         | Failure::TooLong(_)
@@ -194,7 +198,7 @@ fn failure_report(failure: &Failure) -> Value {
     }
 }
 
-/// What an update tells beside its kind and these members.
+/// Returns an update's members without its kind and the named ones.
 fn rest(body: &Value, without: &[&str]) -> Map<String, Value> {
     let members = body.as_object().into_iter().flatten();
     let is_more = |name: &str| name != "sessionUpdate" && !without.contains(&name);
@@ -214,7 +218,7 @@ fn push_value(line: &mut String, value: &Value) {
         Value::String(text) if is_plain(text) => line.push_str(text),
         value => {
             for char in value.to_string().chars() {
-                // JSON leaves DEL and the second row of control characters as they are.
+                // JSON does not escape DEL and C1 control characters.
                 if char.is_control() {
                     line.extend(char.escape_unicode());
                 } else {
@@ -237,42 +241,42 @@ mod tests {
     use super::*;
     use crate::client::{Client, Config};
 
-    /// A client whose agent has said all of this since a turn began, and then ended.
-    fn told(messages: &[Value]) -> Vec<Value> {
+    /// Reports of a client whose agent sends these messages during a turn and then ends.
+    fn reported(messages: &[Value]) -> Vec<Value> {
         let mut now = Instant::now();
         let mut client = Client::new(Config::default(), now);
-        let mut told = Vec::new();
-        let mut hear = |client: &mut Client, message: &Value, now| {
+        let mut reported = Vec::new();
+        let mut receive = |client: &mut Client, message: &Value, now| {
             client.receive(format!("{message}\n").as_bytes(), now);
             while let Some(event) = client.poll_event() {
-                told.extend(reports(&event));
+                reported.extend(reports(&event));
             }
         };
         client.initialize("test", "1", now).unwrap();
         let agent = json!({"agentInfo": {"name": "gemini"}});
-        hear(&mut client, &json!({"id": 1, "result": agent}), now);
+        receive(&mut client, &json!({"id": 1, "result": agent}), now);
         client.new_session(json!({"cwd": "/w"}), now).unwrap();
-        hear(&mut client, &json!({"id": 2, "result": {"sessionId": "s"}}), now);
+        receive(&mut client, &json!({"id": 2, "result": {"sessionId": "s"}}), now);
         client.prompt("s", json!([]), now).unwrap();
-        messages.iter().for_each(|message| hear(&mut client, message, now));
+        messages.iter().for_each(|message| receive(&mut client, message, now));
         now += Duration::from_secs(1);
         client.handle_timeout(now);
         client.receive_eof(now);
         while let Some(event) = client.poll_event() {
-            told.extend(reports(&event));
+            reported.extend(reports(&event));
         }
-        told
+        reported
     }
 
     fn update(body: Value) -> Value {
         json!({"method": "session/update", "params": {"sessionId": "s", "update": body}})
     }
 
-    /// What comes of one message within a turn.
+    /// Checks the reports of one message within a turn.
     #[track_caller]
     fn check(message: Value, expected: Value) {
-        let told = told(&[message]);
-        let between = told.iter().filter(|report| {
+        let reported = reported(&[message]);
+        let between = reported.iter().filter(|report| {
             !["agent", "session", "final", "closed"].iter().any(|name| report["type"] == *name)
         });
         let between: Vec<Value> = between.cloned().collect();
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_told_from_the_agents_name_to_its_answer() {
+    fn a_turn_is_reported_from_initialize_to_final() {
         let chunk = |text: &str| {
             let content = json!({"type": "text", "text": text});
             update(json!({"sessionUpdate": "agent_message_chunk", "content": content}))
@@ -289,7 +293,7 @@ mod tests {
         let shown = json!({"sessionUpdate": "agent_message_chunk", "content": image});
         let usage = json!({"totalTokens": 7});
         let end = json!({"id": 3, "result": {"stopReason": "end_turn", "usage": usage}});
-        let told = told(&[chunk("Hello "), update(shown), chunk("World"), end, chunk("!")]);
+        let reported = reported(&[chunk("Hello "), update(shown), chunk("World"), end, chunk("!")]);
         let text = |text: &str| json!({"type": "text", "text": text});
         let expected = [
             json!({"type": "agent", "name": "gemini", "loads_sessions": false}),
@@ -313,12 +317,12 @@ mod tests {
             }),
             json!({"type": "closed"}),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]
-    fn updates_have_types_and_unknown_ones_pass() {
-        let placed = |mut report: Value| {
+    fn unknown_updates_have_reports_too() {
+        let with_scope = |mut report: Value| {
             report["session"] = json!("s");
             report["turn"] = json!(1);
             json!([report])
@@ -353,13 +357,13 @@ mod tests {
             ),
         ];
         for (body, expected) in rows {
-            check(update(body), placed(expected));
+            check(update(body), with_scope(expected));
         }
         check(update(json!({"sessionUpdate": "user_message_chunk", "content": "hi"})), json!([]));
     }
 
     #[test]
-    fn a_chunk_of_several_blocks_is_several_drafts() {
+    fn a_chunk_of_several_blocks_gives_several_drafts() {
         let content = json!([{"type": "text", "text": "a"}, {"type": "image", "data": ""}]);
         check(
             update(json!({"sessionUpdate": "agent_message_chunk", "content": content})),
@@ -371,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_tells_what_is_known_and_what_can_be_chosen() {
+    fn a_permission_report_has_the_call_and_the_options() {
         let call = json!({"toolCallId": "t", "title": "ls", "kind": "execute",
             "rawInput": {"command": "ls -l"}});
         let options = json!([
@@ -405,14 +409,14 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told() {
-        check(json!(17), json!([{"type": "noise", "why": "no message: no object"}]));
+    fn failures_are_reported() {
+        check(json!(17), json!([{"type": "noise", "why": "not a message: not an object"}]));
         check(
             json!({"method": "_x/news", "params": [1]}),
             json!([{"type": "notification", "method": "_x/news", "params": [1]}]),
         );
         let error = json!({"code": -32603, "message": "no credit", "data": {"x": 1}});
-        let failed = told(&[json!({"id": 3, "error": error})]);
+        let failed = reported(&[json!({"id": 3, "error": error})]);
         let last = &failed[failed.len() - 2];
         assert_eq!(last["stop_reason"], json!(null));
         assert_eq!(
@@ -420,12 +424,12 @@ mod tests {
             json!({"message": "the agent answered: no credit (-32603)", "code": -32603,
                 "data": {"x": 1}})
         );
-        let ended = told(&[]);
+        let ended = reported(&[]);
         assert_eq!(ended[ended.len() - 2]["error"], json!({"message": "the agent has ended"}));
     }
 
     #[test]
-    fn a_line_for_people_speaks_to_no_terminal() {
+    fn report_lines_escape_control_characters() {
         let report = json!({"type": "draft", "text": "a b\n\u{1b}[2J\u{7f}\u{9b}", "turn": 1,
             "late": null});
         let line = report_line(&report);

@@ -1,25 +1,26 @@
-//! One session: its turns one after the other, and what outlives them.
+//! One session and its turns.
 
 use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::content::{Channel, pieces};
-use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
+use crate::failure::Failure;
 use crate::limits::Limits;
-use crate::passage::Streaming;
-use crate::timeline::{AnswerFrom, Position, Room, Timeline};
-use crate::tool_call::{Announced, Mark};
+use crate::text_run::Streaming;
+use crate::timeline::{AnswerFrom, Position, PushOutcome, Timeline};
+use crate::tool_call::{Announced, UnfinishedReason};
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn::{Due, Turn, TurnPhase};
-use crate::update::{Update, UpdateKind};
+use crate::turn_end::{CancelCause, StopReason, TurnEnd};
+use crate::update::{Update, UpdateKind, UpdateScope};
 
 /// The state of a session (`spec/acp.md#sessions`).
 #[derive(Debug)]
 pub struct Session {
     id: String,
     phase: Phase,
-    /// Turns that have begun.
+    /// The number of turns so far.
     turns: u64,
     tools: ToolCalls,
     plan: Value,
@@ -30,31 +31,18 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Phase {
-    /// Its history comes.
+    /// `session/load` has not been answered.
     Loading,
     Idle,
     Turn(Box<Turn>),
 }
 
-/// What news of a session belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// To what was before the session was loaded.
-    History,
-    /// To nothing: there was no turn yet.
-    BeforeTurns,
-    /// To this turn.
-    Turn(u64),
-    /// To this turn, most likely; it has been answered before.
-    Late(u64),
-}
-
-/// What came of an update.
+/// The effect of an update.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    pub(crate) when: When,
+    pub(crate) scope: UpdateScope,
     pub(crate) change: Option<ToolChange>,
-    /// Something found no room, for the first time in this turn.
+    /// The turn dropped something for the first time.
     pub(crate) is_first_drop: bool,
 }
 
@@ -77,35 +65,35 @@ impl Session {
         }
     }
 
-    /// From now on its history comes.
-    pub(crate) fn load(mut self) -> Self {
+    /// Marks the session as loading its history.
+    pub(crate) fn begin_loading(mut self) -> Self {
         self.phase = Phase::Loading;
         self
     }
 
-    /// Its history has come.
-    pub(crate) fn loaded(&mut self) {
+    /// Marks the history as complete.
+    pub(crate) fn finish_loading(&mut self) {
         if matches!(self.phase, Phase::Loading) {
             self.phase = Phase::Idle;
         }
     }
 
-    /// The agent's name for it.
+    /// Returns the agent's id of the session.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its tool calls, of all turns.
+    /// Returns the tool calls of all turns.
     pub fn tools(&self) -> &ToolCalls {
         &self.tools
     }
 
-    /// The latest plan as it came, `Null` for none.
+    /// Returns the latest plan, `Null` for none.
     pub fn plan(&self) -> &Value {
         &self.plan
     }
 
-    /// Where its turn stands; `None` if a prompt can be sent.
+    /// Returns the phase of the turn; `None` between turns and while loading.
     pub fn turn(&self) -> Option<TurnPhase> {
         match &self.phase {
             Phase::Turn(turn) => Some(turn.phase()),
@@ -113,7 +101,7 @@ impl Session {
         }
     }
 
-    /// The text of the answer so far.
+    /// Returns the answer's text so far.
     pub fn draft(&self) -> String {
         match &self.phase {
             Phase::Turn(turn) => turn.timeline.draft(),
@@ -121,9 +109,8 @@ impl Session {
         }
     }
 
-    /// What of the turn's answer is certain and was not read before; see [`Timeline::read_on`].
-    ///
-    /// [`Timeline::read_on`]: crate::Timeline::read_on
+    /// Returns the final part of the answer's text since `from`; see
+    /// [`Timeline::read_on`](crate::Timeline::read_on).
     pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
         match &self.phase {
             Phase::Turn(turn) => turn.timeline.read_on(from),
@@ -135,7 +122,7 @@ impl Session {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// Begins a turn, and gives its number.
+    /// Begins a turn and returns its number.
     pub(crate) fn begin(&mut self, now: Instant) -> u64 {
         self.turns = self.turns.saturating_add(1);
         let timeline = Timeline::new(self.streaming, self.limits.turn_bytes);
@@ -144,13 +131,13 @@ impl Session {
         self.turns
     }
 
-    /// Takes an update.
+    /// Applies an update.
     pub(crate) fn apply(&mut self, update: &Update, now: Instant) -> Applied {
-        let when = self.when();
-        let mut room = Room::Found;
+        let scope = self.scope();
+        let mut outcome = PushOutcome::Stored;
         let counts = match &mut self.phase {
             Phase::Turn(turn) => {
-                turn.heard(now, &self.limits);
+                turn.record_activity(now, &self.limits);
                 turn.count(update.kind().name(), &self.limits)
             }
             Phase::Loading | Phase::Idle => true,
@@ -160,62 +147,67 @@ impl Session {
             change = self.change(update);
             if let Phase::Turn(turn) = &mut self.phase {
                 for (channel, piece) in pieces(update) {
-                    // What the user said, he knows.
+                    // The user's own message is not kept.
                     if channel != Channel::User
-                        && turn.timeline.push(channel, update.message_id(), piece) == Room::Full
+                        && turn.timeline.push(channel, update.message_id(), piece)
+                            == PushOutcome::Dropped
                     {
-                        room = Room::Full;
+                        outcome = PushOutcome::Dropped;
                     }
                 }
                 if let Some(change) = &change
-                    && turn.timeline.push_tool(&change.id) == Room::Full
+                    && turn.timeline.push_tool(&change.id) == PushOutcome::Dropped
                 {
-                    room = Room::Full;
+                    outcome = PushOutcome::Dropped;
                 }
             }
         } else {
-            room = Room::Full;
+            outcome = PushOutcome::Dropped;
         }
         let is_first_drop = match &mut self.phase {
-            Phase::Turn(turn) if room == Room::Full => turn.count_dropped(),
+            Phase::Turn(turn) if outcome == PushOutcome::Dropped => turn.count_dropped(),
             _ => false,
         };
-        Applied { when, change, is_first_drop }
+        Applied { scope, change, is_first_drop }
     }
 
-    /// Takes what a request for permission tells of its call.
+    /// Applies the tool call of a permission request.
     pub(crate) fn apply_permission(&mut self, params: &Value) -> Option<ToolChange> {
         let change = self.tools.upsert(params.get("toolCall")?, Announced::No)?;
         if let Phase::Turn(turn) = &mut self.phase {
-            // Without room on the timeline it still is among the calls.
+            // If the timeline is full, the call is still recorded.
             let _ = turn.timeline.push_tool(&change.id);
         }
         Some(change)
     }
 
-    /// True if the agent has to be told.
+    /// Cancels the turn. Returns true if the agent must be notified.
     pub(crate) fn cancel(&mut self, cause: CancelCause, now: Instant) -> bool {
         let Phase::Turn(turn) = &mut self.phase else { return false };
         let is_news = turn.cancel(cause, now.checked_add(self.limits.cancel_grace));
         if is_news {
-            turn.timeline.tools().for_each(|id| self.tools.mark(id, Mark::Cancelled));
+            turn.timeline
+                .tools()
+                .for_each(|id| self.tools.mark_unfinished(id, UnfinishedReason::Cancelled));
         }
         is_news
     }
 
-    /// Its prompt was answered.
-    pub(crate) fn answered(&mut self, outcome: Result<Value, Failure>, now: Instant) {
+    /// Records the answer to the prompt.
+    pub(crate) fn prompt_answered(&mut self, outcome: Result<Value, Failure>, now: Instant) {
         if let Phase::Turn(turn) = &mut self.phase {
             let outcome = outcome.map(|result| (StopReason::of(&result), result));
             turn.answered(outcome, now, &self.limits);
         }
     }
 
-    /// Ends its turn, if there is one.
+    /// Ends the turn, if there is one.
     pub(crate) fn end_turn(&mut self, otherwise: Failure) -> Option<TurnEnd> {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Turn(turn) => {
-                turn.timeline.tools().for_each(|id| self.tools.mark(id, Mark::Abandoned));
+                turn.timeline
+                    .tools()
+                    .for_each(|id| self.tools.mark_unfinished(id, UnfinishedReason::Abandoned));
                 Some(turn.into_end(&self.id, self.answer_from, otherwise))
             }
             Phase::Loading | Phase::Idle => None,
@@ -236,17 +228,19 @@ impl Session {
         }
     }
 
-    fn when(&self) -> When {
+    fn scope(&self) -> UpdateScope {
         match &self.phase {
-            Phase::Loading => When::History,
-            Phase::Turn(turn) if turn.phase() == TurnPhase::Draining => When::Late(turn.number),
-            Phase::Turn(turn) => When::Turn(turn.number),
-            Phase::Idle if self.turns == 0 => When::BeforeTurns,
-            Phase::Idle => When::Late(self.turns),
+            Phase::Loading => UpdateScope::History,
+            Phase::Turn(turn) if turn.phase() == TurnPhase::Draining => {
+                UpdateScope::Late(turn.number)
+            }
+            Phase::Turn(turn) => UpdateScope::Turn(turn.number),
+            Phase::Idle if self.turns == 0 => UpdateScope::BeforeTurns,
+            Phase::Idle => UpdateScope::Late(self.turns),
         }
     }
 
-    /// What outlives the turn.
+    /// Applies the part of an update that outlives the turn.
     fn change(&mut self, update: &Update) -> Option<ToolChange> {
         match update.kind() {
             UpdateKind::ToolCall => self.tools.upsert(update.body(), Announced::Yes),

@@ -1,4 +1,4 @@
-//! What a turn said and did, in its order.
+//! The content and tool calls of a turn, in order.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::content::{Channel, Piece};
 use crate::json::weight;
-use crate::passage::{Passage, Streaming};
+use crate::text_run::{Streaming, TextRun};
 
 /// Texts, blocks and tool calls of a turn in the order they began, in bounded memory
 /// (`spec/acp.md#text`).
@@ -15,129 +15,134 @@ pub struct Timeline {
     streaming: Streaming,
     limit: usize,
     held: usize,
-    entries: Vec<Entry>,
-    /// The tool calls among the entries.
+    entries: Vec<TimelineEntry>,
+    /// The tool calls' ids.
     tools: HashSet<String>,
 }
 
-/// One thing on the timeline.
+/// An entry of a [`Timeline`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
+pub enum TimelineEntry {
     /// A run of text.
-    Text(Passage),
-    /// What is no text.
+    Text(TextRun),
+    /// Any other block.
     Block {
-        /// Whom it is for.
+        /// Its channel.
         channel: Channel,
-        /// As it came.
+        /// The block, as received.
         block: Value,
     },
-    /// The first sign of a tool call.
+    /// The first mention of a tool call.
     Tool {
         /// Its id.
         id: String,
     },
 }
 
-/// How far a timeline was read along, see [`Timeline::read_on`]. At first, not at all.
+/// A read position, see [`Timeline::read_on`]. The default is the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     entry: usize,
-    /// Within the text of that entry, in bytes.
+    /// Bytes into the entry's text.
     offset: usize,
 }
 
-/// Whether something found room.
+/// Whether an item was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Room {
-    /// It did.
-    Found,
-    /// It was dropped.
-    Full,
+pub enum PushOutcome {
+    /// Stored.
+    Stored,
+    /// Dropped, as the timeline is full.
+    Dropped,
 }
 
-/// What counts as the answer of a turn.
+/// The part of a turn that is its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerFrom {
-    /// All that was said. Some agents call a tool in the middle of a sentence.
+    /// All of the agent's messages. Some agents call a tool in mid-sentence.
     #[default]
     All,
-    /// What was said after the last tool call began.
+    /// The text after the last tool call.
     AfterLastTool,
 }
 
 impl Timeline {
-    /// An empty one, that holds about `limit` bytes.
+    /// Creates a timeline of about `limit` bytes.
     pub fn new(streaming: Streaming, limit: usize) -> Self {
         Timeline { streaming, limit, held: 0, entries: Vec::new(), tools: HashSet::new() }
     }
 
     /// Adds a piece of a message.
-    pub fn push(&mut self, channel: Channel, message_id: Option<&str>, piece: Piece<'_>) -> Room {
+    pub fn push(
+        &mut self,
+        channel: Channel,
+        message_id: Option<&str>,
+        piece: Piece<'_>,
+    ) -> PushOutcome {
         match piece {
             Piece::Text(chunk) => self.push_text(channel, message_id, chunk),
             Piece::Block(block) => {
-                let entry = Entry::Block { channel, block: block.clone() };
+                let entry = TimelineEntry::Block { channel, block: block.clone() };
                 self.push_entry(entry, weight(block))
             }
         }
     }
 
-    /// Notes a tool call where it is first seen.
-    pub fn push_tool(&mut self, id: &str) -> Room {
+    /// Adds a tool call, once.
+    pub fn push_tool(&mut self, id: &str) -> PushOutcome {
         if self.tools.contains(id) {
-            return Room::Found;
+            return PushOutcome::Stored;
         }
-        let room = self.push_entry(Entry::Tool { id: id.to_owned() }, id.len().saturating_mul(2));
-        if room == Room::Found {
+        let outcome =
+            self.push_entry(TimelineEntry::Tool { id: id.to_owned() }, id.len().saturating_mul(2));
+        if outcome == PushOutcome::Stored {
             self.tools.insert(id.to_owned());
         }
-        room
+        outcome
     }
 
-    /// All of it, in its order.
-    pub fn entries(&self) -> &[Entry] {
+    /// Returns all entries in order.
+    pub fn entries(&self) -> &[TimelineEntry] {
         &self.entries
     }
 
-    /// The ids of its tool calls.
+    /// Returns the tool calls' ids.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(String::as_str)
     }
 
-    /// About how many bytes it holds.
+    /// Returns about how many bytes are held.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// The text of the answer so far.
+    /// Returns the answer's text so far.
     pub fn draft(&self) -> String {
         let texts = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Text(passage) if passage.channel == Channel::Answer => {
-                Some(passage.text(self.streaming))
+            TimelineEntry::Text(run) if run.channel == Channel::Answer => {
+                Some(run.text(self.streaming))
             }
             _ => None,
         });
         texts.collect()
     }
 
-    /// What of the answer's text is certain and was not read before `from`, which is moved on.
-    /// Whatever comes later only adds to it.
+    /// Returns the answer's text after `from` that can no longer change, and advances `from`.
     pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
         let certain = match self.streaming {
             Streaming::Delta => self.entries.len(),
-            // The last chunk is the one that tells.
+            // The last run's mode is not decided yet.
             Streaming::Auto => self.entries.len().saturating_sub(1),
-            // A message may be told anew, whatever came after it.
+            // Any message may still be replaced.
             Streaming::Snapshot => 0,
         };
         let mut read = Vec::new();
         while let Some(entry) = self.entries.get(from.entry).filter(|_| from.entry < certain) {
-            if let Entry::Text(passage) = entry
-                && passage.channel == Channel::Answer
+            if let TimelineEntry::Text(run) = entry
+                && run.channel == Channel::Answer
             {
-                let text = passage.text(self.streaming);
+                let text = run.text(self.streaming);
                 read.extend(text.get(from.offset..).filter(|text| !text.is_empty()));
                 from.offset = text.len();
             }
@@ -149,13 +154,13 @@ impl Timeline {
         read
     }
 
-    /// The answer: its blocks in their order, texts joined.
+    /// Returns the answer: blocks in order, adjacent texts joined.
     pub fn into_answer(mut self, from: AnswerFrom) -> Answer {
         self.settle();
         let first = match from {
             AnswerFrom::All => 0,
             AnswerFrom::AfterLastTool => {
-                let is_tool = |entry: &Entry| matches!(entry, Entry::Tool { .. });
+                let is_tool = |entry: &TimelineEntry| matches!(entry, TimelineEntry::Tool { .. });
                 self.entries.iter().rposition(is_tool).map_or(0, |at| at.saturating_add(1))
             }
         };
@@ -163,15 +168,15 @@ impl Timeline {
         let mut text = String::new();
         for entry in self.entries.into_iter().skip(first) {
             match entry {
-                Entry::Text(passage) if passage.channel == Channel::Answer => {
-                    // Without a copy where it can be: it may be as much as a turn keeps.
+                TimelineEntry::Text(run) if run.channel == Channel::Answer => {
+                    // Avoids a copy, as the text may be long.
                     if text.is_empty() {
-                        text = passage.into_text();
+                        text = run.into_text();
                     } else {
-                        text.push_str(&passage.into_text());
+                        text.push_str(&run.into_text());
                     }
                 }
-                Entry::Block { channel: Channel::Answer, block } => {
+                TimelineEntry::Block { channel: Channel::Answer, block } => {
                     answer.push_text(&mut text);
                     answer.blocks.push(block);
                 }
@@ -182,38 +187,43 @@ impl Timeline {
         answer
     }
 
-    fn push_text(&mut self, channel: Channel, message_id: Option<&str>, chunk: &str) -> Room {
+    fn push_text(
+        &mut self,
+        channel: Channel,
+        message_id: Option<&str>,
+        chunk: &str,
+    ) -> PushOutcome {
         let is_full = self.held.saturating_add(chunk.len()) > self.limit;
         let snapshot = self.earlier_snapshot(channel, message_id);
         let last = self.entries.len().checked_sub(1);
         let streaming = self.streaming;
-        if let Some(Entry::Text(passage)) =
+        if let Some(TimelineEntry::Text(run)) =
             snapshot.or(last).and_then(|at| self.entries.get_mut(at))
         {
-            if passage.is_copied_by(channel, message_id, chunk) {
-                return Room::Found;
+            if run.is_copied_by(channel, message_id, chunk) {
+                return PushOutcome::Stored;
             }
-            if passage.is_continued_by(channel, message_id) {
+            if run.is_continued_by(channel, message_id) {
                 if is_full {
-                    return Room::Full;
+                    return PushOutcome::Dropped;
                 }
-                let before = passage.held();
-                passage.push(streaming, message_id, chunk);
-                let now = self.held.saturating_add(passage.held());
+                let before = run.held();
+                run.push(streaming, message_id, chunk);
+                let now = self.held.saturating_add(run.held());
                 self.held = now.saturating_sub(before);
-                return Room::Found;
+                return PushOutcome::Stored;
             }
         }
-        let passage = Passage::new(channel, message_id, chunk);
-        self.push_entry(Entry::Text(passage), chunk.len())
+        let run = TextRun::new(channel, message_id, chunk);
+        self.push_entry(TimelineEntry::Text(run), chunk.len())
     }
 
-    /// Where the message stands that a snapshot is of, if other things came in between.
+    /// Returns the index of the run that a cumulative chunk continues after an interruption.
     fn earlier_snapshot(&self, channel: Channel, message_id: Option<&str>) -> Option<usize> {
         let id = message_id.filter(|_| self.streaming == Streaming::Snapshot)?;
-        let is_it = |entry: &Entry| match entry {
-            Entry::Text(passage) => {
-                passage.channel == channel && passage.message_id.as_deref() == Some(id)
+        let is_it = |entry: &TimelineEntry| match entry {
+            TimelineEntry::Text(run) => {
+                run.channel == channel && run.message_id.as_deref() == Some(id)
             }
             _ => false,
         };
@@ -222,40 +232,40 @@ impl Timeline {
         begin.checked_add(found)
     }
 
-    fn push_entry(&mut self, entry: Entry, weight: usize) -> Room {
+    fn push_entry(&mut self, entry: TimelineEntry, weight: usize) -> PushOutcome {
         let held = self.held.saturating_add(ENTRY).saturating_add(weight);
         if held > self.limit {
-            return Room::Full;
+            return PushOutcome::Dropped;
         }
         self.settle();
         self.held = held;
         self.entries.push(entry);
-        Room::Found
+        PushOutcome::Stored
     }
 
-    /// The last entry is over.
+    /// Ends the last entry.
     fn settle(&mut self) {
         let streaming = self.streaming;
-        if let Some(Entry::Text(passage)) = self.entries.last_mut() {
-            let before = passage.held();
-            passage.settle(streaming);
-            let gone = before.saturating_sub(passage.held());
+        if let Some(TimelineEntry::Text(run)) = self.entries.last_mut() {
+            let before = run.held();
+            run.settle(streaming);
+            let gone = before.saturating_sub(run.held());
             self.held = self.held.saturating_sub(gone);
         }
     }
 }
 
-/// What an entry takes beside its text, in bytes.
+/// Memory of an entry besides its text, in bytes.
 const ENTRY: usize = 160;
-/// How many entries back the message of a snapshot is looked for.
+/// How many entries back [`Streaming::Snapshot`] looks for the message.
 const LOOK_BACK: usize = 64;
 
-/// What a turn answered.
+/// The answer of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Its text.
     pub text: String,
-    /// All of it as blocks of content, texts between others joined.
+    /// All content blocks, adjacent texts joined.
     pub blocks: Vec<Value>,
 }
 
@@ -263,7 +273,7 @@ impl Answer {
     fn push_text(&mut self, text: &mut String) {
         if !text.is_empty() {
             self.text.push_str(text);
-            // `json!` would copy what it is given, and it may be as much as a turn keeps.
+            // `json!` would copy the text, which may be long.
             let text = Value::String(std::mem::take(text));
             let members = [("type".to_owned(), "text".into()), ("text".to_owned(), text)];
             self.blocks.push(Value::Object(members.into_iter().collect()));
@@ -282,24 +292,24 @@ mod tests {
     }
 
     fn say(timeline: &mut Timeline, message_id: Option<&str>, chunk: &str) {
-        let room = timeline.push(Channel::Answer, message_id, Piece::Text(chunk));
-        assert_eq!(room, Room::Found);
+        let outcome = timeline.push(Channel::Answer, message_id, Piece::Text(chunk));
+        assert_eq!(outcome, PushOutcome::Stored);
     }
 
-    /// The entries as text: what was said, `[id]` for a tool, `(type)` for a block.
-    fn told(timeline: &Timeline) -> Vec<String> {
-        let tell = |entry: &Entry| match entry {
-            Entry::Text(passage) => passage.text(timeline.streaming).to_owned(),
-            Entry::Block { block, .. } => format!("({})", block["type"].as_str().unwrap()),
-            Entry::Tool { id } => format!("[{id}]"),
+    /// The entries as text: messages, `[id]` for a tool, `(type)` for a block.
+    fn described(timeline: &Timeline) -> Vec<String> {
+        let describe = |entry: &TimelineEntry| match entry {
+            TimelineEntry::Text(run) => run.text(timeline.streaming).to_owned(),
+            TimelineEntry::Block { block, .. } => format!("({})", block["type"].as_str().unwrap()),
+            TimelineEntry::Tool { id } => format!("[{id}]"),
         };
-        timeline.entries().iter().map(tell).collect()
+        timeline.entries().iter().map(describe).collect()
     }
 
     #[test]
-    fn what_is_certain_is_read_once() {
+    fn final_text_is_read_once() {
         use Streaming::{Auto, Delta, Snapshot};
-        // After each chunk, what is read on then; at `None` a tool is called.
+        // After each chunk, the new text; `None` stands for a tool call.
         let chunks = [Some("a"), Some("ab"), Some("abc"), None, Some("x"), Some("y")];
         let rows = [
             (Delta, ["a", "ab", "abc", "", "x", "y"]),
@@ -313,31 +323,31 @@ mod tests {
             for (chunk, expected) in chunks.iter().zip(expected) {
                 match chunk {
                     Some(chunk) => say(&mut timeline, None, chunk),
-                    None => assert_eq!(timeline.push_tool("t"), Room::Found),
+                    None => assert_eq!(timeline.push_tool("t"), PushOutcome::Stored),
                 }
                 let read = timeline.read_on(&mut position).concat();
                 assert_eq!(read, expected, "{streaming:?} {chunk:?}");
                 all.push_str(&read);
-                assert!(timeline.read_on(&mut position).is_empty(), "and nothing twice");
+                assert!(timeline.read_on(&mut position).is_empty(), "nothing is read twice");
             }
             assert!(timeline.into_answer(AnswerFrom::All).text.starts_with(&all));
         }
     }
 
     #[test]
-    fn a_tool_between_two_texts_stays_between_them() {
+    fn a_tool_call_between_two_texts_stays_between_them() {
         let mut timeline = timeline(Streaming::Delta);
         say(&mut timeline, None, "a");
-        assert_eq!(timeline.push_tool("t"), Room::Found);
+        assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
         say(&mut timeline, None, "b");
-        assert_eq!(timeline.push_tool("t"), Room::Found);
-        assert_eq!(told(&timeline), ["a", "[t]", "b"]);
+        assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
+        assert_eq!(described(&timeline), ["a", "[t]", "b"]);
         assert_eq!(timeline.draft(), "ab");
         assert_eq!(timeline.into_answer(AnswerFrom::All).text, "ab");
     }
 
     #[test]
-    fn what_was_said_after_the_last_tool_may_be_all_that_counts() {
+    fn the_answer_may_start_after_the_last_tool() {
         let mut timeline = timeline(Streaming::Delta);
         say(&mut timeline, None, "a");
         let _ = timeline.push_tool("t");
@@ -350,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_and_echoes_are_not_the_answer_and_images_are() {
+    fn the_answer_has_images_but_no_thoughts_and_echoes() {
         let mut timeline = timeline(Streaming::Delta);
         let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
         for (channel, piece) in [
@@ -361,9 +371,9 @@ mod tests {
             (Channel::Thought, Piece::Block(&image)),
             (Channel::Answer, Piece::Text("this")),
         ] {
-            assert_eq!(timeline.push(channel, None, piece), Room::Found);
+            assert_eq!(timeline.push(channel, None, piece), PushOutcome::Stored);
         }
-        assert_eq!(told(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
+        assert_eq!(described(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
         let answer = timeline.into_answer(AnswerFrom::All);
         assert_eq!(answer.text, "see this");
         let text = |text: &str| json!({"type": "text", "text": text});
@@ -371,33 +381,33 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_under_another_name_is_dropped_if_nothing_came_between() {
+    fn an_adjacent_copy_with_another_message_id_is_dropped() {
         let mut timeline = timeline(Streaming::Delta);
         ["Hel", "lo"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
         say(&mut timeline, Some("b"), "Hello");
-        assert_eq!(told(&timeline), ["Hello"]);
+        assert_eq!(described(&timeline), ["Hello"]);
         say(&mut timeline, Some("c"), "!");
         let _ = timeline.push_tool("t");
         say(&mut timeline, Some("d"), "!");
-        assert_eq!(told(&timeline), ["Hello", "!", "[t]", "!"]);
-        // Without names nobody knows that it is a copy.
+        assert_eq!(described(&timeline), ["Hello", "!", "[t]", "!"]);
+        // Without message ids, a copy cannot be recognised.
         let mut timeline = Timeline::new(Streaming::Delta, 1 << 20);
         ["ha", "ha"].iter().for_each(|chunk| say(&mut timeline, None, chunk));
-        assert_eq!(told(&timeline), ["haha"]);
+        assert_eq!(described(&timeline), ["haha"]);
     }
 
     #[test]
-    fn a_snapshot_finds_its_message_again() {
+    fn a_snapshot_continues_its_interrupted_message() {
         let mut timeline = timeline(Streaming::Snapshot);
         say(&mut timeline, Some("a"), "H");
         let _ = timeline.push_tool("t");
         say(&mut timeline, Some("a"), "Hello");
         say(&mut timeline, Some("b"), "x");
-        assert_eq!(told(&timeline), ["Hello", "[t]", "x"]);
+        assert_eq!(described(&timeline), ["Hello", "[t]", "x"]);
     }
 
     #[test]
-    fn each_message_is_judged_alone() {
+    fn each_message_is_detected_separately() {
         let mut timeline = timeline(Streaming::Auto);
         ["H", "He", "Hel"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
         ["x", "y"].iter().for_each(|chunk| say(&mut timeline, Some("b"), chunk));
@@ -406,13 +416,19 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_whole() {
+    fn entries_above_the_limit_are_dropped_whole() {
         let mut timeline = Timeline::new(Streaming::Delta, 2 * ENTRY + 10);
         say(&mut timeline, Some("a"), "12345");
-        assert_eq!(timeline.push(Channel::Answer, Some("b"), Piece::Text("123456")), Room::Full);
+        assert_eq!(
+            timeline.push(Channel::Answer, Some("b"), Piece::Text("123456")),
+            PushOutcome::Dropped
+        );
         say(&mut timeline, Some("b"), "54321");
-        assert_eq!(timeline.push(Channel::Answer, Some("b"), Piece::Text("6")), Room::Full);
-        assert_eq!(timeline.push_tool("t"), Room::Full);
+        assert_eq!(
+            timeline.push(Channel::Answer, Some("b"), Piece::Text("6")),
+            PushOutcome::Dropped
+        );
+        assert_eq!(timeline.push_tool("t"), PushOutcome::Dropped);
         assert_eq!(timeline.tools().count(), 0);
         assert_eq!((timeline.held(), timeline.draft().as_str()), (2 * ENTRY + 10, "1234554321"));
     }

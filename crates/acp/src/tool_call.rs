@@ -1,124 +1,124 @@
-//! One call of a tool, put together from all that is told of it.
+//! One tool call, merged from its updates.
 
 use serde_json::{Map, Value};
 
 use crate::json::weight;
 
-/// A tool call as it is known so far (`spec/acp.md#tool-calls`).
+/// The state of a tool call (`spec/acp.md#tool-calls`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     id: String,
     announced: Announced,
     status: ToolStatus,
-    mark: Option<Mark>,
-    /// Everything that was told and has no place of its own, by its name in the protocol.
+    unfinished: Option<UnfinishedReason>,
+    /// All other fields, by their protocol names.
     members: Map<String, Value>,
 }
 
-/// How a call came to be known.
+/// Whether a `tool_call` update has been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Announced {
-    /// Not yet: by an update or by a request for permission.
+    /// Only updates or a permission request.
     No,
-    /// By a `tool_call`.
+    /// Received.
     Yes,
 }
 
-/// What the agent says of a call. It never goes back: of two that were told, the later in this order
-/// counts, whichever came first.
+/// The status that the agent sends. It only advances in this order, whatever the order of arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolStatus {
-    /// It has not begun, or nothing was said.
+    /// Not started, or not given.
     #[default]
     Pending,
-    /// It runs.
+    /// Running.
     InProgress,
-    /// A word that is not known here.
+    /// An unknown status.
     Other(String),
-    /// It has ended.
+    /// Completed.
     Completed,
-    /// It was ended.
+    /// Cancelled.
     Cancelled,
-    /// It has failed.
+    /// Failed.
     Failed,
 }
 
-/// What we hold of a call that the agent has not ended. Should it still tell, that counts.
+/// Why a call counts as over although the agent has not ended it. A later status from the agent
+/// overrides this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum UnfinishedReason {
     /// Its turn was cancelled.
     Cancelled,
-    /// Its turn has ended.
+    /// Its turn ended.
     Abandoned,
 }
 
-/// Where a call stands, both taken together.
+/// The combined state of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is under way, as far as anybody knows.
+pub enum CallState {
+    /// Running, as far as known.
     Open(ToolStatus),
-    /// The agent has not said how it ended.
-    Left(Mark),
-    /// The agent has said how it ended.
+    /// The agent has not ended it.
+    Unfinished(UnfinishedReason),
+    /// The agent has ended it.
     Ended(ToolStatus),
 }
 
 impl ToolCall {
-    /// A call of which nothing is known but its id.
+    /// Creates a call with only an id.
     pub(crate) fn placeholder(id: &str) -> Self {
         ToolCall {
             id: id.to_owned(),
             announced: Announced::No,
             status: ToolStatus::default(),
-            mark: None,
+            unfinished: None,
             members: Map::new(),
         }
     }
 
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether a `tool_call` has come.
+    /// Returns whether a `tool_call` update has been received.
     pub fn announced(&self) -> Announced {
         self.announced
     }
 
-    /// What the agent says.
+    /// Returns the agent's status.
     pub fn status(&self) -> &ToolStatus {
         &self.status
     }
 
-    /// Where it stands.
-    pub fn standing(&self) -> Standing {
-        match self.mark {
-            _ if self.status.is_end() => Standing::Ended(self.status.clone()),
-            Some(mark) => Standing::Left(mark),
-            None => Standing::Open(self.status.clone()),
+    /// Returns the combined state.
+    pub fn state(&self) -> CallState {
+        match self.unfinished {
+            _ if self.status.is_end() => CallState::Ended(self.status.clone()),
+            Some(reason) => CallState::Unfinished(reason),
+            None => CallState::Open(self.status.clone()),
         }
     }
 
-    /// Any member by its name in the protocol: `title`, `kind`, `content`, `rawInput`, ..
+    /// Returns a field by its protocol name: `title`, `kind`, `content`, `rawInput`, ..
     pub fn member(&self, name: &str) -> Option<&Value> {
         self.members.get(name)
     }
 
-    /// Its title, for people only: agents cut and invent titles.
+    /// Returns the title. For display only: agents shorten and invent titles.
     pub fn title(&self) -> &str {
         self.text("title")
     }
 
-    /// Its kind, `""` if nothing was said.
+    /// Returns the kind, `""` if not given.
     pub fn kind(&self) -> &str {
         self.text("kind")
     }
 
-    /// Takes what is told, member by member. What is missing or `null` stays as it was; a member of
-    /// more than about `max_member` bytes is not kept, and neither is what it replaces.
-    pub(crate) fn merge(&mut self, told: &Value, announced: Announced, max_member: usize) {
+    /// Merges an update field by field. Missing and `null` fields are unchanged. A field of more
+    /// than about `max_member` bytes is dropped together with its previous value.
+    pub(crate) fn merge(&mut self, update: &Value, announced: Announced, max_member: usize) {
         self.announced = self.announced.max(announced);
-        for (name, value) in told.as_object().into_iter().flatten() {
+        for (name, value) in update.as_object().into_iter().flatten() {
             match (name.as_str(), value) {
                 ("toolCallId" | "sessionUpdate", _) | (_, Value::Null) => {}
                 ("status", status) => self.advance(ToolStatus::parse(status)),
@@ -130,19 +130,19 @@ impl ToolCall {
         }
     }
 
-    /// Marks it, unless it has ended or was marked before.
-    pub(crate) fn mark(&mut self, mark: Mark) {
+    /// Marks an open call as unfinished; the first reason counts.
+    pub(crate) fn mark_unfinished(&mut self, reason: UnfinishedReason) {
         if !self.status.is_end() {
-            self.mark.get_or_insert(mark);
+            self.unfinished.get_or_insert(reason);
         }
     }
 
-    /// Forgets all but where it stands.
+    /// Drops all fields but the state.
     pub(crate) fn strip(&mut self) {
         self.members = Map::new();
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns about how many bytes of memory the call takes.
     pub(crate) fn weight(&self) -> usize {
         let members = self.members.iter().map(|(name, value)| name.len() + weight(value));
         let status = match &self.status {
@@ -164,7 +164,7 @@ impl ToolCall {
 }
 
 impl ToolStatus {
-    /// `None` for what is no text.
+    /// Returns `None` if the value is not a string.
     fn parse(value: &Value) -> Option<Self> {
         Some(match value.as_str()? {
             "pending" => ToolStatus::Pending,
@@ -176,12 +176,12 @@ impl ToolStatus {
         })
     }
 
-    /// Whether nothing follows.
+    /// Returns whether the status is final.
     pub fn is_end(&self) -> bool {
         matches!(self, ToolStatus::Completed | ToolStatus::Cancelled | ToolStatus::Failed)
     }
 
-    /// The protocol's word for it.
+    /// Returns the protocol's name.
     pub fn word(&self) -> &str {
         match self {
             ToolStatus::Pending => "pending",
@@ -194,13 +194,13 @@ impl ToolStatus {
     }
 }
 
-impl Standing {
-    /// One word for it: the agent's status, or what we hold of the call.
+impl CallState {
+    /// Returns the agent's status, or the reason for an unfinished call.
     pub fn word(&self) -> &str {
         match self {
-            Standing::Open(status) | Standing::Ended(status) => status.word(),
-            Standing::Left(Mark::Cancelled) => "cancelled",
-            Standing::Left(Mark::Abandoned) => "abandoned",
+            CallState::Open(status) | CallState::Ended(status) => status.word(),
+            CallState::Unfinished(UnfinishedReason::Cancelled) => "cancelled",
+            CallState::Unfinished(UnfinishedReason::Abandoned) => "abandoned",
         }
     }
 }
@@ -211,14 +211,14 @@ mod tests {
 
     use super::*;
 
-    fn call(told: &[Value]) -> ToolCall {
+    fn call(update: &[Value]) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        told.iter().for_each(|told| call.merge(told, Announced::No, usize::MAX));
+        update.iter().for_each(|update| call.merge(update, Announced::No, usize::MAX));
         call
     }
 
     #[test]
-    fn what_is_missing_or_null_stays() {
+    fn missing_and_null_fields_are_unchanged() {
         let call = call(&[
             json!({"toolCallId": "t", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}),
             json!({"toolCallId": "t", "title": null, "content": [1]}),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_never_goes_back() {
+    fn a_status_only_advances() {
         let rows: [(&[&str], &str); 9] = [
             (&[], "pending"),
             (&["in_progress", "pending"], "in_progress"),
@@ -246,22 +246,26 @@ mod tests {
             (&["thinking", "completed"], "completed"),
         ];
         for (words, expected) in rows {
-            let told: Vec<Value> = words.iter().map(|word| json!({"status": word})).collect();
-            assert_eq!(call(&told).status().word(), expected, "{words:?}");
+            let update: Vec<Value> = words.iter().map(|word| json!({"status": word})).collect();
+            assert_eq!(call(&update).status().word(), expected, "{words:?}");
         }
         assert_eq!(call(&[json!({"status": 7})]).status(), &ToolStatus::Pending);
     }
 
     #[test]
-    fn our_marks_give_way_to_what_the_agent_says() {
+    fn a_final_status_overrides_the_unfinished_mark() {
         let mut open = call(&[json!({"status": "in_progress"})]);
-        assert_eq!(open.standing(), Standing::Open(ToolStatus::InProgress));
-        open.mark(Mark::Cancelled);
-        open.mark(Mark::Abandoned);
-        assert_eq!(open.standing(), Standing::Left(Mark::Cancelled), "the first mark stays");
+        assert_eq!(open.state(), CallState::Open(ToolStatus::InProgress));
+        open.mark_unfinished(UnfinishedReason::Cancelled);
+        open.mark_unfinished(UnfinishedReason::Abandoned);
+        assert_eq!(
+            open.state(),
+            CallState::Unfinished(UnfinishedReason::Cancelled),
+            "the first reason stays"
+        );
         open.merge(&json!({"status": "completed"}), Announced::No, usize::MAX);
-        assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
-        open.mark(Mark::Abandoned);
-        assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
+        assert_eq!(open.state(), CallState::Ended(ToolStatus::Completed));
+        open.mark_unfinished(UnfinishedReason::Abandoned);
+        assert_eq!(open.state(), CallState::Ended(ToolStatus::Completed));
     }
 }

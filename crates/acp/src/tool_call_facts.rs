@@ -1,25 +1,24 @@
-//! What of a call is told exactly, so that rules can speak of it: never its title, nor any text.
+//! The exact command and paths of a tool call, for permission rules. Titles and texts are not used.
 
 use serde_json::{Map, Value};
 
 use crate::tool_call::ToolCall;
 
 impl ToolCall {
-    /// All of the command it runs, where the agent tells it exactly: `command` or `cmd` of its
-    /// `rawInput`, a text, or an array of words, which becomes one as a shell would be told it. A
-    /// shell that is only there to run a text, as in `["bash", "-lc", "make"]`, is left out: other
-    /// agents tell the text alone.
+    /// Returns the whole command if the agent sends it exactly: `command` or `cmd` of `rawInput`, a
+    /// string, or an array of words, which is quoted as for a shell. A wrapping shell, as in
+    /// `["bash", "-lc", "make"]`, is removed, as other agents send the text alone.
     ///
-    /// It grows while a model writes it, so nothing is decided by it before permission is asked for.
+    /// Agents stream it in parts, so decide by it only on a permission request.
     pub fn command(&self) -> Option<String> {
         let input = self.raw_input()?;
-        let command = match (told(input, "command"), told(input, "cmd")) {
+        let command = match (non_empty(input, "command"), non_empty(input, "cmd")) {
             (Some(command), None) | (None, Some(command)) => command,
-            // Which of the two will be run is anybody's guess.
+            // It is not known which of the two runs.
             (Some(one), Some(other)) if one == other => one,
             _ => return None,
         };
-        let arguments = match told(input, "args") {
+        let arguments = match non_empty(input, "args") {
             Some(arguments) => all_words(arguments)?,
             None => Vec::new(),
         };
@@ -34,8 +33,8 @@ impl ToolCall {
         (!text.trim().is_empty()).then_some(text)
     }
 
-    /// Every path that it names, as the agent spells it, once: its `locations`, its diffs, and what
-    /// its `rawInput` has under the names that agents use for paths.
+    /// Returns every path that the call names, once, as spelled: from `locations`, diffs, and the
+    /// usual path fields of `rawInput`.
     pub fn paths(&self) -> Vec<&str> {
         let locations = self.member("locations").and_then(Value::as_array);
         let content = self.member("content").and_then(Value::as_array);
@@ -52,7 +51,7 @@ impl ToolCall {
                     _ => {}
                 }
             }
-            // A patch of codex: each file that it changes, with what becomes of it.
+            // Codex: a patch's files.
             let changes = input.get("changes").and_then(Value::as_object);
             paths.extend(changes.into_iter().flat_map(Map::keys).map(String::as_str));
         }
@@ -67,7 +66,7 @@ impl ToolCall {
     }
 }
 
-/// What agents call the paths of their tools' arguments.
+/// Names of path arguments.
 const PATH_NAMES: [&str; 22] = [
     "absPath",
     "abs_path",
@@ -97,23 +96,23 @@ fn is_diff(block: &Value) -> bool {
     block.get("type").and_then(Value::as_str) == Some("diff")
 }
 
-/// A member that says something.
-fn told<'a>(input: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+/// Returns a member that is not `null`.
+fn non_empty<'a>(input: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     input.get(name).filter(|value| !value.is_null())
 }
 
-/// An array's words; `None` if it is anything else.
+/// Returns the strings of an array; `None` for any other value.
 fn all_words(value: &Value) -> Option<Vec<&str>> {
     value.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// The usual shells, by their name or where a system has them.
+/// Returns whether a program is a common shell, by name or usual path.
 fn is_shell(program: &str) -> bool {
     let name = ["/usr/bin/", "/bin/"].iter().find_map(|dir| program.strip_prefix(dir));
     ["sh", "bash", "dash", "zsh"].contains(&name.unwrap_or(program))
 }
 
-/// Words as a shell would have to be told them: different words, different text.
+/// Quotes words as for a shell: different words give different texts.
 fn joined(words: &[&str]) -> String {
     words.iter().copied().map(quoted).collect::<Vec<_>>().join(" ")
 }
@@ -133,9 +132,9 @@ mod tests {
     use super::*;
     use crate::tool_call::Announced;
 
-    fn call(told: &Value) -> ToolCall {
+    fn call(call_update: &Value) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        call.merge(told, Announced::Yes, usize::MAX);
+        call.merge(call_update, Announced::Yes, usize::MAX);
         call
     }
 
@@ -173,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_from_wherever_agents_tell_them() {
-        let told = call(&json!({
+    fn paths_are_collected_from_all_fields() {
+        let call_update = call(&json!({
             "title": "/title",
             "locations": [{"path": "/a", "line": 1}, {"path": "/b"}, {"path": 7}, 17],
             "content": [
@@ -187,7 +186,7 @@ mod tests {
                 "changes": {"/g": {"type": "add"}},
             },
         }));
-        assert_eq!(told.paths(), ["/a", "/b", "/c", "/e", "/f", "/g", "d"]);
+        assert_eq!(call_update.paths(), ["/a", "/b", "/c", "/e", "/f", "/g", "d"]);
         for odd in [json!({}), json!({"locations": {}, "content": 1, "rawInput": []})] {
             assert_eq!(call(&odd).paths(), Vec::<&str>::new(), "{odd}");
         }

@@ -1,131 +1,131 @@
-//! The tool calls of a session, by their ids.
+//! The tool calls of a session, by id.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
-use crate::tool_call::{Announced, Mark, Standing, ToolCall};
+use crate::tool_call::{Announced, CallState, ToolCall, UnfinishedReason};
 
-/// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, not to a
-/// turn: one that runs in the background ends in a later turn.
+/// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, as a
+/// background call may end in a later turn.
 #[derive(Debug)]
 pub struct ToolCalls {
     max_calls: usize,
     max_bytes: usize,
     max_member: usize,
     held: usize,
-    forgotten: u64,
+    evicted: u64,
     slots: HashMap<String, Slot>,
-    /// Who makes room first: calls that have ended, then the others, each by how long they rest.
-    order: BTreeMap<Turn, String>,
+    /// Order of eviction: ended calls first, then open ones, each by last change.
+    order: BTreeMap<EvictionKey, String>,
     touches: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
     call: ToolCall,
-    turn: Turn,
+    key: EvictionKey,
     weight: usize,
 }
 
-/// A place in the order of going.
-type Turn = (Going, u64);
+/// A position in the order of eviction.
+type EvictionKey = (Activity, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Going {
+enum Activity {
     Ended,
     Open,
 }
 
-/// What became of a call by what was told.
+/// A call's change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolChange {
     /// The call's id.
     pub id: String,
-    /// Where it stood; `None` if it is new.
-    pub before: Option<Standing>,
-    /// Where it stands.
-    pub after: Standing,
+    /// The state before; `None` for a new call.
+    pub before: Option<CallState>,
+    /// The state after.
+    pub after: CallState,
 }
 
 impl ToolCalls {
-    /// None yet, and never more than so many, that hold about so many bytes together.
+    /// Creates an empty set with limits on the count and on memory in bytes.
     pub fn new(max_calls: usize, max_bytes: usize) -> Self {
         ToolCalls {
             max_calls: max_calls.max(1),
             max_bytes,
             max_member: usize::MAX,
             held: 0,
-            forgotten: 0,
+            evicted: 0,
             slots: HashMap::new(),
             order: BTreeMap::new(),
             touches: 0,
         }
     }
 
-    /// The same, and what is told is kept only in members that hold about so many bytes each.
+    /// Drops fields above about `max_member` bytes.
     #[must_use]
-    pub(crate) fn with_members_up_to(self, max_member: usize) -> Self {
+    pub(crate) fn with_max_member(self, max_member: usize) -> Self {
         ToolCalls { max_member, ..self }
     }
 
-    /// Takes what is told of a call: by a `tool_call`, by an update, by a request for permission. The
-    /// call is made if there is none. `None` if it is told of no call.
-    pub fn upsert(&mut self, told: &Value, announced: Announced) -> Option<ToolChange> {
-        let id = call_id(told)?;
+    /// Applies a `tool_call`, an update or a permission request to its call, which is created if
+    /// unknown. `None` without a call id.
+    pub fn upsert(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
+        let id = call_id(update)?;
         let (mut call, before) = match self.take(&id) {
             Some(call) => {
-                let before = call.standing();
+                let before = call.state();
                 (call, Some(before))
             }
             None => (ToolCall::placeholder(&id), None),
         };
-        call.merge(told, announced, self.max_member);
-        let after = call.standing();
+        call.merge(update, announced, self.max_member);
+        let after = call.state();
         self.put(call);
         Some(ToolChange { id, before, after })
     }
 
-    /// A call by its id.
+    /// Returns a call by its id.
     pub fn get(&self, id: &str) -> Option<&ToolCall> {
         self.slots.get(id).map(|slot| &slot.call)
     }
 
-    /// All calls, in no order.
+    /// Returns all calls, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &ToolCall> {
         self.slots.values().map(|slot| &slot.call)
     }
 
-    /// How many there are.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// How many had to make room.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// Returns the number of evicted calls.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
     }
 
-    /// About how many bytes they take.
+    /// Returns about how many bytes the calls take.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Marks one that has not ended.
-    pub(crate) fn mark(&mut self, id: &str, mark: Mark) {
+    /// Marks an open call as unfinished.
+    pub(crate) fn mark_unfinished(&mut self, id: &str, mark: UnfinishedReason) {
         if let Some(slot) = self.slots.get_mut(id) {
-            slot.call.mark(mark);
+            slot.call.mark_unfinished(mark);
         }
     }
 
     fn take(&mut self, id: &str) -> Option<ToolCall> {
         let slot = self.slots.remove(id)?;
-        self.order.remove(&slot.turn);
+        self.order.remove(&slot.key);
         self.held = self.held.saturating_sub(slot.weight);
         Some(slot.call)
     }
@@ -141,20 +141,20 @@ impl ToolCalls {
         {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.take(&oldest);
-            self.forgotten = self.forgotten.saturating_add(1);
+            self.evicted = self.evicted.saturating_add(1);
         }
         self.touches = self.touches.saturating_add(1);
-        let going = if call.status().is_end() { Going::Ended } else { Going::Open };
-        let (id, turn) = (call.id().to_owned(), (going, self.touches));
+        let activity = if call.status().is_end() { Activity::Ended } else { Activity::Open };
+        let (id, key) = (call.id().to_owned(), (activity, self.touches));
         self.held = self.held.saturating_add(weight);
-        self.order.insert(turn, id.clone());
-        self.slots.insert(id, Slot { call, turn, weight });
+        self.order.insert(key, id.clone());
+        self.slots.insert(id, Slot { call, key, weight });
     }
 }
 
-/// The id of the call that something is told of; some agents number their calls.
-fn call_id(told: &Value) -> Option<String> {
-    match told.get("toolCallId")? {
+/// Returns the call's id; some agents send numbers.
+fn call_id(update: &Value) -> Option<String> {
+    match update.get("toolCallId")? {
         Value::String(id) => Some(id.clone()),
         Value::Number(id) => Some(id.to_string()),
         _ => None,
@@ -172,21 +172,21 @@ mod tests {
         ToolCalls::new(3, 1 << 20)
     }
 
-    fn told(id: &str, status: &str) -> Value {
+    fn update(id: &str, status: &str) -> Value {
         json!({"toolCallId": id, "status": status})
     }
 
     #[test]
-    fn an_update_before_its_call_makes_a_placeholder_that_is_filled() {
+    fn an_update_before_its_call_creates_a_placeholder() {
         let mut calls = calls();
-        let change = calls.upsert(&told("t", "in_progress"), Announced::No).unwrap();
-        assert_eq!((change.before, change.after), (None, Standing::Open(ToolStatus::InProgress)));
+        let change = calls.upsert(&update("t", "in_progress"), Announced::No).unwrap();
+        assert_eq!((change.before, change.after), (None, CallState::Open(ToolStatus::InProgress)));
         let call = calls.get("t").unwrap();
         assert_eq!((call.announced(), call.title(), call.kind()), (Announced::No, "", ""));
 
         let announcement = json!({"toolCallId": "t", "title": "ls", "status": "pending"});
         let change = calls.upsert(&announcement, Announced::Yes).unwrap();
-        assert_eq!(change.before, Some(change.after), "it does not go back");
+        assert_eq!(change.before, Some(change.after), "the status only advances");
         calls.upsert(&json!({"toolCallId": "t", "rawInput": {"command": "ls"}}), Announced::Yes);
         let call = calls.get("t").unwrap();
         assert_eq!((call.announced(), call.title(), calls.len()), (Announced::Yes, "ls", 1));
@@ -194,28 +194,29 @@ mod tests {
     }
 
     #[test]
-    fn calls_do_not_touch_each_other() {
+    fn calls_are_independent() {
         let mut calls = calls();
         for (id, status) in [("a", "in_progress"), ("b", "pending"), ("a", "completed")] {
-            calls.upsert(&told(id, status), Announced::No);
+            calls.upsert(&update(id, status), Announced::No);
         }
         assert_eq!(calls.get("a").unwrap().status(), &ToolStatus::Completed);
         assert_eq!(calls.get("b").unwrap().status(), &ToolStatus::Pending);
     }
 
     #[test]
-    fn what_names_no_call_is_none() {
+    fn updates_without_a_call_id_are_ignored() {
         let mut calls = calls();
-        for told in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)] {
-            assert_eq!(calls.upsert(&told, Announced::Yes), None, "{told}");
+        for update in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)]
+        {
+            assert_eq!(calls.upsert(&update, Announced::Yes), None, "{update}");
         }
         assert!(calls.is_empty());
         calls.upsert(&json!({"toolCallId": 7}), Announced::Yes);
-        assert!(calls.get("7").is_some(), "a number is a name, too");
+        assert!(calls.get("7").is_some(), "a number is an id, too");
     }
 
     #[test]
-    fn ended_calls_make_room_first_then_those_that_rest_longest() {
+    fn ended_calls_are_evicted_first_then_the_oldest() {
         let mut calls = calls();
         for (id, status) in [
             ("a", "pending"),
@@ -224,17 +225,17 @@ mod tests {
             ("a", "in_progress"),
             ("d", "pending"),
         ] {
-            calls.upsert(&told(id, status), Announced::No);
+            calls.upsert(&update(id, status), Announced::No);
         }
-        assert!(calls.get("b").is_none(), "it had ended");
-        calls.upsert(&told("e", "pending"), Announced::No);
+        assert!(calls.get("b").is_none(), "completed before");
+        calls.upsert(&update("e", "pending"), Announced::No);
         let mut left: Vec<&str> = calls.iter().map(ToolCall::id).collect();
         left.sort_unstable();
-        assert_eq!((left, calls.forgotten()), (vec!["a", "d", "e"], 2));
+        assert_eq!((left, calls.evicted()), (vec!["a", "d", "e"], 2));
     }
 
     #[test]
-    fn their_weight_is_bounded() {
+    fn memory_of_calls_is_bounded() {
         let mut calls = ToolCalls::new(100, 10_000);
         for index in 0..1000 {
             let output = "x".repeat(2000);

@@ -1,13 +1,14 @@
-//! One prompt, from its request to the last update that belongs to it.
+//! One turn, from its prompt to the last update.
 
 use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::counts::Counts;
-use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
+use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::timeline::{AnswerFrom, Timeline};
+use crate::turn_end::{CancelCause, StopReason, TurnEnd};
 
 /// The state of a turn (`spec/acp.md#turns`).
 #[derive(Debug)]
@@ -17,16 +18,16 @@ pub(crate) struct Turn {
     phase: Phase,
     cancelled: Option<CancelCause>,
     counts: Counts,
-    /// When it has taken long enough.
+    /// The deadline of the whole turn.
     total: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Phase {
     Running,
-    /// Until then the agent may end it by itself; `None` once it is known that it has not.
+    /// The deadline for the agent to end the turn; `None` once it has passed.
     Cancelling(Option<Instant>),
-    /// The agent has answered. What still comes belongs to it.
+    /// The prompt is answered; late updates may follow.
     Draining {
         outcome: Outcome,
         quiet: Option<Instant>,
@@ -34,28 +35,28 @@ enum Phase {
     },
 }
 
-/// How a prompt was answered, with all of the answer.
+/// The answer to a prompt, with its whole result.
 type Outcome = Result<(StopReason, Value), Failure>;
 
-/// What the clock tells of a turn.
+/// An expired deadline of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// It is to be cancelled.
+    /// Cancel the turn.
     Cancel(CancelCause),
-    /// It was, and the agent does not end it.
+    /// The agent has not ended the cancelled turn.
     Overdue,
-    /// Nothing more is expected.
+    /// No more updates are expected.
     Drained,
 }
 
-/// Where a turn stands.
+/// The phase of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnPhase {
-    /// The agent works.
+    /// The agent is working.
     Running,
-    /// It was asked to stop.
+    /// `session/cancel` was sent.
     Cancelling,
-    /// It has answered.
+    /// The prompt is answered; late updates may follow.
     Draining,
 }
 
@@ -79,26 +80,26 @@ impl Turn {
         }
     }
 
-    /// Counts an update; false if the turn has had as many as count.
+    /// Counts an update. Returns false above [`Limits::turn_updates`].
     pub(crate) fn count(&mut self, kind: &str, limits: &Limits) -> bool {
         self.counts.count(kind, limits.turn_kinds);
         self.counts.updates <= limits.turn_updates as u64
     }
 
-    /// Counts an update that found no room; true for the first.
+    /// Counts a dropped update. Returns true for the first.
     pub(crate) fn count_dropped(&mut self) -> bool {
         self.counts.dropped = self.counts.dropped.saturating_add(1);
         self.counts.dropped == 1
     }
 
-    /// Something has come: the quiet begins anew.
-    pub(crate) fn heard(&mut self, now: Instant, limits: &Limits) {
+    /// Restarts the pause that ends the turn.
+    pub(crate) fn record_activity(&mut self, now: Instant, limits: &Limits) {
         if let Phase::Draining { quiet, .. } = &mut self.phase {
             *quiet = now.checked_add(limits.drain_idle);
         }
     }
 
-    /// True if it has to be told to the agent.
+    /// Cancels the turn. Returns true if the agent must be notified.
     pub(crate) fn cancel(&mut self, cause: CancelCause, until: Option<Instant>) -> bool {
         let is_running = matches!(self.phase, Phase::Running);
         if is_running {
@@ -108,15 +109,15 @@ impl Turn {
         is_running
     }
 
-    /// The agent has answered.
+    /// Records the answer to the prompt.
     pub(crate) fn answered(&mut self, outcome: Outcome, now: Instant, limits: &Limits) {
         let after = |pause| now.checked_add(pause);
         let (quiet, last) = (after(limits.drain_idle), after(limits.drain_total));
         self.phase = Phase::Draining { outcome, quiet, last };
     }
 
-    /// When the clock next has something to tell. `idle` is when the agent has been quiet for too
-    /// long, `None` as long as something is owed to it.
+    /// Returns the next deadline. `idle` is the idle deadline, `None` while an agent request is
+    /// pending.
     pub(crate) fn poll_timeout(&self, idle: Option<Instant>) -> Option<Instant> {
         let times = match self.phase {
             Phase::Running => [idle, self.total],
@@ -126,7 +127,7 @@ impl Turn {
         times.into_iter().flatten().min()
     }
 
-    /// What the clock tells now, if anything.
+    /// Returns the deadline that has passed, if any.
     pub(crate) fn due(&mut self, now: Instant, idle: Option<Instant>) -> Option<Due> {
         self.poll_timeout(idle).filter(|time| *time <= now)?;
         Some(match &mut self.phase {
@@ -142,7 +143,7 @@ impl Turn {
         })
     }
 
-    /// All that came of it. A turn that was not answered ended by `otherwise`.
+    /// Returns the turn's outcome; `otherwise` is that of an unanswered turn.
     pub(crate) fn into_end(self, session: &str, from: AnswerFrom, otherwise: Failure) -> TurnEnd {
         let outcome = match self.phase {
             Phase::Draining { outcome, .. } => outcome,

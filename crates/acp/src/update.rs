@@ -1,14 +1,13 @@
-//! What an agent tells of a session, seen without asking too much of it.
+//! Lenient parsing of session updates.
 
 use agent_client_protocol_schema::v1::SessionNotification;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One `session/update`, as it came (`spec/acp.md#updates`).
+/// One `session/update`, as received (`spec/acp.md#updates`).
 ///
-/// The few members that decide anything are read one by one. All others are in
-/// [`body`](Update::body), whatever they are, and in [`typed`](Update::typed) where they are what the
-/// schema says.
+/// Only the fields that matter are read. [`body`](Update::body) has all others,
+/// [`typed`](Update::typed) where they match the schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     session: String,
@@ -16,54 +15,67 @@ pub struct Update {
     params: Value,
 }
 
-/// The kinds of updates of version 1 of the protocol.
+/// The update kinds of protocol version 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateKind {
-    /// A piece of what the user said.
+    /// `user_message_chunk`
     UserMessage,
-    /// A piece of the answer.
+    /// `agent_message_chunk`
     AgentMessage,
-    /// A piece of what the agent thinks.
+    /// `agent_thought_chunk`
     AgentThought,
-    /// A call of a tool.
+    /// `tool_call`
     ToolCall,
-    /// News of one.
+    /// `tool_call_update`
     ToolCallUpdate,
-    /// All of the plan.
+    /// `plan`: the whole plan.
     Plan,
-    /// Commands that a prompt may begin with.
+    /// `available_commands_update`
     AvailableCommands,
-    /// The mode that is on.
+    /// `current_mode_update`
     CurrentMode,
-    /// All settings.
+    /// All configuration options.
     ConfigOptions,
-    /// Title and such.
+    /// The session's title and similar data.
     SessionInfo,
-    /// How full the context is, and what it cost.
+    /// Context size and cost.
     Usage,
-    /// Something to show.
+    /// A notice to show.
     Notice,
-    /// The context is being made smaller.
+    /// The context is being compacted.
     Compaction,
-    /// A piece of what is left of it.
+    /// A chunk of the compaction's summary.
     CompactionSummary,
-    /// One that is not known here.
+    /// An unknown kind.
     Other(String),
 }
 
-/// Why parameters are no update.
+/// Why parameters are not an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUpdate {
-    /// Nobody knows whose it is.
+    /// The session is missing.
     #[error("an update without a session")]
     NoSession,
-    /// Nobody knows what it is.
+    /// The kind is missing.
     #[error("an update without a kind")]
     NoKind,
 }
 
+/// The turn that an update belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateScope {
+    /// None: the history of a loading session.
+    History,
+    /// None: no turn has begun.
+    BeforeTurns,
+    /// This one.
+    Turn(u64),
+    /// Most likely this one, which has been answered.
+    Late(u64),
+}
+
 impl Update {
-    /// Reads the parameters of a `session/update`.
+    /// Parses the parameters of a `session/update`.
     pub fn parse(params: Value) -> Result<Self, InvalidUpdate> {
         let session = session_of(&params).ok_or(InvalidUpdate::NoSession)?;
         let kind = params.get("update").and_then(|body| body.get("sessionUpdate")?.as_str());
@@ -71,38 +83,38 @@ impl Update {
         Ok(Update { session, kind, params })
     }
 
-    /// The session it is about.
+    /// Returns the session's id.
     pub fn session(&self) -> &str {
         &self.session
     }
 
-    /// What it tells.
+    /// Returns the kind.
     pub fn kind(&self) -> &UpdateKind {
         &self.kind
     }
 
-    /// The `update` itself.
+    /// Returns the `update` member.
     pub fn body(&self) -> &Value {
         self.params.get("update").unwrap_or(&Value::Null)
     }
 
-    /// All parameters; some agents put their `_meta` beside the update.
+    /// Returns all parameters; some agents put `_meta` beside the update.
     pub fn params(&self) -> &Value {
         &self.params
     }
 
-    /// The update in the schema's types, which refuse much of what real agents send.
+    /// Parses the update with the schema's types, which reject much that agents send.
     pub fn typed(&self) -> Result<SessionNotification, serde_json::Error> {
         SessionNotification::deserialize(&self.params)
     }
 
-    /// The message that a chunk is a piece of, if the agent tells.
+    /// Returns the message id of a chunk, if given.
     pub fn message_id(&self) -> Option<&str> {
         self.body().get("messageId")?.as_str()
     }
 }
 
-/// The session that parameters are about.
+/// Returns the session's id in parameters.
 pub(crate) fn session_of(params: &Value) -> Option<String> {
     params.get("sessionId")?.as_str().map(str::to_owned)
 }
@@ -113,7 +125,7 @@ impl UpdateKind {
         known.map_or_else(|| UpdateKind::Other(name.to_owned()), |(_, kind)| kind.clone())
     }
 
-    /// The protocol's name of it.
+    /// Returns the protocol's name.
     pub fn name(&self) -> &str {
         match self {
             UpdateKind::Other(name) => name,
@@ -146,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_have_names_and_unknown_ones_pass() {
+    fn kinds_have_names_and_unknown_ones_are_accepted() {
         for (name, kind) in TABLE {
             let params = json!({"sessionId": "s", "update": {"sessionUpdate": name}});
             let update = Update::parse(params).unwrap();
@@ -162,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_types_stand_beside_the_raw_form() {
+    fn updates_have_raw_and_typed_forms() {
         let body = json!({"sessionUpdate": "agent_message_chunk", "messageId": "m",
             "content": {"type": "text", "text": "hi"}, "extra": true});
         let update = Update::parse(json!({"sessionId": "s", "update": body})).unwrap();
@@ -176,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_update_is_told() {
+    fn invalid_updates_are_errors() {
         let rows = [
             (json!(null), InvalidUpdate::NoSession),
             (json!({"update": {"sessionUpdate": "plan"}}), InvalidUpdate::NoSession),

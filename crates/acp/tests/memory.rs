@@ -1,4 +1,4 @@
-//! What floods and giants take: a test of its own process, as it looks at all of its memory.
+//! The memory of floods and long lines. A test of its own, as it measures the whole process.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use aifo_acp::{Client, Config, Event};
 use serde_json::json;
 
 #[test]
-fn floods_and_giants_stay_below_128_mib() {
+fn floods_and_long_lines_stay_below_128_mib() {
     let now = Instant::now();
     let mut client = Client::new(Config::default(), now);
     client.initialize("test", "1", now).unwrap();
@@ -14,7 +14,7 @@ fn floods_and_giants_stay_below_128_mib() {
     client.new_session(json!({}), now).unwrap();
     receive(&mut client, b"{\"id\":2,\"result\":{\"sessionId\":\"s\"}}\n", now);
 
-    // A line of almost 32 MiB, all of which is the answer, with what has to be unescaped in it, and half
+    // A line of almost 32 MiB, all of it the answer, with escapes and half
     // a surrogate pair at its end.
     client.prompt("s", json!([]), now).unwrap();
     receive(&mut client, CHUNK, now);
@@ -25,7 +25,7 @@ fn floods_and_giants_stay_below_128_mib() {
     assert_eq!(end(&mut client, 3, now), pieces * 15 * 4096 + 3);
     check("a long line");
 
-    // A line of the same length that would take a gigabyte, were it parsed.
+    // A line of the same length that would take a gigabyte if parsed.
     receive(&mut client, b"{\"id\":9,\"result\":[", now);
     (0..512).for_each(|_| receive(&mut client, &b"0,".repeat(32 << 10), now));
     receive(&mut client, b"0]}\n", now);
@@ -57,7 +57,7 @@ fn floods_and_giants_stay_below_128_mib() {
         }
     }
     receive(&mut client, &lines, now);
-    assert!(end(&mut client, 4, now) > 100_000, "as much as there is room for");
+    assert!(end(&mut client, 4, now) > 100_000, "as much as fits");
     check("a million updates");
 }
 
@@ -70,7 +70,7 @@ fn receive(client: &mut Client, bytes: &[u8], now: Instant) {
     while client.poll_transmit().is_some() {}
 }
 
-/// Ends the turn, and gives the length of its answer.
+/// Ends the turn and returns the length of its answer.
 fn end(client: &mut Client, request: u64, now: Instant) -> usize {
     receive(
         client,
@@ -79,11 +79,11 @@ fn end(client: &mut Client, request: u64, now: Instant) -> usize {
     );
     receive(client, b"\n", now);
     client.handle_timeout(now + Duration::from_secs(1));
-    let Some(Event::TurnEnded(end)) = client.poll_event() else { panic!("it has ended") };
+    let Some(Event::TurnEnded(end)) = client.poll_event() else { panic!("the turn has ended") };
     end.answer.text.len()
 }
 
-/// Looks at the most memory that this process ever had.
+/// Checks the peak memory of this process.
 #[track_caller]
 fn check(what: &str) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

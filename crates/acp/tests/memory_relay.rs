@@ -1,5 +1,5 @@
-//! What floods and giants take on their way from an agent to its editor: a test of its own process, as
-//! it looks at all of its memory.
+//! The memory of floods and long lines through a relay. A test of its own, as it measures the whole
+//! process.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use aifo_acp::{Limits, Relay, RelayConfig, Side};
 use serde_json::json;
 
 #[test]
-fn floods_and_giants_pass_below_128_mib() {
+fn relayed_floods_and_long_lines_stay_below_128_mib() {
     let now = Instant::now();
     let limits = Limits { frame_out: 32 << 20, ..Limits::default() };
     let mut relay = Relay::new(RelayConfig { limits, ..RelayConfig::default() }, now);
     let prompt = json!({"id": 1, "method": "session/prompt", "params": {"sessionId": "s"}});
     pass(&mut relay, Side::Editor, format!("{prompt}\n").as_bytes(), now);
 
-    // A line of almost 32 MiB passes.
+    // A line of almost 32 MiB is forwarded.
     pass(&mut relay, Side::Agent, CHUNK, now);
     let piece = b"0123456789abcd\\n".repeat(4096);
     let pieces = (32 << 20) / piece.len() - 1;
@@ -22,12 +22,12 @@ fn floods_and_giants_pass_below_128_mib() {
     assert!(pass(&mut relay, Side::Agent, b"\"}}}}\n", now) > pieces * piece.len());
     check("a long line that passes");
 
-    // An editor that never reads, and an agent that never stops: it is not read from.
+    // An editor that never reads slows an agent that never stops.
     let mut line = CHUNK.to_vec();
     line.extend_from_slice(b"x\"}}}}\n");
     let lines = line.repeat(400);
     let mut taken = 0;
-    while relay.wants(Side::Agent) {
+    while relay.should_read(Side::Agent) {
         relay.receive(Side::Agent, &lines, now);
         while relay.poll_event().is_some() {}
         taken += lines.len();
@@ -38,7 +38,7 @@ fn floods_and_giants_pass_below_128_mib() {
         while relay.poll_event().is_some() {}
     }
 
-    // As many updates as it takes to fill what is kept of tool calls several times over.
+    // Enough updates to fill the tool calls' memory several times.
     let text = "x".repeat(4000);
     let mut lines = Vec::new();
     for call in 0..40_000u32 {
@@ -48,7 +48,11 @@ fn floods_and_giants_pass_below_128_mib() {
         lines.extend_from_slice(message.to_string().as_bytes());
         lines.push(b'\n');
         if lines.len() > 1 << 16 {
-            assert_eq!(pass(&mut relay, Side::Agent, &lines, now), lines.len(), "all of it passes");
+            assert_eq!(
+                pass(&mut relay, Side::Agent, &lines, now),
+                lines.len(),
+                "everything is forwarded"
+            );
             lines.clear();
         }
     }
@@ -58,7 +62,7 @@ fn floods_and_giants_pass_below_128_mib() {
 const CHUNK: &[u8] = b"{\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":\
     {\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"";
 
-/// Hands bytes to a relay, and gives how many came out at the other end.
+/// Passes bytes to a relay and returns the number of bytes at the other end.
 fn pass(relay: &mut Relay, from: Side, bytes: &[u8], now: Instant) -> usize {
     relay.receive(from, bytes, now);
     let mut passed = 0;
@@ -69,7 +73,7 @@ fn pass(relay: &mut Relay, from: Side, bytes: &[u8], now: Instant) -> usize {
     }
 }
 
-/// Looks at the most memory that this process ever had.
+/// Checks the peak memory of this process.
 #[track_caller]
 fn check(what: &str) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -1,5 +1,5 @@
-//! What holds for whatever an agent sends: cuts change nothing, nothing panics, memory is bounded,
-//! each request ends once, and tool calls end up the same in whatever order their news come.
+//! Properties for any agent output: splits change nothing, nothing panics, memory is bounded,
+//! each request completes once, and the order of tool call updates does not matter.
 
 mod strategy;
 
@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Announced, Channel, Client, Completion, Config, Decision, Event, Frame, FrameReader, Id,
-    Inbound, Limits, Message, MessageReader, Pending, Piece, Room, Standing, State, Streaming,
-    Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
+    Announced, CallState, Channel, Client, Completion, Config, ConnectionState, Decision, Event,
+    Frame, FrameReader, Id, Inbound, Limits, Message, MessageReader, Pending, Piece, PushOutcome,
+    Streaming, Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use strategy::{Told, agent_message, id, json_value, lines, pieces, told};
+use strategy::{CallUpdate, agent_message, id, json_value, lines, pieces, updates};
 
 /// Limits so small that random bytes reach them.
 fn small() -> Limits {
@@ -22,7 +22,7 @@ fn small() -> Limits {
         frame: 160,
         frame_head: 40,
         values: 24,
-        noise_tail: 64,
+        non_json_tail: 64,
         requests: 3,
         early_updates: 4,
         early_bytes: 4096,
@@ -35,7 +35,7 @@ fn small() -> Limits {
     }
 }
 
-/// All frames of the bytes.
+/// Returns all frames of the bytes.
 fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     let mut reader = FrameReader::new(160, 40);
     let mut story = Vec::new();
@@ -58,36 +58,36 @@ fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     story
 }
 
-/// All messages of the bytes, and what is left of what was none.
+/// Returns all messages of the bytes, and the tail of other output.
 fn messages(bytes: &[u8], lengths: &[usize]) -> (Vec<Inbound>, Traffic, String) {
     let mut reader = MessageReader::new(&small());
     let mut story = Vec::new();
     for piece in pieces(bytes, lengths) {
         reader.receive(piece);
         story.extend(std::iter::from_fn(|| reader.next_message()));
-        assert!(reader.held() <= 200 && reader.noise().len() <= 64);
+        assert!(reader.held() <= 200 && reader.non_json().len() <= 64);
     }
     reader.receive_eof();
     story.extend(std::iter::from_fn(|| {
         reader.next_message().filter(|inbound| *inbound != Inbound::Eof)
     }));
-    (story, reader.traffic(), reader.noise().to_owned())
+    (story, reader.traffic(), reader.non_json().to_owned())
 }
 
 proptest! {
     #[test]
-    fn cuts_change_nothing(bytes in lines(), lengths in vec(1..40usize, 1..8)) {
+    fn splits_change_nothing(bytes in lines(), lengths in vec(1..40usize, 1..8)) {
         let whole = [bytes.len().max(1)];
         prop_assert_eq!(frames(&bytes, &whole), frames(&bytes, &lengths));
         prop_assert_eq!(messages(&bytes, &whole), messages(&bytes, &lengths));
     }
 
     #[test]
-    fn values_are_those_of_serde_json(value in json_value()) {
+    fn values_match_serde_json(value in json_value()) {
         let line = encode_line(&value, usize::MAX).unwrap();
         let text = std::str::from_utf8(&line).unwrap().trim_end();
         prop_assert_eq!(text.lines().count(), 1);
-        // Not the value itself: serde_json reads some numbers a hair off what it wrote.
+        // Not the value itself: serde_json reads some numbers slightly differently.
         let expected: Value = serde_json::from_str(text).unwrap();
         prop_assert_eq!(parse_json(text, 1 << 20).unwrap(), expected);
     }
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_reads_alike(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
+    fn written_messages_parse_to_the_same(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
         let messages = [
             Message::Request { id: id.clone(), method: method.clone(), params: value.clone() },
             Message::Notification { method, params: value.clone() },
@@ -153,34 +153,34 @@ proptest! {
     }
 
     #[test]
-    fn news_of_calls_in_any_order_and_number_come_to_the_same(
-        (told, shuffled) in told().prop_flat_map(|told| {
-            let twice: Vec<Told> = told.iter().chain(&told).cloned().collect();
-            (Just(told), Just(twice).prop_shuffle())
+    fn call_updates_in_any_order_give_the_same_result(
+        (updates, shuffled) in updates().prop_flat_map(|updates| {
+            let twice: Vec<CallUpdate> = updates.iter().chain(&updates).cloned().collect();
+            (Just(updates), Just(twice).prop_shuffle())
         })
     ) {
-        let end = |news: &[Told]| {
+        let end = |updates: &[CallUpdate]| {
             let mut calls = ToolCalls::new(100, 1 << 20);
-            for Told { announced, body } in news {
+            for CallUpdate { announced, body } in updates {
                 calls.upsert(body, *announced);
             }
             let mut calls: Vec<_> = calls.iter().cloned().collect();
             calls.sort_by(|a, b| a.id().cmp(b.id()));
-            let told: Vec<(String, Announced, Standing, Vec<Option<Value>>)> = calls
+            let updates: Vec<(String, Announced, CallState, Vec<Option<Value>>)> = calls
                 .iter()
                 .map(|call| {
                     let members = ["title", "kind", "rawInput", "content"];
                     let members = members.map(|name| call.member(name).cloned());
-                    (call.id().to_owned(), call.announced(), call.standing(), members.to_vec())
+                    (call.id().to_owned(), call.announced(), call.state(), members.to_vec())
                 })
                 .collect();
-            told
+            updates
         };
-        prop_assert_eq!(end(&told), end(&shuffled));
+        prop_assert_eq!(end(&updates), end(&shuffled));
     }
 
     #[test]
-    fn texts_interleaved_in_any_way_come_to_the_same(
+    fn interleaved_texts_give_the_same_answer(
         chunks in vec((0..2usize, "[a-z]{1,3}", any::<bool>()), 0..40),
     ) {
         let channels = [Channel::Answer, Channel::Thought];
@@ -188,19 +188,19 @@ proptest! {
         let mut expected = String::new();
         for (index, (channel, text, has_tool)) in chunks.iter().enumerate() {
             let channel = channels[*channel];
-            prop_assert_eq!(timeline.push(channel, None, Piece::Text(text)), Room::Found);
+            prop_assert_eq!(timeline.push(channel, None, Piece::Text(text)), PushOutcome::Stored);
             if channel == Channel::Answer {
                 expected.push_str(text);
             }
             if *has_tool {
-                prop_assert_eq!(timeline.push_tool(&format!("t{index}")), Room::Found);
+                prop_assert_eq!(timeline.push_tool(&format!("t{index}")), PushOutcome::Stored);
             }
         }
         prop_assert_eq!(timeline.draft(), expected);
     }
 
     #[test]
-    fn snapshots_end_as_their_last_and_pieces_as_all(
+    fn snapshots_give_the_last_and_deltas_all(
         text in "[a-zé\n|-]{3,40}", cuts in vec(any::<prop::sample::Index>(), 2..8),
     ) {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len()) + 1).collect();
@@ -208,21 +208,21 @@ proptest! {
         ends.push(text.len());
         ends.sort_unstable();
         ends.dedup();
-        let told = |streaming: Streaming, chunks: &mut dyn Iterator<Item = &str>| {
+        let updates = |streaming: Streaming, chunks: &mut dyn Iterator<Item = &str>| {
             let mut timeline = Timeline::new(streaming, 1 << 20);
             for chunk in chunks {
-                assert_eq!(timeline.push(Channel::Answer, None, Piece::Text(chunk)), Room::Found);
+                assert_eq!(timeline.push(Channel::Answer, None, Piece::Text(chunk)), PushOutcome::Stored);
             }
             timeline.draft()
         };
         let snapshots = || ends.iter().map(|end| &text[..*end]);
-        prop_assert_eq!(&told(Streaming::Snapshot, &mut snapshots()), &text);
+        prop_assert_eq!(&updates(Streaming::Snapshot, &mut snapshots()), &text);
         if ends.len() > 2 {
-            prop_assert_eq!(&told(Streaming::Auto, &mut snapshots()), &text);
+            prop_assert_eq!(&updates(Streaming::Auto, &mut snapshots()), &text);
         }
         let begins = std::iter::once(0).chain(ends.iter().copied());
         let mut parts = begins.zip(&ends).map(|(begin, end)| &text[begin..*end]);
-        prop_assert_eq!(&told(Streaming::Delta, &mut parts), &text);
+        prop_assert_eq!(&updates(Streaming::Delta, &mut parts), &text);
     }
 
     #[test]
@@ -234,14 +234,14 @@ proptest! {
     }
 
     #[test]
-    fn whatever_an_agent_sends_is_survived(
+    fn any_agent_output_is_handled(
         script in vec((agent_message(), 0..4u8, 0..200u64), 0..60),
         lengths in vec(1..200usize, 1..4),
     ) {
         let mut now = Instant::now();
         let config = Config {
             limits: small(),
-            serves: aifo_acp::Serves { read_text_file: true, ..Default::default() },
+            capabilities: aifo_acp::ClientCapabilities { read_text_file: true, ..Default::default() },
             ..Config::default()
         };
         let mut client = Client::new(config, now);
@@ -255,13 +255,13 @@ proptest! {
             match action {
                 0 => _ = client.new_session(json!({}), now),
                 1 => _ = client.prompt("s", json!([]), now),
-                2 => _ = client.cancel("s", aifo_acp::CancelCause::Asked, now),
+                2 => _ = client.cancel("s", aifo_acp::CancelCause::Requested, now),
                 _ => ledger.answer_one(&mut client, now),
             }
             now += Duration::from_secs(seconds);
             client.handle_timeout(now);
             ledger.collect(&mut client);
-            prop_assert!(client.owed() <= 3);
+            prop_assert!(client.unanswered() <= 3);
             if let Some(session) = client.session("s") {
                 prop_assert!(session.tools().len() <= 4 && session.tools().held() <= 8192);
                 prop_assert!(session.draft().len() <= 4096);
@@ -269,25 +269,25 @@ proptest! {
         }
         client.receive_eof(now);
         ledger.collect(&mut client);
-        prop_assert_eq!(client.state(), &State::Closed);
-        prop_assert_eq!(client.owed(), 0);
+        prop_assert_eq!(client.state(), &ConnectionState::Closed);
+        prop_assert_eq!(client.unanswered(), 0);
         prop_assert_eq!(client.poll_timeout(), None);
         ledger.check()?;
     }
 }
 
-/// Who owes whom what.
+/// Tracks unanswered requests.
 #[derive(Default)]
 struct Ledger {
-    /// Ids of the agent's requests that were told and not answered, nor withdrawn at the end.
+    /// Ids of the agent's reported, unanswered requests.
     waiting: Vec<Id>,
-    /// How often each of our requests was sent and ended, prompts by their turns.
+    /// How often each client request was sent and completed, prompts by turn.
     requests: HashMap<u64, i32>,
     prompts: i32,
 }
 
 impl Ledger {
-    /// Takes events one by one, each with the lines that came of it, as an id may be used again.
+    /// Takes events one by one, each with its lines, as ids may be reused.
     fn collect(&mut self, client: &mut Client) {
         self.lines(client);
         while let Some(event) = client.poll_event() {
@@ -299,12 +299,12 @@ impl Ledger {
     fn event(&mut self, event: Event) {
         match event {
             Event::Permission { id, .. } | Event::Request { id, .. } => {
-                assert!(!self.waiting.contains(&id), "two wait with the same id");
+                assert!(!self.waiting.contains(&id), "two pending requests with the same id");
                 self.waiting.push(id);
             }
             Event::Withdrawn { id, why: aifo_acp::Withdrawal::Ended } => {
                 let at = self.waiting.iter().position(|waiting| *waiting == id);
-                self.waiting.remove(at.expect("only what waits ends"));
+                self.waiting.remove(at.expect("only pending requests are withdrawn"));
             }
             Event::Opened { request, .. }
             | Event::Answered { request, .. }
@@ -325,11 +325,11 @@ impl Ledger {
             match classify(message).remove(0) {
                 Message::Request { method, .. } if method == "session/prompt" => self.prompts += 1,
                 Message::Request { id, .. } => {
-                    *self.requests.entry(id.as_ours().unwrap()).or_default() += 1;
+                    *self.requests.entry(id.as_u64().unwrap()).or_default() += 1;
                 }
                 Message::Response { id, .. } => self.waiting.retain(|waiting| *waiting != id),
                 Message::Notification { method, .. } => assert_eq!(method, "session/cancel"),
-                Message::Invalid(why) => panic!("we wrote {why}"),
+                Message::Invalid(why) => panic!("invalid output: {why}"),
             }
         }
     }
@@ -339,7 +339,7 @@ impl Ledger {
         if let Some(id) = self.waiting.first().cloned() {
             let is_answered = client.decide(&id, &Decision::Cancelled, now)
                 || client.respond(&id, Ok(json!({})), now);
-            assert!(is_answered, "what waits can be answered");
+            assert!(is_answered, "pending requests can be answered");
             self.collect(client);
             assert!(!self.waiting.contains(&id));
         }
@@ -347,7 +347,7 @@ impl Ledger {
 
     fn check(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(&self.waiting, &[]);
-        prop_assert_eq!(self.prompts, 0, "each prompt has one end");
+        prop_assert_eq!(self.prompts, 0, "each prompt ends once");
         prop_assert!(self.requests.values().all(|left| *left == 0), "{:?}", self.requests);
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! What holds for whatever an editor and an agent send, cut and interleaved in any way: nothing panics,
-//! each request of either has one answer, a session has one prompt at a time, and memory is bounded.
+//! Properties for any traffic of an editor and an agent, split and interleaved in any way: nothing panics,
+//! each request has one answer, a session has one prompt at a time, and memory is bounded.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
-    RelayEvent, Served, Side, Withdrawal,
+    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, MethodServer, PathMap, Relay,
+    RelayConfig, RelayEvent, Side, Withdrawal,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 proptest! {
     #[test]
-    fn whatever_is_sent_is_survived_and_cuts_change_nothing(
+    fn any_traffic_is_handled_and_splits_change_nothing(
         script in vec(step(), 0..60), lengths in vec(1..60usize, 1..4), ends in any::<Ends>(),
     ) {
         let whole = play(&script, &[usize::MAX], ends);
@@ -23,15 +23,15 @@ proptest! {
     }
 
     #[test]
-    fn whoever_does_not_read_is_not_written_to_without_bounds(script in vec(step(), 0..200)) {
+    fn an_end_that_does_not_read_has_a_bounded_backlog(script in vec(step(), 0..200)) {
         let mut relay = Relay::new(config(), Instant::now());
         let now = Instant::now();
         for Step { from, line, .. } in script {
-            if relay.wants(from) {
+            if relay.should_read(from) {
                 relay.receive(from, format!("{line}\n").as_bytes(), now);
             }
             while let Some(event) = relay.poll_event() {
-                // The owner answers at once; the two others never read.
+                // The caller answers at once; the ends never read.
                 match event {
                     RelayEvent::Permission { id, .. } => _ = relay.ask_editor(&id, now),
                     RelayEvent::Request { id, .. } => _ = relay.respond(&id, Ok(json!({})), now),
@@ -39,7 +39,7 @@ proptest! {
                 }
             }
             for side in [Side::Editor, Side::Agent] {
-                // Up to where it is read, and what one message may bring.
+                // The limit for reading, and the output of one message.
                 prop_assert!(relay.backlog(side) <= 2 * 500 + 300 + 12 * 300);
             }
         }
@@ -53,7 +53,7 @@ fn config() -> RelayConfig {
         frame_head: 60,
         frame_out: 300,
         values: 40,
-        noise_tail: 64,
+        non_json_tail: 64,
         requests: 4,
         turn_kinds: 3,
         tool_calls: 4,
@@ -62,9 +62,9 @@ fn config() -> RelayConfig {
     };
     RelayConfig {
         limits,
-        files: Served::Ours,
-        terminal: Served::Editors,
-        map: PathMap::default().both_ways("/h", "/i"),
+        files: MethodServer::Host,
+        terminal: MethodServer::Editor,
+        map: PathMap::default().map_directory("/h", "/i"),
         roots: vec!["/h".to_owned()],
         sessions: 2,
         queued_prompts: 2,
@@ -74,7 +74,7 @@ fn config() -> RelayConfig {
     }
 }
 
-/// What happens next: somebody says something, then the owner does something, then time passes.
+/// A step: one end sends a line, then the caller acts, then time passes.
 #[derive(Clone, Debug)]
 struct Step {
     from: Side,
@@ -91,7 +91,7 @@ enum Owner {
     Waits,
 }
 
-/// Who ends, in which order.
+/// The order in which the ends disconnect.
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     EditorFirst,
@@ -182,7 +182,7 @@ fn id() -> impl Strategy<Value = Value> {
     select(vec![json!(1), json!(2), json!(3), json!("1"), json!("a"), json!(2.5), json!("")])
 }
 
-/// Plays a script, and gives all that was written, to whom.
+/// Plays a script and returns everything written, with its receiver.
 fn play(script: &[Step], lengths: &[usize], ends: Ends) -> Vec<(Side, String)> {
     let mut now = Instant::now();
     let mut relay = Relay::new(config(), now);
@@ -204,10 +204,10 @@ fn play(script: &[Step], lengths: &[usize], ends: Ends) -> Vec<(Side, String)> {
         now += Duration::from_secs(step.seconds);
         relay.handle_timeout(now);
         ledger.collect(&mut relay);
-        assert!(relay.poll_timeout().is_none_or(|time| time > now), "all that is due is done");
+        assert!(relay.poll_timeout().is_none_or(|time| time > now), "no expired deadline is left");
         for side in [Side::Editor, Side::Agent] {
-            assert!(relay.owed(side) <= 4);
-            assert_eq!(relay.owed(side), ledger.waiting[&side].len(), "{side:?}");
+            assert!(relay.unanswered(side) <= 4);
+            assert_eq!(relay.unanswered(side), ledger.waiting[&side].len(), "{side:?}");
         }
         let tools = ["s", "t", "u", "v"].into_iter().filter_map(|session| relay.tools(session));
         let tools: Vec<_> = tools.collect();
@@ -226,9 +226,9 @@ fn play(script: &[Step], lengths: &[usize], ends: Ends) -> Vec<(Side, String)> {
                     ledger.act(&mut relay, Owner::Decides, now);
                     ledger.act(&mut relay, Owner::Responds, now);
                 }
-                assert!(ledger.waiting[&Side::Agent].is_empty(), "nothing is left to the editor");
+                assert!(ledger.waiting[&Side::Agent].is_empty(), "no unanswered editor request");
             }
-            Side::Agent => assert!(ledger.waiting[&Side::Editor].is_empty(), "all has failed"),
+            Side::Agent => assert!(ledger.waiting[&Side::Editor].is_empty(), "all have failed"),
         }
     }
     assert_eq!((ledger.released, ledger.closed), (1, 1));
@@ -236,16 +236,16 @@ fn play(script: &[Step], lengths: &[usize], ends: Ends) -> Vec<(Side, String)> {
     ledger.written
 }
 
-/// Who owes whom what.
+/// Tracks unanswered requests.
 struct Ledger {
-    /// Ids of requests that were made and have no answer yet.
+    /// Ids of unanswered requests.
     waiting: HashMap<Side, Vec<Id>>,
-    /// What the owner has to decide, and to serve.
+    /// Requests for the caller to decide and to serve.
     permissions: Vec<Id>,
     hosts: Vec<Id>,
-    /// Prompts that the agent has, by their ids: of which session, and whether that was cancelled.
+    /// Running prompts by id: the session, and whether it was cancelled.
     prompts: HashMap<u64, (String, bool)>,
-    /// How many requests were passed on.
+    /// The number of forwarded requests.
     passed: HashMap<Side, u64>,
     written: Vec<(Side, String)>,
     released: u32,
@@ -269,7 +269,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Enters what a line asks for and answers, as an independent reader sees it.
+    /// Records a line's requests and answers with an independent parser.
     fn said(&mut self, from: Side, line: &str) {
         let mut reader = MessageReader::new(&config().limits);
         reader.receive(line.as_bytes());
@@ -289,7 +289,7 @@ impl Ledger {
                 | Inbound::TooLong { envelope: Envelope { id: Some(id), method: None }, .. }
                     if from == Side::Agent =>
                 {
-                    id.as_ours().map(|id| self.prompts.remove(&id));
+                    id.as_u64().map(|id| self.prompts.remove(&id));
                 }
                 _ => {}
             }
@@ -300,7 +300,7 @@ impl Ledger {
         loop {
             let event = relay.poll_event();
             let is_end = event.is_none();
-            // An id may be used again as soon as it was answered: first what was written before.
+            // An id may be reused once answered, so earlier output comes first.
             let (hosts, permissions) = (self.hosts.len(), self.permissions.len());
             if let Some(event) = event {
                 self.event(event);
@@ -314,7 +314,7 @@ impl Ledger {
     }
 
     fn event(&mut self, event: RelayEvent) {
-        assert_eq!(self.closed, 0, "nothing comes after the last event: {event:?}");
+        assert_eq!(self.closed, 0, "an event after the last one: {event:?}");
         match event {
             RelayEvent::Permission { id, .. } => self.permissions.push(id),
             RelayEvent::Request { id, .. } => self.hosts.push(id),
@@ -335,13 +335,13 @@ impl Ledger {
         }
     }
 
-    /// True if there were any.
+    /// Returns whether there were any lines.
     fn lines(&mut self, relay: &mut Relay) -> bool {
         let before = self.written.len();
         for side in [Side::Editor, Side::Agent] {
             while let Some(line) = relay.poll_transmit(side) {
                 assert!(line.len() <= 301);
-                let message = serde_json::from_slice(&line).expect("we write JSON");
+                let message = serde_json::from_slice(&line).expect("valid JSON");
                 self.line(side, Message::of(message));
                 self.written.push((side, String::from_utf8(line).unwrap()));
             }
@@ -354,7 +354,7 @@ impl Ledger {
             Message::Request { id, method, params } => {
                 let passed = self.passed.entry(to).or_default();
                 *passed += 1;
-                let id = id.as_ours().unwrap();
+                let id = id.as_u64().unwrap();
                 assert!(id >= *passed, "an id is new");
                 if to == Side::Agent && method == "session/prompt" {
                     let session = params["sessionId"].as_str().unwrap().to_owned();
@@ -365,7 +365,7 @@ impl Ledger {
             Message::Response { id, .. } => {
                 let waiting = self.waiting.get_mut(&to).unwrap();
                 let at = waiting.iter().position(|waiting| *waiting == id);
-                waiting.remove(at.unwrap_or_else(|| panic!("{to:?} does not wait for {id:?}")));
+                waiting.remove(at.unwrap_or_else(|| panic!("{id:?} is not pending at {to:?}")));
             }
             Message::Notification { method, params } if method == "session/cancel" => {
                 let mut prompts = self.prompts.values_mut();
@@ -374,7 +374,7 @@ impl Ledger {
                 assert!(!std::mem::replace(is_cancelled, true), "once a turn");
             }
             Message::Notification { .. } => {}
-            Message::Invalid(why) => panic!("we wrote {why}"),
+            Message::Invalid(why) => panic!("invalid output: {why}"),
         }
     }
 
@@ -391,7 +391,7 @@ impl Ledger {
             }
             _ => true,
         };
-        assert!(is_taken, "what waits can be answered");
+        assert!(is_taken, "pending requests can be answered");
         self.collect(relay);
     }
 }

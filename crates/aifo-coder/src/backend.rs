@@ -107,7 +107,7 @@ fn fall_back(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
 /// Processes of this machine, for this reason. Errors: a flag asks for something that only containers
 /// can do.
 fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
-    if let Some(flag) = config.containers.asked_by_flag() {
+    if let Some(flag) = config.containers.container_flag() {
         bail!(
             "{flag} holds for containers only, and there are none: {reason}\n\
              hint: leave it out, or choose an engine with --backend docker or podman"

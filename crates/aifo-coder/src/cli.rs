@@ -1,4 +1,4 @@
-//! The command line: every flag once, with its help.
+//! Definitions of the command line.
 
 mod acp;
 mod help;
@@ -17,13 +17,12 @@ use self::help::{
     PROMPT, PROMPT_USAGE, PROXY, RUN, RUN_USAGE, WHY,
 };
 
-pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, Format, Prompt, Server};
+pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
 pub(crate) use self::permissions::YesTo;
-pub(crate) use self::session::{Project, Session, Smart};
+pub(crate) use self::session::{Project, Session, SmartFlags};
 use crate::config::{ContainerFlags, Flags};
 
-/// Coding agents beside their tools, not among them: tool calls run in per-language sidecars, under
-/// an allowlist, at nearly the speed of a local process.
+/// Run coding agents with their tool calls in per-language sidecars, under an allowlist
 #[derive(Debug, Parser)]
 #[command(name = "aifo-coder", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -33,71 +32,71 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an agent in its container, or any command, with its tools in sidecars
+    /// Run an agent in a container, or a command, with its tools in sidecars
     #[command(override_usage = RUN_USAGE, after_help = RUN)]
     Run(Run),
-    /// Have an agent do one thing, without anybody at it: its answer on stdout
+    /// Run one prompt non-interactively
     #[command(override_usage = PROMPT_USAGE, after_help = PROMPT)]
     Prompt(Box<Prompt>),
-    /// Be an editor's agent: ACP on stdin and stdout, the agent itself in its container
+    /// Run an agent for an editor, with ACP on stdin and stdout
     #[command(override_usage = ACP_USAGE, after_help = ACP)]
     Acp(Box<Acp>),
-    /// List the agents that can be run, and what of each is ready
+    /// List the supported agents and their state
     Agents(Agents),
-    /// Start proxy and sidecars only, for a launcher of your own
+    /// Run the proxy and sidecars for another launcher
     ///
     /// Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on
-    /// stdout as soon as clients can connect, then serves until SIGTERM or SIGINT.
+    /// stdout when clients can connect, then serves until SIGTERM, SIGINT or SIGHUP.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
-    /// Run one tool in its sidecar, in a session of its own or one that runs
+    /// Run one tool in its sidecar
     #[command(after_help = EXEC)]
     Exec(Exec),
-    /// Run commands of this machine for containers that share only a directory with it
+    /// Run commands of this machine for containers that share a directory with it
     ///
-    /// For each command a client of its name is put into the directory. Called from a container, it
-    /// places a request there as files, and behaves as the command would.
+    /// Creates a client for each command in the directory. In a container the client sends requests
+    /// as files, and returns the command's output and exit code.
     #[command(after_help = PROXY)]
     Proxy(Proxy),
-    /// Tell what would become of a tool call, and why; nothing is run
+    /// Explain how a tool call would be handled, without running it
     #[command(after_help = WHY)]
     Why(Why),
     /// Show the tool calls of a session
     #[command(after_help = LOG)]
     Log(Log),
-    /// List the sessions that run, with their containers and running tools
+    /// List running sessions with their containers and tools
     Sessions(Sessions),
-    /// Remove what sessions left that were killed: folders, containers, networks, sockets
+    /// Remove directories, containers, networks and sockets of killed sessions
     #[command(after_help = CLEANUP)]
     Cleanup(Cleanup),
-    /// Show or remove what sidecars keep between sessions
+    /// List or remove the caches of sidecars
     #[command(after_help = CACHE)]
     Cache(Cache),
-    /// Measure whether sessions can work here, and say what to mend
+    /// Check this machine and suggest fixes
     #[command(after_help = DOCTOR)]
     Doctor(Doctor),
-    /// Show, locate or check the configuration
+    /// Show or check the configuration
     #[command(after_help = CONFIG)]
     Config(Config),
-    /// Print a script by which a shell completes this command line
+    /// Print a shell completion script
     #[command(after_help = COMPLETIONS)]
     Completions(Completions),
-    /// Write a manual page of every command into a folder
+    /// Write manual pages to a directory
     Man(Man),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The image of the agent's container; with a command after `--`, any image
+    /// Image of the agent's or command's container
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// Let the agent in although another one works in the same workspace
+    /// Start even if another agent uses the workspace
     #[arg(long)]
     pub(crate) force_share: bool,
     #[command(flatten)]
-    pub(crate) smart: Smart,
-    /// The agent, see `aifo-coder agents`, and what it is given, options too: it runs in a container of
-    /// its own. Or, after `--`, any command: it runs on this machine, or with --image in a container
+    pub(crate) smart: SmartFlags,
+    /// Agent (see `aifo-coder agents`) and its arguments, run in a container; or after `--` a
+    /// command, run on this machine or, with --image, in a container
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -109,36 +108,35 @@ pub(crate) struct Run {
     pub(crate) session: Session,
 }
 
-/// What the words of [`Run`] name.
+/// The program that [`Run`] starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Words<'a> {
-    /// An agent, and its arguments.
+pub(crate) enum RunTarget<'a> {
+    /// An agent and its arguments.
     Agent(&'a OsString, &'a [OsString]),
-    /// A command, with its program.
+    /// A command: program and arguments.
     Command(&'a [OsString]),
 }
 
 impl Run {
-    /// What the words name, given the whole command line that they end: a `--` before the first makes
-    /// them a command.
-    pub(crate) fn words(&self, line: &[OsString]) -> Words<'_> {
+    /// Returns the program to start. `line` is the whole command line, which ends with these words:
+    /// a `--` before the first word makes them a command.
+    pub(crate) fn target(&self, line: &[OsString]) -> RunTarget<'_> {
         let before = line.len().checked_sub(self.words.len() + 1).and_then(|at| line.get(at));
         match self.words.split_first() {
             Some((agent, args)) if before.is_none_or(|word| word != "--") => {
-                Words::Agent(agent, args)
+                RunTarget::Agent(agent, args)
             }
-            _ => Words::Command(&self.words),
+            _ => RunTarget::Command(&self.words),
         }
     }
 }
 
-/// What can be asked about agents.
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
-    /// The project
+    /// Workspace directory
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: PathBuf,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -151,10 +149,10 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
-    /// Join the running session whose id begins so, instead of starting one
+    /// Use the running session whose id starts with ID
     #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "idle_stop", "max_secs", "env"])]
     pub(crate) join: Option<String>,
-    /// The tool and its arguments, after `--`
+    /// Tool and its arguments
     #[arg(required = true, last = true, value_name = "TOOL")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
@@ -163,7 +161,7 @@ pub(crate) struct Exec {
 
 #[derive(Debug, Args)]
 pub(crate) struct Proxy {
-    /// The commands, by the names under which PATH has them
+    /// Commands to serve, as found in PATH
     #[arg(
         required = true,
         value_name = "COMMAND",
@@ -171,34 +169,34 @@ pub(crate) struct Proxy {
         value_hint = ValueHint::CommandName
     )]
     pub(crate) commands: Vec<CommandName>,
-    /// The directory that containers share, .swe-swe/proxy by default
+    /// Directory shared with the containers [default: .swe-swe/proxy]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
-    /// Use .swe-swe/proxy in HOME, for the containers of every project
+    /// Use .swe-swe/proxy in HOME, for containers of all projects
     #[arg(long, conflicts_with = "dir")]
     pub(crate) global: bool,
-    /// What containers find under a command's name: script, for any shell; or binary, a copy of
-    /// aifo-shim, which needs nothing else of its image
+    /// Type of the clients: a shell script, or a copy of the aifo-shim binary, which needs no other
+    /// program in the image
     #[arg(long, value_name = "KIND", value_enum, default_value = "script")]
     pub(crate) client: ClientKind,
-    /// How long a command may run, in seconds; 0 is as long as it likes
+    /// Time limit of a command in seconds; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) max_secs: u64,
-    /// A variable of the caller that passes to its command; may be repeated
+    /// Forward this variable of the caller to the command; repeatable
     #[arg(long, value_name = "NAME", value_parser = parse_variable)]
     pub(crate) env: Vec<String>,
-    /// How long commands have to finish once this is told to end, in seconds
+    /// Seconds that running commands get to finish at shutdown
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) grace: u64,
-    /// Tell nothing on stderr but what goes wrong
+    /// Only print warnings and errors on stderr
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Tell decisions on stderr, one line each
+    /// Log decisions on stderr
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
 
-/// What stands under a command's name.
+/// The type of the clients of `proxy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ClientKind {
     Script,
@@ -209,34 +207,34 @@ fn parse_command(word: &str) -> Result<CommandName, InvalidCommandName> {
     CommandName::parse(word.as_bytes())
 }
 
-/// A name that a shell can have, so that the script can as well.
+/// Accepts the names of shell variables, because the client may be a shell script.
 fn parse_variable(word: &str) -> Result<String, String> {
     let starts_well = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     if starts_well && word.chars().all(|it| it.is_ascii_alphanumeric() || it == '_') {
         return Ok(word.to_owned());
     }
-    Err("a variable's name is letters, digits and _, and begins with no digit".to_owned())
+    Err("use letters, digits and _, not starting with a digit".to_owned())
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     #[command(flatten)]
     pub(crate) project: Project,
-    /// The directory the call is made in; the current one by default
+    /// Working directory of the call [default: the current directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
-    /// The agent that makes the call, by the name of its command
+    /// Name of the calling agent's command [env: AIFO_AGENT_NAME]
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     #[command(flatten)]
-    pub(crate) smart: Smart,
-    /// Tell of every variable of this environment whether it would pass, and why
+    pub(crate) smart: SmartFlags,
+    /// Explain for each variable of this environment whether it is forwarded
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The tool and its arguments, as the agent would type them
+    /// Tool and its arguments
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -248,36 +246,36 @@ pub(crate) struct Why {
 
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// Go on with what comes, until the session ends
+    /// Print new calls until the session ends
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only calls that were refused or did not exit with 0
+    /// Only print calls that were refused or failed
     #[arg(long)]
     pub(crate) failed: bool,
-    /// The lines as they stand in the log
+    /// Print the lines of the log unchanged
     #[arg(long)]
     pub(crate) json: bool,
-    /// The session whose id begins so; by default the one with the latest call
+    /// Start of the session's id [default: the session with the latest call]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Cleanup {
-    /// Say what would be removed, and remove nothing
+    /// Print what would be removed, without removing it
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only of the session whose id begins so
+    /// Only clean up the session whose id starts with this
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
 }
@@ -290,40 +288,40 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// List volumes of engines, and folders of sidecars without containers
+    /// List cache volumes of engines and cache directories of local sidecars
     List {
-        /// Only what tools of these toolchains keep
+        /// Only caches of these toolchains
         #[arg(value_name = "KIND", value_delimiter = ',')]
         kinds: Vec<String>,
-        /// Say how large each is, which may take a while
+        /// Print sizes, which may take a while
         #[arg(long)]
         sizes: bool,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove them, except what a container uses
+    /// Remove caches, except those in use
     Clear(CacheClear),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CacheClear {
-    /// Only what tools of these toolchains keep
+    /// Only caches of these toolchains
     #[arg(value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Only those of the workspace's project
+    /// Only caches of the workspace's project
     #[arg(long, conflicts_with_all = ["user", "gone"])]
     pub(crate) project: bool,
-    /// The workspace whose project is meant
+    /// Workspace for --project
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath, requires = "project")]
     pub(crate) workspace: PathBuf,
-    /// Only those that your projects share
+    /// Only caches shared by your projects
     #[arg(long, conflicts_with = "gone")]
     pub(crate) user: bool,
-    /// Only those of projects that are no longer there
+    /// Only caches of projects that no longer exist
     #[arg(long)]
     pub(crate) gone: bool,
-    /// Say what would be removed, and remove nothing
+    /// Print what would be removed, without removing it
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -332,19 +330,18 @@ pub(crate) struct CacheClear {
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) project: Project,
-    /// Only of this: docker, podman or local; by default all that are there
+    /// Backend to check: docker, podman or local [default: all that are installed]
     #[arg(long, value_name = "HOW")]
     pub(crate) backend: Option<String>,
-    /// The image of a kind's containers; may be repeated
+    /// Image of a toolchain's containers; repeatable
     #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
     pub(crate) images: Vec<String>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Doctor {
-    /// What was given.
     pub(crate) fn flags(&self) -> Flags {
         let containers = ContainerFlags {
             backend: self.backend.clone(),
@@ -363,9 +360,9 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every value that holds, and where it comes from
+    /// Show all values with their sources
     Show {
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -373,14 +370,14 @@ pub(crate) enum ConfigCommand {
         #[command(flatten)]
         session: Box<Session>,
     },
-    /// Print where your own configuration file is, or would be
+    /// Print the path of the user's configuration file
     Path,
-    /// Check a file; by default your own and the workspace's
+    /// Check the user's and the workspace's file, or FILE
     Check {
-        /// A file; one that is called .aifo.toml is judged as a workspace's
+        /// File to check; .aifo.toml is checked as a workspace's file
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// The project whose .aifo.toml is checked
+        /// Workspace directory with the .aifo.toml to check
         #[arg(
             long,
             value_name = "DIR",
@@ -394,16 +391,16 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to generate the script for
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder, made if it is missing
+    /// Output directory, created if missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 #[cfg(test)]
@@ -412,12 +409,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn what_follows_a_tool_is_the_tools() {
+    fn options_after_a_tool_belong_to_the_tool() {
         let parse = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
             Command::Why(why) => (why.json, why.command),
             other => panic!("{other:?}"),
@@ -436,17 +433,17 @@ mod tests {
             let line: Vec<OsString> =
                 ["aifo-coder", "run"].iter().chain(args).map(OsString::from).collect();
             match Cli::try_parse_from(&line).unwrap().command {
-                Command::Run(run) => match run.words(&line) {
-                    Words::Agent(agent, args) => format!("{agent:?} is given {args:?}"),
-                    Words::Command(command) => format!("{command:?}"),
+                Command::Run(run) => match run.target(&line) {
+                    RunTarget::Agent(agent, args) => format!("{agent:?} {args:?}"),
+                    RunTarget::Command(command) => format!("{command:?}"),
                 },
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(words(&["codex"]), r#""codex" is given []"#);
+        assert_eq!(words(&["codex"]), r#""codex" []"#);
         let given = words(&["--toolchain", "rust", "codex", "exec", "-q", "--", "x"]);
-        assert_eq!(given, r#""codex" is given ["exec", "-q", "--", "x"]"#);
-        assert_eq!(words(&["codex", "--", "x"]), r#""codex" is given ["--", "x"]"#);
+        assert_eq!(given, r#""codex" ["exec", "-q", "--", "x"]"#);
+        assert_eq!(words(&["codex", "--", "x"]), r#""codex" ["--", "x"]"#);
         assert_eq!(words(&["-q", "--", "codex", "-q"]), r#"["codex", "-q"]"#);
         assert_eq!(words(&["--", "sh", "--", "x"]), r#"["sh", "--", "x"]"#);
         assert!(Cli::try_parse_from(["aifo-coder", "run"]).is_err());

@@ -60,7 +60,7 @@ impl Vocabulary {
             "backend" => owned(config::backend_words()),
             "net" => owned(config::net_words()),
             "confine" => owned(config::confine_words()),
-            "yes_to" => owned(PermissionRule::words().collect()),
+            "yes_to" => owned(PermissionRule::keywords().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
             _ => None,
         }

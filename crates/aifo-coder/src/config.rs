@@ -1,7 +1,8 @@
-//! What holds for a session, and where each value comes from (`spec/config.md`).
+//! Configuration of a session, with the source of each value (`spec/config.md`).
 //!
-//! Built-in values, then the user's file, the environment, and flags, each over the one before; at
-//! last the workspace's own file, which can only make things tighter, because an agent can edit it.
+//! The user's file overrides built-in values, the environment overrides the file, and flags
+//! override both. The workspace's file comes last and can only restrict, because an agent can edit
+//! it.
 
 mod acp;
 mod agents;
@@ -29,20 +30,20 @@ pub(crate) use self::containers::{Backend, ContainerFlags, backend_words, net_wo
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;
-pub(crate) use self::permissions::rule_named;
-pub(crate) use self::show::{Entry, entries};
+pub(crate) use self::permissions::parse_rule_keyword;
+pub(crate) use self::show::{ConfigEntry, entries};
 pub(crate) use self::source::{Source, Sourced};
-pub(crate) use self::toolchains::{Starts, Toolchains};
+pub(crate) use self::toolchains::{StartMode, Toolchains};
 pub(crate) use self::values::{
-    Config, Effect, EnvEffect, EnvRule, ToolRule, confine_words, parse_confine, user_file_name,
+    Config, EnvEffect, EnvRule, ToolEffect, ToolRule, confine_words, parse_confine, user_file_name,
 };
 
-/// Puts all layers together for a session over `workspace`.
+/// Loads all layers for a session over `workspace`.
 pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
     let workspace = &real(workspace);
     let mut config = Config::builtin();
     if let Some(file) = user_file_path().map(|path| File::read(&path)).transpose()?.flatten() {
-        file.keep_out_of(workspace)?;
+        file.check_outside(workspace)?;
         config.apply_user(&file)?;
     }
     config.apply_environment(&|name| std::env::var_os(name))?;
@@ -59,7 +60,7 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
     Ok(config)
 }
 
-/// What the user's file says, for commands that are about no workspace.
+/// Loads the user's file only, for commands without a workspace.
 pub(crate) fn load_user() -> Result<Config, ConfigError> {
     let mut config = Config::builtin();
     if let Some(file) = user_file_path().map(|path| File::read(&path)).transpose()?.flatten() {
@@ -68,7 +69,8 @@ pub(crate) fn load_user() -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// The workspace as messages name it. One that is not there is the session's to refuse.
+/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session
+/// reports.
 pub(crate) fn real(workspace: &Path) -> PathBuf {
     workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `aifo-coder config`: what holds, where the file is, and whether one is right.
+//! `aifo-coder config`: shows the configuration, prints the file's path, checks files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::cli::ConfigCommand;
-use crate::config::{self, Config, ConfigError, Entry, File, Flags};
+use crate::config::{self, Config, ConfigEntry, ConfigError, File, Flags};
 use crate::paint;
 
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
@@ -20,8 +20,10 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
             paint::print(&format!("{}\n", path.display()))?;
         }
         ConfigCommand::Check { file: Some(file), .. } => {
-            let Some(read) = File::read(file)? else { bail!("'{}' is not there", file.display()) };
-            judge(&read, &mut Config::builtin())?;
+            let Some(read) = File::read(file)? else {
+                bail!("'{}' does not exist", file.display())
+            };
+            apply(&read, &mut Config::builtin())?;
             paint::print(&format!("{}: ok\n", file.display()))?;
         }
         ConfigCommand::Check { file: None, workspace } => check_usual(workspace)?,
@@ -49,38 +51,38 @@ fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
 /// What `config show --json` prints.
 #[derive(Serialize)]
 struct Shown<'a> {
-    /// `None` without a home.
+    /// `None` if there is no home directory.
     user_file: Option<PathBuf>,
     workspace_file: PathBuf,
-    values: &'a [Entry],
+    values: &'a [ConfigEntry],
 }
 
-/// The files that a session over `workspace` would read.
+/// Checks the files that a session over `workspace` would read.
 fn check_usual(workspace: &Path) -> anyhow::Result<()> {
     let workspace = &config::real(workspace);
     let user = config::user_file_path();
-    // One after the other, as a session reads them: a workspace may speak of a user's kinds.
+    // In the order of a session: the workspace's file may refer to the user's kinds.
     let mut config = Config::builtin();
-    let mut told = String::new();
+    let mut report = String::new();
     for path in user.into_iter().chain([config::workspace_file_path(workspace)]) {
-        let verdict = match File::read(&path)? {
+        let result = match File::read(&path)? {
             Some(file) => {
                 if !file.is_workspaces() {
-                    file.keep_out_of(workspace)?;
+                    file.check_outside(workspace)?;
                 }
-                judge(&file, &mut config)?;
+                apply(&file, &mut config)?;
                 "ok"
             }
-            None => "not there",
+            None => "not found",
         };
-        told += &format!("{}: {verdict}\n", path.display());
+        report += &format!("{}: {result}\n", path.display());
     }
-    paint::print(&told)
+    paint::print(&report)
 }
 
-/// Errors: what the file says cannot be.
-fn judge(file: &File, config: &mut Config) -> Result<(), ConfigError> {
+/// Applies a file to `config`. Errors: the file is invalid.
+fn apply(file: &File, config: &mut Config) -> Result<(), ConfigError> {
     if file.is_workspaces() { config.tighten(file) } else { config.apply_user(file) }
 }
 
-const NO_HOME: &str = "neither XDG_CONFIG_HOME nor HOME is set, so there is no place for a file";
+const NO_HOME: &str = "no configuration directory: neither XDG_CONFIG_HOME nor HOME is set";

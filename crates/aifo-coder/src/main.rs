@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
         Command::Completions(flags) => (completions::print(flags.shell), UNANSWERED),
-        Command::Man(flags) => (man::write(&flags.folder), UNANSWERED),
+        Command::Man(flags) => (man::write(&flags.directory), UNANSWERED),
     };
     ended.unwrap_or_else(|error| {
         console::fail(&error);

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 
 use crate::backend::{self, Fallback};
 use crate::banner;
-use crate::cli::{self, Run, Words};
+use crate::cli::{self, Run, RunTarget};
 use crate::config::Config;
 use crate::console::{self, LogLevel};
 use crate::settings;
@@ -95,9 +95,9 @@ pub(crate) async fn run_target(
 fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     let line: Vec<OsString> = std::env::args_os().collect();
     let image = flags.image.as_deref();
-    let (name, args) = match flags.words(&line) {
-        Words::Agent(name, args) => (name, args),
-        Words::Command(words) => return Ok(Target::command(words.to_vec(), image, config)),
+    let (name, args) = match flags.target(&line) {
+        RunTarget::Agent(name, args) => (name, args),
+        RunTarget::Command(words) => return Ok(Target::command(words.to_vec(), image, config)),
     };
     let name = name.to_string_lossy();
     if name.starts_with('-') {

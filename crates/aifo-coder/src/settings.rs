@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::backend::{self, Fallback};
 use crate::cli::Session;
-use crate::config::{self, Config, Flags, Starts};
+use crate::config::{self, Config, Flags, StartMode};
 use crate::console::{self, LogLevel};
 use crate::progress;
 
@@ -59,9 +59,9 @@ pub(crate) async fn session_config_with(
     session.toolchains.clone_from(&config.toolchains.value.list);
     session.backend = backend::choose(config, workspace, fallback, &programs).await?;
     session.attached = backend::attached(config, &session.backend, &programs).await?;
-    session.startup = match config.toolchains.value.starts {
-        Starts::AtOnce => Startup::AtOnce,
-        Starts::OnDemand => {
+    session.startup = match config.toolchains.value.start_mode {
+        StartMode::Eager => Startup::AtOnce,
+        StartMode::OnDemand => {
             Startup::OnDemand { idle_stop: config.idle_stop_secs.value.map(Duration::from_secs) }
         }
     };

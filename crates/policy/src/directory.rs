@@ -1,12 +1,11 @@
-//! The directory a call asks to run in, as far as its spelling tells.
+//! Lexical checks of a call's working directory.
 
 use aifo_types::Refusal;
 
-/// The directory a client sent, without `.`, `..` and doubled slashes.
+/// Removes `.`, `..` and repeated slashes from an absolute path.
 ///
-/// Only the spelling is looked at. Where the path really leads, and whether that is inside the
-/// workspace, is told where the tool runs. Errors: [`Refusal::BadRequest`] for a relative path or
-/// one with a NUL.
+/// The check is lexical: the runner resolves links and checks that the path is in the workspace.
+/// Errors: [`Refusal::BadRequest`] for a relative path or one with a NUL.
 pub fn normalise(cwd: &[u8]) -> Result<Vec<u8>, Refusal> {
     if !cwd.starts_with(b"/") {
         return Err(Refusal::BadRequest("cwd must be absolute".to_owned()));
@@ -29,11 +28,11 @@ pub fn normalise(cwd: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(path)
 }
 
-/// Whether a call only asks a tool what it is. Agents do so from anywhere, so such a call runs at
-/// the workspace root if its own directory is not one of the session's.
+/// Returns whether the only argument is a version or help option. Agents call that from any
+/// directory, so outside the session's directories it runs at the workspace root.
 pub fn asks_only_for_version(args: &[Vec<u8>]) -> bool {
-    const QUESTIONS: [&[u8]; 5] = [b"--version", b"-V", b"-v", b"version", b"--help"];
-    matches!(args, [only] if QUESTIONS.contains(&only.as_slice()))
+    const OPTIONS: [&[u8]; 5] = [b"--version", b"-V", b"-v", b"version", b"--help"];
+    matches!(args, [only] if OPTIONS.contains(&only.as_slice()))
 }
 
 #[cfg(test)]
@@ -63,15 +62,15 @@ mod tests {
     }
 
     #[test]
-    fn questions() {
-        let ask = |args: &[&str]| {
+    fn version_queries() {
+        let check = |args: &[&str]| {
             let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
             asks_only_for_version(&args)
         };
         for arg in ["--version", "-V", "-v", "version", "--help"] {
-            assert!(ask(&[arg]), "{arg}");
-            assert!(!ask(&[arg, "x"]) && !ask(&["x", arg]), "{arg} is not the only argument");
+            assert!(check(&[arg]), "{arg}");
+            assert!(!check(&[arg, "x"]) && !check(&["x", arg]), "{arg} is not the only argument");
         }
-        assert!(!ask(&[]) && !ask(&["-h"]) && !ask(&["test"]));
+        assert!(!check(&[]) && !check(&["-h"]) && !check(&["test"]));
     }
 }

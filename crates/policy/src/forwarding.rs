@@ -1,4 +1,4 @@
-//! Which of a caller's variables a tool gets: `spec/environment.md`.
+//! Forwards the caller's variables to tools (`spec/environment.md`).
 
 mod reasons;
 mod table;
@@ -10,21 +10,21 @@ use std::path::Path;
 
 use aifo_types::names_secret;
 
-pub use self::reasons::{Passing, Staying};
+pub use self::reasons::{PassReason, StayReason};
 
-/// The rules by which a session passes variables on: our table, widened by its user, narrowed by
-/// its workspace.
+/// The forwarding rules of a session: the built-in table, extended by the user, restricted by the
+/// workspace.
 ///
 /// ```
 /// use std::path::Path;
-/// use aifo_policy::{Forwarded, Forwarding, Passing};
+/// use aifo_policy::{ForwardDecision, Forwarding, PassReason};
 ///
 /// let mut forwarding = Forwarding::builtin();
 /// forwarding.allow("FOO").unwrap();
 /// forwarding.set("MODE", "fast").unwrap();
 /// let workspace = Path::new("/workspace");
-/// let judged = forwarding.judge(b"FOO", b"1", workspace);
-/// assert_eq!(judged, Forwarded::Passes(Passing::Listed));
+/// let decision = forwarding.judge(b"FOO", b"1", workspace);
+/// assert_eq!(decision, ForwardDecision::Passes(PassReason::Listed));
 ///
 /// let callers = [&b"CI=1"[..], b"FOO=1", b"HOME=/root", b"MODE=slow", b"BAR=2"];
 /// let tools = forwarding.filter(callers, workspace);
@@ -32,73 +32,74 @@ pub use self::reasons::{Passing, Staying};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarding {
-    /// Names that pass whatever our table says.
+    /// Allowed names; they override the table.
     listed: BTreeSet<String>,
-    /// Beginnings of names that pass where our table says nothing.
+    /// Allowed prefixes, for names that the table does not have.
     listed_prefixes: BTreeSet<String>,
-    /// Patterns of names that stay.
+    /// Denied patterns.
     denied: BTreeSet<String>,
-    /// What every tool gets.
+    /// Variables that every tool gets.
     set: BTreeMap<String, String>,
 }
 
-/// What becomes of a variable, and why.
+/// Whether a variable is forwarded, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Forwarded {
+pub enum ForwardDecision {
     /// The tool gets it.
-    Passes(Passing),
-    /// The tool does not.
-    Stays(Staying),
+    Passes(PassReason),
+    /// The tool does not get it.
+    Stays(StayReason),
 }
 
-/// Why a name, or a pattern of names, cannot be allowed, denied or set.
+/// Why a name or pattern cannot be allowed, denied or set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidVariable {
-    /// It is empty, or holds white space, a comma, a `=`, or a `*` that is not its end.
+    /// It is empty, or contains white space, a comma, `=`, or a `*` before its end.
     Malformed(String),
-    /// The sidecar has its own, and nobody else sets it.
-    Sidecars(String),
+    /// The sidecar sets this variable itself.
+    Reserved(String),
 }
 
 impl Forwarding {
-    /// Our own table, as it is without any configuration.
+    /// Returns the built-in table.
     pub fn builtin() -> Self {
         Forwarding::default()
     }
 
-    /// Our own table and what [`additions_text`](Forwarding::additions_text) says. What cannot be
-    /// allowed is passed over.
+    /// Returns the built-in table with the names of an
+    /// [`additions_text`](Forwarding::additions_text). Invalid names are ignored.
     pub fn with_additions(text: &str) -> Self {
         let mut forwarding = Forwarding::builtin();
         for names in text.split(',') {
-            // Whoever wrote the text was told already.
+            // The launcher reported invalid names already.
             let _ = forwarding.allow(names.trim());
         }
         forwarding
     }
 
-    /// Passes on a name, or the names that begin with `PREFIX` of a `PREFIX*`. A name passes
-    /// whatever the table says of it; a prefix adds to the table, and secrets stay.
+    /// Allows a name, or a prefix written as `PREFIX*`. A name overrides the table. A prefix only
+    /// adds to it, and does not allow secrets.
     pub fn allow(&mut self, names: &str) -> Result<(), InvalidVariable> {
-        match well_formed(names)? {
+        match parse_pattern(names)? {
             Pattern::Name(name) => self.listed.insert(name.to_owned()),
             Pattern::Prefix(prefix) => self.listed_prefixes.insert(prefix.to_owned()),
         };
         Ok(())
     }
 
-    /// Keeps back a name or a `PREFIX*`, whatever passes it, be it [set](Forwarding::set).
+    /// Denies a name or a `PREFIX*`. This overrides [`allow`](Forwarding::allow) and
+    /// [`set`](Forwarding::set).
     pub fn deny(&mut self, names: &str) -> Result<(), InvalidVariable> {
-        well_formed(names)?;
+        parse_pattern(names)?;
         self.denied.insert(names.to_owned());
-        self.set.retain(|name, _| !table::fits(names, name.as_bytes()));
+        self.set.retain(|name, _| !table::matches_pattern(names, name.as_bytes()));
         Ok(())
     }
 
-    /// Gives every tool a variable, in place of the caller's.
+    /// Sets a variable of every tool, in place of the caller's.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidVariable> {
-        let Pattern::Name(_) = well_formed(name)? else {
+        let Pattern::Name(_) = parse_pattern(name)? else {
             return Err(InvalidVariable::Malformed(name.to_owned()));
         };
         if value.contains('\0') {
@@ -110,19 +111,19 @@ impl Forwarding {
         Ok(())
     }
 
-    /// What becomes of a caller's variable. `workspace` is the root as the caller sees it.
-    pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> Forwarded {
+    /// Decides about a variable of the caller. `workspace` is the root as the caller sees it.
+    pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
         match self.decide(name, value, workspace) {
-            // Both stay. It is for whoever asks why that the better reason is looked for.
-            Forwarded::Stays(Staying::Unlisted) if names_secret(name) => {
-                Forwarded::Stays(Staying::Secret)
+            // Not forwarded either way; this reason is the more helpful one in `why`.
+            ForwardDecision::Stays(StayReason::Unlisted) if names_secret(name) => {
+                ForwardDecision::Stays(StayReason::Secret)
             }
             decided => decided,
         }
     }
 
-    /// The variables that a tool gets, each `NAME=value`: those of the caller's that pass, in their
-    /// order, and those that are set.
+    /// Returns the variables that a tool gets, each as `NAME=value`: the caller's forwarded ones in
+    /// their order, then those that are set.
     pub fn filter<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a [u8]>,
@@ -132,57 +133,61 @@ impl Forwarding {
             let Some(equals) = variable.iter().position(|byte| *byte == b'=') else { return false };
             let (name, value) = variable.split_at(equals);
             let value = value.get(1..).unwrap_or_default();
-            matches!(self.decide(name, value, workspace), Forwarded::Passes(_))
+            matches!(self.decide(name, value, workspace), ForwardDecision::Passes(_))
         };
         let passing = variables.into_iter().filter(passes).map(<[u8]>::to_vec);
         let set = self.set.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
         passing.chain(set).collect()
     }
 
-    /// What [`allow`](Forwarding::allow) added, separated by commas: what a shim has to know.
+    /// Returns the allowed names and prefixes, separated by commas, for shims.
     pub fn additions_text(&self) -> String {
         let prefixes = self.listed_prefixes.iter().map(|prefix| format!("{prefix}*"));
         self.listed.iter().cloned().chain(prefixes).collect::<Vec<_>>().join(",")
     }
 
-    /// The names of the variables that every tool gets, sorted.
+    /// Returns the names of the variables that are set, sorted.
     pub fn set_names(&self) -> impl Iterator<Item = &str> {
         self.set.keys().map(String::as_str)
     }
 
-    /// The rules in their order.
-    fn decide(&self, name: &[u8], value: &[u8], workspace: &Path) -> Forwarded {
+    /// Applies the rules in order.
+    fn decide(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
         if name.is_empty() {
-            return Forwarded::Stays(Staying::Nameless);
+            return ForwardDecision::Stays(StayReason::NoName);
         }
-        if table::is_sidecars(name) {
-            return Forwarded::Stays(Staying::Sidecars);
+        if table::is_reserved(name) {
+            return ForwardDecision::Stays(StayReason::SidecarOwn);
         }
         if self.denies(name) {
-            return Forwarded::Stays(Staying::Denied);
+            return ForwardDecision::Stays(StayReason::Denied);
         }
         let text = std::str::from_utf8(name).unwrap_or_default();
         if self.set.contains_key(text) {
-            return Forwarded::Stays(Staying::Replaced);
+            return ForwardDecision::Stays(StayReason::Replaced);
         }
         if self.listed.contains(text) {
-            return Forwarded::Passes(Passing::Listed);
+            return ForwardDecision::Passes(PassReason::Listed);
         }
         let prefixed = || self.listed_prefixes.iter().any(|start| text.starts_with(start.as_str()));
         let decided = match table::row(name) {
             Some(row) => row.judge(value, workspace),
-            None if prefixed() => Forwarded::Passes(Passing::Listed),
-            None => Forwarded::Stays(Staying::Unlisted),
+            None if prefixed() => ForwardDecision::Passes(PassReason::Listed),
+            None => ForwardDecision::Stays(StayReason::Unlisted),
         };
         match decided {
-            Forwarded::Passes(_) if names_secret(name) => Forwarded::Stays(Staying::Secret),
-            Forwarded::Passes(_) if value::holds_login(value) => Forwarded::Stays(Staying::Login),
+            ForwardDecision::Passes(_) if names_secret(name) => {
+                ForwardDecision::Stays(StayReason::Secret)
+            }
+            ForwardDecision::Passes(_) if value::has_credentials(value) => {
+                ForwardDecision::Stays(StayReason::Credentials)
+            }
             decided => decided,
         }
     }
 
     fn denies(&self, name: &[u8]) -> bool {
-        self.denied.iter().any(|pattern| table::fits(pattern, name))
+        self.denied.iter().any(|pattern| table::matches_pattern(pattern, name))
     }
 }
 
@@ -190,10 +195,10 @@ impl fmt::Display for InvalidVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InvalidVariable::Malformed(name) => {
-                write!(f, "'{}' cannot be a variable", name.escape_debug())
+                write!(f, "invalid variable '{}'", name.escape_debug())
             }
-            InvalidVariable::Sidecars(name) => {
-                write!(f, "a tool's {name} is the sidecar's own, and no caller's")
+            InvalidVariable::Reserved(name) => {
+                write!(f, "variable '{name}' is reserved: the sidecar sets its own")
             }
         }
     }
@@ -201,14 +206,14 @@ impl fmt::Display for InvalidVariable {
 
 impl std::error::Error for InvalidVariable {}
 
-/// What a user may write for names.
+/// A name or a prefix.
 enum Pattern<'a> {
     Name(&'a str),
-    /// Without its `*`.
+    /// Without the `*`.
     Prefix(&'a str),
 }
 
-fn well_formed(names: &str) -> Result<Pattern<'_>, InvalidVariable> {
+fn parse_pattern(names: &str) -> Result<Pattern<'_>, InvalidVariable> {
     let pattern = match names.strip_suffix('*') {
         Some(prefix) => Pattern::Prefix(prefix),
         None => Pattern::Name(names),
@@ -220,8 +225,8 @@ fn well_formed(names: &str) -> Result<Pattern<'_>, InvalidVariable> {
     if names.is_empty() || name.contains(odd) {
         return Err(InvalidVariable::Malformed(names.to_owned()));
     }
-    if table::is_sidecars(name.as_bytes()) {
-        return Err(InvalidVariable::Sidecars(names.to_owned()));
+    if table::is_reserved(name.as_bytes()) {
+        return Err(InvalidVariable::Reserved(names.to_owned()));
     }
     Ok(pattern)
 }
@@ -232,7 +237,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../spec/environment.md");
 
-    fn judge(forwarding: &Forwarding, variable: &str) -> Forwarded {
+    fn judge(forwarding: &Forwarding, variable: &str) -> ForwardDecision {
         let (name, value) = variable.split_once('=').unwrap();
         forwarding.judge(name.as_bytes(), value.as_bytes(), Path::new("/workspace"))
     }
@@ -247,17 +252,17 @@ mod tests {
             let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
             let [variable, expected] = cells[..] else { panic!("{row}") };
             let variable = variable.trim_matches('`');
-            let told = match judge(&forwarding, variable) {
-                Forwarded::Passes(why) => format!("passes: {why}"),
-                Forwarded::Stays(why) => format!("stays: {why}"),
+            let text = match judge(&forwarding, variable) {
+                ForwardDecision::Passes(why) => format!("passes: {why}"),
+                ForwardDecision::Stays(why) => format!("stays: {why}"),
             };
-            assert_eq!(told, expected, "{variable}");
+            assert_eq!(text, expected, "{variable}");
             count += 1;
         }
         assert!(count > 50, "only {count} examples found");
     }
 
-    /// The names that every consumer of the list is held to: each that stands for a secret, or not.
+    /// Checks the page's names, as every user of the list does.
     #[test]
     fn no_secret_of_the_page_passes_but_by_its_full_name() {
         let mut forwarding = Forwarding::builtin();
@@ -267,7 +272,7 @@ mod tests {
         let mut count = 0;
         for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
             assert!(
-                matches!(judge(&forwarding, &format!("{name}=x")), Forwarded::Stays(_)),
+                matches!(judge(&forwarding, &format!("{name}=x")), ForwardDecision::Stays(_)),
                 "{name}"
             );
             count += 1;
@@ -276,42 +281,45 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_name_beats_all_but_the_sidecars_own() {
+    fn listed_names_override_all_but_reserved_ones() {
         let mut forwarding = Forwarding::builtin();
         for name in ["TMPDIR", "RUSTC_WRAPPER", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"] {
             let variable = format!("{name}=https://me:pw@host/x");
-            assert!(matches!(judge(&forwarding, &variable), Forwarded::Stays(_)), "{name}");
+            assert!(matches!(judge(&forwarding, &variable), ForwardDecision::Stays(_)), "{name}");
             forwarding.allow(name).unwrap();
-            let listed = Forwarded::Passes(Passing::Listed);
+            let listed = ForwardDecision::Passes(PassReason::Listed);
             assert_eq!(judge(&forwarding, &variable), listed, "{name}");
         }
         for names in ["PATH", "HOME", "LD_PRELOAD", "LD_*", "DYLD_*", "AIFO_EXEC", "AIFO_SHIM_*"] {
-            let refused = Err(InvalidVariable::Sidecars(names.to_owned()));
+            let refused = Err(InvalidVariable::Reserved(names.to_owned()));
             assert_eq!(forwarding.allow(names), refused);
             assert!(forwarding.set(names, "x").is_err(), "{names}");
         }
         forwarding.allow("*").unwrap();
         for variable in ["PATH=/x", "LD_PRELOAD=/x", "AIFO_EXEC=x", "CARGO_HOME=/x", "A_SECRET=x"] {
-            assert!(matches!(judge(&forwarding, variable), Forwarded::Stays(_)), "{variable}");
+            assert!(
+                matches!(judge(&forwarding, variable), ForwardDecision::Stays(_)),
+                "{variable}"
+            );
         }
-        assert_eq!(judge(&forwarding, "FOO=/x"), Forwarded::Passes(Passing::Listed));
+        assert_eq!(judge(&forwarding, "FOO=/x"), ForwardDecision::Passes(PassReason::Listed));
     }
 
     #[test]
-    fn what_is_set_takes_the_callers_place() {
+    fn set_variables_replace_the_callers() {
         let mut forwarding = Forwarding::builtin();
         forwarding.set("CI", "").unwrap();
         forwarding.set("A", "b=c").unwrap();
         let callers = [&b"LANG=C"[..], b"CI=1", b"A=", b"", b"=x", b"NO_COLOR", b"TERM=\xff"];
         let tools = forwarding.filter(callers, Path::new("/workspace"));
         assert_eq!(tools, [&b"LANG=C"[..], b"TERM=\xff", b"A=b=c", b"CI="]);
-        assert_eq!(judge(&forwarding, "CI=1"), Forwarded::Stays(Staying::Replaced));
+        assert_eq!(judge(&forwarding, "CI=1"), ForwardDecision::Stays(StayReason::Replaced));
         assert!(forwarding.set("A*", "x").is_err());
         assert!(forwarding.set("A", "x\0y").is_err());
     }
 
     #[test]
-    fn what_is_denied_stays_whatever_passes_it() {
+    fn denied_variables_are_never_forwarded() {
         let mut forwarding = Forwarding::builtin();
         forwarding.allow("FOO").unwrap();
         forwarding.set("FOOT", "1").unwrap();
@@ -319,13 +327,13 @@ mod tests {
         forwarding.set("FOOD", "1").unwrap();
         forwarding.deny("CI").unwrap();
         for variable in ["FOO=1", "FOOT=1", "FOOD=1", "CI=1"] {
-            assert_eq!(judge(&forwarding, variable), Forwarded::Stays(Staying::Denied));
+            assert_eq!(judge(&forwarding, variable), ForwardDecision::Stays(StayReason::Denied));
         }
         assert!(forwarding.filter([&b"FOOT=1"[..]], Path::new("/")).is_empty());
     }
 
     #[test]
-    fn a_shim_is_told_what_was_added() {
+    fn additions_survive_a_round_trip_as_text() {
         let mut forwarding = Forwarding::builtin();
         assert_eq!(forwarding.additions_text(), "");
         for names in ["MY_*", "FOO", "npm_config_//r.example/:_authToken"] {
@@ -338,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_can_mean() {
+    fn malformed_names_are_rejected() {
         for name in ["", "A=", "A B", "A,B", "*A", "A**", "A\n"] {
             let refused = Err(InvalidVariable::Malformed(name.to_owned()));
             assert_eq!(Forwarding::builtin().allow(name), refused);

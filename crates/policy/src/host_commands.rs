@@ -1,39 +1,39 @@
-//! Which commands of the host containers may run (`spec/mailbox.md#the-daemon`).
+//! Allowlist of host commands for containers (`spec/mailbox.md#the-daemon`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use aifo_types::{ExecRequest, ToolName};
 
-/// An allowlist that a user wrote on a command line: nothing else can widen it.
+/// The allowlist from the daemon's command line. No other input extends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCommands {
     programs: BTreeMap<ToolName, PathBuf>,
     variables: Vec<String>,
 }
 
-/// A command that may be run, and with what.
+/// An allowed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct HostCommand<'a> {
-    /// Its executable file, an absolute path that was found before anybody asked.
+    /// The executable, as an absolute path that was resolved when the daemon started.
     pub program: &'a Path,
-    /// The caller's variables that pass to it, by their names.
+    /// The names of the caller's variables that it gets.
     pub variables: &'a [String],
 }
 
 impl HostCommands {
-    /// No command yet, and these variables for each.
+    /// Creates an empty allowlist whose commands get these variables.
     pub fn new(variables: Vec<String>) -> Self {
         HostCommands { programs: BTreeMap::new(), variables }
     }
 
-    /// Allows a command, which is this program from now on.
+    /// Allows `name`, which runs `program`.
     pub fn allow(&mut self, name: ToolName, program: PathBuf) {
         self.programs.insert(name, program);
     }
 
-    /// Judges a request: `None` if its command is not on the list.
+    /// Returns the command of a request, or `None` if the allowlist does not have it.
     pub fn judge(&self, request: &ExecRequest) -> Option<HostCommand<'_>> {
         let program = self.programs.get(&request.tool)?;
         Some(HostCommand { program, variables: &self.variables })
@@ -46,7 +46,7 @@ mod tests {
     use aifo_types::ExecId;
 
     #[test]
-    fn what_was_named_may_run_as_what_it_was() {
+    fn only_listed_commands_are_allowed() {
         let name = |name: &str| ToolName::parse(name.as_bytes()).unwrap();
         let mut commands = HostCommands::new(vec!["CI".to_owned()]);
         commands.allow(name("make"), "/usr/bin/make".into());

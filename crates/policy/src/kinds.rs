@@ -1,19 +1,19 @@
-//! The table of kinds and the tools they may run, as we ship it.
+//! The built-in table of kinds and their tools.
 
 use aifo_types::Kind;
 
-/// A kind of sidecar as we ship it.
+/// A built-in kind of sidecar.
 #[derive(Clone, Copy, Debug)]
 pub struct KindSpec {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Other words a user may say for it; compared without case.
+    /// Other names; compared without case.
     pub aliases: &'static [&'static str],
-    /// Its allowlist, but for [`DEV_TOOLS`], which every kind may run.
+    /// The tools of this kind, without [`DEV_TOOLS`], which every kind may run.
     pub tools: &'static [&'static str],
 }
 
-/// Tools of more than one kind: whichever sidecar runs and has them may run them.
+/// Tools that any kind may run, if its sidecar has them installed.
 pub const DEV_TOOLS: &[&str] = &[
     "make",
     "cmake",
@@ -28,7 +28,7 @@ pub const DEV_TOOLS: &[&str] = &[
     "hadolint",
 ];
 
-/// In the order in which dev tools try them.
+/// In the order in which dev tools are tried.
 const KINDS: &[KindSpec] = &[
     KindSpec { name: "c-cpp", aliases: &["c", "cpp", "c_cpp", "c++"], tools: &[] },
     KindSpec {
@@ -55,28 +55,28 @@ const KINDS: &[KindSpec] = &[
     KindSpec {
         name: "python",
         aliases: &["py"],
-        // And python3.N of every N, which no list can hold.
+        // And python3.N for every N: see `is_versioned_python`.
         tools: &["python", "python3", "pip", "pip3", "uv", "uvx"],
     },
 ];
 
-/// All kinds, in the order in which dev tools try them.
+/// Returns the built-in kinds in the order in which dev tools are tried.
 pub fn kinds() -> &'static [KindSpec] {
     KINDS
 }
 
 impl KindSpec {
-    /// The kind itself.
+    /// Returns the kind of this name.
     pub fn kind(&self) -> Kind {
-        // A test proves that every name of the table is one.
+        // `the_table_is_sound` parses every name.
         Kind::parse(self.name).unwrap_or_else(|invalid| unreachable!("{invalid}"))
     }
 }
 
-/// The kind that runs `python3.N` whatever N is.
+/// The kind that runs `python3.N` for every N.
 pub(crate) const VERSIONED_PYTHON: &str = "python";
 
-/// `python3.12`, but neither `python3.` nor `python3.12-config`.
+/// Matches `python3.12`, but neither `python3.` nor `python3.12-config`.
 pub(crate) fn is_versioned_python(tool: &str) -> bool {
     let minor = tool.strip_prefix("python3.").unwrap_or_default();
     (1..=3).contains(&minor.len()) && minor.bytes().all(|b| b.is_ascii_digit())
@@ -93,12 +93,16 @@ mod tests {
         for spec in kinds() {
             assert_eq!(spec.kind().as_str(), spec.name);
             for word in std::iter::once(&spec.name).chain(spec.aliases) {
-                assert!(words.insert(*word), "'{word}' means two kinds");
+                assert!(words.insert(*word), "'{word}' names two kinds");
             }
         }
         let own = kinds().iter().flat_map(|spec| spec.tools);
         let tools: Vec<_> = own.chain(DEV_TOOLS).collect();
-        assert_eq!(tools.iter().collect::<HashSet<_>>().len(), tools.len(), "a tool stands twice");
+        assert_eq!(
+            tools.iter().collect::<HashSet<_>>().len(),
+            tools.len(),
+            "a tool is listed twice"
+        );
     }
 
     #[test]

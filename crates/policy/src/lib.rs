@@ -1,12 +1,11 @@
-//! Which sidecar runs a tool, or why none may.
+//! Policy of a session: allowlists, routes, variables, notifications and permissions.
 //!
-//! In scope: the table of tools and kinds with its allowlists, the order in which running sidecars
-//! are tried, the directory a call may run in as far as its spelling tells, which of a caller's
-//! variables a tool gets, what of an argument list may stand in a log, and which permissions an agent
-//! gets that asks for them.
+//! In scope: the table of kinds and tools, the order in which sidecars are tried, lexical checks of
+//! the working directory, forwarding of the caller's variables, redaction of logged arguments, and
+//! the rules for an agent's permission requests.
 //!
-//! Out of scope: what is running (the caller says), whether a tool is really installed (the runner
-//! tells), and where a path really leads (the runner resolves it).
+//! Out of scope: which sidecars run (an argument), whether a tool is installed (the runner checks),
+//! and symbolic links (the runner resolves them).
 //!
 //! ```
 //! use aifo_policy::Policy;
@@ -22,8 +21,8 @@
 //! assert_eq!(policy.route(&ls, &running).unwrap_err().status().0, 403);
 //! ```
 //!
-//! Architecture invariant: every function here is pure. `policy` does not know whether a sidecar is
-//! a container, and has no state a request could change.
+//! Architecture invariant: every function is pure. `policy` does not know whether a sidecar is a
+//! container, and no request changes its state.
 
 mod directory;
 mod forwarding;
@@ -36,14 +35,14 @@ mod redact;
 mod route;
 
 pub use directory::{asks_only_for_version, normalise};
-pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
+pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
 pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
-    Asked, AskedCommand, Fallback, InvalidRule, PermissionRule, PermissionRules, RuleCommand,
-    Ruled, Ruling, Stated,
+    AccessRequest, CallCommand, DefaultVerdict, InvalidRule, PermissionDecision, PermissionRule,
+    PermissionRules, PermissionVerdict, RuleCommand, WithSource,
 };
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;
-pub use route::{Reason, Route, running_first};
+pub use route::{Route, RouteReason, running_first};

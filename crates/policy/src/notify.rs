@@ -1,64 +1,63 @@
-//! Which commands a sandbox may run on the host to notify its user.
+//! Rules for notification commands on the host (`spec/notify.md`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aifo_types::Refusal;
 
-/// The rules for `/notify`, from the user's own configuration: nothing in the workspace can widen
-/// them (`spec/notify.md`).
+/// The rules for `/notify`, from the user's own configuration. The workspace cannot extend them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyRules {
-    /// What to run: an absolute path, then arguments. `{args}` as the last one stands for the
-    /// caller's; without it the caller's must be exactly the configured ones. `None`: the command
-    /// by its basename, from the safe directories.
+    /// The command: an absolute path and arguments. A final `{args}` is replaced with the caller's
+    /// arguments; without it the caller must send exactly the configured ones. `None`: the command
+    /// is looked up by basename in the safe directories.
     pub command: Option<Vec<String>>,
-    /// Basenames that may be asked for. Empty: no notifications at all.
+    /// Allowed basenames. Empty: notifications are off.
     pub allowlist: Vec<String>,
-    /// Whether a caller's arguments may be options.
+    /// Whether the caller's arguments may be options.
     pub options: CallerOptions,
-    /// Where an executable must really lie.
+    /// Directories that must contain the executable after links are resolved.
     pub safe_dirs: Vec<PathBuf>,
-    /// What of our environment the command gets.
+    /// The host variables that the command gets.
     pub environment: NotifyEnvironment,
-    /// How long it may take, or `None` for the session's own limit.
+    /// The time limit; `None` is the session's.
     pub timeout: Option<Duration>,
 }
 
-/// Whether the arguments that a caller sends may begin with `-`. An option of a notification command
-/// can read a file of the user's, or write one.
+/// Whether the caller's arguments may start with `-`. An option of a notification command could
+/// read or write the user's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallerOptions {
-    /// They may not; a lone `-` and `--` are none either.
+    /// They may not; this includes `-` and `--`.
     #[default]
     Refused,
-    /// They may: the user trusts every option of the command.
+    /// They may; the user trusts every option of the command.
     Allowed,
 }
 
-/// What of the host's environment a notification command gets.
+/// The host variables that a notification command gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NotifyEnvironment {
-    /// All of it.
+    /// All.
     #[default]
     Full,
     /// PATH, HOME, LANG, LC_* and these names.
     Trimmed(Vec<String>),
 }
 
-/// A notification that may be run.
+/// An allowed notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Notification {
-    /// The executable, without links.
+    /// The executable, with links resolved.
     pub program: PathBuf,
-    /// Its arguments, the basename first.
+    /// The arguments, starting with the basename.
     pub argv: Vec<Vec<u8>>,
 }
 
-/// The one fact about the host that judging needs.
+/// Access to the host's file system.
 pub trait Executables {
-    /// Where a path really leads, if that is an executable file or a directory.
+    /// Resolves links; `None` unless the result is an executable file or a directory.
     fn real_path(&self, path: &Path) -> Option<PathBuf>;
 }
 
@@ -77,8 +76,8 @@ impl Default for NotifyRules {
 }
 
 impl NotifyRules {
-    /// Judges a request. Errors: [`Refusal::NotificationRefused`] with the reason,
-    /// [`Refusal::BadRequest`] for what is no basename.
+    /// Checks a request. Errors: [`Refusal::NotificationRefused`] with the reason,
+    /// [`Refusal::BadRequest`] if `command` is not a basename.
     pub fn judge(
         &self,
         command: &[u8],
@@ -114,7 +113,7 @@ impl NotifyRules {
                 }
                 let Some(program) = host.real_path(Path::new(executable)) else {
                     return refused(format!(
-                        "notifications executable '{executable}' is not there"
+                        "notifications executable '{executable}' does not exist"
                     ));
                 };
                 (program, self.merge(fixed, args)?)
@@ -138,7 +137,7 @@ impl NotifyRules {
         Ok(Notification { program, argv: std::iter::once(name).chain(argv).collect() })
     }
 
-    /// The variables a command keeps, or `None` for all.
+    /// Returns the patterns of the variables that the command gets, or `None` for all.
     pub fn kept_variables(&self) -> Option<Vec<&str>> {
         match &self.environment {
             NotifyEnvironment::Full => None,
@@ -149,7 +148,7 @@ impl NotifyRules {
         }
     }
 
-    /// The configured arguments with the caller's in place of `{args}`.
+    /// Returns the configured arguments, with the caller's in place of `{args}`.
     fn merge(&self, fixed: &[String], args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Refusal> {
         let bytes = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
         if let Some((last, before)) = fixed.split_last()
@@ -161,7 +160,7 @@ impl NotifyRules {
         }
         let fixed: Vec<Vec<u8>> = bytes(fixed);
         if fixed == args {
-            // The user wrote each of them, options too.
+            // All of them, options included, are from the user's configuration.
             return Ok(fixed);
         }
         Err(Refusal::NotificationRefused(format!(
@@ -171,7 +170,7 @@ impl NotifyRules {
         )))
     }
 
-    /// The caller's arguments, if each of them may be passed on.
+    /// Returns the caller's arguments, or refuses options.
     fn checked<'a>(&self, args: &'a [Vec<u8>]) -> Result<&'a [Vec<u8>], Refusal> {
         let option = match self.options {
             CallerOptions::Refused => args.iter().find(|arg| arg.starts_with(b"-")),
@@ -219,12 +218,16 @@ mod tests {
     fn check(rules: &NotifyRules, command: &str, args: &[&str], expected: Result<&str, &str>) {
         let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
         let judged = rules.judge(command.as_bytes(), &args, &host());
-        let told = judged.map(|notification| {
+        let actual = judged.map(|notification| {
             let argv = notification.argv.join(&b' ');
             format!("{} {}", notification.program.display(), String::from_utf8(argv).unwrap())
         });
-        let told = told.map_err(|refusal| refusal.body().trim_end().to_owned());
-        assert_eq!(told, expected.map(str::to_owned).map_err(str::to_owned), "{command} {args:?}");
+        let actual = actual.map_err(|refusal| refusal.body().trim_end().to_owned());
+        assert_eq!(
+            actual,
+            expected.map(str::to_owned).map_err(str::to_owned),
+            "{command} {args:?}"
+        );
     }
 
     #[test]

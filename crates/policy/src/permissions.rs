@@ -1,171 +1,180 @@
-//! Which of the permissions that an agent asks for it gets: `spec/acp.md#rules`.
+//! Rules for an agent's permission requests (`spec/acp.md#rules`).
 
-mod asked;
 mod command;
+mod request;
 mod rule;
 mod shell;
 
 use std::fmt;
 
-pub use self::asked::Asked;
-pub use self::command::{AskedCommand, RuleCommand};
+pub use self::command::{CallCommand, RuleCommand};
+pub use self::request::AccessRequest;
 pub use self::rule::{InvalidRule, PermissionRule};
 
-/// The rules of a session, each with where it comes from. Of those that hold the first counts:
-/// denying ones, allowing ones, asking ones, the default.
+/// The permission rules of a session, each with its source. The first match decides, in the order
+/// deny, allow, ask, default.
 ///
 /// ```
 /// use std::path::{Path, PathBuf};
-/// use aifo_policy::{Asked, Fallback, PermissionRule, PermissionRules, Ruled, Stated};
+/// use aifo_policy::{AccessRequest, DefaultVerdict, PermissionRule, PermissionRules};
+/// use aifo_policy::{PermissionVerdict, WithSource};
 ///
-/// let mut rules = PermissionRules::new(Stated { what: Fallback::Ask, from: "built in" });
-/// let edit = PermissionRule::named("edit").unwrap();
-/// rules.allow.push(Stated { what: edit, from: "--yes-to" });
+/// let mut rules = PermissionRules::new(WithSource { value: DefaultVerdict::Ask, source: "built in" });
+/// let edit = PermissionRule::from_keyword("edit").unwrap();
+/// rules.allow.push(WithSource { value: edit, source: "--yes-to" });
 /// let git = PermissionRule { path: Some(".git".into()), ..PermissionRule::all() };
-/// rules.deny.push(Stated { what: git, from: "config.toml:3" });
+/// rules.deny.push(WithSource { value: git, source: "config.toml:3" });
 ///
 /// let workspace = [PathBuf::from("/workspace")];
 /// let judge = |path| {
-///     let cwd = Path::new("/workspace");
-///     rules.judge(&Asked { kind: "edit", command: None, paths: &[path], workspace: &workspace, cwd })
+///     let (paths, cwd) = (&[path], Path::new("/workspace"));
+///     rules.judge(&AccessRequest { kind: "edit", command: None, paths, workspace: &workspace, cwd })
 /// };
-/// assert_eq!(judge("/workspace/src/a.rs").verdict, Ruled::Allow);
+/// assert_eq!(judge("/workspace/src/a.rs").verdict, PermissionVerdict::Allow);
 /// let denied = judge("/workspace/src/../.git/config");
 /// assert_eq!(denied.to_string(), r#"deny: { path = ".git" } (config.toml:3)"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionRules<S> {
-    /// What is denied, whatever allows it. A rule by path holds if any of the paths is beneath it.
-    pub deny: Vec<Stated<PermissionRule, S>>,
-    /// What is allowed. A rule by path holds if all of the paths, at least one, are beneath it.
-    pub allow: Vec<Stated<PermissionRule, S>>,
-    /// What a person decides, whatever the default says.
-    pub ask: Vec<Stated<PermissionRule, S>>,
-    /// What becomes of everything else.
-    pub default: Stated<Fallback, S>,
+    /// Rules that deny. A path rule matches if any path of the call is below it.
+    pub deny: Vec<WithSource<PermissionRule, S>>,
+    /// Rules that allow. A path rule matches if the call has paths and all are below it.
+    pub allow: Vec<WithSource<PermissionRule, S>>,
+    /// Rules that ask the user. They match like deny rules.
+    pub ask: Vec<WithSource<PermissionRule, S>>,
+    /// The verdict for other calls.
+    pub default: WithSource<DefaultVerdict, S>,
 }
 
-/// Something that was said, and where.
+/// A configured value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stated<T, S> {
-    /// What was said.
-    pub what: T,
-    /// The line, flag or other place, as its `Display` tells it.
-    pub from: S,
+pub struct WithSource<T, S> {
+    /// The value.
+    pub value: T,
+    /// The file and line, or the flag.
+    pub source: S,
 }
 
-/// What becomes of a call that no rule speaks of.
+/// The verdict for a call that no rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// A person decides.
+pub enum DefaultVerdict {
+    /// The user decides.
     Ask,
-    /// It is denied.
+    /// The call is denied.
     Deny,
 }
 
-/// What the rules say of a call.
+/// The decision about a call, with the rule that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Ruling {
-    /// What is to be done.
-    pub verdict: Ruled,
-    /// Whether a rule says so, and not the default.
-    pub is_of_rule: bool,
-    /// The rule that says so, as a configuration file spells it.
+pub struct PermissionDecision {
+    /// The verdict.
+    pub verdict: PermissionVerdict,
+    /// Whether a rule matched, as opposed to the default.
+    pub is_from_rule: bool,
+    /// The rule as TOML, or `default`.
     pub rule: String,
-    /// Where the rule stands.
-    pub from: String,
+    /// The source of the rule.
+    pub source: String,
 }
 
-/// What is to be done with a call.
+/// The verdict about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruled {
-    /// Let it pass, this once.
+pub enum PermissionVerdict {
+    /// The call is allowed, this once.
     Allow,
-    /// Do not.
+    /// The call is denied.
     Deny,
-    /// A person decides. Where nobody can be asked: [`Ruling::unasked`].
+    /// The user decides; see [`PermissionDecision::non_interactive`] for sessions without one.
     Ask,
 }
 
 impl<S: fmt::Display> PermissionRules<S> {
-    /// No rules, but what becomes of everything.
-    pub fn new(default: Stated<Fallback, S>) -> Self {
+    /// Creates an empty list of rules with this default.
+    pub fn new(default: WithSource<DefaultVerdict, S>) -> Self {
         PermissionRules { deny: Vec::new(), allow: Vec::new(), ask: Vec::new(), default }
     }
 
-    /// What becomes of a call, and by which rule.
-    pub fn judge(&self, asked: &Asked<'_>) -> Ruling {
-        let stops = PermissionRule::stops;
-        first(&self.deny, Ruled::Deny, |rule| stops(rule, asked))
-            .or_else(|| first(&self.allow, Ruled::Allow, |rule| rule.allows(asked)))
-            .or_else(|| first(&self.ask, Ruled::Ask, |rule| stops(rule, asked)))
+    /// Decides about a call.
+    pub fn judge(&self, request: &AccessRequest<'_>) -> PermissionDecision {
+        let applies = PermissionRule::applies;
+        first(&self.deny, PermissionVerdict::Deny, |rule| applies(rule, request))
+            .or_else(|| first(&self.allow, PermissionVerdict::Allow, |rule| rule.allows(request)))
+            .or_else(|| first(&self.ask, PermissionVerdict::Ask, |rule| applies(rule, request)))
             .unwrap_or_else(|| {
-                let verdict = match self.default.what {
-                    Fallback::Ask => Ruled::Ask,
-                    Fallback::Deny => Ruled::Deny,
+                let verdict = match self.default.value {
+                    DefaultVerdict::Ask => PermissionVerdict::Ask,
+                    DefaultVerdict::Deny => PermissionVerdict::Deny,
                 };
-                Ruling {
+                PermissionDecision {
                     verdict,
-                    is_of_rule: false,
+                    is_from_rule: false,
                     rule: "default".to_owned(),
-                    from: self.default.from.to_string(),
+                    source: self.default.source.to_string(),
                 }
             })
     }
 }
 
-impl Ruling {
-    /// What becomes of it where nobody can be asked: a question is a denial.
-    pub fn unasked(self) -> Self {
+impl PermissionDecision {
+    /// Turns `Ask` into `Deny`, for sessions without a user to ask.
+    pub fn non_interactive(self) -> Self {
         match self.verdict {
-            Ruled::Allow | Ruled::Deny => self,
-            Ruled::Ask => Ruling { verdict: Ruled::Deny, ..self },
+            PermissionVerdict::Allow | PermissionVerdict::Deny => self,
+            PermissionVerdict::Ask => {
+                PermissionDecision { verdict: PermissionVerdict::Deny, ..self }
+            }
         }
     }
 }
 
-/// On one line: `deny: { path = ".git" } (/home/me/.config/aifo/config.toml:3)`.
-impl fmt::Display for Ruling {
+/// Formats the decision as one line: `deny: { path = ".git" }
+/// (/home/me/.config/aifo/config.toml:3)`.
+impl fmt::Display for PermissionDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ruling { verdict, rule, from, .. } = self;
-        write!(f, "{}: {rule} ({from})", verdict.as_str())
+        let PermissionDecision { verdict, rule, source, .. } = self;
+        write!(f, "{}: {rule} ({source})", verdict.as_str())
     }
 }
 
-impl Ruled {
-    /// The word for it, as configuration and logs spell it.
+impl PermissionVerdict {
+    /// Returns the word in configuration and logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Ruled::Allow => "allow",
-            Ruled::Deny => "deny",
-            Ruled::Ask => "ask",
+            PermissionVerdict::Allow => "allow",
+            PermissionVerdict::Deny => "deny",
+            PermissionVerdict::Ask => "ask",
         }
     }
 }
 
-impl Fallback {
-    /// What `default` means in a file.
+impl DefaultVerdict {
+    /// Parses `permissions.default`.
     pub fn parse(word: &str) -> Option<Self> {
-        [Fallback::Ask, Fallback::Deny].into_iter().find(|known| known.as_str() == word)
+        [DefaultVerdict::Ask, DefaultVerdict::Deny].into_iter().find(|known| known.as_str() == word)
     }
 
-    /// The word for it.
+    /// Returns the word in configuration.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fallback::Ask => "ask",
-            Fallback::Deny => "deny",
+            DefaultVerdict::Ask => "ask",
+            DefaultVerdict::Deny => "deny",
         }
     }
 }
 
 fn first<S: fmt::Display>(
-    rules: &[Stated<PermissionRule, S>],
-    verdict: Ruled,
+    rules: &[WithSource<PermissionRule, S>],
+    verdict: PermissionVerdict,
     holds: impl Fn(&PermissionRule) -> bool,
-) -> Option<Ruling> {
-    let Stated { what, from } = rules.iter().find(|stated| holds(&stated.what))?;
-    Some(Ruling { verdict, is_of_rule: true, rule: what.to_string(), from: from.to_string() })
+) -> Option<PermissionDecision> {
+    let WithSource { value, source } = rules.iter().find(|sourced| holds(&sourced.value))?;
+    Some(PermissionDecision {
+        verdict,
+        is_from_rule: true,
+        rule: value.to_string(),
+        source: source.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -190,42 +199,50 @@ mod tests {
         deny: &[PermissionRule],
         allow: &[PermissionRule],
         ask: &[PermissionRule],
-        default: Fallback,
+        default: DefaultVerdict,
     ) -> PermissionRules<&'static str> {
-        let stated = |rules: &[PermissionRule]| {
-            rules.iter().map(|rule| Stated { what: rule.clone(), from: "f:1" }).collect()
+        let sourced = |rules: &[PermissionRule]| {
+            rules.iter().map(|rule| WithSource { value: rule.clone(), source: "f:1" }).collect()
         };
         PermissionRules {
-            deny: stated(deny),
-            allow: stated(allow),
-            ask: stated(ask),
-            default: Stated { what: default, from: "built in" },
+            deny: sourced(deny),
+            allow: sourced(allow),
+            ask: sourced(ask),
+            default: WithSource { value: default, source: "built in" },
         }
     }
 
-    /// A verdict, from `kind | command | paths`.
-    fn judge(rules: &PermissionRules<&'static str>, call: &str) -> Ruled {
+    /// Returns the verdict about `kind | command | paths`.
+    fn judge(rules: &PermissionRules<&'static str>, call: &str) -> PermissionVerdict {
         let parts: Vec<&str> = call.split('|').map(str::trim).collect();
         let [kind, command, paths] = parts[..] else { panic!("{call}") };
         let paths: Vec<&str> = paths.split_whitespace().collect();
         let command = Some(command).filter(|command| !command.is_empty());
-        let command = command.map(AskedCommand::of_text);
+        let command = command.map(CallCommand::from_text);
         let command = command.as_ref();
         let workspace = [PathBuf::from("/w"), PathBuf::from("/workspace")];
         let cwd = Path::new("/w");
-        rules.judge(&Asked { kind, command, paths: &paths, workspace: &workspace, cwd }).verdict
+        rules
+            .judge(&AccessRequest { kind, command, paths: &paths, workspace: &workspace, cwd })
+            .verdict
     }
 
     #[test]
-    fn the_ladder() {
+    fn deny_comes_before_allow_before_ask_before_the_default() {
         let everything = || vec![PermissionRule::all()];
         let none = Vec::new;
         let rows = [
-            (everything(), everything(), everything(), Fallback::Ask, Ruled::Deny),
-            (none(), everything(), everything(), Fallback::Deny, Ruled::Allow),
-            (none(), none(), everything(), Fallback::Deny, Ruled::Ask),
-            (none(), none(), none(), Fallback::Deny, Ruled::Deny),
-            (none(), none(), none(), Fallback::Ask, Ruled::Ask),
+            (
+                everything(),
+                everything(),
+                everything(),
+                DefaultVerdict::Ask,
+                PermissionVerdict::Deny,
+            ),
+            (none(), everything(), everything(), DefaultVerdict::Deny, PermissionVerdict::Allow),
+            (none(), none(), everything(), DefaultVerdict::Deny, PermissionVerdict::Ask),
+            (none(), none(), none(), DefaultVerdict::Deny, PermissionVerdict::Deny),
+            (none(), none(), none(), DefaultVerdict::Ask, PermissionVerdict::Ask),
         ];
         for (deny, allow, ask, default, expected) in rows {
             let rules = rules(&deny, &allow, &ask, default);
@@ -234,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_allows_covers_all_that_is_named() {
+    fn allow_rules_must_cover_every_path_and_the_command() {
         let src_edits = PermissionRule { kind: Some("edit".into()), ..path("src") };
         let make_in_src = PermissionRule { command: RuleCommand::parse("make"), ..path("src") };
         let rows = [
@@ -271,14 +288,14 @@ mod tests {
             (PermissionRule::all(), " | | ", true),
         ];
         for (rule, call, allowed) in rows {
-            let expected = if allowed { Ruled::Allow } else { Ruled::Deny };
-            let rules = rules(&[], std::slice::from_ref(&rule), &[], Fallback::Deny);
+            let expected = if allowed { PermissionVerdict::Allow } else { PermissionVerdict::Deny };
+            let rules = rules(&[], std::slice::from_ref(&rule), &[], DefaultVerdict::Deny);
             assert_eq!(judge(&rules, call), expected, "{rule}: {call}");
         }
     }
 
     #[test]
-    fn what_denies_or_asks_needs_one_of_them() {
+    fn deny_and_ask_rules_match_any_path_or_command() {
         let rows = [
             (path(".git"), "edit | | src/a .git/config", true),
             (path(".git"), "execute | git gc | /workspace/.git", true),
@@ -296,34 +313,40 @@ mod tests {
             ),
         ];
         for (rule, call, held) in rows {
-            let denying =
-                rules(std::slice::from_ref(&rule), &[PermissionRule::all()], &[], Fallback::Ask);
-            let expected = if held { Ruled::Deny } else { Ruled::Allow };
+            let denying = rules(
+                std::slice::from_ref(&rule),
+                &[PermissionRule::all()],
+                &[],
+                DefaultVerdict::Ask,
+            );
+            let expected = if held { PermissionVerdict::Deny } else { PermissionVerdict::Allow };
             assert_eq!(judge(&denying, call), expected, "{rule}: {call}");
-            let asking = rules(&[], &[], std::slice::from_ref(&rule), Fallback::Deny);
-            let expected = if held { Ruled::Ask } else { Ruled::Deny };
+            let asking = rules(&[], &[], std::slice::from_ref(&rule), DefaultVerdict::Deny);
+            let expected = if held { PermissionVerdict::Ask } else { PermissionVerdict::Deny };
             assert_eq!(judge(&asking, call), expected, "{rule}: {call}");
         }
     }
 
     #[test]
-    fn a_ruling_tells_its_rule_and_where_nobody_is_asked_it_is_a_denial() {
-        let rules = rules(&[kind("delete")], &[command("make")], &[kind("edit")], Fallback::Ask);
-        let told = |kind, command| {
-            let command = Option::map(command, AskedCommand::of_text);
+    fn a_decision_names_its_rule_and_without_a_user_ask_becomes_deny() {
+        let rules =
+            rules(&[kind("delete")], &[command("make")], &[kind("edit")], DefaultVerdict::Ask);
+        let decide = |kind, command| {
+            let command = Option::map(command, CallCommand::from_text);
             let command = command.as_ref();
-            let ruling = rules.judge(&Asked { kind, command, ..Asked::default() });
-            (ruling.to_string(), ruling.unasked().to_string())
+            let decision =
+                rules.judge(&AccessRequest { kind, command, ..AccessRequest::default() });
+            (decision.to_string(), decision.non_interactive().to_string())
         };
         let same = |text: &str| (text.to_owned(), text.to_owned());
-        assert_eq!(told("delete", None), same("deny: \"delete\" (f:1)"));
-        assert_eq!(told("execute", Some("make")), same("allow: { command = \"make\" } (f:1)"));
+        assert_eq!(decide("delete", None), same("deny: \"delete\" (f:1)"));
+        assert_eq!(decide("execute", Some("make")), same("allow: { command = \"make\" } (f:1)"));
         assert_eq!(
-            told("edit", None),
+            decide("edit", None),
             ("ask: \"edit\" (f:1)".into(), "deny: \"edit\" (f:1)".into())
         );
         assert_eq!(
-            told("fetch", None),
+            decide("fetch", None),
             ("ask: default (built in)".into(), "deny: default (built in)".into())
         );
     }

@@ -1,4 +1,4 @@
-//! What a session allows: our table, widened by its user, narrowed by its workspace.
+//! Allowlists of a session: the built-in table, extended by the user, restricted by the workspace.
 
 use std::collections::BTreeSet;
 
@@ -6,38 +6,38 @@ use aifo_types::{Kind, ToolName};
 
 use crate::kinds::{DEV_TOOLS, VERSIONED_PYTHON, is_versioned_python, kinds};
 
-/// The kinds of a session with their allowlists, in the order in which dev tools try them.
+/// The kinds of a session with their allowlists, in the order in which dev tools are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     kinds: Vec<KindPolicy>,
 }
 
-/// One kind's part.
+/// The allowlist of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindPolicy {
-    /// Which kind.
+    /// The kind.
     pub kind: Kind,
-    /// Other words a user may say for it; compared without case.
+    /// Other names; compared without case.
     pub aliases: Vec<String>,
-    /// The tools that are its own.
+    /// Tools of this kind.
     own: BTreeSet<String>,
-    /// Tools it may run if it has them, as others may.
+    /// Dev tools, which other kinds may run too.
     shared: BTreeSet<String>,
-    /// Tools it may not run, whatever the lists above say.
+    /// Tools that it may not run; overrides the lists above.
     denied: BTreeSet<String>,
 }
 
-/// By which rule a kind may run a tool.
+/// The list that allows a kind to run a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// The tool belongs to this kind.
+    /// The tools of the kind.
     Own,
-    /// A dev tool, which any kind may run that has it.
+    /// The dev tools, which any kind may run.
     Shared,
 }
 
 impl Policy {
-    /// Our own table, as it is without any configuration.
+    /// Returns the built-in table.
     pub fn builtin() -> Self {
         let shared: BTreeSet<String> = DEV_TOOLS.iter().map(|tool| (*tool).to_owned()).collect();
         let kind = |spec: &crate::KindSpec| KindPolicy {
@@ -50,12 +50,12 @@ impl Policy {
         Policy { kinds: kinds().iter().map(kind).collect() }
     }
 
-    /// All kinds, in the order in which dev tools try them.
+    /// Returns the kinds in the order in which dev tools are tried.
     pub fn kinds(&self) -> &[KindPolicy] {
         &self.kinds
     }
 
-    /// The kind that a user means by `word`: a name or an alias, in any case.
+    /// Finds a kind by name or alias, ignoring case.
     pub fn kind_named(&self, word: &str) -> Option<&KindPolicy> {
         self.kinds.iter().find(|policy| {
             let aliases = policy.aliases.iter().map(String::as_str);
@@ -64,8 +64,8 @@ impl Policy {
         })
     }
 
-    /// Widens a kind's allowlist, and makes the kind if there is none of that name. Only for what
-    /// the user wrote where no agent can reach it.
+    /// Adds tools to a kind's allowlist, and creates the kind if it does not exist. Call this only
+    /// with values from the user's own configuration, which no agent can edit.
     pub fn allow(&mut self, kind: &Kind, tools: impl IntoIterator<Item = ToolName>) {
         let known = self.kinds.iter().position(|policy| policy.kind == *kind);
         let index = known.unwrap_or_else(|| {
@@ -83,14 +83,14 @@ impl Policy {
         }
     }
 
-    /// Narrows a kind's allowlist. What is denied once stays so, whatever allows it later.
+    /// Denies tools of a kind. A later [`allow`](Policy::allow) does not undo this.
     pub fn deny(&mut self, kind: &Kind, tools: impl IntoIterator<Item = ToolName>) {
         if let Some(policy) = self.kinds.iter_mut().find(|policy| policy.kind == *kind) {
             policy.denied.extend(tools.into_iter().map(|tool| tool.as_str().to_owned()));
         }
     }
 
-    /// Every tool name some kind may run, once, sorted: the names under which a shim is linked.
+    /// Returns the sorted names of all tools; the launcher links a shim under each.
     pub fn all_tools(&self) -> BTreeSet<&str> {
         let named = self.kinds.iter().flat_map(|policy| policy.own.iter().chain(&policy.shared));
         named.map(String::as_str).collect()
@@ -98,7 +98,7 @@ impl Policy {
 }
 
 impl KindPolicy {
-    /// By which rule this kind may run `tool`, if it may.
+    /// Returns the list that allows `tool`, or `None` if this kind may not run it.
     pub fn allowance(&self, tool: &str) -> Option<Allowance> {
         if self.denied.contains(tool) {
             return None;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn users_words() {
+    fn kinds_are_found_by_name_or_alias() {
         let policy = Policy::builtin();
         let rows = [
             ("rust", "rust"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_adds_tools_and_kinds() {
+    fn allow_adds_tools_and_kinds() {
         let mut policy = Policy::builtin();
         policy.allow(&kind("rust"), [tool("just")]);
         policy.allow(&kind("java"), [tool("javac"), tool("java")]);
@@ -151,12 +151,12 @@ mod tests {
         assert_eq!(allowance("rust", "just"), Some(Allowance::Own));
         assert_eq!(allowance("rust", "cargo"), Some(Allowance::Own));
         assert_eq!(allowance("java", "java"), Some(Allowance::Own));
-        assert_eq!(allowance("java", "make"), None, "a new kind has what it was given");
+        assert_eq!(allowance("java", "make"), None, "a new kind has only the listed tools");
         assert!(policy.all_tools().contains("javac"));
     }
 
     #[test]
-    fn what_is_denied_stays_denied() {
+    fn denied_tools_stay_denied() {
         let mut policy = Policy::builtin();
         policy.deny(&kind("python"), [tool("pip"), tool("make"), tool("python3.12")]);
         policy.allow(&kind("python"), [tool("pip")]);

@@ -1,14 +1,14 @@
-//! What of an argument list may stand in a log.
+//! Redacts argument lists for logs.
 
 use aifo_types::{HIDDEN, is_secret, secret_in_word};
 
-/// The arguments as one line of text: quoted where they hold anything but plain characters, cut
-/// where they are long, and without what is a secret by its name: the word that follows `--token`, and
-/// what stands behind `--token=` or `Authorization: `.
+/// Formats arguments as one line. Words with other than plain characters are quoted, long words and
+/// long lists are truncated, and values with a secret's name are replaced: the word after
+/// `--token`, and the value in `--token=..` or `Authorization: ..`.
 pub fn redact(args: &[Vec<u8>]) -> String {
     let mut words = Vec::new();
     let mut left = MAX_LINE;
-    // The option before, which may say what the next word is.
+    // The previous option, which may name a secret.
     let mut option: &[u8] = b"";
     for arg in args {
         let before = std::mem::take(&mut option);
@@ -32,12 +32,12 @@ pub fn redact(args: &[Vec<u8>]) -> String {
     words.join(" ")
 }
 
-/// Characters of arguments in one log line, about.
+/// Approximate length of the arguments in a log line, in characters.
 const MAX_LINE: usize = 4096;
-/// Bytes of one argument that are shown.
+/// Maximum length of one argument, in bytes.
 const MAX_WORD: usize = 256;
 
-/// An argument as one word of one line.
+/// Formats an argument as one word.
 fn quote(arg: &[u8]) -> String {
     let (shown, cut) = match arg.get(..MAX_WORD) {
         Some(start) => (start, ".."),
@@ -47,7 +47,7 @@ fn quote(arg: &[u8]) -> String {
     if !shown.is_empty() && shown.iter().all(is_plain) {
         return String::from_utf8_lossy(shown).into_owned() + cut;
     }
-    // Escapes whatever could break a line or speak to a terminal.
+    // Escapes line breaks and terminal control sequences.
     format!("\"{}\"{cut}", shown.escape_ascii())
 }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_left_out() {
+    fn secrets_are_redacted() {
         let rows: [(&[&[u8]], &str); 12] = [
             (&[b"--token", b"s3", b"x"], "--token [redacted] x"),
             (&[b"--api-key=s3"], "--api-key=[redacted]"),
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// The names that every consumer of the list is held to.
+    /// Checks the page's names, as every user of the list does.
     #[test]
     fn the_value_of_every_secret_of_the_page_is_left_out() {
         let page = include_str!("../../../spec/environment.md");

@@ -1,4 +1,4 @@
-//! From a tool's name to the sidecars that may run it.
+//! Routes a tool to the sidecars that may run it.
 
 use std::fmt;
 
@@ -6,47 +6,47 @@ use aifo_types::{Kind, Refusal, ToolName};
 
 use crate::policy::{Allowance, KindPolicy, Policy};
 
-/// A sidecar that may run the tool, with the reason.
+/// A sidecar that may run a tool, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Route {
-    /// Which one.
+    /// The sidecar's kind.
     pub kind: Kind,
-    /// Why this one.
-    pub reason: Reason,
+    /// The rule that chose it.
+    pub reason: RouteReason,
 }
 
-/// The rule by which a sidecar was chosen.
+/// The rule that chose a sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The tool belongs to this kind alone.
+pub enum RouteReason {
+    /// The tool belongs to this kind only.
     OwnKind,
-    /// A dev tool goes to the first running kind, in the order of preference, that has it.
+    /// A dev tool, which the first kind in the order of preference runs that has it installed.
     FirstThatHasIt,
 }
 
-impl Reason {
-    /// The rule's name, as logs spell it.
+impl RouteReason {
+    /// Returns the rule's name in logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Reason::OwnKind => "own-kind",
-            Reason::FirstThatHasIt => "first-that-has-it",
+            RouteReason::OwnKind => "own-kind",
+            RouteReason::FirstThatHasIt => "first-that-has-it",
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RouteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
 impl Policy {
-    /// The running sidecars that may run `tool`, in the order in which they are to be tried: the
-    /// first that has it installed runs it, which only its runner can tell. Never empty.
+    /// Returns the running sidecars that may run `tool`, in the order in which to try them; never
+    /// empty. The first whose runner finds the tool installed runs it.
     ///
-    /// Errors: [`Refusal::ToolNotAllowed`] if no allowlist names the tool,
-    /// [`Refusal::ToolUnavailable`] if none of the kinds that may run it is running.
+    /// Errors: [`Refusal::ToolNotAllowed`] if no allowlist has the tool,
+    /// [`Refusal::ToolUnavailable`] if no kind that may run it is running.
     pub fn route(&self, tool: &ToolName, running: &[Kind]) -> Result<Vec<Route>, Refusal> {
         if self.offering(tool).next().is_none() {
             return Err(Refusal::ToolNotAllowed { tool: tool.clone(), running: running.to_vec() });
@@ -56,16 +56,16 @@ impl Policy {
             .map(|(kind, allowance)| Route {
                 kind: kind.clone(),
                 reason: match allowance {
-                    Allowance::Own => Reason::OwnKind,
-                    Allowance::Shared => Reason::FirstThatHasIt,
+                    Allowance::Own => RouteReason::OwnKind,
+                    Allowance::Shared => RouteReason::FirstThatHasIt,
                 },
             })
             .collect();
         if routes.is_empty() { Err(self.unavailable(tool)) } else { Ok(routes) }
     }
 
-    /// The refusal when no running sidecar has the tool. It names the kinds to start: a tool's own,
-    /// or the two that a dev tool prefers.
+    /// Returns the refusal for a tool that no running sidecar has. It suggests kinds to start: the
+    /// tool's own, or the first two for a dev tool.
     pub fn unavailable(&self, tool: &ToolName) -> Refusal {
         let offered_by = self.offering(tool).take(SUGGESTIONS).map(|(kind, _)| kind.clone());
         Refusal::ToolUnavailable { tool: tool.clone(), offered_by: offered_by.collect() }
@@ -77,7 +77,7 @@ impl Policy {
     }
 }
 
-/// Puts the sidecars that run before those that would have to be started; else the order stays.
+/// Moves running sidecars before those that must be started, and keeps the order otherwise.
 pub fn running_first(routes: &mut [Route], runs: impl Fn(&Kind) -> bool) {
     routes.sort_by_key(|route| !runs(&route.kind));
 }
@@ -88,7 +88,7 @@ const SUGGESTIONS: usize = 2;
 mod tests {
     use super::*;
 
-    /// What becomes of a tool: the kinds to try, or the refusal's status.
+    /// Compares the kinds to try, or the refusal's status.
     fn check(tool: &str, running: &str, expected: Result<&str, u16>) {
         let running: Vec<Kind> =
             running.split_whitespace().map(|kind| Kind::parse(kind).unwrap()).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_comes_first() {
+    fn running_kinds_come_first() {
         let offered: Vec<Kind> =
             Policy::builtin().kinds().iter().map(|policy| policy.kind.clone()).collect();
         let check = |running: &[&str], expected: &[&str]| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_tell_what_to_start() {
+    fn refusals_suggest_kinds_to_start() {
         let body =
             |tool: &[u8]| Policy::builtin().unavailable(&ToolName::parse(tool).unwrap()).body();
         assert!(body(b"make").ends_with("(e.g., --toolchain c-cpp or --toolchain rust)\n"));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_policy::Reason;
+use aifo_policy::RouteReason;
 use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
 use aifo_wire::{SidecarLimit, Usage};
 use serde::Serialize;
@@ -117,7 +117,7 @@ impl CallRecord {
         }
     }
 
-    pub(crate) fn routed(&mut self, kind: &Kind, reason: Reason) {
+    pub(crate) fn routed(&mut self, kind: &Kind, reason: RouteReason) {
         self.kind = Some(kind.to_string());
         self.rule = Some(reason.as_str());
     }

@@ -131,7 +131,7 @@ mod tests {
         };
         let mut record = CallRecord::new(&request, 3);
         record.time = time;
-        record.routed(&Kind::parse("rust").unwrap(), aifo_policy::Reason::OwnKind);
+        record.routed(&Kind::parse("rust").unwrap(), aifo_policy::RouteReason::OwnKind);
         record
     }
 

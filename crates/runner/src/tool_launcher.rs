@@ -240,7 +240,7 @@ pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartErro
     let (cause, reason) = match error {
         // The file itself exists, so its interpreter is missing.
         SpawnError::Exec(Errno::ENOENT) => {
-            (StartErrorCause::NotFound, "its interpreter was not lookup".to_owned())
+            (StartErrorCause::NotFound, "its interpreter was not found".to_owned())
         }
         SpawnError::Exec(Errno::E2BIG) => {
             (StartErrorCause::NotExecutable, "argument list too long".to_owned())

@@ -1,4 +1,4 @@
-//! Text that an agent, a tool or a workspace chose, made fit for a terminal: `spec/cli.md#foreign-text`.
+//! Text that an agent, a tool or a workspace chose, made fit for a terminal: `spec/cli.md#untrusted-text`.
 //!
 //! Each character is judged alone, so a text that comes in pieces needs no state between them.
 

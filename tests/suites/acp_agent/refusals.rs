@@ -49,7 +49,7 @@ fn the_reason_is_the_answer_to_initialize() {
         check(&mut coder, code, reason, remedy);
     }
     fs::write(setup.workspace().join(".aifo.toml"), "nonsense = 1\n").unwrap();
-    check(&mut acp(&setup, &["--backend", "local", "gemini"]), 86, "nonsense", "known here");
+    check(&mut acp(&setup, &["--backend", "local", "gemini"]), 86, "nonsense", "known keys");
 }
 
 #[test]

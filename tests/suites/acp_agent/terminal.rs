@@ -1,4 +1,4 @@
-//! An agent's text cannot control a terminal (`spec/cli.md#foreign-text`).
+//! An agent's text cannot control a terminal (`spec/cli.md#untrusted-text`).
 
 use aifo_tests::{Outcome, Step, Terminal};
 use serde_json::json;

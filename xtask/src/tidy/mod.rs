@@ -4,6 +4,7 @@
 
 mod dependencies;
 mod leftovers;
+mod length;
 mod links;
 mod manifests;
 mod proofs;
@@ -26,7 +27,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let packages = workspace::packages()?;
     let sources = rust_sources()?;
     let pages = pages()?;
-    let checks: [(&str, Vec<Finding>); 8] = [
+    let checks: [(&str, Vec<Finding>); 9] = [
         ("dependencies", dependencies::check(&packages, page(&pages, dependencies::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
@@ -35,6 +36,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         ("leftovers", leftovers::check(&sources)),
         ("manifests", manifests::check(&packages)),
         ("proofs", proofs::check(&pages, &sources)),
+        ("length", length::check(&sources)),
     ];
     for (name, findings) in &checks {
         match findings.len() {

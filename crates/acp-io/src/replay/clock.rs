@@ -1,37 +1,37 @@
-//! The clock of a replay: what the log says.
+//! A replay's clock, which follows the log.
 
 use std::time::{Duration, Instant};
 
-/// How far a log is.
+/// The time of a replay.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The time of the first entry, for the client.
+    /// The client's time of the first entry.
     pub(super) base: Instant,
-    /// The same, as the log tells it.
+    /// The log's time of the first entry.
     first: Option<Duration>,
-    /// How far the client's clock is from its first entry. Never goes back.
+    /// The client's time since the first entry. Monotonic.
     pub(super) now: Duration,
 }
 
 impl Clock {
-    /// At the log's first entry, which is at `base`.
+    /// Starts at `base`, the time of the first entry.
     pub(super) fn new(base: Instant) -> Self {
         Clock { base, first: None, now: Duration::ZERO }
     }
 
-    /// How long after the first entry that time is.
+    /// Returns a log time relative to the first entry.
     pub(super) fn offset(&mut self, time: Duration) -> Duration {
         let first = *self.first.get_or_insert(time);
         time.saturating_sub(first)
     }
 
-    /// That long after the first entry.
+    /// Returns the client's time at an offset.
     pub(super) fn at(&self, offset: Duration) -> Instant {
-        // A log may claim any time.
+        // A log may contain any time.
         self.base.checked_add(offset).unwrap_or(self.base)
     }
 
-    /// Now.
+    /// Returns the client's current time.
     pub(super) fn instant(&self) -> Instant {
         self.at(self.now)
     }

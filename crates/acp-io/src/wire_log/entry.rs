@@ -1,4 +1,4 @@
-//! The lines of a log, as they are written and read.
+//! Lines of a log: formatting and parsing.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use serde_json::{Map, Value, json};
 
 /// One line of a log (`spec/acp-wire.md#lines`).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// When, since 1970; what passes between two entries is never negative.
+pub struct LogEntry {
+    /// Time since 1970. Monotonic within a log.
     pub time: Duration,
-    /// What.
-    pub what: What,
+    /// The content.
+    pub kind: LogEntryKind,
 }
 
-/// What a line of a log tells.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum LogEntryKind {
     /// The first line of each file.
     Head {
         /// The agent's name.
         agent: String,
-        /// Who writes the log.
+        /// The process that writes the log.
         pid: u32,
-        /// Which file of the log it is, from 1.
+        /// The file's number within the log, from 1.
         part: u64,
-        /// Whose requests are logged.
+        /// The origin of the requests.
         requests: Requests,
     },
-    /// Something went over a pipe.
-    Line(Pipe, Line),
-    /// A pipe of the agent's has come to its end.
-    End(Pipe),
-    /// A permission was decided, and why: a report of type `decision`.
+    /// A line of a pipe.
+    Line(LogPipe, LogLine),
+    /// The end of a pipe.
+    End(LogPipe),
+    /// A permission decision: a report of type `decision`.
     Decision(Value),
 }
 
-/// A pipe of an agent, seen from here.
+/// A pipe of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pipe {
+pub enum LogPipe {
     /// Its stdout.
     In,
     /// Its stdin.
@@ -47,46 +47,46 @@ pub enum Pipe {
     Err,
 }
 
-/// What went over a pipe.
+/// A line of a pipe.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
+pub enum LogLine {
     /// JSON.
     Frame(Value),
-    /// A line that is none.
+    /// Any other line.
     Text {
-        /// What is kept of it.
+        /// Its beginning.
         text: String,
         /// Its length in bytes.
         len: u64,
-        /// What it was.
+        /// Its encoding.
         encoding: Encoding,
     },
-    /// A line that is longer, or holds more, than is read.
+    /// A line with too many bytes or values.
     Skipped {
         /// Its length in bytes.
         len: u64,
-        /// What is kept of it.
+        /// Its beginning.
         head: String,
     },
 }
 
-/// Whether a text stands in the log as it came.
+/// The encoding of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// It does.
+    /// UTF-8.
     Utf8,
-    /// What was no UTF-8 was replaced.
+    /// Not UTF-8; invalid bytes were replaced.
     Broken,
 }
 
-impl Entry {
-    /// The entry as a line with its end.
+impl LogEntry {
+    /// Formats the entry as a line with its `\n`.
     pub(crate) fn to_line(&self) -> Vec<u8> {
         let mut members = Map::new();
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
         put("t", u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).into());
-        match &self.what {
-            What::Head { agent, pid, part, requests } => {
+        match &self.kind {
+            LogEntryKind::Head { agent, pid, part, requests } => {
                 put("log", "acp".into());
                 put("version", VERSION.into());
                 put("agent", agent.as_str().into());
@@ -96,23 +96,23 @@ impl Entry {
                     put("relay", true.into());
                 }
             }
-            What::End(pipe) => {
+            LogEntryKind::End(pipe) => {
                 put("dir", pipe.word().into());
                 put("end", true.into());
             }
-            What::Decision(report) => put("decision", report.clone()),
-            What::Line(pipe, line) => {
+            LogEntryKind::Decision(report) => put("decision", report.clone()),
+            LogEntryKind::Line(pipe, line) => {
                 put("dir", pipe.word().into());
                 match line {
-                    Line::Frame(value) => put("frame", value.clone()),
-                    Line::Text { text, len, encoding } => {
+                    LogLine::Frame(value) => put("frame", value.clone()),
+                    LogLine::Text { text, len, encoding } => {
                         put("text", text.as_str().into());
                         put("len", (*len).into());
                         if *encoding == Encoding::Broken {
                             put("utf8", false.into());
                         }
                     }
-                    Line::Skipped { len, head } => {
+                    LogLine::Skipped { len, head } => {
                         put("skipped", (*len).into());
                         put("head", head.as_str().into());
                     }
@@ -124,7 +124,7 @@ impl Entry {
         line
     }
 
-    /// Reads a line; `None` for what is no line of a log.
+    /// Parses a line; `None` if it is not one of a log.
     pub fn parse(line: &str) -> Option<Self> {
         let mut value: Value = serde_json::from_str(line).ok()?;
         let time = Duration::from_millis(value.get("t")?.as_u64()?);
@@ -139,43 +139,44 @@ impl Entry {
                 Some(Value::Bool(true)) => Requests::Relayed,
                 _ => Requests::Own,
             };
-            let what = What::Head { agent: text("agent")?, pid, part: number("part")?, requests };
-            return Some(Entry { time, what });
+            let kind =
+                LogEntryKind::Head { agent: text("agent")?, pid, part: number("part")?, requests };
+            return Some(LogEntry { time, kind });
         }
         if let Some(report) = value.get("decision") {
-            return Some(Entry { time, what: What::Decision(report.clone()) });
+            return Some(LogEntry { time, kind: LogEntryKind::Decision(report.clone()) });
         }
-        let pipe = Pipe::of(value.get("dir")?.as_str()?)?;
+        let pipe = LogPipe::of(value.get("dir")?.as_str()?)?;
         let line = if value.get("end").is_some() {
-            return Some(Entry { time, what: What::End(pipe) });
+            return Some(LogEntry { time, kind: LogEntryKind::End(pipe) });
         } else if let Some(text) = text("text") {
             let is_broken = value.get("utf8") == Some(&Value::Bool(false));
             let encoding = if is_broken { Encoding::Broken } else { Encoding::Utf8 };
-            Line::Text { text, len: number("len")?, encoding }
+            LogLine::Text { text, len: number("len")?, encoding }
         } else if let Some(len) = number("skipped") {
-            Line::Skipped { len, head: text("head")? }
+            LogLine::Skipped { len, head: text("head")? }
         } else {
-            Line::Frame(value.get_mut("frame")?.take())
+            LogLine::Frame(value.get_mut("frame")?.take())
         };
-        Some(Entry { time, what: What::Line(pipe, line) })
+        Some(LogEntry { time, kind: LogEntryKind::Line(pipe, line) })
     }
 }
 
-impl Pipe {
+impl LogPipe {
     fn word(self) -> &'static str {
         match self {
-            Pipe::In => "in",
-            Pipe::Out => "out",
-            Pipe::Err => "err",
+            LogPipe::In => "in",
+            LogPipe::Out => "out",
+            LogPipe::Err => "err",
         }
     }
 
     fn of(word: &str) -> Option<Self> {
-        [Pipe::In, Pipe::Out, Pipe::Err].into_iter().find(|pipe| pipe.word() == word)
+        [LogPipe::In, LogPipe::Out, LogPipe::Err].into_iter().find(|pipe| pipe.word() == word)
     }
 }
 
-/// The version of the form of a log.
+/// The version of the log format.
 const VERSION: u64 = 1;
 
 #[cfg(test)]
@@ -184,28 +185,33 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let text = |encoding| Line::Text { text: "a\nb".into(), len: 9, encoding };
+        let text = |encoding| LogLine::Text { text: "a\nb".into(), len: 9, encoding };
         let rows = [
-            What::Head { agent: "gemini".into(), pid: 7, part: 2, requests: Requests::Own },
-            What::Head { agent: "gemini".into(), pid: 7, part: 1, requests: Requests::Relayed },
-            What::Line(Pipe::In, Line::Frame(json!([{"id": 1}, 17]))),
-            What::Line(Pipe::Out, Line::Frame(Value::Null)),
-            What::Line(Pipe::Err, text(Encoding::Utf8)),
-            What::Line(Pipe::In, text(Encoding::Broken)),
-            What::Line(Pipe::In, Line::Skipped { len: 1 << 40, head: "{".into() }),
-            What::End(Pipe::In),
-            What::Decision(json!({"type": "decision", "id": 9, "rule": "allow"})),
+            LogEntryKind::Head { agent: "gemini".into(), pid: 7, part: 2, requests: Requests::Own },
+            LogEntryKind::Head {
+                agent: "gemini".into(),
+                pid: 7,
+                part: 1,
+                requests: Requests::Relayed,
+            },
+            LogEntryKind::Line(LogPipe::In, LogLine::Frame(json!([{"id": 1}, 17]))),
+            LogEntryKind::Line(LogPipe::Out, LogLine::Frame(Value::Null)),
+            LogEntryKind::Line(LogPipe::Err, text(Encoding::Utf8)),
+            LogEntryKind::Line(LogPipe::In, text(Encoding::Broken)),
+            LogEntryKind::Line(LogPipe::In, LogLine::Skipped { len: 1 << 40, head: "{".into() }),
+            LogEntryKind::End(LogPipe::In),
+            LogEntryKind::Decision(json!({"type": "decision", "id": 9, "rule": "allow"})),
         ];
-        for what in rows {
-            let entry = Entry { time: Duration::from_millis(1_763_808_995_123), what };
+        for kind in rows {
+            let entry = LogEntry { time: Duration::from_millis(1_763_808_995_123), kind };
             let line = String::from_utf8(entry.to_line()).unwrap();
             assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
-            assert_eq!(Entry::parse(&line), Some(entry), "{line}");
+            assert_eq!(LogEntry::parse(&line), Some(entry), "{line}");
         }
     }
 
     #[test]
-    fn other_lines_are_none() {
+    fn other_lines_are_rejected() {
         for line in [
             "",
             "{}",
@@ -215,7 +221,7 @@ mod tests {
             r#"{"t":1,"log":"acp","version":2,"agent":"a","pid":1,"part":1}"#,
             r#"{"t":1,"dir":"in","fra"#,
         ] {
-            assert_eq!(Entry::parse(line), None, "{line}");
+            assert_eq!(LogEntry::parse(line), None, "{line}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The files of a log.
+//! Log files and their rotation.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
@@ -14,15 +14,15 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::entry::{Entry, What};
+use super::entry::{LogEntry, LogEntryKind};
 
-/// How much room logs take (`spec/acp-wire.md#files`).
+/// Limits on log files (`spec/acp-wire.md#files`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireLogLimits {
-    /// A file that has so many bytes is not written to any more. A line is never cut, so a file may
-    /// be longer by one line.
+    /// The size at which a file is rotated. Lines are not split, so a file may exceed it by one
+    /// line.
     pub file_bytes: u64,
-    /// Files of logs in the directory, of all connections together.
+    /// The most log files in the directory, over all connections.
     pub files: usize,
 }
 
@@ -32,34 +32,34 @@ impl Default for WireLogLimits {
     }
 }
 
-/// What is written, and where.
+/// The current file and its directory.
 ///
-/// Whoever else may write to the directory, such as an agent whose workspace it is in, can lose us
-/// lines. It cannot make us write to, or remove, anything else: every name is taken within the open
-/// directory, and is made new.
+/// Another process with write access to the directory, such as an agent whose workspace contains
+/// it, can delete lines. It cannot redirect writes or removals: all names are resolved in the open
+/// directory, and files are created exclusively.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct LogFiles {
     directory: OwnedFd,
     limits: WireLogLimits,
     agent: String,
     requests: Requests,
-    name: Name,
+    name: LogFileName,
     file: File,
     written: u64,
 }
 
-/// The name of a log's file, in the order of their beginnings.
+/// The name of a log file, ordered by start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name {
-    /// When the connection began, in milliseconds since 1970.
+pub(crate) struct LogFileName {
+    /// Start of the connection, in milliseconds since 1970.
     begun: u64,
-    /// Who writes it.
+    /// The process that writes the log.
     pid: u32,
-    /// Which file of the log it is, from 1.
+    /// The file's number within the log, from 1.
     pub(crate) part: u64,
 }
 
-impl Files {
+impl LogFiles {
     pub(super) fn create(
         directory: &Path,
         limits: WireLogLimits,
@@ -73,13 +73,13 @@ impl Files {
         let begun = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (name, file) = first_free(&directory, begun)?;
         let agent = agent.to_owned();
-        let mut files = Files { directory, limits, agent, requests, name, file, written: 0 };
+        let mut files = LogFiles { directory, limits, agent, requests, name, file, written: 0 };
         files.begin(time)?;
         Ok(files)
     }
 
-    /// Writes an entry with one call, so that whoever reads along never sees half of a line.
-    pub(super) fn write(&mut self, entry: &Entry) -> io::Result<()> {
+    /// Writes an entry with one call, so that readers never see part of a line.
+    pub(super) fn write(&mut self, entry: &LogEntry) -> io::Result<()> {
         if self.written >= self.limits.file_bytes {
             self.name.part = self.name.part.saturating_add(1);
             self.file = make(&self.directory, self.name)?;
@@ -89,48 +89,48 @@ impl Files {
         self.append(entry)
     }
 
-    /// Begins a file.
+    /// Starts a file.
     fn begin(&mut self, time: Duration) -> io::Result<()> {
-        let Name { pid, part, .. } = self.name;
+        let LogFileName { pid, part, .. } = self.name;
         let (agent, requests) = (self.agent.clone(), self.requests);
-        self.append(&Entry { time, what: What::Head { agent, pid, part, requests } })?;
+        self.append(&LogEntry { time, kind: LogEntryKind::Head { agent, pid, part, requests } })?;
         self.remove_old();
         Ok(())
     }
 
-    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+    fn append(&mut self, entry: &LogEntry) -> io::Result<()> {
         let line = entry.to_line();
         self.file.write_all(&line)?;
         self.written = self.written.saturating_add(line.len() as u64);
         Ok(())
     }
 
-    /// Makes room. The first file of our own stays: without the beginning of a connection nobody can
-    /// tell what the rest means.
+    /// Removes the oldest files, but not this log's first one, without which the rest cannot be
+    /// read.
     fn remove_old(&self) {
-        let first = Name { part: 1, ..self.name };
+        let first = LogFileName { part: 1, ..self.name };
         let names = self.names().unwrap_or_default();
         let surplus = names.len().saturating_sub(self.limits.files.max(2));
         let old = names.into_iter().filter(|name| *name != first && *name != self.name);
         for name in old.take(surplus) {
-            // Somebody else may be tidying up too.
+            // Another process may remove it at the same time.
             let _ = unlinkat(&self.directory, name.file().as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 
-    /// The logs in the directory, the oldest first.
-    fn names(&self) -> nix::Result<Vec<Name>> {
+    /// Returns the log files in the directory, the oldest first.
+    fn names(&self) -> nix::Result<Vec<LogFileName>> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut directory = Dir::openat(&self.directory, ".", flags, Mode::empty())?;
         let names = directory.iter().filter_map(Result::ok);
-        let names = names.filter_map(|entry| Name::parse(entry.file_name().to_str().ok()?));
-        let mut names: Vec<Name> = names.collect();
+        let names = names.filter_map(|entry| LogFileName::parse(entry.file_name().to_str().ok()?));
+        let mut names: Vec<LogFileName> = names.collect();
         names.sort();
         Ok(names)
     }
 }
 
-impl Name {
+impl LogFileName {
     fn file(self) -> String {
         format!("acp-{}-{}-{}.jsonl", self.begun, self.pid, self.part)
     }
@@ -138,35 +138,35 @@ impl Name {
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let mut words = name.strip_prefix("acp-")?.strip_suffix(".jsonl")?.split('-');
         let mut word = || words.next();
-        let found = Name {
+        let found = LogFileName {
             begun: word()?.parse().ok()?,
             pid: word()?.parse().ok()?,
             part: word()?.parse().ok()?,
         };
-        // What is spelled otherwise was not made here.
+        // Another spelling is not one of these files.
         (found.file() == name).then_some(found)
     }
 
-    /// Whether both are of one connection.
-    pub(crate) fn is_with(self, other: Self) -> bool {
+    /// Returns whether both belong to one connection.
+    pub(crate) fn same_log(self, other: Self) -> bool {
         (self.begun, self.pid) == (other.begun, other.pid)
     }
 }
 
-/// All files of the log that `file` is one of, as far as they are there, in their order. Any other
-/// file stands alone.
+/// Returns the existing files of the log that `file` belongs to, in order. Any other file is
+/// returned alone.
 ///
 /// # Errors
 ///
 /// The directory cannot be read.
 pub fn parts(file: &Path) -> io::Result<Vec<PathBuf>> {
-    let name_of = |path: &Path| Name::parse(path.file_name()?.to_str()?);
+    let name_of = |path: &Path| LogFileName::parse(path.file_name()?.to_str()?);
     let Some(name) = name_of(file) else { return Ok(vec![file.to_owned()]) };
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let mut found = Vec::new();
     for entry in parent.unwrap_or(Path::new(".")).read_dir()? {
         let path = entry?.path();
-        if let Some(other) = name_of(&path).filter(|other| other.is_with(name)) {
+        if let Some(other) = name_of(&path).filter(|other| other.same_log(name)) {
             found.push((other.part, path));
         }
     }
@@ -174,10 +174,11 @@ pub fn parts(file: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Begins a log under a name that nobody has: another one may have begun with this very millisecond.
-fn first_free(directory: &OwnedFd, begun: u64) -> io::Result<(Name, File)> {
+/// Creates the first file with an unused name, as another log may have started in the same
+/// millisecond.
+fn first_free(directory: &OwnedFd, begun: u64) -> io::Result<(LogFileName, File)> {
     let pid = std::process::id();
-    let mut name = Name { begun, pid, part: 1 };
+    let mut name = LogFileName { begun, pid, part: 1 };
     loop {
         match make(directory, name) {
             Ok(file) => return Ok((name, file)),
@@ -187,7 +188,7 @@ fn first_free(directory: &OwnedFd, begun: u64) -> io::Result<(Name, File)> {
     }
 }
 
-fn make(directory: &OwnedFd, name: Name) -> nix::Result<File> {
+fn make(directory: &OwnedFd, name: LogFileName) -> nix::Result<File> {
     let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_EXCL;
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;

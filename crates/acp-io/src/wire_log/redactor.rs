@@ -1,28 +1,27 @@
-//! What of a connection may not stand in a log.
+//! Redacts secrets in a log.
 
 use aifo_types::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 use serde_json::{Map, Value};
 
-/// Takes secrets out of what is logged (`spec/acp-wire.md#secrets`): those that are known, wherever they
-/// stand, and what stands under a name that says so.
+/// Redacts known secrets everywhere, and values whose name marks them as secret
+/// (`spec/acp-wire.md#secrets`).
 ///
-/// What nobody knows, and what nothing names, stays: a secret in the middle of an answer, or one
-/// that comes in several pieces.
+/// Unknown, unnamed secrets are logged, as is a secret split over several messages.
 #[derive(Debug)]
 pub(super) struct Redactor {
-    /// The longest first, as one may be a part of another.
+    /// The longest first, as one may contain another.
     secrets: Vec<String>,
 }
 
 impl Redactor {
     pub(super) fn new(mut secrets: Vec<String>) -> Self {
-        // Of a word of three letters every line is full.
+        // Short words occur everywhere.
         secrets.retain(|secret| secret.len() >= SHORTEST);
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Redactor { secrets }
     }
 
-    /// Takes them out of a frame.
+    /// Redacts a frame.
     pub(super) fn frame(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.known(text),
@@ -32,8 +31,8 @@ impl Redactor {
         }
     }
 
-    /// Takes them out of a line of text: what follows `NAME=` or `NAME:` goes to the line's end, as
-    /// nobody knows how long it is.
+    /// Redacts a line of text. A value after `NAME=` or `NAME:` is redacted to the end of the line,
+    /// as its length is unknown.
     pub(super) fn text(&self, text: &str) -> String {
         let mut text = text.to_owned();
         self.known(&mut text);
@@ -44,7 +43,7 @@ impl Redactor {
         text
     }
 
-    /// Takes out those that are known.
+    /// Redacts known secrets.
     fn known(&self, text: &mut String) {
         for secret in &self.secrets {
             if text.contains(secret) {
@@ -53,7 +52,7 @@ impl Redactor {
         }
     }
 
-    /// Among words of a command line an option tells what the next one is.
+    /// In a command line, an option names the next word.
     fn items(&self, items: &mut [Value]) {
         let mut option = String::new();
         for item in items {
@@ -92,7 +91,7 @@ impl Redactor {
         }
     }
 
-    /// Any header may carry a key, whatever it is called.
+    /// Any header may carry a key.
     fn headers(&self, headers: &mut Value) {
         match headers {
             Value::Object(headers) => headers.values_mut().for_each(|value| hide(HEADER, value)),
@@ -109,7 +108,7 @@ impl Redactor {
     }
 }
 
-/// Takes out everything that is a secret of this name, but its form.
+/// Redacts all values below a secret name, keeping the structure.
 fn hide(name: &str, value: &mut Value) {
     let hidden = match value {
         Value::Null | Value::Bool(_) => false,
@@ -125,10 +124,10 @@ fn hide(name: &str, value: &mut Value) {
     }
 }
 
-/// The name that every header has here.
+/// The name that all headers are treated as.
 const HEADER: &str = "Authorization";
 
-/// A secret that is shorter than this is none, in bytes.
+/// The shortest secret, in bytes.
 const SHORTEST: usize = 4;
 
 #[cfg(test)]
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_their_form() {
+    fn redacted_frames_keep_their_structure() {
         let rows = [
             (json!({"token": "x", "totalTokens": 7}), json!({"token": HIDDEN, "totalTokens": 7})),
             (
@@ -175,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The names that every consumer of the list is held to.
+    /// Every consumer of the list must redact these names.
     #[test]
     fn the_value_of_every_secret_of_the_page_is_left_out() {
         let page = include_str!("../../../../spec/environment.md");
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_lose_what_follows_a_name() {
+    fn text_after_a_secret_name_is_redacted() {
         let rows = [
             ("plain: text = x", "plain: text = x"),
             ("with s3cret in it", "with [redacted] in it"),

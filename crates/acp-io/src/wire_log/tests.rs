@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -21,13 +21,13 @@ impl Scratch {
             .unwrap()
     }
 
-    /// The log's files, in their order.
+    /// Returns the log's files in order.
     fn files(&self) -> Vec<PathBuf> {
         let any = fs::read_dir(self.0.join("log")).unwrap().next().unwrap().unwrap().path();
         parts(&any).unwrap()
     }
 
-    /// All lines of all files without their times.
+    /// Returns all lines of all files without their times.
     fn lines(&self) -> Vec<Value> {
         let files = self.files().into_iter();
         let text: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
@@ -48,7 +48,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn every_line_is_logged_wherever_it_is_cut() {
+fn every_line_is_logged_however_it_is_split() {
     let scratch = Scratch::new("lines");
     let log = scratch.open(WireLogLimits::default());
     log.record_out(b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"token\":\"x\"}}\n");
@@ -73,7 +73,7 @@ fn every_line_is_logged_wherever_it_is_cut() {
 }
 
 #[test]
-fn what_is_long_is_told_by_its_beginning() {
+fn long_lines_are_logged_by_their_beginning() {
     let scratch = Scratch::new("long");
     let log = scratch.open(WireLogLimits::default());
     log.record_err(&vec![b'e'; STDERR_LINE + 1]);
@@ -91,7 +91,7 @@ fn what_is_long_is_told_by_its_beginning() {
 }
 
 #[test]
-fn files_rotate_and_the_first_one_stays() {
+fn files_rotate_and_the_first_is_kept() {
     let scratch = Scratch::new("rotate");
     let log = scratch.open(WireLogLimits { file_bytes: 200, files: 3 });
     fs::write(scratch.0.join("log/acp-notes.jsonl"), "mine").unwrap();
@@ -104,10 +104,10 @@ fn files_rotate_and_the_first_one_stays() {
     assert!(scratch.0.join("log/acp-notes.jsonl").exists());
     assert!(scratch.0.join("log/acp-1-01-1.jsonl").exists());
     let mut names: Vec<_> = fs::read_dir(scratch.0.join("log")).unwrap().flatten().collect();
-    names.retain(|entry| files::Name::parse(entry.file_name().to_str().unwrap()).is_some());
+    names.retain(|entry| files::LogFileName::parse(entry.file_name().to_str().unwrap()).is_some());
     let mut parts: Vec<u64> = names
         .iter()
-        .map(|entry| files::Name::parse(entry.file_name().to_str().unwrap()).unwrap().part)
+        .map(|entry| files::LogFileName::parse(entry.file_name().to_str().unwrap()).unwrap().part)
         .collect();
     parts.sort_unstable();
     let last = *parts.last().unwrap();
@@ -121,7 +121,7 @@ fn files_rotate_and_the_first_one_stays() {
 }
 
 #[test]
-fn it_is_the_owners_alone_and_no_link_is_followed() {
+fn files_are_private_and_links_are_not_followed() {
     let scratch = Scratch::new("owner");
     drop(scratch.open(WireLogLimits::default()));
     drop(scratch.open(WireLogLimits::default()));
@@ -140,7 +140,7 @@ fn it_is_the_owners_alone_and_no_link_is_followed() {
 }
 
 #[test]
-fn a_directory_that_is_gone_ends_the_log_alone() {
+fn a_removed_directory_stops_only_the_log() {
     let scratch = Scratch::new("gone");
     let log = scratch.open(WireLogLimits { file_bytes: 1, files: 2 });
     fs::remove_dir_all(scratch.0.join("log")).unwrap();

@@ -1,94 +1,103 @@
-//! What comes from the agent, sent to where it belongs.
+//! Dispatches the agent's messages.
 
 use serde_json::Value;
 
-use super::asked::Asked;
-use super::{Ask, Client, Early, State};
-use crate::capabilities::Agent;
+use super::agent_requests::AgentRequest;
+use super::{Client, ConnectionState, EarlyUpdates, SentRequest};
+use crate::capabilities::AgentInfo;
 use crate::envelope::Envelope;
-use crate::event::{CancelCause, Event, Failure, Withdrawal};
+use crate::event::{Event, Withdrawal};
+use crate::failure::Failure;
 use crate::json::weight;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
 use crate::pending::Completion;
 use crate::permission::{Decision, PermissionRequest};
+use crate::protocol_errors::count;
 use crate::session::Session;
-use crate::strays::count;
 use crate::turn::TurnPhase;
+use crate::turn_end::CancelCause;
 use crate::update::{Update, session_of};
 
 impl Client {
-    /// Takes what the stream has next.
-    pub(super) fn take(&mut self, inbound: Inbound) {
-        self.heard = self.now;
+    /// Handles the next item of the stream.
+    pub(super) fn handle_inbound(&mut self, inbound: Inbound) {
+        self.last_activity = self.now;
         match inbound {
             Inbound::Message(Message::Response { id, outcome }) => self.response(&id, outcome),
             Inbound::Message(Message::Request { id, method, params }) => {
-                self.request_of_agent(id, method, params);
+                self.agent_request(id, method, params);
             }
             Inbound::Message(Message::Notification { method, params }) => {
                 self.notification(method, params);
             }
-            // The reader tells these as noise.
+            // The reader reports these as [`Inbound::NonJsonOutput`].
             Inbound::Message(Message::Invalid(_)) => {}
-            Inbound::Noise(noise) => self.events.push_back(Event::Noise(noise)),
+            Inbound::NonJsonOutput(non_json) => {
+                self.events.push_back(Event::NonJsonOutput(non_json));
+            }
             Inbound::TooLong { len, envelope } => self.too_long(len, envelope),
             Inbound::Eof => self.close(),
         }
     }
 
-    /// Ends what waits, each in its way, and the connection.
+    /// Fails pending requests, ends turns, and closes the connection.
     fn close(&mut self) {
-        while let Some((request, ask)) = self.pending.pop() {
-            self.complete(request, ask, Err(Failure::Ended));
+        while let Some((request, sent)) = self.pending.pop() {
+            self.complete(request, sent, Err(Failure::Ended));
         }
         for session in self.sessions.values_mut() {
             if let Some(end) = session.end_turn(Failure::Ended) {
                 self.events.push_back(Event::TurnEnded(Box::new(end)));
             }
         }
-        while let Some((id, _)) = self.asked.take_first(|_| true) {
+        while let Some((id, _)) = self.agent_requests.take_first(|_| true) {
             self.events.push_back(Event::Withdrawn { id, why: Withdrawal::Ended });
         }
-        self.early = Early::default();
-        self.state = State::Closed;
+        self.early = EarlyUpdates::default();
+        self.state = ConnectionState::Closed;
         self.events.push_back(Event::Closed);
     }
 
     fn response(&mut self, id: &Id, outcome: Result<Value, RpcError>) {
         match self.pending.complete(id) {
-            Completion::Known(request, ask) => {
+            Completion::Known(request, sent) => {
                 let agent = match &self.state {
-                    State::Ready(agent) => Some(agent),
+                    ConnectionState::Ready(agent) => Some(agent),
                     _ => None,
                 };
                 let outcome = outcome.map_err(|error| Failure::of(error, agent));
-                self.complete(request, ask, outcome);
+                self.complete(request, sent, outcome);
             }
-            Completion::Duplicate => count(&mut self.strays.duplicate_responses),
-            Completion::Unknown => count(&mut self.strays.unknown_responses),
+            Completion::Duplicate => count(&mut self.protocol_errors.duplicate_responses),
+            Completion::Unknown => count(&mut self.protocol_errors.unknown_responses),
         }
     }
 
-    /// A request of ours has come to its end.
-    pub(super) fn complete(&mut self, request: u64, ask: Ask, outcome: Result<Value, Failure>) {
-        let (method, failure) = match (ask, outcome) {
-            (Ask::Prompt { session }, outcome) => {
+    /// Completes a request of the client.
+    pub(super) fn complete(
+        &mut self,
+        request: u64,
+        sent: SentRequest,
+        outcome: Result<Value, Failure>,
+    ) {
+        let (method, failure) = match (sent, outcome) {
+            (SentRequest::Prompt { session }, outcome) => {
                 if let Some(session) = self.sessions.get_mut(&session) {
-                    session.answered(outcome, self.now);
+                    session.prompt_answered(outcome, self.now);
                 }
                 return;
             }
-            (Ask::Initialize, Ok(result)) => match Agent::parse(result) {
+            (SentRequest::Initialize, Ok(result)) => match AgentInfo::parse(result) {
                 Ok(agent) => {
-                    self.state = State::Ready(agent.clone());
+                    self.state = ConnectionState::Ready(agent.clone());
                     self.events.push_back(Event::Ready(agent));
                     return;
                 }
-                Err(other) => ("initialize".to_owned(), Failure::OtherVersion(other)),
+                Err(other) => ("initialize".to_owned(), Failure::UnsupportedVersion(other)),
             },
-            (Ask::New, Ok(result)) => match session_of(&result) {
-                // Another of this name would take the turn of the first with it.
+            (SentRequest::New, Ok(result)) => match session_of(&result) {
+                // Replacing the session would drop its running turn.
                 Some(session) if self.is_in_use(&session) && !self.is_relayed() => {
                     ("session/new".to_owned(), Failure::SessionInUse(session))
                 }
@@ -102,34 +111,34 @@ impl Client {
                         session: session.clone(),
                         result,
                     });
-                    self.replay_early(&session);
+                    self.apply_early(&session);
                     return;
                 }
                 None => ("session/new".to_owned(), Failure::Incomplete("sessionId")),
             },
-            (Ask::Load { session }, Ok(result)) => {
+            (SentRequest::Load { session }, Ok(result)) => {
                 if let Some(session) = self.sessions.get_mut(&session) {
-                    session.loaded();
+                    session.finish_loading();
                 }
                 self.events.push_back(Event::Opened { request, session, result });
                 return;
             }
-            (Ask::Other { method }, Ok(result)) => {
+            (SentRequest::Other { method }, Ok(result)) => {
                 self.events.push_back(Event::Answered { request, method, result });
                 return;
             }
-            (Ask::Initialize, Err(failure)) => ("initialize".to_owned(), failure),
-            (Ask::New, Err(failure)) => ("session/new".to_owned(), failure),
-            (Ask::Load { session }, Err(failure)) => {
+            (SentRequest::Initialize, Err(failure)) => ("initialize".to_owned(), failure),
+            (SentRequest::New, Err(failure)) => ("session/new".to_owned(), failure),
+            (SentRequest::Load { session }, Err(failure)) => {
                 if self.sessions.get(&session).is_some_and(|found| found.turn().is_none()) {
                     self.sessions.remove(&session);
                 }
                 ("session/load".to_owned(), failure)
             }
-            (Ask::Other { method }, Err(failure)) => (method, failure),
+            (SentRequest::Other { method }, Err(failure)) => (method, failure),
         };
         match method.as_str() {
-            "initialize" => self.state = State::Closing,
+            "initialize" => self.state = ConnectionState::Closing,
             "session/new" => self.drop_early(),
             _ => {}
         }
@@ -144,9 +153,9 @@ impl Client {
         match method.as_str() {
             "session/update" => match Update::parse(params) {
                 Ok(update) => self.update(update),
-                Err(_) => count(&mut self.strays.invalid_updates),
+                Err(_) => count(&mut self.protocol_errors.invalid_updates),
             },
-            "$/cancel_request" => self.withdraw(&params),
+            "$/cancel_request" => self.agent_cancels_request(&params),
             _ => self.events.push_back(Event::Notification { method, params }),
         }
     }
@@ -158,17 +167,17 @@ impl Client {
                 let session = update.session().to_owned();
                 self.events.push_back(Event::Dropped { session });
             }
-            let (when, change) = (applied.when, applied.change);
-            self.events.push_back(Event::Update { update, when, change });
+            let (scope, change) = (applied.scope, applied.change);
+            self.events.push_back(Event::Update { update, scope, change });
         } else {
             self.keep_early(update);
         }
     }
 
-    /// Keeps an update if its session may be the one that is being opened.
+    /// Keeps an update if its session may be the one being opened.
     fn keep_early(&mut self, update: Update) {
         let limits = &self.config.limits;
-        let is_opening = self.pending.iter().any(|(_, ask)| *ask == Ask::New);
+        let is_opening = self.pending.iter().any(|(_, sent)| *sent == SentRequest::New);
         let held = self.early.held.saturating_add(weight(update.params()));
         if is_opening
             && self.early.updates.len() < limits.early_updates
@@ -177,39 +186,39 @@ impl Client {
             self.early.held = held;
             self.early.updates.push_back(update);
         } else {
-            count(&mut self.strays.foreign_updates);
+            count(&mut self.protocol_errors.unknown_session_updates);
         }
     }
 
-    /// Applies what came before the session was known.
-    fn replay_early(&mut self, session: &str) {
+    /// Applies updates that preceded the answer to `session/new`.
+    fn apply_early(&mut self, session: &str) {
         let early = std::mem::take(&mut self.early);
-        let (ours, others): (Vec<_>, Vec<_>) =
+        let (own, others): (Vec<_>, Vec<_>) =
             early.updates.into_iter().partition(|update| update.session() == session);
-        ours.into_iter().chain(others).for_each(|update| self.update(update));
+        own.into_iter().chain(others).for_each(|update| self.update(update));
     }
 
-    /// Counts what was kept for sessions that were not opened.
+    /// Counts updates of sessions that were not opened.
     fn drop_early(&mut self) {
         let early = std::mem::take(&mut self.early);
         early.updates.into_iter().for_each(|update| self.keep_early(update));
     }
 
-    fn request_of_agent(&mut self, id: Id, method: String, params: Value) {
+    fn agent_request(&mut self, id: Id, method: String, params: Value) {
         let is_permission = method == "session/request_permission";
-        if self.asked.contains(&id) {
-            count(&mut self.strays.duplicate_requests);
+        if self.agent_requests.contains(&id) {
+            count(&mut self.protocol_errors.duplicate_requests);
         } else if !is_permission && !self.is_served(&method) {
-            count(&mut self.strays.unknown_requests);
+            count(&mut self.protocol_errors.unknown_requests);
             let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
             self.reply(id, Err(error));
-        } else if self.asked.len() >= self.config.limits.requests {
-            count(&mut self.strays.busy_requests);
+        } else if self.agent_requests.len() >= self.config.limits.requests {
+            count(&mut self.protocol_errors.excess_requests);
             self.reply(id, Err(RpcError::new(code::INTERNAL, "busy")));
         } else if is_permission {
             self.permission(id, params);
         } else {
-            self.asked.push(id.clone(), Asked::Host);
+            self.agent_requests.push(id.clone(), AgentRequest::Host);
             self.events.push_back(Event::Request { id, method, params });
         }
     }
@@ -230,46 +239,47 @@ impl Client {
         let request = PermissionRequest::parse(name.clone(), call, params);
         let options = request.options.iter().map(|option| option.id.clone()).collect();
         let deadline = self.now.checked_add(self.config.limits.permission);
-        self.asked.push(id.clone(), Asked::Permission { session: name, options, deadline });
+        self.agent_requests
+            .push(id.clone(), AgentRequest::Permission { session: name, options, deadline });
         self.events.push_back(Event::Permission { id, request: Box::new(request) });
     }
 
-    /// The agent does not want an answer any more. It still gets one.
-    fn withdraw(&mut self, params: &Value) {
+    /// Handles `$/cancel_request`. The request is still answered.
+    fn agent_cancels_request(&mut self, params: &Value) {
         let id = params.get("requestId").cloned().and_then(Id::parse);
-        let Some(id) = id.filter(|id| self.asked.contains(id)) else {
-            return count(&mut self.strays.unknown_withdrawals);
+        let Some(id) = id.filter(|id| self.agent_requests.contains(id)) else {
+            return count(&mut self.protocol_errors.unknown_cancellations);
         };
-        if self.asked.permission(&id).is_some() {
-            self.decided(&id, &Decision::Cancelled);
+        if self.agent_requests.permission(&id).is_some() {
+            self.answer_permission(&id, &Decision::Cancelled);
         }
         self.events.push_back(Event::Withdrawn { id, why: Withdrawal::ByAgent });
     }
 
-    /// Answers all permissions that wait for a decision about a session.
+    /// Answers all pending permission requests of a session with `cancelled`.
     pub(super) fn cancel_permissions(&mut self, session: &str, cause: CancelCause) {
         let why = match cause {
             CancelCause::PermissionTimeout => Withdrawal::TimedOut,
-            CancelCause::Asked | CancelCause::Idle | CancelCause::TooLong => {
+            CancelCause::Requested | CancelCause::Idle | CancelCause::TooLong => {
                 Withdrawal::TurnCancelled
             }
         };
-        while let Some(id) = self.asked.take_permission_of(session) {
-            self.heard = self.now;
+        while let Some(id) = self.agent_requests.take_permission_of(session) {
+            self.last_activity = self.now;
             self.reply(id.clone(), Ok(Decision::Cancelled.to_result()));
             self.events.push_back(Event::Withdrawn { id, why });
         }
     }
 
-    /// Nobody reads the message, but whoever waits for it is told.
+    /// Answers or completes the request of a message that was skipped.
     fn too_long(&mut self, len: u64, envelope: Envelope) {
         match envelope {
             Envelope { id: Some(id), method: None } => {
-                if let Completion::Known(request, ask) = self.pending.complete(&id) {
-                    self.complete(request, ask, Err(Failure::TooLong(len)));
+                if let Completion::Known(request, sent) = self.pending.complete(&id) {
+                    self.complete(request, sent, Err(Failure::TooLong(len)));
                 }
             }
-            Envelope { id: Some(id), method: Some(_) } if !self.asked.contains(&id) => {
+            Envelope { id: Some(id), method: Some(_) } if !self.agent_requests.contains(&id) => {
                 let text = format!("a message of {len} bytes is too long");
                 self.reply(id, Err(RpcError::new(code::INVALID_REQUEST, text)));
             }

@@ -1,18 +1,18 @@
-//! Whose requests a client sends, and what it checks of them.
+//! The origin of a client's requests, and its checks on them.
 
-use super::{Client, Refused, State};
-use crate::capabilities::Agent;
+use super::{Client, ConnectionState, SendError};
+use crate::capabilities::AgentInfo;
 
-/// Whose requests a client sends.
+/// The origin of the requests that a client sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Requests {
-    /// Its owner's. It refuses those whose time has not come or that the agent does not offer, and the
-    /// agent's own requests that it does not serve.
+    /// The caller. The client rejects requests that are out of order or not supported by the agent,
+    /// and agent requests that the caller does not serve.
     #[default]
     Own,
-    /// An editor's, which a [`Relay`](crate::Relay) has passed. The client follows what was said: it
-    /// sends all of them, opens a session when it is first named, and leaves to its owner what the
-    /// relay leaves to the editor. For logs only, as sessions are not bounded.
+    /// An editor, through a [`Relay`](crate::Relay). The client only follows the traffic: it sends
+    /// every request, opens a session when it is first named, and passes requests for the editor to
+    /// the caller. For replaying logs only, as the number of sessions is unbounded.
     Relayed,
 }
 
@@ -21,22 +21,26 @@ impl Client {
         self.config.requests == Requests::Relayed
     }
 
-    /// The agent, if it has said who it is.
-    pub(super) fn ready(&self) -> Result<Option<&Agent>, Refused> {
+    /// Returns the agent's capabilities, if it has sent them.
+    pub(super) fn ready(&self) -> Result<Option<&AgentInfo>, SendError> {
         match &self.state {
-            State::Ready(agent) => Ok(Some(agent)),
-            State::Started | State::Initializing | State::Closing if self.is_relayed() => Ok(None),
-            _ => Err(Refused::NotReady),
+            ConnectionState::Ready(agent) => Ok(Some(agent)),
+            ConnectionState::Started | ConnectionState::Initializing | ConnectionState::Closing
+                if self.is_relayed() =>
+            {
+                Ok(None)
+            }
+            _ => Err(SendError::NotReady),
         }
     }
 
-    /// Whether a request of the agent's goes to the owner.
+    /// Returns whether an agent request goes to the caller.
     pub(super) fn is_served(&self, method: &str) -> bool {
         let is_declared = || method.starts_with("fs/") || method.starts_with("terminal/");
-        self.config.serves.method(method) || (self.is_relayed() && !is_declared())
+        self.config.capabilities.method(method) || (self.is_relayed() && !is_declared())
     }
 
-    /// Opens a session that others have opened.
+    /// Opens a session that the relayed editor has opened.
     pub(super) fn admit(&mut self, session: &str) {
         if self.is_relayed() && !self.sessions.contains_key(session) {
             let opened = self.open(session);

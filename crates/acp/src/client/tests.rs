@@ -1,4 +1,4 @@
-//! Stories of a client and an agent that is played.
+//! Tests of a client with a scripted agent.
 
 mod cancelling;
 mod opening;
@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::{Failure, StopReason, TurnEnd, Withdrawal};
-use crate::message_reader::Noise;
+use crate::event::Withdrawal;
+use crate::failure::Failure;
+use crate::message_reader::NonJsonOutput;
+use crate::turn_end::{StopReason, TurnEnd};
 
-/// A client with what it wrote and what it told, and a clock that only tests move.
+/// A client with its output, its events, and a clock that only tests advance.
 struct Story {
     client: Client,
     now: Instant,
@@ -22,14 +24,14 @@ struct Story {
 }
 
 impl Story {
-    /// Nothing has happened.
+    /// A client at the start of a connection.
     fn start(config: Config) -> Self {
         let now = Instant::now();
         let client = Client::new(config, now);
         Story { client, now, written: Vec::new(), events: Vec::new() }
     }
 
-    /// The agent has said who it is; nothing of that is left to look at.
+    /// A client after `initialize`, with all output taken.
     fn ready(config: Config) -> Self {
         let mut story = Story::start(config);
         let id = story.client.initialize("test", "1", story.now).unwrap();
@@ -55,7 +57,7 @@ impl Story {
         self
     }
 
-    /// Prompts session `s`; gives the request's id.
+    /// Prompts session `s` and returns the request's id.
     fn prompt(&mut self) -> u64 {
         self.client.prompt("s", json!([]), self.now).unwrap();
         self.collect();
@@ -83,7 +85,7 @@ impl Story {
         self.receive(&update_of("s", body));
     }
 
-    fn say(&mut self, text: &str) {
+    fn agent_text(&mut self, text: &str) {
         self.update(chunk("agent_message_chunk", text));
     }
 
@@ -122,7 +124,7 @@ impl Story {
         std::mem::take(&mut self.written)
     }
 
-    /// The ends of turns among the events.
+    /// Returns the ended turns.
     fn ends(&self) -> Vec<&TurnEnd> {
         let mut ends = Vec::new();
         for event in &self.events {
@@ -133,25 +135,25 @@ impl Story {
         ends
     }
 
-    /// What each update among the events belongs to.
-    fn whens(&self) -> Vec<crate::session::When> {
-        let when = |event: &Event| match event {
-            Event::Update { when, .. } => Some(*when),
+    /// Returns the scopes of the updates.
+    fn scopes(&self) -> Vec<crate::update::UpdateScope> {
+        let scope = |event: &Event| match event {
+            Event::Update { scope, .. } => Some(*scope),
             _ => None,
         };
-        self.events.iter().filter_map(when).collect()
+        self.events.iter().filter_map(scope).collect()
     }
 
-    /// The methods and results that were written, in their order.
-    fn told(&mut self) -> Vec<String> {
-        let tell = |message: &Value| match &message["method"] {
+    /// Returns the written methods and results in order.
+    fn sent(&mut self) -> Vec<String> {
+        let summary = |message: &Value| match &message["method"] {
             Value::String(method) => method.clone(),
             _ => match &message["result"]["outcome"] {
                 Value::Object(outcome) => format!("{} {}", message["id"], outcome["outcome"]),
                 _ => format!("{} {}", message["id"], message["error"]["code"]),
             },
         };
-        self.take_written().iter().map(tell).collect()
+        self.take_written().iter().map(summary).collect()
     }
 }
 
@@ -168,8 +170,9 @@ fn tool(kind: &str, id: &str, status: &str) -> Value {
 }
 
 fn serving_all() -> Config {
-    let serves = Serves { read_text_file: true, write_text_file: true, terminal: true };
-    Config { serves, ..Config::default() }
+    let capabilities =
+        ClientCapabilities { read_text_file: true, write_text_file: true, terminal: true };
+    Config { capabilities, ..Config::default() }
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,31 +1,33 @@
-//! What the clock does to a connection.
+//! Timeouts of a connection.
 
 use std::time::Instant;
 
 use super::Client;
-use crate::event::{CancelCause, Event, Failure, Withdrawal};
+use crate::event::{Event, Withdrawal};
+use crate::failure::Failure;
 use crate::permission::Decision;
 use crate::turn::Due;
+use crate::turn_end::CancelCause;
 
 impl Client {
-    /// When [`handle_timeout`](Client::handle_timeout) next has something to do.
+    /// Returns the time at which [`handle_timeout`](Client::handle_timeout) has work to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let idle = self.idle();
         let turns = self.sessions.values().filter_map(|session| session.poll_timeout(idle));
-        let others = [self.pending.poll_timeout(), self.asked.poll_timeout()];
+        let others = [self.pending.poll_timeout(), self.agent_requests.poll_timeout()];
         turns.chain(others.into_iter().flatten()).min()
     }
 
-    /// Does what is due. Earlier than asked for, it does nothing.
+    /// Handles expired deadlines. Does nothing if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        while let Some((request, ask)) = self.pending.expire(now) {
-            self.complete(request, ask, Err(Failure::TimedOut));
+        while let Some((request, sent)) = self.pending.expire(now) {
+            self.complete(request, sent, Err(Failure::TimedOut));
         }
-        while let Some((id, session)) = self.asked.expired(now) {
-            // A turn is told first, and with that everything it waits for is answered.
+        while let Some((id, session)) = self.agent_requests.expired(now) {
+            // `session/cancel` goes first, then the answers to the turn's permission requests.
             self.cancel(&session, CancelCause::PermissionTimeout, now);
-            if self.decided(&id, &Decision::Cancelled) {
+            if self.answer_permission(&id, &Decision::Cancelled) {
                 self.events.push_back(Event::Withdrawn { id, why: Withdrawal::TimedOut });
             }
         }
@@ -44,11 +46,11 @@ impl Client {
         }
     }
 
-    /// When the agent has been quiet for too long; never, as long as something is owed to it.
+    /// Returns when the agent has been idle for too long; `None` while it waits for an answer.
     fn idle(&self) -> Option<Instant> {
-        let is_waiting_for_us = self.asked.len() > 0;
+        let is_waiting_for_us = self.agent_requests.len() > 0;
         (!is_waiting_for_us)
-            .then(|| self.heard.checked_add(self.config.limits.prompt_idle))
+            .then(|| self.last_activity.checked_add(self.config.limits.prompt_idle))
             .flatten()
     }
 }

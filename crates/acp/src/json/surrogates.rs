@@ -1,11 +1,10 @@
-//! Escapes of half a surrogate pair, which JSON allows and no Rust string can hold.
+//! Escapes of half a surrogate pair, which JSON allows and Rust strings cannot hold.
 
 use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// A JSON text that reads with `\ufffd` in the place of each escape of half a surrogate pair. Both are
-/// as long, so no copy of the text is needed.
+/// A JSON text in which each such escape reads as `\ufffd`, which is as long: no copy is needed.
 pub(super) struct Repaired<'a> {
     text: &'a [u8],
     at: usize,
@@ -27,7 +26,7 @@ impl Read for Repaired<'_> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let source = match self.half.map(|half| self.at.checked_sub(half)) {
             None => rest,
-            // Up to the escape.
+            // Before the escape.
             Some(None) => {
                 let before = self.half.unwrap_or_default().saturating_sub(self.at);
                 rest.get(..before).unwrap_or(rest)
@@ -49,21 +48,21 @@ impl Read for Repaired<'_> {
     }
 }
 
-/// Finds the first escape of half a pair from an offset on that is in no escape.
+/// Returns the offset of the first such escape at or after `at`.
 fn next_half(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at = at.checked_add(memchr(b'\\', text.get(at..)?)?)?;
         let length = match (unit(text, at), unit(text, at.checked_add(ESCAPE)?)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => ESCAPE.saturating_mul(2),
             (Some(0xd800..=0xdfff), _) => return Some(at),
-            // A backslash and what it escapes.
+            // A backslash and the escaped character.
             _ => 2,
         };
         at = at.checked_add(length)?;
     }
 }
 
-/// The UTF-16 code unit of the `\uXXXX` at an offset.
+/// Parses the UTF-16 code unit of the `\uXXXX` at an offset.
 fn unit(text: &[u8], at: usize) -> Option<u16> {
     let digits = text.get(at..at.checked_add(ESCAPE)?)?.strip_prefix(b"\\u")?;
     let digits = digits.iter().map(|digit| char::from(*digit).to_digit(16));

@@ -1,122 +1,123 @@
-//! What the agent says.
+//! Messages from the agent.
 
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
+use super::connection::{Decider, IncomingRequest, PendingPermission, RequestKind, StreamState};
 use super::editor::set_request;
-use super::end::{Asked, At, Stream, Undecided, What};
 use super::event::RelayEvent;
 use super::fields::Fields;
-use super::link::Link;
-use super::path_map::Way;
-use super::terminals::Shown;
-use super::{CANCEL_REQUEST, Relay, Served, Side};
+use super::path_map::Direction;
+use super::session_state::SessionState;
+use super::terminals::CallRef;
+use super::{CANCEL_REQUEST, MethodServer, Relay, Side};
 use crate::event::Withdrawal;
 use crate::message::{Id, RpcError, code};
 use crate::permission::{Decision, PermissionRequest};
-use crate::strays::count;
+use crate::protocol_errors::count;
 use crate::update::session_of;
 
 const PERMISSION: &str = "session/request_permission";
 const UPDATE: &str = "session/update";
 
 impl Relay {
-    pub(super) fn agent_asks(
+    pub(super) fn agent_request(
         &mut self,
         id: Id,
         method: String,
         mut params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
         if method == PERMISSION {
-            return self.permission(id, params, beside);
+            return self.permission(id, params, extra);
         }
-        match self.offer.whose(&method) {
-            Served::Ours if !self.is_serving() => {
-                self.refuse(Side::Agent, id, Self::editor_ended());
+        match self.capabilities.served_by(&method) {
+            MethodServer::Host if !self.is_serving() => {
+                self.reject(Side::Agent, id, Self::editor_ended());
             }
-            Served::Ours => {
-                self.terminals.asked(&id, &method, &params);
-                self.agent.asked.push(id.clone(), Asked::Host);
+            MethodServer::Host => {
+                self.terminals.record_request(&id, &method, &params);
+                self.agent.incoming.push(id.clone(), IncomingRequest::Host);
                 self.events.push_back(RelayEvent::Request { id, method, params });
             }
-            Served::Nobody => {
-                count(&mut self.agent.strays.unknown_requests);
+            MethodServer::Neither => {
+                count(&mut self.agent.protocol_errors.unknown_requests);
                 let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
-                self.refuse(Side::Agent, id, error);
+                self.reject(Side::Agent, id, error);
             }
-            Served::Editors if self.editor.stream == Stream::Ended => {
-                self.refuse(Side::Agent, id, Self::editor_ended());
+            MethodServer::Editor if self.editor.stream == StreamState::Ended => {
+                self.reject(Side::Agent, id, Self::editor_ended());
             }
-            Served::Editors => {
-                Fields::new(&self.config.map, Way::Outward).params(&method, &mut params);
-                if let Some(path) = place_of(&method, &params).filter(|path| !self.is_known(path)) {
-                    let text = format!("'{path}' is in no folder that the agent has");
+            MethodServer::Editor => {
+                Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
+                if let Some(path) = host_path(&method, &params).filter(|path| !self.is_known(path))
+                {
+                    let text = format!("'{path}' is outside the agent's directories");
                     let error = RpcError::new(code::INVALID_PARAMS, text);
-                    return self.refuse(Side::Agent, id, error);
+                    return self.reject(Side::Agent, id, error);
                 }
-                let what = What::Other { method: method.clone() };
-                self.forward(Side::Editor, id, (method, params), what, beside);
+                let kind = RequestKind::Other { method: method.clone() };
+                self.forward(Side::Editor, id, (method, params), kind, extra);
             }
         }
     }
 
-    pub(super) fn agent_tells(
+    pub(super) fn agent_notification(
         &mut self,
         method: String,
         mut params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
         match method.as_str() {
-            CANCEL_REQUEST => return self.agent_withdraws(params, beside),
+            CANCEL_REQUEST => return self.agent_cancels_request(params, extra),
             UPDATE => {
                 self.update(&params);
                 if let Some(update) = params.get_mut("update") {
-                    self.terminals.show(update);
+                    self.terminals.replace_terminals(update);
                 }
             }
             _ => {}
         }
-        Fields::new(&self.config.map, Way::Outward).params(&method, &mut params);
-        self.tell(Side::Editor, method, params, beside);
+        Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
+        self.notify(Side::Editor, method, params, extra);
     }
 
-    /// Takes from an update what is to be known here; it passes all the same.
+    /// Tracks an update, which is forwarded in any case.
     fn update(&mut self, params: &Value) {
         let (Some(session), Some(body)) =
             (params.get("sessionId").and_then(Value::as_str), params.get("update"))
         else {
-            return count(&mut self.agent.strays.invalid_updates);
+            return count(&mut self.agent.protocol_errors.invalid_updates);
         };
-        let link = self.sessions.get_mut(session);
-        if let Some(change) = link.and_then(|link| link.update(body, &self.config.limits)) {
+        let state = self.sessions.get_mut(session);
+        if let Some(change) = state.and_then(|state| state.update(body, &self.config.limits)) {
             let session = session.to_owned();
             self.events.push_back(RelayEvent::Tool { session, change });
         }
     }
 
-    fn permission(&mut self, id: Id, params: Value, beside: Map<String, Value>) {
+    fn permission(&mut self, id: Id, params: Value, extra: Map<String, Value>) {
         let Some(session) = session_of(&params) else {
             let error = RpcError::new(code::INVALID_PARAMS, "no session");
-            return self.refuse(Side::Agent, id, error);
+            return self.reject(Side::Agent, id, error);
         };
-        // Of a session that nobody has prompted yet, what the request itself tells is all there is.
+        // For a session without a prompt, only the request describes the call.
         let mut unknown = None;
-        let link = match self.sessions.get_mut(&session) {
-            Some(link) => link,
-            None => unknown.insert(Link::new(&self.config.limits)),
+        let state = match self.sessions.get_mut(&session) {
+            Some(state) => state,
+            None => unknown.insert(SessionState::new(&self.config.limits)),
         };
-        let is_cancelling = link.is_cancelling();
-        let told = params.get("toolCall").unwrap_or(&Value::Null);
-        let (call, change) = link.permission(told);
+        let is_cancelling = state.is_cancelling();
+        let call_update = params.get("toolCall").unwrap_or(&Value::Null);
+        let (call, change) = state.permission(call_update);
         if let Some(change) = change.filter(|_| unknown.is_none()) {
             self.events.push_back(RelayEvent::Tool { session: session.clone(), change });
         }
         let request = PermissionRequest::parse(session.clone(), call, params.clone());
         let options = request.options.iter().map(|option| option.id.clone()).collect();
-        let at = At::Owner(Undecided { options, params, beside });
-        self.agent.asked.push(id.clone(), Asked::Permission { session, at });
+        let decider = Decider::Host(PendingPermission { options, params, extra });
+        self.agent.incoming.push(id.clone(), IncomingRequest::Permission { session, decider });
         if is_cancelling {
             self.answer(Side::Agent, &id, Ok(Decision::Cancelled.to_result()), Map::new());
         } else {
@@ -124,72 +125,75 @@ impl Relay {
         }
     }
 
-    /// Leaves a permission to the person at the editor, with paths as the editor names them. Without
-    /// an editor it is answered `cancelled`. False if it does not wait for us.
+    /// Forwards a permission request to the editor, with mapped paths. Without an editor it is
+    /// answered `cancelled`. Returns false if the decision is not the caller's.
     pub fn ask_editor(&mut self, id: &Id, now: Instant) -> bool {
         self.now = now;
-        let Some(Asked::Permission { at: At::Owner(undecided), .. }) = self.agent.asked.get_mut(id)
+        let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
+            self.agent.incoming.get_mut(id)
         else {
             return false;
         };
-        let Undecided { mut params, beside, .. } = std::mem::take(undecided);
+        let PendingPermission { mut params, extra, .. } = std::mem::take(pending);
         let sent = match self.editor.stream {
-            Stream::Ended => None,
-            Stream::Open => {
+            StreamState::Ended => None,
+            StreamState::Open => {
                 if let Some(call) = params.get_mut("toolCall") {
-                    self.terminals.show(call);
+                    self.terminals.replace_terminals(call);
                 }
-                Fields::new(&self.config.map, Way::Outward).params(PERMISSION, &mut params);
+                Fields::new(&self.config.map, Direction::ToEditor).params(PERMISSION, &mut params);
                 let method = PERMISSION.to_owned();
-                let what = What::Other { method: method.clone() };
-                self.send(Side::Editor, id, (method, params), what, beside).ok()
+                let kind = RequestKind::Other { method: method.clone() };
+                self.send(Side::Editor, id, (method, params), kind, extra).ok()
             }
         };
-        match (sent, self.agent.asked.get_mut(id)) {
-            (Some(number), Some(Asked::Permission { at, .. })) => *at = At::Editor(number),
+        match (sent, self.agent.incoming.get_mut(id)) {
+            (Some(number), Some(IncomingRequest::Permission { decider, .. })) => {
+                *decider = Decider::Editor(number);
+            }
             _ => _ = self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new()),
         }
         true
     }
 
-    /// Tells the editor the content of a call anew, as there is news of a terminal in it.
-    pub(super) fn show_anew(&mut self, Shown { session, call }: Shown) {
-        let tools = self.sessions.get(&session).map(Link::tools);
+    /// Sends the content of a call again, as a terminal in it has new output.
+    pub(super) fn resend_content(&mut self, CallRef { session, call }: CallRef) {
+        let tools = self.sessions.get(&session).map(SessionState::tools);
         let content = tools.and_then(|tools| tools.get(&call)?.member("content"));
         let Some(content) = content.cloned() else { return };
         let mut update =
             json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content});
-        self.terminals.show(&mut update);
+        self.terminals.replace_terminals(&mut update);
         let mut params = json!({"sessionId": session, "update": update});
-        Fields::new(&self.config.map, Way::Outward).params(UPDATE, &mut params);
-        self.tell(Side::Editor, UPDATE.to_owned(), params, Map::new());
+        Fields::new(&self.config.map, Direction::ToEditor).params(UPDATE, &mut params);
+        self.notify(Side::Editor, UPDATE.to_owned(), params, Map::new());
     }
 
-    /// The agent does not want an answer any more. It still gets one.
-    fn agent_withdraws(&mut self, mut params: Value, beside: Map<String, Value>) {
+    /// Handles `$/cancel_request`. The request is still answered.
+    fn agent_cancels_request(&mut self, mut params: Value, extra: Map<String, Value>) {
         let id = params.get("requestId").cloned().and_then(Id::parse);
-        let asked = id.as_ref().and_then(|id| Some((id.clone(), self.agent.asked.get(id)?)));
+        let asked = id.as_ref().and_then(|id| Some((id.clone(), self.agent.incoming.get(id)?)));
         match asked {
-            Some((_, Asked::Forwarded(number))) => {
+            Some((_, IncomingRequest::Forwarded(number))) => {
                 set_request(&mut params, *number);
-                self.tell(Side::Editor, CANCEL_REQUEST.to_owned(), params, beside);
+                self.notify(Side::Editor, CANCEL_REQUEST.to_owned(), params, extra);
             }
-            Some((id, Asked::Permission { .. })) => {
+            Some((id, IncomingRequest::Permission { .. })) => {
                 self.cancel_permission(&id, Withdrawal::ByAgent);
             }
-            Some((id, Asked::Host)) => {
+            Some((id, IncomingRequest::Host)) => {
                 self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::ByAgent });
             }
-            // Only the editor prompts.
-            Some((_, Asked::Queued { .. })) | None => {
-                count(&mut self.agent.strays.unknown_withdrawals);
+            // Only the editor sends prompts.
+            Some((_, IncomingRequest::Queued { .. })) | None => {
+                count(&mut self.agent.protocol_errors.unknown_cancellations);
             }
         }
     }
 }
 
-/// Where on the host a request of the agent reaches. The editor may not look at that.
-fn place_of<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
+/// Returns the host path of a request. The editor may not check it.
+fn host_path<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
     let member = match method {
         "fs/read_text_file" | "fs/write_text_file" => "path",
         "terminal/create" => "cwd",

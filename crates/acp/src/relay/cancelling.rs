@@ -1,10 +1,10 @@
-//! The end of a turn before its end.
+//! Cancels turns.
 
 use serde_json::{Map, Value, json};
 
-use super::end::{Asked, At};
+use super::connection::{Decider, IncomingRequest};
 use super::event::RelayEvent;
-use super::link::Link;
+use super::session_state::SessionState;
 use super::{CANCEL, Relay, Side};
 use crate::event::Withdrawal;
 use crate::message::Id;
@@ -12,21 +12,22 @@ use crate::permission::Decision;
 use crate::update::session_of;
 
 impl Relay {
-    /// Passes on that a turn is to end, once, then answers every permission of its session that
-    /// waits: without that some agents never end. Prompts behind it are never sent.
-    pub(super) fn cancel(&mut self, params: Value, beside: Map<String, Value>) {
+    /// Forwards `session/cancel` once, then answers the session's pending permission requests: some
+    /// agents otherwise never end the turn. Queued prompts are never sent.
+    pub(super) fn cancel(&mut self, params: Value, extra: Map<String, Value>) {
         let Some(session) = session_of(&params) else { return };
         let until = self.now.checked_add(self.config.limits.cancel_grace);
-        if self.sessions.get_mut(&session).is_some_and(|link| link.cancel(until)) {
-            self.tell(Side::Agent, CANCEL.to_owned(), params, beside);
+        if self.sessions.get_mut(&session).is_some_and(|state| state.cancel(until)) {
+            self.notify(Side::Agent, CANCEL.to_owned(), params, extra);
         }
         self.cancel_permissions(|of| of == session);
-        while let Some(prompt) = self.sessions.get_mut(&session).and_then(Link::next_prompt) {
+        while let Some(prompt) = self.sessions.get_mut(&session).and_then(SessionState::next_prompt)
+        {
             self.prompt_cancelled(&prompt.id);
         }
     }
 
-    /// The editor has gone: every turn is to end.
+    /// Cancels all turns, after the editor has disconnected.
     pub(super) fn cancel_all(&mut self) {
         let sessions: Vec<String> = self.sessions.keys().cloned().collect();
         for session in sessions {
@@ -35,11 +36,13 @@ impl Relay {
         self.cancel_permissions(|_| true);
     }
 
-    /// Answers all permissions that wait for a decision about such a session, the oldest first.
+    /// Cancels the pending permission requests of matching sessions, the oldest first.
     fn cancel_permissions(&mut self, is_it: impl Fn(&str) -> bool) {
-        let waiting = self.agent.asked.iter().filter_map(|(id, asked)| match asked {
-            Asked::Permission { session, .. } => is_it(session).then(|| id.clone()),
-            Asked::Forwarded(_) | Asked::Queued { .. } | Asked::Host => None,
+        let waiting = self.agent.incoming.iter().filter_map(|(id, asked)| match asked {
+            IncomingRequest::Permission { session, .. } => is_it(session).then(|| id.clone()),
+            IncomingRequest::Forwarded(_)
+            | IncomingRequest::Queued { .. }
+            | IncomingRequest::Host => None,
         });
         let waiting: Vec<Id> = waiting.collect();
         for id in waiting {
@@ -47,19 +50,21 @@ impl Relay {
         }
     }
 
-    /// Answers a permission that nobody has to decide about any more, and tells whoever was asked.
+    /// Answers a permission request with `cancelled` and notifies the editor or the caller.
     pub(super) fn cancel_permission(&mut self, id: &Id, why: Withdrawal) {
-        let at_editor = match self.agent.asked.get(id) {
-            Some(Asked::Permission { at: At::Editor(number), .. }) => Some(*number),
+        let at_editor = match self.agent.incoming.get(id) {
+            Some(IncomingRequest::Permission { decider: Decider::Editor(number), .. }) => {
+                Some(*number)
+            }
             _ => None,
         };
         self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new());
         match (at_editor, why) {
-            // It was the editor who has cancelled: it knows.
+            // The editor cancelled the turn itself.
             (Some(number), Withdrawal::TurnCancelled) => {
                 self.editor.sent.complete(&number.into());
             }
-            (Some(number), _) => self.withdraw_sent(Side::Editor, number),
+            (Some(number), _) => self.cancel_sent_request(Side::Editor, number),
             (None, why) => {
                 self.events.push_back(RelayEvent::Withdrawn { id: id.clone(), why });
             }

@@ -1,112 +1,112 @@
-//! What the editor says.
+//! Messages from the editor.
 
 use serde_json::{Map, Value};
 
-use super::end::{Asked, Stream, What};
+use super::connection::{IncomingRequest, RequestKind, StreamState};
 use super::fields::Fields;
-use super::passing::not_spoken;
-use super::path_map::{Way, is_beneath};
+use super::passing::unsupported_version_error;
+use super::path_map::{Direction, is_beneath};
 use super::{CANCEL, CANCEL_REQUEST, INITIALIZE, Relay, Side};
 use crate::capabilities::lower_version;
 use crate::message::{Id, RpcError, code};
-use crate::strays::count;
+use crate::protocol_errors::count;
 
 impl Relay {
-    pub(super) fn editor_asks(
+    pub(super) fn editor_request(
         &mut self,
         id: Id,
         method: String,
         mut params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
-        if self.agent.stream == Stream::Ended {
+        if self.agent.stream == StreamState::Ended {
             let error = self.agent_ended();
-            return self.refuse(Side::Editor, id, error);
+            return self.reject(Side::Editor, id, error);
         }
-        if let Some(other) = self.other_version.as_ref().filter(|_| method != INITIALIZE) {
-            return self.refuse(Side::Editor, id, not_spoken(other));
+        if let Some(other) = self.unsupported_version.as_ref().filter(|_| method != INITIALIZE) {
+            return self.reject(Side::Editor, id, unsupported_version_error(other));
         }
         match method.as_str() {
             INITIALIZE => {
-                self.other_version = None;
+                self.unsupported_version = None;
                 lower_version(&mut params);
-                self.offer.declare(&mut params);
+                self.capabilities.declare(&mut params);
             }
             "session/new" | "session/load" | "session/resume" | "session/fork" => {
-                if let Some(error) = self.outside(&params) {
-                    return self.refuse(Side::Editor, id, error);
+                if let Some(error) = self.check_directory(&params) {
+                    return self.reject(Side::Editor, id, error);
                 }
             }
             _ => {}
         }
-        Fields::new(&self.config.map, Way::Inward).params(&method, &mut params);
+        Fields::new(&self.config.map, Direction::ToAgent).params(&method, &mut params);
         match params.get("sessionId").and_then(Value::as_str) {
             Some(session) if method == "session/prompt" => {
                 let session = session.to_owned();
-                self.prompt(session, id, params, beside);
+                self.prompt(session, id, params, extra);
             }
             _ => {
-                let what = What::Other { method: method.clone() };
-                self.forward(Side::Agent, id, (method, params), what, beside);
+                let kind = RequestKind::Other { method: method.clone() };
+                self.forward(Side::Agent, id, (method, params), kind, extra);
             }
         }
     }
 
-    pub(super) fn editor_tells(
+    pub(super) fn editor_notification(
         &mut self,
         method: String,
         params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
         match method.as_str() {
-            CANCEL => self.cancel(params, beside),
-            CANCEL_REQUEST => self.editor_withdraws(params, beside),
-            _ => self.tell(Side::Agent, method, params, beside),
+            CANCEL => self.cancel(params, extra),
+            CANCEL_REQUEST => self.editor_cancels_request(params, extra),
+            _ => self.notify(Side::Agent, method, params, extra),
         }
     }
 
-    /// The error of a session that is opened where the agent has no files.
-    fn outside(&self, params: &Value) -> Option<RpcError> {
+    /// Returns an error if a session's directory is outside the agent's directories.
+    fn check_directory(&self, params: &Value) -> Option<RpcError> {
         let cwd = params.get("cwd")?.as_str()?;
         if self.is_known(cwd) {
             return None;
         }
         let remedy = &self.config.remedy;
         let hint = if remedy.is_empty() { String::new() } else { format!("\nhint: {remedy}") };
-        let text = format!("'{cwd}' is in no folder that the agent has{hint}");
+        let text = format!("'{cwd}' is outside the agent's directories{hint}");
         Some(RpcError::new(code::INVALID_PARAMS, text))
     }
 
-    /// Whether a path, as the editor names it, is beneath a folder that the agent has.
+    /// Returns whether a path of the editor is within the agent's directories.
     pub(super) fn is_known(&self, path: &str) -> bool {
         let roots = &self.config.roots;
         roots.is_empty() || roots.iter().any(|root| is_beneath(path, root))
     }
 
-    fn editor_withdraws(&mut self, mut params: Value, beside: Map<String, Value>) {
+    fn editor_cancels_request(&mut self, mut params: Value, extra: Map<String, Value>) {
         let id = params.get("requestId").cloned().and_then(Id::parse);
-        let asked = id.as_ref().and_then(|id| Some((id, self.editor.asked.get(id)?)));
+        let asked = id.as_ref().and_then(|id| Some((id, self.editor.incoming.get(id)?)));
         match asked {
-            Some((_, Asked::Forwarded(number))) => {
+            Some((_, IncomingRequest::Forwarded(number))) => {
                 set_request(&mut params, *number);
-                self.tell(Side::Agent, CANCEL_REQUEST.to_owned(), params, beside);
+                self.notify(Side::Agent, CANCEL_REQUEST.to_owned(), params, extra);
             }
-            Some((id, Asked::Queued { session })) => {
+            Some((id, IncomingRequest::Queued { session })) => {
                 let (id, session) = (id.clone(), session.clone());
-                if let Some(link) = self.sessions.get_mut(&session) {
-                    link.unqueue(&id);
+                if let Some(state) = self.sessions.get_mut(&session) {
+                    state.unqueue(&id);
                 }
                 self.prompt_cancelled(&id);
             }
-            // The editor has nothing to ask of us.
-            Some((_, Asked::Permission { .. } | Asked::Host)) | None => {
-                count(&mut self.editor.strays.unknown_withdrawals);
+            // The editor sends no such requests.
+            Some((_, IncomingRequest::Permission { .. } | IncomingRequest::Host)) | None => {
+                count(&mut self.editor.protocol_errors.unknown_cancellations);
             }
         }
     }
 }
 
-/// Names a request by the id that the receiver knows it by.
+/// Sets `requestId` to the receiver's id.
 pub(super) fn set_request(params: &mut Value, number: u64) {
     if let Some(id) = params.get_mut("requestId") {
         *id = number.into();

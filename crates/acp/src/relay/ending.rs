@@ -1,33 +1,33 @@
-//! The ends of the two streams.
+//! Handles the end of both streams.
 
 use std::time::Instant;
 
 use serde_json::Map;
 
-use super::end::{Asked, At, Stream, What};
+use super::connection::{Decider, IncomingRequest, RequestKind, StreamState};
 use super::event::RelayEvent;
-use super::link::Link;
+use super::session_state::SessionState;
 use super::{Relay, Release, Side};
 use crate::event::Withdrawal;
 use crate::message::{RpcError, code};
 
 impl Relay {
-    pub(super) fn ended(&mut self, side: Side) {
-        self.end_mut(side).stream = Stream::Ended;
+    pub(super) fn stream_ended(&mut self, side: Side) {
+        self.connection_mut(side).stream = StreamState::Ended;
         match side {
-            Side::Editor => self.without_editor(),
-            Side::Agent => self.without_agent(),
+            Side::Editor => self.editor_stream_ended(),
+            Side::Agent => self.agent_stream_ended(),
         }
         self.events.push_back(RelayEvent::Ended { side });
-        if self.end(side.other()).stream == Stream::Ended {
+        if self.connection(side.other()).stream == StreamState::Ended {
             self.release();
             self.events.push_back(RelayEvent::Closed);
         }
     }
 
-    /// Every turn is to end, and what the editor was asked fails. It is still told how its own
-    /// requests ended: that it has no more to say does not mean that it does not listen.
-    fn without_editor(&mut self) {
+    /// Cancels all turns and fails requests to the editor. The editor still receives answers, as it
+    /// may only have closed its output.
+    fn editor_stream_ended(&mut self) {
         self.cancel_all();
         while let Some((_, sent)) = self.editor.sent.pop() {
             self.answer(Side::Agent, &sent.id, Err(Self::editor_ended()), Map::new());
@@ -35,62 +35,69 @@ impl Relay {
         self.release = Release::At(self.grace());
     }
 
-    /// All that waits for the agent fails at once, and nobody waits for what it has asked.
-    fn without_agent(&mut self) {
+    /// Fails the editor's requests and withdraws the agent's.
+    fn agent_stream_ended(&mut self) {
         let error = self.agent_ended();
         while let Some((_, sent)) = self.agent.sent.pop() {
             self.answer(Side::Editor, &sent.id, Err(error.clone()), Map::new());
-            if let What::Prompt { session } = sent.what {
+            if let RequestKind::Prompt { session } = sent.kind {
                 self.end_turn(&session, Err(error.clone()));
             }
         }
-        for link in self.sessions.values_mut() {
-            while Link::next_prompt(link).is_some() {}
+        for state in self.sessions.values_mut() {
+            while SessionState::next_prompt(state).is_some() {}
         }
-        while let Some((id, _)) = self.editor.asked.take_first(|_| true) {
-            self.refuse(Side::Editor, id, error.clone());
+        while let Some((id, _)) = self.editor.incoming.take_first(|_| true) {
+            self.reject(Side::Editor, id, error.clone());
         }
-        while let Some((id, asked)) = self.agent.asked.take_first(|_| true) {
+        while let Some((id, asked)) = self.agent.incoming.take_first(|_| true) {
             match asked {
-                Asked::Forwarded(number) | Asked::Permission { at: At::Editor(number), .. } => {
-                    self.withdraw_sent(Side::Editor, number);
+                IncomingRequest::Forwarded(number)
+                | IncomingRequest::Permission { decider: Decider::Editor(number), .. } => {
+                    self.cancel_sent_request(Side::Editor, number);
                 }
-                Asked::Permission { at: At::Owner(_), .. } | Asked::Host | Asked::Queued { .. } => {
+                IncomingRequest::Permission { decider: Decider::Host(_), .. }
+                | IncomingRequest::Host
+                | IncomingRequest::Queued { .. } => {
                     self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
                 }
             }
         }
     }
 
-    /// Tells once that the agent is not needed any more: when all that it has asked is answered, and the
-    /// answers are taken.
+    /// Sends [`RelayEvent::Released`] once all of the agent's requests are answered and the answers
+    /// written.
     pub(super) fn release(&mut self) {
         let now = self.now;
         let is_late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         if let Release::At(until) = self.release
-            && (self.editor.asked.len() == 0 || is_late(until))
+            && (self.editor.incoming.len() == 0 || is_late(until))
         {
             self.release = Release::Flushing(self.grace());
-            self.fail_hosts();
+            self.fail_host_requests();
         }
         if let Release::Flushing(until) = self.release
-            && (self.agent.out.held() == 0 || self.agent.stream == Stream::Ended || is_late(until))
+            && (self.agent.out.held() == 0
+                || self.agent.stream == StreamState::Ended
+                || is_late(until))
         {
-            self.release = Release::Told;
+            self.release = Release::Reported;
             self.events.push_back(RelayEvent::Released);
         }
     }
 
-    /// Answers what is ours to serve and still runs. Everything else was answered when the editor went.
-    fn fail_hosts(&mut self) {
-        while let Some((id, _)) = self.agent.asked.take_first(|asked| matches!(asked, Asked::Host))
+    /// Fails the requests that the caller still serves. All others were answered when the editor
+    /// disconnected.
+    fn fail_host_requests(&mut self) {
+        while let Some((id, _)) =
+            self.agent.incoming.take_first(|asked| matches!(asked, IncomingRequest::Host))
         {
-            self.refuse(Side::Agent, id.clone(), Self::editor_ended());
+            self.reject(Side::Agent, id.clone(), Self::editor_ended());
             self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
         }
     }
 
-    /// Whether the agent's requests are served: not any more once it is about to be ended.
+    /// Returns whether the agent's requests are still served.
     pub(super) fn is_serving(&self) -> bool {
         matches!(self.release, Release::No | Release::At(_))
     }
@@ -99,7 +106,7 @@ impl Relay {
         self.now.checked_add(self.config.limits.cancel_grace)
     }
 
-    /// Why nothing comes of what the editor asks.
+    /// Returns the error for requests after the agent's end.
     pub(super) fn agent_ended(&self) -> RpcError {
         let text = match self.end_reason.as_str() {
             "" => "the agent has ended".to_owned(),

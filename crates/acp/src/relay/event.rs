@@ -1,97 +1,96 @@
-//! What a relay tells whoever drives it.
+//! Events of a relay.
 
 use serde_json::Value;
 
 use super::Side;
 use crate::counts::Counts;
-use crate::event::{StopReason, Withdrawal};
+use crate::event::Withdrawal;
 use crate::message::{Id, RpcError};
-use crate::message_reader::Noise;
+use crate::message_reader::NonJsonOutput;
 use crate::permission::PermissionRequest;
 use crate::tool_calls::ToolChange;
+use crate::turn_end::StopReason;
 
-/// Something has come of what was received, or of the time that passed. What is only passed on is not
-/// told.
+/// An event caused by input or by elapsed time. Forwarding alone causes none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RelayEvent {
-    /// The agent asks for permission: [`Relay::decide`](super::Relay::decide) answers,
-    /// [`Relay::ask_editor`](super::Relay::ask_editor) leaves it to the person at the editor.
+    /// The agent requests a permission. [`Relay::decide`](super::Relay::decide) answers,
+    /// [`Relay::ask_editor`](super::Relay::ask_editor) forwards it to the editor.
     Permission {
         /// The request's id.
         id: Id,
-        /// What is asked, with paths as the agent names them.
+        /// The request, with the agent's paths.
         request: Box<PermissionRequest>,
     },
-    /// The agent asks for something that is ours to serve;
+    /// The agent requests a method that the caller serves;
     /// [`Relay::respond`](super::Relay::respond) answers.
     Request {
         /// The request's id.
         id: Id,
-        /// What is asked for.
+        /// The method.
         method: String,
-        /// The parameters as they came, with paths as the agent names them.
+        /// The parameters, with the agent's paths.
         params: Value,
     },
-    /// A request that was told is wanted no more. A permission has been answered with that, and so has
-    /// any request that ends with [`Withdrawal::Ended`]; any other is still to be responded to.
+    /// A reported request was cancelled. A permission request has been answered already, as has any
+    /// with [`Withdrawal::Ended`]; others must still be answered.
     Withdrawn {
         /// The request's id.
         id: Id,
-        /// Why.
+        /// The cause.
         why: Withdrawal,
     },
-    /// A tool call has come to stand elsewhere.
+    /// A tool call has changed its state.
     Tool {
-        /// The session it is of.
+        /// The session.
         session: String,
-        /// What became of it.
+        /// The change.
         change: ToolChange,
     },
-    /// A prompt has been answered, and the editor told.
+    /// A prompt has been answered.
     TurnEnded(Box<RelayedTurn>),
-    /// The agent was asked to stop and has not: it has to be ended. Told once a turn.
+    /// The agent has not ended a cancelled turn in time and must be killed. Sent once per turn.
     Overdue {
-        /// The session whose turn does not end.
+        /// The session.
         session: String,
     },
-    /// Something that is no message was skipped; the other end never sees it.
-    Noise {
-        /// Who sent it.
+    /// A line that is not a message was dropped.
+    NonJsonOutput {
+        /// The sender.
         side: Side,
-        /// What it is.
-        noise: Noise,
+        /// The reason.
+        non_json: NonJsonOutput,
     },
-    /// A message was skipped because it is longer than is read, or than is written. Whoever waits for
-    /// it was told.
+    /// An oversized message was dropped, and its request answered with an error.
     TooLong {
-        /// Who sent it.
+        /// The sender.
         side: Side,
         /// The length of its line in bytes.
         len: u64,
     },
-    /// One end's stream has ended, and everything that waited for it has been told so.
+    /// A stream has ended, and requests to that end have failed.
     Ended {
-        /// Whose.
+        /// The end.
         side: Side,
     },
-    /// The editor has gone, and nothing that it asked for is awaited any more, or has been for too
-    /// long: the agent's input can be closed. Told once.
+    /// The editor has disconnected, and nothing is pending or everything pending is late: the
+    /// agent's stdin can be closed. Sent once.
     Released,
     /// Both streams have ended. The last event.
     Closed,
 }
 
-/// A prompt that was passed on, seen from its answer.
+/// The outcome of a forwarded prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelayedTurn {
-    /// The session it was of.
+    /// The session.
     pub session: String,
-    /// Its number within the session, from 1.
+    /// The turn's number within the session, from 1.
     pub turn: u64,
-    /// How it ended. An error is without its data.
+    /// The stop reason, or the error without its data.
     pub outcome: Result<StopReason, RpcError>,
-    /// Whether the agent had been asked to stop, whatever it says of that.
+    /// Whether the turn was cancelled, whatever the stop reason.
     pub was_cancelled: bool,
-    /// What came during it.
+    /// Counts of the turn's updates.
     pub counts: Counts,
 }

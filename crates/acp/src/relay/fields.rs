@@ -1,30 +1,32 @@
-//! Where the protocol has paths, and nowhere else (`spec/acp-relay.md#fields`).
+//! Maps the path fields of the protocol (`spec/acp-relay.md#fields`).
 
 use serde_json::Value;
 
-use super::path_map::{PathMap, Way};
+use super::path_map::{Direction, PathMap};
 use crate::message::{RpcError, code};
 
-/// Maps what is a path by the schema. Text of people and models, commands, and what agents and
-/// editors have added of their own stay as they are.
+/// Maps fields that are paths by the schema. Texts, commands and extension fields are unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     map: &'a PathMap,
-    way: Way,
+    direction: Direction,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(map: &'a PathMap, way: Way) -> Self {
-        Fields { map, way }
+    pub(super) fn new(map: &'a PathMap, direction: Direction) -> Self {
+        Fields { map, direction }
     }
 
-    /// The parameters of a request or a notification.
+    /// Maps the parameters of a request or a notification.
     pub(super) fn params(self, method: &str, params: &mut Value) {
-        if self.map.is_identity(self.way) {
+        if self.map.is_identity(self.direction) {
             return;
         }
-        match (self.way, method) {
-            (Way::Inward, "session/new" | "session/load" | "session/resume" | "session/fork") => {
+        match (self.direction, method) {
+            (
+                Direction::ToAgent,
+                "session/new" | "session/load" | "session/resume" | "session/fork",
+            ) => {
                 self.place(params);
                 for server in items(params, "mcpServers") {
                     self.path(server, "command");
@@ -33,34 +35,36 @@ impl<'a> Fields<'a> {
                     self.content(system, "content");
                 }
             }
-            (Way::Inward, "session/list") => self.path(params, "cwd"),
-            (Way::Inward, "session/prompt") => self.content(params, "prompt"),
-            (Way::Outward, "session/update") => {
+            (Direction::ToAgent, "session/list") => self.path(params, "cwd"),
+            (Direction::ToAgent, "session/prompt") => self.content(params, "prompt"),
+            (Direction::ToEditor, "session/update") => {
                 if let Some(update) = params.get_mut("update") {
                     self.update(update);
                 }
             }
-            (Way::Outward, "session/request_permission") => {
+            (Direction::ToEditor, "session/request_permission") => {
                 if let Some(call) = params.get_mut("toolCall") {
                     self.call(call);
                 }
             }
-            (Way::Outward, "fs/read_text_file" | "fs/write_text_file") => self.path(params, "path"),
-            (Way::Outward, "terminal/create") => self.path(params, "cwd"),
+            (Direction::ToEditor, "fs/read_text_file" | "fs/write_text_file") => {
+                self.path(params, "path");
+            }
+            (Direction::ToEditor, "terminal/create") => self.path(params, "cwd"),
             _ => {}
         }
     }
 
-    /// The result of a request.
+    /// Maps the result of a request.
     pub(super) fn result(self, method: &str, result: &mut Value) {
-        if (self.way, method) == (Way::Outward, "session/list") {
+        if (self.direction, method) == (Direction::ToEditor, "session/list") {
             for session in items(result, "sessions") {
                 self.place(session);
             }
         }
     }
 
-    /// The error of a request: what was not found.
+    /// Maps the path in the error of a request.
     pub(super) fn error(self, error: &mut RpcError) {
         if error.code == code::NOT_FOUND {
             error.data.iter_mut().for_each(|data| self.uri(data));
@@ -81,23 +85,23 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Where a session is.
-    fn place(self, told: &mut Value) {
-        self.path(told, "cwd");
-        for folder in items(told, "additionalDirectories") {
-            self.text(folder, PathMap::path);
+    /// Maps a session's directories.
+    fn place(self, value: &mut Value) {
+        self.path(value, "cwd");
+        for directory in items(value, "additionalDirectories") {
+            self.text(directory, PathMap::path);
         }
     }
 
-    /// A tool call, or a piece of content, which has some of the same.
-    fn call(self, told: &mut Value) {
-        for location in items(told, "locations") {
+    /// Maps a tool call, or a piece of content with the same fields.
+    fn call(self, value: &mut Value) {
+        for location in items(value, "locations") {
             self.path(location, "path");
         }
-        self.content(told, "content");
+        self.content(value, "content");
     }
 
-    /// A block, or blocks, or blocks within others; also what tool calls have in their place.
+    /// Maps a block, an array of blocks, or nested blocks, and the content of tool calls.
     fn content(self, holder: &mut Value, name: &str) {
         match holder.get_mut(name) {
             Some(Value::Array(blocks)) => blocks.iter_mut().for_each(|block| self.block(block)),
@@ -115,7 +119,7 @@ impl<'a> Fields<'a> {
                     self.uri(resource);
                 }
             }
-            // A block in a block, of which some leave the type out.
+            // A nested block; some omit the type.
             Some("content") | None => self.content(block, "content"),
             Some(_) => {}
         }
@@ -133,16 +137,16 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn text(self, value: &mut Value, map: impl Fn(&PathMap, Way, &str) -> Option<String>) {
+    fn text(self, value: &mut Value, map: impl Fn(&PathMap, Direction, &str) -> Option<String>) {
         if let Value::String(text) = value
-            && let Some(mapped) = map(self.map, self.way, text)
+            && let Some(mapped) = map(self.map, self.direction, text)
         {
             *text = mapped;
         }
     }
 }
 
-/// What is in an array of this name.
+/// Returns the elements of an array member.
 fn items<'a>(holder: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
     holder.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
@@ -153,23 +157,24 @@ mod tests {
 
     use super::*;
 
-    /// `/h` on the host is `/i` inside.
+    /// Maps `/h` on the host to `/i` in the container.
     fn map() -> PathMap {
-        PathMap::default().both_ways("/h", "/i")
+        PathMap::default().map_directory("/h", "/i")
     }
 
-    /// What goes in with every path of it as `HERE`, and every other text with a path as `stays /h /i`.
-    fn check(way: Way, method: &str, template: &str) {
-        let (from, to) = match way {
-            Way::Inward => ("/h/x", "/i/x"),
-            Way::Outward => ("/i/x", "/h/x"),
+    /// Fills `HERE` with each path and checks the result; text such as `stays /h /i` must not
+    /// change.
+    fn check(direction: Direction, method: &str, template: &str) {
+        let (from, to) = match direction {
+            Direction::ToAgent => ("/h/x", "/i/x"),
+            Direction::ToEditor => ("/i/x", "/h/x"),
         };
         let fill = |path: &str| -> Value {
             let filled = template.replace("HERE", path).replace("FILE", &format!("file://{path}"));
             serde_json::from_str(&filled).unwrap()
         };
         let mut params = fill(from);
-        Fields::new(&map(), way).params(method, &mut params);
+        Fields::new(&map(), direction).params(method, &mut params);
         assert_eq!(params, fill(to), "{method}");
     }
 
@@ -180,9 +185,9 @@ mod tests {
                 {"type": "http", "url": "file:///h/x"}],
             "systemPrompt": {"content": [{"type": "resource_link", "uri": "FILE"}]}, "_meta": {"cwd": "/h/x"}}"#;
         for method in ["session/new", "session/load", "session/resume", "session/fork"] {
-            check(Way::Inward, method, place);
+            check(Direction::ToAgent, method, place);
         }
-        check(Way::Inward, "session/list", r#"{"cwd": "HERE", "cursor": "/h/x"}"#);
+        check(Direction::ToAgent, "session/list", r#"{"cwd": "HERE", "cursor": "/h/x"}"#);
         let prompt = r#"{"sessionId": "/h/x", "prompt": [
             {"type": "text", "text": "look at /h/x and file:///h/x", "uri": "file:///h/x"},
             {"type": "resource_link", "uri": "FILE", "name": "/h/x"},
@@ -190,12 +195,12 @@ mod tests {
             {"type": "image", "uri": "FILE", "data": "/h/x"},
             {"type": "audio", "data": "/h/x"}, 17, {"type": "_new", "uri": "file:///h/x"}],
             "_meta": {"path": "/h/x"}}"#;
-        check(Way::Inward, "session/prompt", prompt);
+        check(Direction::ToAgent, "session/prompt", prompt);
         let untouched = r#"{"cwd": "/h/x", "path": "/h/x", "prompt": [{"type": "image", "uri": "file:///h/x"}]}"#;
         for method in
             ["session/set_mode", "authenticate", "_vendor/cwd", "initialize", "mcp/message"]
         {
-            check(Way::Inward, method, untouched);
+            check(Direction::ToAgent, method, untouched);
         }
     }
 
@@ -213,8 +218,8 @@ mod tests {
                 r#"{{"sessionId": "/i/x", "{holder}": {body}, "options": [{{"name": "/i/x"}}]}}"#
             )
         };
-        check(Way::Outward, "session/update", &call("update"));
-        check(Way::Outward, "session/request_permission", &call("toolCall"));
+        check(Direction::ToEditor, "session/update", &call("update"));
+        check(Direction::ToEditor, "session/request_permission", &call("toolCall"));
         let updates = [
             r#"{"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "uri": "FILE"}}"#,
             r#"{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "/i/x"}}"#,
@@ -226,21 +231,25 @@ mod tests {
             r#"{"sessionUpdate": "_new", "cwd": "/i/x", "plan": {"uri": "file:///i/x"}, "summary": {"type": "image", "uri": "file:///i/x"}}"#,
         ];
         for update in updates {
-            check(Way::Outward, "session/update", &format!(r#"{{"update": {update}}}"#));
+            check(Direction::ToEditor, "session/update", &format!(r#"{{"update": {update}}}"#));
         }
         let file = r#"{"path": "HERE", "content": "/i/x", "sessionId": "/i/x"}"#;
-        check(Way::Outward, "fs/read_text_file", file);
-        check(Way::Outward, "fs/write_text_file", file);
+        check(Direction::ToEditor, "fs/read_text_file", file);
+        check(Direction::ToEditor, "fs/write_text_file", file);
         let terminal = r#"{"command": "/i/x", "args": ["/i/x"], "cwd": "HERE", "env": [{"name": "A", "value": "/i/x"}]}"#;
-        check(Way::Outward, "terminal/create", terminal);
-        check(Way::Outward, "elicitation/create", r#"{"message": "/i/x", "url": "file:///i/x"}"#);
-        check(Way::Outward, "_vendor/x", r#"{"path": "/i/x", "cwd": "/i/x"}"#);
+        check(Direction::ToEditor, "terminal/create", terminal);
+        check(
+            Direction::ToEditor,
+            "elicitation/create",
+            r#"{"message": "/i/x", "url": "file:///i/x"}"#,
+        );
+        check(Direction::ToEditor, "_vendor/x", r#"{"path": "/i/x", "cwd": "/i/x"}"#);
     }
 
     #[test]
     fn paths_in_answers() {
         let map = map();
-        let fields = Fields::new(&map, Way::Outward);
+        let fields = Fields::new(&map, Direction::ToEditor);
         let sessions = |path: &str| {
             json!({"sessions": [{"sessionId": "/i", "cwd": path, "title": "/i",
             "additionalDirectories": [path]}]})
@@ -264,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_has_another_shape_stays() {
+    fn unexpected_shapes_are_unchanged() {
         let odd = [
             json!(null),
             json!(7),
@@ -278,9 +287,9 @@ mod tests {
             for method in
                 ["session/update", "session/request_permission", "fs/read_text_file", "session/new"]
             {
-                for way in [Way::Inward, Way::Outward] {
+                for direction in [Direction::ToAgent, Direction::ToEditor] {
                     let mut params = value.clone();
-                    Fields::new(&map(), way).params(method, &mut params);
+                    Fields::new(&map(), direction).params(method, &mut params);
                     assert_eq!(params, value);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// A `file:` URI of this machine in its parts, each as it stands there.
+/// The parts of a local `file:` URI, unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileUri<'a> {
     /// `file://`, also with `localhost`, or `file:`.
@@ -14,7 +14,7 @@ pub(super) struct FileUri<'a> {
 }
 
 impl<'a> FileUri<'a> {
-    /// `None` for any other URI, and for files of another machine.
+    /// Returns `None` for any other URI, and for other hosts.
     pub(super) fn parse(uri: &'a str) -> Option<Self> {
         let (scheme, rest) = uri.split_once(':')?;
         if !scheme.eq_ignore_ascii_case("file") {
@@ -35,7 +35,7 @@ impl<'a> FileUri<'a> {
     }
 }
 
-/// One name of a path. `None` for what can be no name of a file, or is not encoded rightly.
+/// Decodes one path component; `None` if invalid.
 pub(super) fn decode(part: &str) -> Option<Cow<'_, str>> {
     if !part.contains('%') {
         return Some(Cow::Borrowed(part));
@@ -56,11 +56,11 @@ pub(super) fn decode(part: &str) -> Option<Cow<'_, str>> {
         rest = after;
     }
     let text = String::from_utf8(bytes).ok()?;
-    // A name never holds these; what it would be as a path is not what it is as a URI.
+    // A file name cannot contain these.
     (!text.contains(['/', '\0'])).then_some(Cow::Owned(text))
 }
 
-/// A path as it stands in a URI.
+/// Percent-encodes a path.
 pub(super) fn encode(path: &str) -> String {
     let mut encoded = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -1,25 +1,25 @@
-//! From one end to the other: every request has one answer, and every answer its request.
+//! Forwards messages. Every request gets one answer, and every answer belongs to a request.
 
 use serde_json::{Map, Value, json};
 
-use super::end::{Asked, Sent, Stream, What};
+use super::connection::{ForwardedRequest, IncomingRequest, RequestKind, StreamState};
 use super::event::RelayEvent;
 use super::fields::Fields;
 use super::{CANCEL_REQUEST, INITIALIZE, Relay, Side};
-use crate::capabilities::{OtherVersion, later_version};
+use crate::capabilities::{UnsupportedVersion, later_version};
 use crate::envelope::Envelope;
 use crate::json::LineTooLong;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
 use crate::pending::Completion;
-use crate::strays::count;
+use crate::protocol_errors::count;
 
 impl Relay {
-    /// The next message of either end, in turns, so that neither keeps the other from being heard.
+    /// Returns the next message, alternating between the ends.
     pub(super) fn next_inbound(&mut self) -> Option<(Side, Inbound)> {
         for from in [self.next, self.next.other()] {
-            if self.wants(from)
-                && let Some(inbound) = self.end_mut(from).reader.next_message()
+            if self.should_read(from)
+                && let Some(inbound) = self.connection_mut(from).reader.next_message()
             {
                 self.next = from.other();
                 return Some((from, inbound));
@@ -28,24 +28,26 @@ impl Relay {
         None
     }
 
-    pub(super) fn take(&mut self, from: Side, inbound: Inbound) {
-        let beside = self.end_mut(from).reader.take_beside();
+    pub(super) fn handle_inbound(&mut self, from: Side, inbound: Inbound) {
+        let extra = self.connection_mut(from).reader.take_extra();
         match inbound {
             Inbound::Message(Message::Response { id, outcome }) => {
-                self.response(from, &id, outcome, beside);
+                self.response(from, &id, outcome, extra);
             }
             Inbound::Message(Message::Request { id, method, params }) => {
-                self.request(from, id, method, params, beside);
+                self.request(from, id, method, params, extra);
             }
             Inbound::Message(Message::Notification { method, params }) => match from {
-                Side::Editor => self.editor_tells(method, params, beside),
-                Side::Agent => self.agent_tells(method, params, beside),
+                Side::Editor => self.editor_notification(method, params, extra),
+                Side::Agent => self.agent_notification(method, params, extra),
             },
-            // The reader tells these as noise.
+            // The reader reports these as [`Inbound::NonJsonOutput`].
             Inbound::Message(Message::Invalid(_)) => {}
-            Inbound::Noise(noise) => self.events.push_back(RelayEvent::Noise { side: from, noise }),
+            Inbound::NonJsonOutput(non_json) => {
+                self.events.push_back(RelayEvent::NonJsonOutput { side: from, non_json });
+            }
             Inbound::TooLong { len, envelope } => self.too_long(from, len, envelope),
-            Inbound::Eof => self.ended(from),
+            Inbound::Eof => self.stream_ended(from),
         }
     }
 
@@ -55,87 +57,88 @@ impl Relay {
         id: Id,
         method: String,
         params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
         let most = self.config.limits.requests;
-        let end = self.end_mut(from);
-        if end.asked.contains(&id) {
-            count(&mut end.strays.duplicate_requests);
+        let connection = self.connection_mut(from);
+        if connection.incoming.contains(&id) {
+            count(&mut connection.protocol_errors.duplicate_requests);
         } else if matches!(&id, Id::Text(text) if text.len() > LONGEST_ID) {
-            self.refuse(from, id, RpcError::new(code::INVALID_REQUEST, "the id is too long"));
-        } else if end.asked.len() >= most {
-            count(&mut end.strays.busy_requests);
-            self.refuse(from, id, busy());
+            self.reject(from, id, RpcError::new(code::INVALID_REQUEST, "the id is too long"));
+        } else if connection.incoming.len() >= most {
+            count(&mut connection.protocol_errors.excess_requests);
+            self.reject(from, id, busy());
         } else {
             match from {
-                Side::Editor => self.editor_asks(id, method, params, beside),
-                Side::Agent => self.agent_asks(id, method, params, beside),
+                Side::Editor => self.editor_request(id, method, params, extra),
+                Side::Agent => self.agent_request(id, method, params, extra),
             }
         }
     }
 
-    /// An answer has come: the other end gets it, if it waits for it.
+    /// Forwards a response if its request is pending.
     fn response(
         &mut self,
         from: Side,
         id: &Id,
         outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
-        let end = self.end_mut(from);
-        match end.sent.complete(id) {
-            Completion::Known(_, sent) => self.pass_answer(from, sent, outcome, beside),
-            Completion::Duplicate => count(&mut end.strays.duplicate_responses),
-            Completion::Unknown => count(&mut end.strays.unknown_responses),
+        let connection = self.connection_mut(from);
+        match connection.sent.complete(id) {
+            Completion::Known(_, sent) => self.forward_response(from, sent, outcome, extra),
+            Completion::Duplicate => count(&mut connection.protocol_errors.duplicate_responses),
+            Completion::Unknown => count(&mut connection.protocol_errors.unknown_responses),
         }
     }
 
-    fn pass_answer(
+    fn forward_response(
         &mut self,
         from: Side,
-        sent: Sent,
+        sent: ForwardedRequest,
         mut outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
-        let fields = Fields::new(&self.config.map, from.way());
-        match (&mut outcome, &sent.what) {
-            (Ok(result), What::Other { method }) => fields.result(method, result),
-            (Ok(_), What::Prompt { .. }) => {}
+        let fields = Fields::new(&self.config.map, from.direction());
+        match (&mut outcome, &sent.kind) {
+            (Ok(result), RequestKind::Other { method }) => fields.result(method, result),
+            (Ok(_), RequestKind::Prompt { .. }) => {}
             (Err(error), _) => fields.error(error),
         }
         if from == Side::Agent
-            && matches!(&sent.what, What::Other { method } if method == INITIALIZE)
+            && matches!(&sent.kind, RequestKind::Other { method } if method == INITIALIZE)
             && let Ok(result) = &mut outcome
         {
             if let Some(login) = &self.config.terminal_login {
                 login.rewrite(result);
             }
-            // A session of another version would pass through the states of version 1: the editor must
-            // not open one.
+            // The relay implements version 1 only, so the editor must not open a session.
             if let Some(other) = later_version(result) {
-                outcome = Err(not_spoken(&other));
-                self.other_version = Some(other);
+                outcome = Err(unsupported_version_error(&other));
+                self.unsupported_version = Some(other);
             }
         }
-        match sent.what {
-            What::Other { .. } => _ = self.answer(from.other(), &sent.id, outcome, beside),
-            What::Prompt { session } => self.prompt_answered(&session, &sent.id, outcome, beside),
+        match sent.kind {
+            RequestKind::Other { .. } => _ = self.answer(from.other(), &sent.id, outcome, extra),
+            RequestKind::Prompt { session } => {
+                self.prompt_answered(&session, &sent.id, outcome, extra);
+            }
         }
     }
 
-    /// Passes a request on, and enters that it waits. One that is longer than a line is refused.
+    /// Forwards a request and records it as pending. Rejects one that is too long.
     pub(super) fn forward(
         &mut self,
         to: Side,
         id: Id,
         (method, params): (String, Value),
-        what: What,
-        beside: Map<String, Value>,
+        kind: RequestKind,
+        extra: Map<String, Value>,
     ) -> bool {
-        let number = match self.send(to, &id, (method, params), what, beside) {
+        let number = match self.send(to, &id, (method, params), kind, extra) {
             Ok(number) => number,
             Err(too_long) => {
-                self.refuse(
+                self.reject(
                     to.other(),
                     id,
                     RpcError::new(code::INVALID_REQUEST, too_long.to_string()),
@@ -143,71 +146,72 @@ impl Relay {
                 return false;
             }
         };
-        self.end_mut(to.other()).asked.push(id, Asked::Forwarded(number));
+        self.connection_mut(to.other()).incoming.push(id, IncomingRequest::Forwarded(number));
         true
     }
 
-    /// Sends a request of the other end by an id that is new.
+    /// Sends a forwarded request with a new id.
     pub(super) fn send(
         &mut self,
         to: Side,
         id: &Id,
         (method, params): (String, Value),
-        what: What,
-        beside: Map<String, Value>,
+        kind: RequestKind,
+        extra: Map<String, Value>,
     ) -> Result<u64, LineTooLong> {
-        let end = self.end_mut(to);
-        let number = end.sent.enter(Sent { id: id.clone(), what }, None);
+        let connection = self.connection_mut(to);
+        let number = connection.sent.enter(ForwardedRequest { id: id.clone(), kind }, None);
         let request = Message::Request { id: number.into(), method, params };
-        let sent = end.out.push(request, beside);
+        let sent = connection.out.push(request, extra);
         if let Err(too_long) = sent {
-            end.sent.complete(&number.into());
-            self.dropped(to.other(), too_long);
+            connection.sent.complete(&number.into());
+            self.report_too_long(to.other(), too_long);
         }
         sent.map(|()| number)
     }
 
-    /// Tells something to one end, if it is there. What is longer than a line is not told.
-    pub(super) fn tell(
+    /// Forwards a notification if the end is connected. Drops one that is too long.
+    pub(super) fn notify(
         &mut self,
         to: Side,
         method: String,
         params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
-        if to == Side::Agent && self.agent.stream == Stream::Ended {
+        if to == Side::Agent && self.agent.stream == StreamState::Ended {
             return;
         }
-        let told = self.end_mut(to).out.push(Message::Notification { method, params }, beside);
-        if let Err(too_long) = told {
-            self.dropped(to.other(), too_long);
+        let sent =
+            self.connection_mut(to).out.push(Message::Notification { method, params }, extra);
+        if let Err(too_long) = sent {
+            self.report_too_long(to.other(), too_long);
         }
     }
 
-    /// Withdraws a request that was passed on; whatever is still answered to it is dropped.
-    pub(super) fn withdraw_sent(&mut self, to: Side, number: u64) {
-        self.end_mut(to).sent.complete(&number.into());
+    /// Cancels a forwarded request; a late response is dropped.
+    pub(super) fn cancel_sent_request(&mut self, to: Side, number: u64) {
+        self.connection_mut(to).sent.complete(&number.into());
         let params = json!({"requestId": number});
-        self.tell(to, CANCEL_REQUEST.to_owned(), params, Map::new());
+        self.notify(to, CANCEL_REQUEST.to_owned(), params, Map::new());
     }
 
-    /// Writes the one answer to a request, if it waits.
+    /// Answers a pending request, once.
     pub(super) fn answer(
         &mut self,
         to: Side,
         id: &Id,
         outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) -> bool {
-        let is_waiting = self.end_mut(to).asked.take(id).is_some();
+        let is_waiting = self.connection_mut(to).incoming.take(id).is_some();
         if is_waiting {
-            self.reply(to, id.clone(), outcome, beside);
+            self.reply(to, id.clone(), outcome, extra);
         }
         is_waiting
     }
 
-    /// Answers a request that never came to wait.
-    pub(super) fn refuse(&mut self, to: Side, id: Id, error: RpcError) {
+    /// Answers a request that was not recorded as pending.
+    pub(super) fn reject(&mut self, to: Side, id: Id, error: RpcError) {
         self.reply(to, id, Err(error), Map::new());
     }
 
@@ -216,35 +220,37 @@ impl Relay {
         to: Side,
         id: Id,
         outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
-        if let Err(too_long) = self.end_mut(to).out.reply(id, outcome, beside) {
-            self.dropped(to.other(), too_long);
+        if let Err(too_long) = self.connection_mut(to).out.reply(id, outcome, extra) {
+            self.report_too_long(to.other(), too_long);
         }
     }
 
-    /// Nobody reads the message, but whoever waits for it is told.
+    /// Answers the request of a message that was skipped.
     fn too_long(&mut self, from: Side, len: u64, envelope: Envelope) {
         let error = |code| RpcError::new(code, format!("a message of {len} bytes is too long"));
         match envelope {
             Envelope { id: Some(id), method: None } => {
                 self.response(from, &id, Err(error(code::INTERNAL)), Map::new());
             }
-            Envelope { id: Some(id), method: Some(_) } if !self.end(from).asked.contains(&id) => {
-                self.refuse(from, id, error(code::INVALID_REQUEST));
+            Envelope { id: Some(id), method: Some(_) }
+                if !self.connection(from).incoming.contains(&id) =>
+            {
+                self.reject(from, id, error(code::INVALID_REQUEST));
             }
             _ => {}
         }
         self.events.push_back(RelayEvent::TooLong { side: from, len });
     }
 
-    fn dropped(&mut self, from: Side, too_long: LineTooLong) {
+    fn report_too_long(&mut self, from: Side, too_long: LineTooLong) {
         self.events.push_back(RelayEvent::TooLong { side: from, len: too_long.len as u64 });
     }
 }
 
-/// The error of an agent that answers another version than it was offered.
-pub(super) fn not_spoken(other: &OtherVersion) -> RpcError {
+/// Returns the error for an agent that answers with another version.
+pub(super) fn unsupported_version_error(other: &UnsupportedVersion) -> RpcError {
     let hint = "hint: use a release of the agent that speaks version 1";
     RpcError::new(code::INTERNAL, format!("{other}\n{hint}"))
 }
@@ -253,5 +259,5 @@ pub(super) fn busy() -> RpcError {
     RpcError::new(code::INTERNAL, "busy")
 }
 
-/// An id is held as long as its request waits; none that is sent in earnest is longer, in bytes.
+/// The longest id, in bytes. It is held while its request is pending.
 const LONGEST_ID: usize = 1024;

@@ -1,36 +1,36 @@
-//! Paths on the host and the same places as an agent in its container names them.
+//! Maps paths between the host and an agent's container.
 
 use std::borrow::Cow;
 
 use super::file_uri::{self, FileUri};
 
-/// Which folder is which (`spec/acp-relay.md#paths`). Pure: it looks at names and at no file.
+/// A map of directories (`spec/acp-relay.md#paths`). Pure: works on names, not on files.
 ///
 /// ```
-/// use aifo_acp::{PathMap, Way};
+/// use aifo_acp::{Direction, PathMap};
 ///
 /// let map = PathMap::default()
-///     .both_ways("/home/me/project", "/home/me/project")
-///     .outward("/workspace", "/home/me/project")
-///     .both_ways("/run/aifo/s1/tmp", "/tmp");
-/// assert_eq!(map.path(Way::Outward, "/workspace/src/a.rs").unwrap(), "/home/me/project/src/a.rs");
-/// assert_eq!(map.path(Way::Inward, "/run/aifo/s1/tmp/x").unwrap(), "/tmp/x");
-/// assert_eq!(map.path(Way::Inward, "/home/me/project/src"), None, "it has the same name");
-/// assert_eq!(map.uri(Way::Outward, "file:///tmp/a%20b").unwrap(), "file:///run/aifo/s1/tmp/a%20b");
+///     .map_directory("/home/me/project", "/home/me/project")
+///     .map_alias("/workspace", "/home/me/project")
+///     .map_directory("/run/aifo/s1/tmp", "/tmp");
+/// assert_eq!(map.path(Direction::ToEditor, "/workspace/src/a.rs").unwrap(), "/home/me/project/src/a.rs");
+/// assert_eq!(map.path(Direction::ToAgent, "/run/aifo/s1/tmp/x").unwrap(), "/tmp/x");
+/// assert_eq!(map.path(Direction::ToAgent, "/home/me/project/src"), None, "the same on both sides");
+/// assert_eq!(map.uri(Direction::ToEditor, "file:///tmp/a%20b").unwrap(), "file:///run/aifo/s1/tmp/a%20b");
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PathMap {
-    inward: Vec<Pair>,
-    outward: Vec<Pair>,
+    to_agent: Vec<Pair>,
+    to_editor: Vec<Pair>,
 }
 
-/// Which way a name goes.
+/// The direction of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the editor to the agent: from the host into the container.
-    Inward,
+    ToAgent,
     /// From the agent to the editor.
-    Outward,
+    ToEditor,
 }
 
 #[derive(Clone, Debug)]
@@ -40,58 +40,58 @@ struct Pair {
 }
 
 impl PathMap {
-    /// A folder of the host that the agent has under another name, or under the same.
+    /// Adds a directory of the host and its path in the container.
     #[must_use]
-    pub fn both_ways(mut self, host: &str, inside: &str) -> Self {
-        self.inward.push(Pair { from: host.to_owned(), to: inside.to_owned() });
-        self.outward(inside, host)
+    pub fn map_directory(mut self, host: &str, inside: &str) -> Self {
+        self.to_agent.push(Pair { from: host.to_owned(), to: inside.to_owned() });
+        self.map_alias(inside, host)
     }
 
-    /// One more name that the agent has for a folder of the host. The editor's is not turned into it.
+    /// Adds another path in the container for a directory of the host, mapped only towards the
+    /// editor.
     #[must_use]
-    pub fn outward(mut self, inside: &str, host: &str) -> Self {
-        self.outward.push(Pair { from: inside.to_owned(), to: host.to_owned() });
+    pub fn map_alias(mut self, inside: &str, host: &str) -> Self {
+        self.to_editor.push(Pair { from: inside.to_owned(), to: host.to_owned() });
         self
     }
 
-    /// The other side's name for an absolute path; `None` if it is the same, or there is none.
+    /// Returns the other side's path for an absolute path; `None` if it is the same or not mapped.
     ///
-    /// Of several folders that hold it the deepest counts. A path that leaves that by `..` stays as
-    /// it is: where it leads is not the same on both sides.
-    pub fn path(&self, way: Way, path: &str) -> Option<String> {
-        let (pair, rest) = self.find(way, path, |part| Some(Cow::Borrowed(part)))?;
+    /// The deepest matching directory counts. A path that leaves it by `..` is not mapped.
+    pub fn path(&self, direction: Direction, path: &str) -> Option<String> {
+        let (pair, rest) = self.find(direction, path, |part| Some(Cow::Borrowed(part)))?;
         Some(join(&pair.to, rest))
     }
 
-    /// The same for a `file:` URI. What is not replaced stays byte by byte; any other URI is `None`.
-    pub fn uri(&self, way: Way, uri: &str) -> Option<String> {
+    /// Maps a `file:` URI. Parts that are not replaced keep their bytes; `None` for any other URI.
+    pub fn uri(&self, direction: Direction, uri: &str) -> Option<String> {
         let FileUri { head, path, tail } = FileUri::parse(uri)?;
-        let (pair, rest) = self.find(way, path, file_uri::decode)?;
+        let (pair, rest) = self.find(direction, path, file_uri::decode)?;
         let path = join(&file_uri::encode(&pair.to), rest);
         Some(format!("{head}{path}{tail}"))
     }
 
-    /// Whether no name is another on the other side.
-    pub(crate) fn is_identity(&self, way: Way) -> bool {
-        self.pairs(way).iter().all(Pair::is_identity)
+    /// Returns whether all paths are the same on both sides.
+    pub(crate) fn is_identity(&self, direction: Direction) -> bool {
+        self.pairs(direction).iter().all(Pair::is_identity)
     }
 
-    fn pairs(&self, way: Way) -> &[Pair] {
-        match way {
-            Way::Inward => &self.inward,
-            Way::Outward => &self.outward,
+    fn pairs(&self, direction: Direction) -> &[Pair] {
+        match direction {
+            Direction::ToAgent => &self.to_agent,
+            Direction::ToEditor => &self.to_editor,
         }
     }
 
-    /// The pair that counts, and what of the path is beneath it.
+    /// Returns the deepest matching pair and the rest of the path.
     fn find<'a>(
         &self,
-        way: Way,
+        direction: Direction,
         path: &'a str,
         decode: impl Fn(&'a str) -> Option<Cow<'a, str>>,
     ) -> Option<(&Pair, &'a str)> {
         let mut deepest: Option<(usize, &Pair, &str)> = None;
-        for pair in self.pairs(way) {
+        for pair in self.pairs(direction) {
             let depth = parts(&pair.from).count();
             if let Some(rest) = beneath(path, &pair.from, &decode)
                 && deepest.is_none_or(|(so_far, ..)| so_far < depth)
@@ -110,20 +110,20 @@ impl Pair {
     }
 }
 
-/// Whether an absolute path is a folder or beneath it, by its name alone.
-pub(super) fn is_beneath(path: &str, folder: &str) -> bool {
-    beneath(path, folder, &|part| Some(Cow::Borrowed(part))).is_some()
+/// Returns whether an absolute path is in a directory, by name alone.
+pub(super) fn is_beneath(path: &str, directory: &str) -> bool {
+    beneath(path, directory, &|part| Some(Cow::Borrowed(part))).is_some()
 }
 
-/// What of an absolute path is beneath a folder, as it stands there. `None` if the path is elsewhere,
-/// leaves the folder on its way, or has a part that cannot be decoded.
+/// Returns the part of an absolute path below a directory, undecoded. `None` if the path is
+/// elsewhere, leaves the directory, or has an undecodable component.
 fn beneath<'a>(
     path: &'a str,
-    folder: &str,
+    directory: &str,
     decode: &impl Fn(&'a str) -> Option<Cow<'a, str>>,
 ) -> Option<&'a str> {
     let mut rest = path.strip_prefix('/')?;
-    for wanted in parts(folder) {
+    for wanted in parts(directory) {
         let part = loop {
             let (part, after) = rest.split_once('/').unwrap_or((rest, ""));
             let part = decode(part)?;
@@ -151,17 +151,17 @@ fn beneath<'a>(
     Some(rest.trim_start_matches('/'))
 }
 
-/// The names that a path is made of.
+/// Returns the components of a path.
 fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
 }
 
-fn join(folder: &str, rest: &str) -> String {
-    let folder = folder.trim_end_matches('/');
-    match (folder, rest) {
+fn join(directory: &str, rest: &str) -> String {
+    let directory = directory.trim_end_matches('/');
+    match (directory, rest) {
         ("", "") => "/".to_owned(),
-        (folder, "") => folder.to_owned(),
-        (folder, rest) => format!("{folder}/{rest}"),
+        (directory, "") => directory.to_owned(),
+        (directory, rest) => format!("{directory}/{rest}"),
     }
 }
 
@@ -172,73 +172,77 @@ mod tests {
     const W: &str = "/home/me/ws";
 
     fn usual() -> PathMap {
-        PathMap::default().both_ways(W, W).outward("/workspace", W).both_ways("/run/s/tmp", "/tmp")
+        PathMap::default()
+            .map_directory(W, W)
+            .map_alias("/workspace", W)
+            .map_directory("/run/s/tmp", "/tmp")
     }
 
     #[test]
-    fn paths_are_mapped_by_whole_names() {
-        use Way::{Inward, Outward};
+    fn paths_are_mapped_by_components() {
+        use Direction::{ToAgent, ToEditor};
         let rows = [
-            (Outward, "/workspace", Some("/home/me/ws")),
-            (Outward, "/workspace/", Some("/home/me/ws")),
-            (Outward, "/workspace/a/b", Some("/home/me/ws/a/b")),
-            (Outward, "//workspace//./a//b/", Some("/home/me/ws/./a//b/")),
-            (Outward, "/workspace/a/../b", Some("/home/me/ws/a/../b")),
-            (Outward, "/workspace/a/../../etc", None),
-            (Outward, "/workspace/..", None),
-            (Outward, "/workspace/../workspace/a", None),
-            (Outward, "/workspace-evil/a", None),
-            (Outward, "/workspac", None),
-            (Outward, "/", None),
-            (Outward, "", None),
-            (Outward, ".", None),
-            (Outward, "/.", None),
-            (Outward, "workspace/a", None),
-            (Outward, "./workspace", None),
-            (Outward, "C:\\workspace\\a", None),
-            (Outward, "/tmp", Some("/run/s/tmp")),
-            (Outward, "/tmp/\u{e9} \n", Some("/run/s/tmp/\u{e9} \n")),
-            (Outward, "/home/me/ws/a", None),
-            (Outward, "/run/s/tmp/a", None),
-            (Inward, "/home/me/ws/a", None),
-            (Inward, "/workspace/a", None),
-            (Inward, "/run/s/tmp/a%20b", Some("/tmp/a%20b")),
-            (Inward, "/run/s/tmp", Some("/tmp")),
-            (Inward, "/run/s", None),
-            (Inward, "/run/./s//tmp/a", Some("/tmp/a")),
-            (Inward, "/run/x/../s/tmp/a", None),
-            (Inward, "/tmp/a", None),
+            (ToEditor, "/workspace", Some("/home/me/ws")),
+            (ToEditor, "/workspace/", Some("/home/me/ws")),
+            (ToEditor, "/workspace/a/b", Some("/home/me/ws/a/b")),
+            (ToEditor, "//workspace//./a//b/", Some("/home/me/ws/./a//b/")),
+            (ToEditor, "/workspace/a/../b", Some("/home/me/ws/a/../b")),
+            (ToEditor, "/workspace/a/../../etc", None),
+            (ToEditor, "/workspace/..", None),
+            (ToEditor, "/workspace/../workspace/a", None),
+            (ToEditor, "/workspace-evil/a", None),
+            (ToEditor, "/workspac", None),
+            (ToEditor, "/", None),
+            (ToEditor, "", None),
+            (ToEditor, ".", None),
+            (ToEditor, "/.", None),
+            (ToEditor, "workspace/a", None),
+            (ToEditor, "./workspace", None),
+            (ToEditor, "C:\\workspace\\a", None),
+            (ToEditor, "/tmp", Some("/run/s/tmp")),
+            (ToEditor, "/tmp/\u{e9} \n", Some("/run/s/tmp/\u{e9} \n")),
+            (ToEditor, "/home/me/ws/a", None),
+            (ToEditor, "/run/s/tmp/a", None),
+            (ToAgent, "/home/me/ws/a", None),
+            (ToAgent, "/workspace/a", None),
+            (ToAgent, "/run/s/tmp/a%20b", Some("/tmp/a%20b")),
+            (ToAgent, "/run/s/tmp", Some("/tmp")),
+            (ToAgent, "/run/s", None),
+            (ToAgent, "/run/./s//tmp/a", Some("/tmp/a")),
+            (ToAgent, "/run/x/../s/tmp/a", None),
+            (ToAgent, "/tmp/a", None),
         ];
-        for (way, path, expected) in rows {
-            assert_eq!(usual().path(way, path).as_deref(), expected, "{way:?} {path}");
+        for (direction, path, expected) in rows {
+            assert_eq!(usual().path(direction, path).as_deref(), expected, "{direction:?} {path}");
         }
     }
 
     #[test]
-    fn the_deepest_folder_counts() {
-        // A workspace that is itself beneath `/tmp`, and the container's `/tmp` is another.
-        let map = PathMap::default().both_ways("/run/t", "/tmp").both_ways("/tmp/ws", "/tmp/ws");
-        assert_eq!(map.path(Way::Outward, "/tmp/ws/a"), None);
-        assert_eq!(map.path(Way::Outward, "/tmp/wsx").as_deref(), Some("/run/t/wsx"));
-        let nested = PathMap::default().both_ways("/a", "/x").both_ways("/a/b", "/y");
-        assert_eq!(nested.path(Way::Inward, "/a/b/c").as_deref(), Some("/y/c"));
-        assert_eq!(nested.path(Way::Inward, "/a/c").as_deref(), Some("/x/c"));
-        let twice = PathMap::default().both_ways("/a", "/x").both_ways("/a", "/y");
-        assert_eq!(twice.path(Way::Inward, "/a").as_deref(), Some("/x"), "the first of two");
+    fn the_deepest_directory_counts() {
+        // A workspace beneath `/tmp`, while the container has another `/tmp`.
+        let map =
+            PathMap::default().map_directory("/run/t", "/tmp").map_directory("/tmp/ws", "/tmp/ws");
+        assert_eq!(map.path(Direction::ToEditor, "/tmp/ws/a"), None);
+        assert_eq!(map.path(Direction::ToEditor, "/tmp/wsx").as_deref(), Some("/run/t/wsx"));
+        let nested = PathMap::default().map_directory("/a", "/x").map_directory("/a/b", "/y");
+        assert_eq!(nested.path(Direction::ToAgent, "/a/b/c").as_deref(), Some("/y/c"));
+        assert_eq!(nested.path(Direction::ToAgent, "/a/c").as_deref(), Some("/x/c"));
+        let twice = PathMap::default().map_directory("/a", "/x").map_directory("/a", "/y");
+        assert_eq!(twice.path(Direction::ToAgent, "/a").as_deref(), Some("/x"), "the first of two");
     }
 
     #[test]
-    fn the_root_is_a_folder_too() {
-        let map = PathMap::default().both_ways("/", "/host");
-        assert_eq!(map.path(Way::Inward, "/").as_deref(), Some("/host"));
-        assert_eq!(map.path(Way::Inward, "/a").as_deref(), Some("/host/a"));
-        assert_eq!(map.path(Way::Outward, "/host").as_deref(), Some("/"));
-        assert_eq!(map.path(Way::Outward, "/host/a").as_deref(), Some("/a"));
+    fn the_root_directory_can_be_mapped() {
+        let map = PathMap::default().map_directory("/", "/host");
+        assert_eq!(map.path(Direction::ToAgent, "/").as_deref(), Some("/host"));
+        assert_eq!(map.path(Direction::ToAgent, "/a").as_deref(), Some("/host/a"));
+        assert_eq!(map.path(Direction::ToEditor, "/host").as_deref(), Some("/"));
+        assert_eq!(map.path(Direction::ToEditor, "/host/a").as_deref(), Some("/a"));
     }
 
     #[test]
-    fn uris_of_files_are_mapped_and_keep_what_is_not_replaced() {
-        let map = usual().both_ways("/home/me/a b\u{e9}#", "/ab");
+    fn file_uris_are_mapped_and_keep_other_bytes() {
+        let map = usual().map_directory("/home/me/a b\u{e9}#", "/ab");
         let rows = [
             ("file:///workspace/a%20b?x=1#L3:4", Some("file:///home/me/ws/a%20b?x=1#L3:4")),
             ("file://localhost/workspace", Some("file://localhost/home/me/ws")),
@@ -264,30 +268,31 @@ mod tests {
             ("file:///ab/c", Some("file:///home/me/a%20b%C3%A9%23/c")),
         ];
         for (uri, expected) in rows {
-            assert_eq!(map.uri(Way::Outward, uri).as_deref(), expected, "{uri}");
+            assert_eq!(map.uri(Direction::ToEditor, uri).as_deref(), expected, "{uri}");
         }
-        let back = map.uri(Way::Inward, "file:///home/me/a%20b%c3%a9%23/c");
+        let back = map.uri(Direction::ToAgent, "file:///home/me/a%20b%c3%a9%23/c");
         assert_eq!(back.as_deref(), Some("file:///ab/c"));
     }
 
     #[test]
-    fn there_and_back_is_the_same() {
-        let map =
-            PathMap::default().both_ways("/home/me/\u{e9} x", "/w").both_ways("/run/t", "/tmp");
+    fn mapping_both_ways_is_the_identity() {
+        let map = PathMap::default()
+            .map_directory("/home/me/\u{e9} x", "/w")
+            .map_directory("/run/t", "/tmp");
         for path in ["/w", "/w/a", "/w/a b/%/\u{e9}", "/tmp/..a/b", "/tmp/a/../b"] {
-            let host = map.path(Way::Outward, path).unwrap();
-            assert_eq!(map.path(Way::Inward, &host).unwrap(), path);
+            let host = map.path(Direction::ToEditor, path).unwrap();
+            assert_eq!(map.path(Direction::ToAgent, &host).unwrap(), path);
             let uri = format!("file://{}", file_uri::encode(path));
-            let host = map.uri(Way::Outward, &uri).unwrap();
-            assert_eq!(map.uri(Way::Inward, &host).unwrap(), uri);
+            let host = map.uri(Direction::ToEditor, &uri).unwrap();
+            assert_eq!(map.uri(Direction::ToAgent, &host).unwrap(), uri);
         }
     }
 
     #[test]
-    fn a_map_of_equals_has_nothing_to_do() {
-        let same = PathMap::default().both_ways(W, W);
-        assert!(same.is_identity(Way::Inward) && same.is_identity(Way::Outward));
-        let more = same.outward("/workspace", W);
-        assert!(more.is_identity(Way::Inward) && !more.is_identity(Way::Outward));
+    fn an_identity_map_changes_nothing() {
+        let same = PathMap::default().map_directory(W, W);
+        assert!(same.is_identity(Direction::ToAgent) && same.is_identity(Direction::ToEditor));
+        let more = same.map_alias("/workspace", W);
+        assert!(more.is_identity(Direction::ToAgent) && !more.is_identity(Direction::ToEditor));
     }
 }

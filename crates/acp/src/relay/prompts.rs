@@ -1,91 +1,94 @@
-//! Prompts: one at a time in each session.
+//! Sends and queues prompts: one turn at a time per session.
 
 use serde_json::{Map, Value, json};
 
-use super::end::{Asked, What};
+use super::connection::{IncomingRequest, RequestKind};
 use super::event::RelayEvent;
-use super::link::{Link, Prompt};
 use super::passing::busy;
+use super::session_state::{Prompt, SessionState};
 use super::{Relay, Side};
-use crate::event::StopReason;
 use crate::json::weight;
 use crate::message::{Id, RpcError};
-use crate::strays::count;
+use crate::protocol_errors::count;
+use crate::turn_end::StopReason;
 
 const PROMPT: &str = "session/prompt";
 
 impl Relay {
-    /// Passes a prompt on, or lets it wait behind the one that runs.
+    /// Sends a prompt, or queues it behind the running turn.
     pub(super) fn prompt(
         &mut self,
         session: String,
         id: Id,
         params: Value,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
         self.prompts = self.prompts.saturating_add(1);
         let touched = self.prompts;
-        let queued: usize = self.sessions.values().flat_map(Link::queued).map(|p| p.weight).sum();
+        let queued: usize =
+            self.sessions.values().flat_map(SessionState::queued).map(|p| p.weight).sum();
         let (most, most_bytes) = (self.config.queued_prompts, self.config.queued_bytes);
-        let Some(link) = self.link(&session) else {
-            count(&mut self.editor.strays.busy_requests);
-            return self.refuse(Side::Editor, id, busy());
+        let Some(state) = self.session_state(&session) else {
+            count(&mut self.editor.protocol_errors.excess_requests);
+            return self.reject(Side::Editor, id, busy());
         };
-        link.touched = touched;
-        let prompt = Prompt { weight: weight(&params), id, params, beside };
-        if link.is_idle() {
+        state.touched = touched;
+        let prompt = Prompt { weight: weight(&params), id, params, extra };
+        if state.is_idle() {
             self.send_prompt(&session, prompt);
-        } else if link.queued().len() < most && queued.saturating_add(prompt.weight) <= most_bytes {
+        } else if state.queued().len() < most && queued.saturating_add(prompt.weight) <= most_bytes
+        {
             let id = prompt.id.clone();
-            link.queue(prompt);
-            self.editor.asked.push(id, Asked::Queued { session });
+            state.queue(prompt);
+            self.editor.incoming.push(id, IncomingRequest::Queued { session });
         } else {
-            count(&mut self.editor.strays.busy_requests);
-            self.refuse(Side::Editor, prompt.id, busy());
+            count(&mut self.editor.protocol_errors.excess_requests);
+            self.reject(Side::Editor, prompt.id, busy());
         }
     }
 
-    /// What is known of a session, from now on. `None` if there is no room for one more.
-    fn link(&mut self, session: &str) -> Option<&mut Link> {
+    /// Returns the state of a session, which is tracked from now on. `None` if there is no room.
+    fn session_state(&mut self, session: &str) -> Option<&mut SessionState> {
         if !self.sessions.contains_key(session) {
             if self.sessions.len() >= self.config.sessions {
-                let idle = self.sessions.iter().filter(|(_, link)| link.is_idle());
-                let (oldest, _) = idle.min_by_key(|(_, link)| link.touched)?;
+                let idle = self.sessions.iter().filter(|(_, state)| state.is_idle());
+                let (oldest, _) = idle.min_by_key(|(_, state)| state.touched)?;
                 let oldest = oldest.clone();
                 self.sessions.remove(&oldest);
             }
-            self.sessions.insert(session.to_owned(), Link::new(&self.config.limits));
+            self.sessions.insert(session.to_owned(), SessionState::new(&self.config.limits));
         }
         self.sessions.get_mut(session)
     }
 
-    /// True if it was sent; otherwise it has been refused.
+    /// Returns true if the prompt was sent; otherwise it was rejected.
     fn send_prompt(&mut self, session: &str, prompt: Prompt) -> bool {
-        let Prompt { id, params, beside, .. } = prompt;
-        let what = What::Prompt { session: session.to_owned() };
-        let is_sent = self.forward(Side::Agent, id, (PROMPT.to_owned(), params), what, beside);
-        if let Some(link) = self.sessions.get_mut(session).filter(|_| is_sent) {
-            link.begin();
+        let Prompt { id, params, extra, .. } = prompt;
+        let kind = RequestKind::Prompt { session: session.to_owned() };
+        let is_sent = self.forward(Side::Agent, id, (PROMPT.to_owned(), params), kind, extra);
+        if let Some(state) = self.sessions.get_mut(session).filter(|_| is_sent) {
+            state.begin();
         }
         is_sent
     }
 
-    /// The agent has answered a prompt: the editor is told, and the next one goes.
+    /// Forwards the answer to a prompt and sends the next one.
     pub(super) fn prompt_answered(
         &mut self,
         session: &str,
         id: &Id,
         outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) {
         let stop = match &outcome {
             Ok(result) => Ok(StopReason::of(result)),
             Err(error) => Err(RpcError::new(error.code, error.message.clone())),
         };
-        self.answer(Side::Editor, id, outcome, beside);
+        self.answer(Side::Editor, id, outcome, extra);
         self.end_turn(session, stop);
-        while let Some(prompt) = self.sessions.get_mut(session).and_then(Link::next_prompt) {
-            self.editor.asked.take(&prompt.id);
+        while let Some(prompt) = self.sessions.get_mut(session).and_then(SessionState::next_prompt)
+        {
+            self.editor.incoming.take(&prompt.id);
             if self.send_prompt(session, prompt) {
                 break;
             }
@@ -93,8 +96,8 @@ impl Relay {
     }
 
     pub(super) fn end_turn(&mut self, session: &str, outcome: Result<StopReason, RpcError>) {
-        let link = self.sessions.get_mut(session);
-        if let Some(turn) = link.and_then(|link| link.end(session, outcome)) {
+        let state = self.sessions.get_mut(session);
+        if let Some(turn) = state.and_then(|state| state.end(session, outcome)) {
             self.events.push_back(RelayEvent::TurnEnded(Box::new(turn)));
         }
     }

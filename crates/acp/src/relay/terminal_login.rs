@@ -1,15 +1,15 @@
-//! An agent's authentication in a terminal, which the editor starts by what it has started itself.
+//! An agent's terminal authentication, which the editor starts through this program.
 
 use serde_json::{Map, Value};
 
-/// The program that the editor starts as its agent (`spec/acp-relay.md#authentication`). The editor
-/// appends an agent's arguments to its command line and adds an agent's variables to its environment,
-/// on the host. So neither may mean anything to that program itself.
+/// The program that the editor started as its agent (`spec/acp-relay.md#authentication`). For
+/// terminal authentication the editor appends the agent's arguments to the program's command line
+/// and adds the agent's variables to its environment, so the program must not take them as its own.
 #[derive(Clone, Debug, Default)]
 pub struct TerminalLogin {
     /// Its options and subcommands: `--name`, `-n`, `name`.
     pub words: Vec<String>,
-    /// What it takes off the names of variables that are the agent's.
+    /// The prefix that it removes from the names of the agent's variables.
     pub variable_prefix: String,
 }
 
@@ -47,7 +47,7 @@ impl TerminalLogin {
         }
     }
 
-    /// Whether the program could take an argument for one of its own, wherever it stands.
+    /// Returns whether the program could take the argument as its own.
     fn is_own(&self, arg: &str) -> bool {
         let has = |word: &str| self.words.iter().any(|own| own == word);
         let is_short =
@@ -67,15 +67,15 @@ impl TerminalLogin {
     }
 }
 
-/// Removes from a method's `_meta` every member that names a command, as `terminal-auth` does for some
-/// editors: they would run it on the host, outside of the agent's container.
+/// Removes members with a command, such as `terminal-auth`, from a method's `_meta`: some editors run
+/// it on the host, outside of the agent's container.
 fn remove_commands(method: &mut Map<String, Value>) {
     if let Some(Value::Object(meta)) = method.get_mut("_meta") {
         meta.retain(|name, value| name != "terminal-auth" && value.get("command").is_none());
     }
 }
 
-/// What ends the options of the program.
+/// Ends the program's options.
 const SEPARATOR: &str = "--";
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_argument_and_no_variable_of_an_agent_is_the_programs_own() {
+    fn agent_arguments_and_variables_are_separated_from_the_programs() {
         let words = ["--files", "--help", "-q", "replay"].map(str::to_owned).to_vec();
         let login = TerminalLogin { words, variable_prefix: "AIFO_ENV_".to_owned() };
         let rewritten = |method: Value| {
@@ -95,7 +95,7 @@ mod tests {
         };
         let args =
             |args: Value| rewritten(json!({"type": "terminal", "args": args}))["args"].clone();
-        for theirs in [
+        for args_of_agent in [
             json!(["--cli"]),
             json!(["--filesystem"]),
             json!(["login", "--theirs", "-x"]),
@@ -106,7 +106,7 @@ mod tests {
             json!("--files"),
             json!(null),
         ] {
-            assert_eq!(args(theirs.clone()), theirs);
+            assert_eq!(args(args_of_agent.clone()), args_of_agent);
         }
         for own in ["--files", "--files=editor", "--help", "-q", "-qx", "replay", "--"] {
             assert_eq!(args(json!([own, "x"])), json!(["--", own, "x"]));

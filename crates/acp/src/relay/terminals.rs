@@ -1,4 +1,4 @@
-//! Terminals of ours, as an editor is shown them that has never made them.
+//! Shows terminals that the caller serves to an editor that did not create them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use crate::message::Id;
 
-/// The terminals of an agent that we serve (`spec/acp-relay.md#terminals`).
+/// An agent's terminals that the caller serves (`spec/acp-relay.md#terminals`).
 #[derive(Debug, Default)]
 pub(super) struct Terminals {
-    /// What was asked for and not answered yet.
-    asked: BTreeMap<String, Ask>,
-    made: VecDeque<Terminal>,
+    /// Pending requests.
+    requests: BTreeMap<String, TerminalRequest>,
+    known: VecDeque<Terminal>,
 }
 
 #[derive(Debug)]
-enum Ask {
+enum TerminalRequest {
     Create { session: String, line: String },
     Output { terminal: String },
 }
@@ -24,75 +24,77 @@ enum Ask {
 struct Terminal {
     id: String,
     session: String,
-    /// The command, for people.
+    /// The command line, for display.
     line: String,
-    /// The end of its output, as far as the agent has asked for it.
+    /// The end of the output that the agent last requested.
     output: String,
-    /// How it ended, for people.
+    /// The exit status, for display.
     exit: String,
-    /// The calls that it is shown in.
+    /// The calls whose content has it.
     calls: Vec<String>,
 }
 
-/// A call whose terminal has news.
+/// A tool call whose terminal has changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct CallRef {
     pub(super) session: String,
     pub(super) call: String,
 }
 
-/// How many are known; the oldest makes room.
+/// The most terminals tracked; the oldest is dropped.
 const KNOWN: usize = 64;
-/// What is shown of an output, its end, in bytes.
+/// The most output shown, in bytes.
 const TAIL: usize = 16 * 1024;
-/// Calls that show one terminal.
+/// The most calls per terminal.
 const CALLS: usize = 8;
 
 impl Terminals {
-    /// The agent asks for something that we serve.
-    pub(super) fn asked(&mut self, id: &Id, method: &str, params: &Value) {
+    /// Records a request that the caller serves.
+    pub(super) fn record_request(&mut self, id: &Id, method: &str, params: &Value) {
         let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
         let ask = match method {
             "terminal/create" => {
                 let args = params.get("args").and_then(Value::as_array).into_iter().flatten();
                 let words = std::iter::once(text("command")).chain(args.filter_map(Value::as_str));
                 let line = tail(&words.collect::<Vec<_>>().join(" "), TAIL).to_owned();
-                Ask::Create { session: text("sessionId").to_owned(), line }
+                TerminalRequest::Create { session: text("sessionId").to_owned(), line }
             }
-            "terminal/output" => Ask::Output { terminal: text("terminalId").to_owned() },
+            "terminal/output" => {
+                TerminalRequest::Output { terminal: text("terminalId").to_owned() }
+            }
             _ => return,
         };
-        self.asked.insert(key(id), ask);
+        self.requests.insert(key(id), ask);
     }
 
-    /// We have answered: which calls are to be shown anew.
-    pub(super) fn answered(&mut self, id: &Id, result: Option<&Value>) -> Vec<Shown> {
-        let (Some(ask), Some(result)) = (self.asked.remove(&key(id)), result) else {
+    /// Records its answer, and returns the calls to send again.
+    pub(super) fn record_response(&mut self, id: &Id, result: Option<&Value>) -> Vec<CallRef> {
+        let (Some(ask), Some(result)) = (self.requests.remove(&key(id)), result) else {
             return Vec::new();
         };
         match ask {
-            Ask::Create { session, line } => {
+            TerminalRequest::Create { session, line } => {
                 let Some(id) = result.get("terminalId").and_then(Value::as_str) else {
                     return Vec::new();
                 };
-                if self.made.len() >= KNOWN {
-                    self.made.pop_front();
+                if self.known.len() >= KNOWN {
+                    self.known.pop_front();
                 }
                 let (id, output, exit, calls) =
                     (id.to_owned(), String::new(), String::new(), Vec::new());
-                self.made.push_back(Terminal { id, session, line, output, exit, calls });
+                self.known.push_back(Terminal { id, session, line, output, exit, calls });
                 Vec::new()
             }
-            Ask::Output { terminal } => {
-                let known = self.made.iter_mut().find(|known| known.id == terminal);
+            TerminalRequest::Output { terminal } => {
+                let known = self.known.iter_mut().find(|known| known.id == terminal);
                 known.map(|known| known.take(result)).unwrap_or_default()
             }
         }
     }
 
-    /// Puts texts in the place of terminals of ours, in the content of a call.
-    pub(super) fn show(&mut self, call: &mut Value) {
-        if self.made.is_empty() {
+    /// Replaces terminals in a call's content with their text.
+    pub(super) fn replace_terminals(&mut self, call: &mut Value) {
+        if self.known.is_empty() {
             return;
         }
         let id = call.get("toolCallId").and_then(Value::as_str).map(str::to_owned);
@@ -111,13 +113,13 @@ impl Terminals {
     fn terminal_of(&mut self, block: &Value) -> Option<&mut Terminal> {
         let id = block.get("terminalId").and_then(Value::as_str)?;
         let is_terminal = block.get("type").and_then(Value::as_str) == Some("terminal");
-        self.made.iter_mut().find(|known| is_terminal && known.id == id)
+        self.known.iter_mut().find(|known| is_terminal && known.id == id)
     }
 }
 
 impl Terminal {
-    /// Takes what `terminal/output` was answered.
-    fn take(&mut self, result: &Value) -> Vec<Shown> {
+    /// Applies the answer to `terminal/output`.
+    fn take(&mut self, result: &Value) -> Vec<CallRef> {
         let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
         let output = tail(output, TAIL);
         let exit = exit_in_words(result.get("exitStatus").unwrap_or(&Value::Null));
@@ -125,17 +127,17 @@ impl Terminal {
             return Vec::new();
         }
         (self.output, self.exit) = (output.to_owned(), exit);
-        let shown = |call: &String| Shown { session: self.session.clone(), call: call.clone() };
+        let shown = |call: &String| CallRef { session: self.session.clone(), call: call.clone() };
         self.calls.iter().map(shown).collect()
     }
 
-    /// As a block of content: what a person would see there.
+    /// Returns a content block with the command and its output.
     fn block(&self) -> Value {
         let mut text = format!("$ {}\n{}", self.line, self.output);
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        // Whatever stands in the output, it does not end the block.
+        // Longer than any fence in the output.
         let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
         let fence = "`".repeat(longest.max(2).saturating_add(1));
         let text = format!("{fence}\n{text}{fence}{}", self.exit);
@@ -143,7 +145,7 @@ impl Terminal {
     }
 }
 
-/// Ids are numbers or texts; as JSON they are apart.
+/// The JSON of the id, as numbers and strings must differ.
 fn key(id: &Id) -> String {
     id.to_value().to_string()
 }
@@ -156,7 +158,7 @@ fn exit_in_words(status: &Value) -> String {
     }
 }
 
-/// The last characters that have at most `most` bytes together.
+/// Returns the last whole characters within `most` bytes.
 fn tail(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {
@@ -176,8 +178,8 @@ mod tests {
     fn made() -> Terminals {
         let mut terminals = Terminals::default();
         let params = json!({"sessionId": "s", "command": "cargo", "args": ["test", "-q"]});
-        terminals.asked(&id(1), "terminal/create", &params);
-        assert_eq!(terminals.answered(&id(1), Some(&json!({"terminalId": "t"}))), []);
+        terminals.record_request(&id(1), "terminal/create", &params);
+        assert_eq!(terminals.record_response(&id(1), Some(&json!({"terminalId": "t"}))), []);
         terminals
     }
 
@@ -187,35 +189,35 @@ mod tests {
             {"type": "terminal", "terminalId": "somebody's"},
             {"type": "diff", "path": "/a"},
         ]});
-        terminals.show(&mut call);
+        terminals.replace_terminals(&mut call);
         assert_eq!(call["content"][1], json!({"type": "terminal", "terminalId": "somebody's"}));
         assert_eq!(call["content"][2], json!({"type": "diff", "path": "/a"}));
         call["content"][0]["content"]["text"].clone()
     }
 
     #[test]
-    fn a_terminal_is_its_command_and_its_output() {
+    fn a_terminal_is_shown_as_command_and_output() {
         let mut terminals = made();
         assert_eq!(shown(&mut terminals), "```\n$ cargo test -q\n```");
-        terminals.asked(&id(2), "terminal/output", &json!({"terminalId": "t"}));
+        terminals.record_request(&id(2), "terminal/output", &json!({"terminalId": "t"}));
         let result = json!({"output": "a ```` b", "exitStatus": {"exitCode": 1, "signal": null}});
-        let call = Shown { session: "s".into(), call: "c".into() };
-        assert_eq!(terminals.answered(&id(2), Some(&result)), [call]);
+        let call = CallRef { session: "s".into(), call: "c".into() };
+        assert_eq!(terminals.record_response(&id(2), Some(&result)), [call]);
         let expected = "`````\n$ cargo test -q\na ```` b\n`````\nexit code 1";
         assert_eq!(shown(&mut terminals), expected);
-        // The same once more is no news, and an error neither.
+        // The same result, or an error, changes nothing.
         for result in [Some(&result), None] {
-            terminals.asked(&id(3), "terminal/output", &json!({"terminalId": "t"}));
-            assert_eq!(terminals.answered(&id(3), result), []);
+            terminals.record_request(&id(3), "terminal/output", &json!({"terminalId": "t"}));
+            assert_eq!(terminals.record_response(&id(3), result), []);
         }
     }
 
     #[test]
-    fn what_is_shown_and_known_is_bounded() {
+    fn terminals_and_their_output_are_bounded() {
         let mut terminals = made();
-        terminals.asked(&id(2), "terminal/output", &json!({"terminalId": "t"}));
+        terminals.record_request(&id(2), "terminal/output", &json!({"terminalId": "t"}));
         let result = json!({"output": "é".repeat(TAIL), "exitStatus": {"signal": "SIGKILL"}});
-        terminals.answered(&id(2), Some(&result));
+        terminals.record_response(&id(2), Some(&result));
         let text = shown(&mut terminals);
         let text = text.as_str().unwrap();
         assert!(
@@ -225,14 +227,14 @@ mod tests {
         );
         for number in 0..2 * KNOWN {
             let asked = id(i64::try_from(number).unwrap());
-            terminals.asked(&asked, "terminal/create", &json!({"command": "x"}));
-            terminals.answered(&asked, Some(&json!({"terminalId": number.to_string()})));
+            terminals.record_request(&asked, "terminal/create", &json!({"command": "x"}));
+            terminals.record_response(&asked, Some(&json!({"terminalId": number.to_string()})));
         }
-        assert_eq!(terminals.made.len(), KNOWN);
-        assert!(terminals.asked.is_empty());
+        assert_eq!(terminals.known.len(), KNOWN);
+        assert!(terminals.requests.is_empty());
         for (result, params) in [(json!(null), json!(null)), (json!({}), json!({"args": 7}))] {
-            terminals.asked(&id(9), "terminal/create", &params);
-            assert_eq!(terminals.answered(&id(9), Some(&result)), []);
+            terminals.record_request(&id(9), "terminal/create", &params);
+            assert_eq!(terminals.record_response(&id(9), Some(&result)), []);
         }
     }
 }

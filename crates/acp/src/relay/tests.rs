@@ -1,4 +1,4 @@
-//! Stories of an editor and an agent that are played, with a relay in between.
+//! Tests of a relay between a scripted editor and a scripted agent.
 
 mod capabilities;
 mod ending;
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::{StopReason, Withdrawal};
-use crate::message_reader::Noise;
+use crate::event::Withdrawal;
+use crate::message_reader::NonJsonOutput;
+use crate::turn_end::StopReason;
 
-/// A relay with what each end got and what it told, and a clock that only tests move.
+/// A relay with its output, its events, and a clock that only tests advance.
 struct Story {
     relay: Relay,
     now: Instant,
@@ -34,7 +35,7 @@ impl Story {
         Story::new(RelayConfig::default())
     }
 
-    /// Session `s` has a turn, by the editor's request `p`, which is the agent's 1.
+    /// Session `s` has a turn: the editor's request `p`, sent as 1.
     fn prompted() -> Self {
         let mut story = Story::start();
         story.prompt("p");
@@ -47,37 +48,37 @@ impl Story {
         self.collect();
     }
 
-    fn editor_says(&mut self, message: Value) {
+    fn editor_sends(&mut self, message: Value) {
         self.line(Side::Editor, &message.to_string());
     }
 
-    fn agent_says(&mut self, message: Value) {
+    fn agent_sends(&mut self, message: Value) {
         self.line(Side::Agent, &message.to_string());
     }
 
     fn prompt(&mut self, id: &str) {
-        self.editor_says(prompt_of("s", id));
+        self.editor_sends(prompt_of("s", id));
     }
 
     fn cancel(&mut self) {
-        self.editor_says(
+        self.editor_sends(
             json!({"method": "session/cancel", "params": {"sessionId": "s", "_meta": 1}}),
         );
     }
 
-    /// The agent ends the turn that it knows by this id.
+    /// Answers the prompt with this id.
     fn stop(&mut self, id: u64, reason: &str) {
-        self.agent_says(json!({"id": id, "result": {"stopReason": reason}}));
+        self.agent_sends(json!({"id": id, "result": {"stopReason": reason}}));
     }
 
     fn update(&mut self, body: Value) {
-        self.agent_says(
+        self.agent_sends(
             json!({"method": "session/update", "params": {"sessionId": "s", "update": body}}),
         );
     }
 
     fn ask_permission(&mut self, id: u64) {
-        self.agent_says(permission(id));
+        self.agent_sends(permission(id));
     }
 
     fn eof(&mut self, from: Side) {
@@ -95,7 +96,7 @@ impl Story {
         loop {
             self.events.extend(std::iter::from_fn(|| self.relay.poll_event()));
             self.take_lines();
-            // More may come once lines were taken.
+            // Taking lines may produce more events.
             let Some(more) = self.relay.poll_event() else { return };
             self.events.push(more);
         }
@@ -112,19 +113,19 @@ impl Story {
         }
     }
 
-    /// What the editor got since this was last asked.
+    /// Takes the messages to the editor.
     fn editor(&mut self) -> Vec<Value> {
         self.take_lines();
         std::mem::take(&mut self.editor)
     }
 
-    /// What the agent got since this was last asked.
+    /// Takes the messages to the agent.
     fn agent(&mut self) -> Vec<Value> {
         self.take_lines();
         std::mem::take(&mut self.agent)
     }
 
-    /// What was told since this was last asked.
+    /// Takes the events.
     fn events(&mut self) -> Vec<RelayEvent> {
         std::mem::take(&mut self.events)
     }

@@ -1,4 +1,4 @@
-//! What the properties are told of: JSON, lines of all sorts, and what agents say.
+//! Strategies: JSON, lines of all kinds, and agent messages.
 
 use aifo_acp::{Announced, Id};
 use proptest::collection::vec;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// Cuts `bytes` into pieces of the given lengths, over and over.
+/// Splits `bytes` into pieces of the given lengths, repeated.
 pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = bytes;
     lengths.iter().cycle().map_while(move |len| {
@@ -17,7 +17,7 @@ pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator
     })
 }
 
-/// Any JSON, small and not deep.
+/// Any small, shallow JSON.
 pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -41,7 +41,7 @@ pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What may be an id.
+/// Any id.
 pub(crate) fn id() -> impl Strategy<Value = Id> {
     prop_oneof![
         any::<u64>().prop_map(Id::from),
@@ -50,7 +50,7 @@ pub(crate) fn id() -> impl Strategy<Value = Id> {
     ]
 }
 
-/// Bytes that are lines more often than chance would have it.
+/// Bytes that are lines more often than random bytes.
 pub(crate) fn lines() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         2 => vec(any::<u8>(), 0..12),
@@ -67,21 +67,21 @@ pub(crate) fn lines() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..20).prop_map(|pieces| pieces.concat())
 }
 
-/// One piece of news of a tool call.
+/// One update of a tool call.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct CallUpdate {
     pub(crate) announced: Announced,
     pub(crate) body: Value,
 }
 
-/// News of a few calls. Each says some of what is true of its call in the end, so that nothing depends
-/// on who speaks last.
-pub(crate) fn told() -> impl Strategy<Value = Vec<Told>> {
+/// Updates of a few calls. Each has some of its call's final fields, so that the result does not
+/// depend on the order.
+pub(crate) fn updates() -> impl Strategy<Value = Vec<CallUpdate>> {
     let status =
         select(vec!["pending", "in_progress", "thinking", "completed", "failed", "cancelled"]);
     let part = (0..4u8, any::<[bool; 4]>(), any::<bool>(), option::of(status));
     vec(part, 0..24).prop_map(|parts| {
-        let news = parts.into_iter().map(|(call, says, is_call, status)| {
+        let updates = parts.into_iter().map(|(call, says, is_call, status)| {
             let value = |name: &str, said: bool| {
                 if said { json!(format!("{name} of {call}")) } else { Value::Null }
             };
@@ -94,13 +94,13 @@ pub(crate) fn told() -> impl Strategy<Value = Vec<Told>> {
                 "rawInput": value("input", input),
                 "content": value("content", content),
             });
-            Told { announced: if is_call { Announced::Yes } else { Announced::No }, body }
+            CallUpdate { announced: if is_call { Announced::Yes } else { Announced::No }, body }
         });
-        news.collect()
+        updates.collect()
     })
 }
 
-/// A line of an agent that knows the protocol and does not keep to it.
+/// A line of an agent that violates the protocol.
 pub(crate) fn agent_message() -> impl Strategy<Value = String> {
     let session = select(vec!["s", "s", "s", "other"]);
     let text = select(vec!["a", "", "ab", "data:image/png;base64,aGk="]);

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aifo_acp::Serves;
+use aifo_acp::ClientCapabilities;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
 use aifo_launch::{
@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use tokio::process::Command;
 
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::{AccessRequest, PermissionJudge};
+use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::backend::{self, Fallback};
 use crate::cli::AcpAgent;
@@ -161,12 +161,12 @@ async fn build(
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();
     let files = files.judged(Arc::new(move |access, path, real| {
-        for_files.serve(AccessRequest::File(access, path, real))
+        for_files.serve(AgentRequest::File(access, path, real))
     }));
     let hosts = Hosts {
         files: Arc::new(files),
         terminals: terminals(opened, &cwd, &place, &judge),
-        serves: Serves {
+        capabilities: ClientCapabilities {
             read_text_file: profile.fs,
             write_text_file: profile.fs,
             terminal: profile.terminal,
@@ -190,7 +190,7 @@ fn terminals(
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
     config.judge = Arc::new(move |command: &TerminalCommand, real: &Path| {
-        judge.serve(AccessRequest::Terminal(command, real))
+        judge.serve(AgentRequest::Terminal(command, real))
     });
     Terminals::new(config)
 }

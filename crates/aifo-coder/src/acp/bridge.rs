@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use aifo_acp::{
-    PathMap, RelayConfig, RelayEvent, Requests, RpcError, Served, Side, TerminalLogin, code,
+    MethodServer, PathMap, RelayConfig, RelayEvent, Requests, RpcError, Side, TerminalLogin, code,
     decision_report,
 };
-use aifo_acp_io::{Bridge, FIRST_REQUEST, PeerEnd, Stdio, WireLog, refuse_editor};
+use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, refuse_editor};
 use aifo_launch::GIVEN_PREFIX;
 use aifo_types::exit;
 use anyhow::Context;
@@ -16,9 +16,9 @@ use crate::acp::agent_session::{AgentSession, Prepared};
 use crate::acp::failure::agent_failure;
 use crate::acp::hosts::Hosts;
 use crate::acp::judge::PermissionJudge;
-use crate::acp::profile::peer_limits;
+use crate::acp::profile::process_limits;
 use crate::acp::summary;
-use crate::cli::{Acp, Server};
+use crate::cli::{Acp, ServedBy};
 use crate::code_of;
 use crate::console;
 use crate::run::signal_exit_code;
@@ -85,8 +85,8 @@ async fn session(
     Ok(match end {
         BridgeEnd::EditorGone => ExitCode::SUCCESS,
         BridgeEnd::Signaled(signal) => signal_exit_code(signal),
-        BridgeEnd::AgentGone { noise, end } => {
-            console::fail(&agent_failure(&name, "the agent exited", &end, &noise));
+        BridgeEnd::AgentGone { non_json, end } => {
+            console::fail(&agent_failure(&name, "the agent exited", &end, &non_json));
             ExitCode::FAILURE
         }
     })
@@ -96,20 +96,21 @@ async fn session(
 enum BridgeEnd {
     EditorGone,
     Signaled(u8),
-    AgentGone { noise: String, end: PeerEnd },
+    AgentGone { non_json: String, end: AgentExit },
 }
 
 fn start(
     agent_session: AgentSession,
-    files: Option<Server>,
-    terminals: Option<Server>,
+    files: Option<ServedBy>,
+    terminals: Option<ServedBy>,
 ) -> anyhow::Result<Bridge<Hosts>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&agent_session.workspace), text(&agent_session.tmp));
-    let mut map = PathMap::default().both_ways(&workspace, &workspace);
+    let mut map = PathMap::default().map_directory(&workspace, &workspace);
     if let Some(alias) = agent_session.place.workspace_alias() {
-        map =
-            map.outward(&text(alias), &workspace).both_ways(&tmp, &text(agent_session.place.tmp()));
+        map = map
+            .map_alias(&text(alias), &workspace)
+            .map_directory(&tmp, &text(agent_session.place.tmp()));
     }
     let config = RelayConfig {
         files: served(files, agent_session.profile.fs),
@@ -126,7 +127,7 @@ fn start(
         }),
         ..RelayConfig::default()
     };
-    let limits = peer_limits(&agent_session.profile);
+    let limits = process_limits(&agent_session.profile);
     let editor = || Stdio::start(&std::io::stdin(), &std::io::stdout());
     let program = agent_session.command.as_std().get_program().to_string_lossy().into_owned();
     let bridge = Bridge::start(
@@ -162,11 +163,11 @@ async fn serve(
                     return BridgeEnd::Signaled(signal);
                 }
                 // Same as a disconnect of the editor: cancels turns, then ends the agent.
-                bridge.dismiss_editor();
+                bridge.disconnect_editor();
             }
         }
     }
-    let noise = bridge.relay().noise(Side::Agent).to_owned();
+    let non_json = bridge.relay().non_json(Side::Agent).to_owned();
     // Editors wait for two seconds, send TERM, and soon after KILL, which would leave containers
     // behind. So TERM ends the agent at once.
     let end = tokio::select! {
@@ -176,7 +177,7 @@ async fn serve(
     match received {
         Some(signal) => BridgeEnd::Signaled(signal),
         None if is_released => BridgeEnd::EditorGone,
-        None => BridgeEnd::AgentGone { noise, end },
+        None => BridgeEnd::AgentGone { non_json, end },
     }
 }
 
@@ -206,9 +207,9 @@ fn take(
                     if let Some(log) = log {
                         log.record_decision(decision_report(&id, &decision, &rule));
                     }
-                    bridge.tell(|relay, now| relay.decide(&id, &decision, now))
+                    bridge.with_relay(|relay, now| relay.decide(&id, &decision, now))
                 }
-                None => bridge.tell(|relay, now| relay.ask_editor(&id, now)),
+                None => bridge.with_relay(|relay, now| relay.ask_editor(&id, now)),
             };
         }
         RelayEvent::TurnEnded(turn) => {
@@ -220,11 +221,13 @@ fn take(
             summary::log_turn(&turn.session, &outcome, &turn.counts, traffic);
         }
         RelayEvent::Tool { session, change } => {
-            let before = change.before.as_ref().map(|standing| standing.word());
+            let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session, call, before, after, "tool call");
         }
-        RelayEvent::Noise { side, noise } => tracing::debug!(?side, %noise, "noise"),
+        RelayEvent::NonJsonOutput { side, non_json } => {
+            tracing::debug!(?side, noise = %non_json, "noise");
+        }
         RelayEvent::TooLong { side, len } => {
             tracing::warn!(?side, bytes = len, "skipped a message that is too long");
         }
@@ -241,12 +244,12 @@ fn take(
 }
 
 /// The user's choice, else the profile's.
-fn served(flag: Option<Server>, by_profile: bool) -> Served {
+fn served(flag: Option<ServedBy>, by_profile: bool) -> MethodServer {
     match flag {
-        Some(Server::Aifo) => Served::Ours,
-        Some(Server::Editor) => Served::Editors,
-        Some(Server::None) => Served::Nobody,
-        None if by_profile => Served::Ours,
-        None => Served::Nobody,
+        Some(ServedBy::Aifo) => MethodServer::Host,
+        Some(ServedBy::Editor) => MethodServer::Editor,
+        Some(ServedBy::None) => MethodServer::Neither,
+        None if by_profile => MethodServer::Host,
+        None => MethodServer::Neither,
     }
 }

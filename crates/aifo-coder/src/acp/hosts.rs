@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use aifo_acp::{RpcError, Serves, code};
-use aifo_acp_io::{Ended, Host, Served};
+use aifo_acp::{ClientCapabilities, RpcError, code};
+use aifo_acp_io::{CallFuture, EndFuture, Host};
 use aifo_doors::{Files, Terminals};
 use serde_json::Value;
 
@@ -13,15 +13,15 @@ pub(crate) struct Hosts {
     pub(crate) files: Arc<Files>,
     pub(crate) terminals: Terminals,
     /// The methods that the profile enables.
-    pub(crate) serves: Serves,
+    pub(crate) capabilities: ClientCapabilities,
 }
 
 impl Host for Hosts {
-    fn serves(&self) -> Serves {
-        self.serves
+    fn capabilities(&self) -> ClientCapabilities {
+        self.capabilities
     }
 
-    fn call(self: Arc<Self>, method: String, params: Value) -> Served {
+    fn call(self: Arc<Self>, method: String, params: Value) -> CallFuture {
         Box::pin(async move {
             let not_found = || {
                 RpcError::new(code::METHOD_NOT_FOUND, format!("method '{method}' is not served"))
@@ -46,7 +46,7 @@ impl Host for Hosts {
         })
     }
 
-    fn end(self: Arc<Self>) -> Ended {
+    fn end(self: Arc<Self>) -> EndFuture {
         Box::pin(async move { self.terminals.end_all().await })
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
 use aifo_doors::{Access, Resolved, TerminalCommand, Workspace};
-use aifo_policy::{Asked, AskedCommand, PermissionRule, PermissionRules, Ruled, Ruling};
+use aifo_policy::{
+    AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
+    PermissionVerdict,
+};
 use serde_json::Value;
 
 use crate::config::Source;
@@ -26,7 +29,7 @@ pub(crate) struct PermissionJudge {
 
 /// A request of an agent, of any kind, for one decision function.
 #[derive(Clone, Copy)]
-pub(crate) enum AccessRequest<'a> {
+pub(crate) enum AgentRequest<'a> {
     /// `session/request_permission`
     Permission(&'a PermissionRequest),
     /// `terminal/create`, with the real directory below the workspace.
@@ -48,9 +51,9 @@ pub(crate) struct PermissionOutcome {
 impl PermissionJudge {
     /// Decides without a user: `ask` is a denial.
     pub(crate) fn decide(&self, request: &PermissionRequest) -> PermissionOutcome {
-        let ruling = self.ruling(AccessRequest::Permission(request));
+        let ruling = self.ruling(AgentRequest::Permission(request));
         let rule = ruling.to_string();
-        if ruling.verdict == Ruled::Allow {
+        if ruling.verdict == PermissionVerdict::Allow {
             if let Some(decision) = self.allow(request) {
                 return PermissionOutcome { decision, rule, remedy: None };
             }
@@ -61,10 +64,10 @@ impl PermissionJudge {
         let kind = request.call.as_ref().map_or("", |call| call.kind());
         let kind = if kind.is_empty() { "other" } else { kind };
         let runs = request.call.as_ref().is_some_and(|call| command_of(call).is_some());
-        let is_word = PermissionRule::named(kind).is_none_or(|rule| rule.covers_commands());
+        let is_word = PermissionRule::from_keyword(kind).is_none_or(|rule| rule.covers_commands());
         let kind = if runs && !is_word { "all" } else { kind };
         let remedy = match ruling.verdict {
-            Ruled::Deny => "a rule denies it; denials override other rules".to_owned(),
+            PermissionVerdict::Deny => "a rule denies it; denials override other rules".to_owned(),
             _ => format!("--yes-to {kind} allows it"),
         };
         denied(request, rule, remedy)
@@ -72,22 +75,24 @@ impl PermissionJudge {
 
     /// Returns the rules' decision, or `None` if the user must decide.
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
-        let ruling = self.ruling(AccessRequest::Permission(request));
+        let ruling = self.ruling(AgentRequest::Permission(request));
         let decision = match ruling.verdict {
-            Ruled::Allow => self.allow(request),
-            Ruled::Deny => request.choose(Verdict::Deny, None),
-            Ruled::Ask => None,
+            PermissionVerdict::Allow => self.allow(request),
+            PermissionVerdict::Deny => request.choose(Verdict::Deny, None),
+            PermissionVerdict::Ask => None,
         };
         (decision, ruling.to_string())
     }
 
     /// Checks a request that aifo itself serves. Only an explicit deny rule rejects it: the agent asks
     /// for permission separately, if at all. The error text is for the agent.
-    pub(crate) fn serve(&self, entry: AccessRequest<'_>) -> Result<(), String> {
+    pub(crate) fn serve(&self, entry: AgentRequest<'_>) -> Result<(), String> {
         let ruling = self.ruling(entry);
         match ruling.verdict {
-            Ruled::Deny if ruling.is_of_rule => Err(format!("denied by policy: {ruling}")),
-            Ruled::Allow | Ruled::Deny | Ruled::Ask => Ok(()),
+            PermissionVerdict::Deny if ruling.is_from_rule => {
+                Err(format!("denied by policy: {ruling}"))
+            }
+            PermissionVerdict::Allow | PermissionVerdict::Deny | PermissionVerdict::Ask => Ok(()),
         }
     }
 
@@ -95,20 +100,20 @@ impl PermissionJudge {
         request.choose(Verdict::Allow, self.allow_option.as_deref())
     }
 
-    fn ruling(&self, entry: AccessRequest<'_>) -> Ruling {
+    fn ruling(&self, entry: AgentRequest<'_>) -> PermissionDecision {
         let (kind, command, mut paths) = match entry {
-            AccessRequest::Permission(request) => match &request.call {
+            AgentRequest::Permission(request) => match &request.call {
                 None => ("", None, Vec::new()),
                 Some(call) => {
                     let paths = call.paths().into_iter().map(str::to_owned).collect();
                     (call.kind(), command_of(call), self.with_real_paths(paths))
                 }
             },
-            AccessRequest::Terminal(command, real) => {
+            AgentRequest::Terminal(command, real) => {
                 let paths = vec![command.cwd.clone(), self.beneath(real)];
-                ("execute", Some(AskedCommand::of_argv(&command.argv)), paths)
+                ("execute", Some(CallCommand::from_argv(&command.argv)), paths)
             }
-            AccessRequest::File(access, path, real) => {
+            AgentRequest::File(access, path, real) => {
                 let kind = match access {
                     Access::Read => "read",
                     Access::Write => "edit",
@@ -118,7 +123,7 @@ impl PermissionJudge {
         };
         paths.dedup();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        self.rules.judge(&Asked {
+        self.rules.judge(&AccessRequest {
             kind,
             command: command.as_ref(),
             paths: &paths,
@@ -162,12 +167,12 @@ const MOST_RESOLVED: usize = 1024;
 const NOWHERE: &str = "~";
 
 /// The command of a call. Two different ones, or one of unknown form, still make it a command.
-fn command_of(call: &ToolCall) -> Option<AskedCommand> {
+fn command_of(call: &ToolCall) -> Option<CallCommand> {
     if is_file_editor(call) {
         return None;
     }
     if let Some(text) = call.command() {
-        return Some(AskedCommand::of_text(&text));
+        return Some(CallCommand::from_text(&text));
     }
     let input = call.member("rawInput")?;
     let is_blank = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
@@ -178,7 +183,7 @@ fn command_of(call: &ToolCall) -> Option<AskedCommand> {
         other => vec![other.as_str().unwrap_or_default().to_owned()],
     };
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
-    (!texts.is_empty()).then(|| AskedCommand::of_any(texts.iter().map(String::as_str)))
+    (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
 
 /// Whether a call is a file editor's, whose `command` is a verb, not a program: the editor tool of

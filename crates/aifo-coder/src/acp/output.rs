@@ -4,14 +4,14 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
-    Client, Decision, Event, Id, PermissionRequest, Position, Standing, ToolCall, TurnEnd, When,
-    decision_report, reports, turn_end_report,
+    CallState, Client, Decision, Event, Id, PermissionRequest, Position, ToolCall, TurnEnd,
+    UpdateScope, decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
 use aifo_types::{escape_json, escape_text};
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 use crate::console;
 
 /// Writes the answer to stdout, and in text form notes on calls to stderr.
@@ -54,10 +54,10 @@ impl Reader {
 }
 
 impl Output {
-    pub(crate) fn new(format: Format, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
+    pub(crate) fn new(format: OutputFormat, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
         let form = match format {
-            Format::Json => Form::Json,
-            Format::Text => Form::Text(Answer {
+            OutputFormat::Json => Form::Json,
+            OutputFormat::Text => Form::Text(Answer {
                 position: Position::default(),
                 printed: 0,
                 ends_line: true,
@@ -72,7 +72,7 @@ impl Output {
     /// Prints an event, if the format shows it.
     pub(crate) fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
         if let Event::Update { change: Some(change), update, .. } = event {
-            let before = change.before.as_ref().map(|standing| standing.word());
+            let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session = update.session(), call, before, after, "tool call");
         }
@@ -83,19 +83,19 @@ impl Output {
             }
             Form::Text(answer) => answer,
         };
-        let Event::Update { update, change, when } = event else { return Ok(()) };
+        let Event::Update { update, change, scope } = event else { return Ok(()) };
         // History of a resumed session is not printed.
-        let (When::Turn(_) | When::Late(_)) = when else { return Ok(()) };
+        let (UpdateScope::Turn(_) | UpdateScope::Late(_)) = scope else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
         certain.into_iter().try_for_each(|text| answer.print(&mut self.stdout, text))?;
-        let is_end = |standing: &Standing| matches!(standing, Standing::Ended(_));
+        let is_end = |state: &CallState| matches!(state, CallState::Ended(_));
         let ended = change
             .as_ref()
             .filter(|change| is_end(&change.after) && !change.before.as_ref().is_some_and(is_end));
         if let Some(call) = ended.and_then(|change| session.tools().get(&change.id)) {
             let (kind, what) = (or(call.kind(), "call"), what(call));
-            self.print_line(&format!("{kind} '{what}' {}", call.standing().word()));
+            self.print_line(&format!("{kind} '{what}' {}", call.state().word()));
         }
         Ok(())
     }

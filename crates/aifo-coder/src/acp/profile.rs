@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aifo_acp::Streaming;
-use aifo_acp_io::PeerLimits;
+use aifo_acp_io::ProcessLimits;
 use aifo_doors::MissingFile;
 use aifo_launch::{AcpProfile, Stream};
 
@@ -23,10 +23,10 @@ pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
 }
 
 /// Time limits for the agent's exit.
-pub(crate) fn peer_limits(profile: &AcpProfile) -> PeerLimits {
-    let limits = PeerLimits::default();
+pub(crate) fn process_limits(profile: &AcpProfile) -> ProcessLimits {
+    let limits = ProcessLimits::default();
     match profile.kill_on_eof {
-        true => PeerLimits { eof: Duration::ZERO, ..limits },
+        true => ProcessLimits { eof: Duration::ZERO, ..limits },
         false => limits,
     }
 }

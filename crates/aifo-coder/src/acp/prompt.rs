@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Cancelling, Config, Event, Failure, Id, Limits, PermissionRequest, Refused,
+    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest, SendError,
     StopReason, TurnEnd,
 };
-use aifo_acp_io::{Conversation, PeerEnd};
+use aifo_acp_io::{AgentConnection, AgentExit};
 use aifo_types::{Ending, exit};
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
@@ -21,7 +21,7 @@ use crate::acp::history_drain::HistoryDrain;
 use crate::acp::hosts::Hosts;
 use crate::acp::judge::PermissionJudge;
 use crate::acp::output::Output;
-use crate::acp::profile::{peer_limits, streaming};
+use crate::acp::profile::{process_limits, streaming};
 use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
 use crate::cli::Prompt;
@@ -82,23 +82,23 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     };
     let config =
         Config { limits, streaming: streaming(agent_session.profile.stream), ..Config::default() };
-    let ending = peer_limits(&agent_session.profile);
+    let ending = process_limits(&agent_session.profile);
     let program = agent_session.command.as_std().get_program().to_string_lossy().into_owned();
-    let started = Conversation::start(
+    let started = AgentConnection::start(
         agent_session.command,
         config,
         ending,
         agent_session.log,
         agent_session.hosts,
     );
-    let conversation = match started {
-        Ok(conversation) => conversation,
+    let connection = match started {
+        Ok(connection) => connection,
         Err(error) => {
             guard.close().await;
             return Err(error).with_context(|| format!("cannot start '{program}'"));
         }
     };
-    let (prompt_run, end) = prompt_run.run(conversation, &mut signals).await;
+    let (prompt_run, end) = prompt_run.run(connection, &mut signals).await;
     if let Some(session) = &prompt_run.session
         && let Err(error) = sessions.note(&agent_session.name, &agent_session.cwd, session)
     {
@@ -138,13 +138,13 @@ struct PromptRun {
     failure: Option<String>,
 }
 
-type Agent = Conversation<Hosts>;
+type Agent = AgentConnection<Hosts>;
 
 impl PromptRun {
     /// Runs the prompt. The agent has exited when this returns.
-    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, AgentExit) {
+    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, ExitedAgent) {
         let version = env!("CARGO_PKG_VERSION");
-        let begun = agent.tell(|client, now| client.initialize("aifo-coder", version, now));
+        let begun = agent.with_client(|client, now| client.initialize("aifo-coder", version, now));
         if let Err(refused) = begun {
             self.failure = Some(refused.to_string());
         }
@@ -178,15 +178,16 @@ impl PromptRun {
                 }
             }
         }
-        let noise = agent.client().noise().to_owned();
-        (self, AgentExit { end: agent.end().await, noise })
+        let non_json = agent.client().non_json().to_owned();
+        (self, ExitedAgent { end: agent.end().await, non_json })
     }
 
     /// Cancels the turn. Returns `false` if none is running.
     fn cancel(&self, agent: &mut Agent) -> bool {
         let Some(session) = &self.session else { return false };
-        let cancel = agent.tell(|client, now| client.cancel(session, CancelCause::Asked, now));
-        cancel == Cancelling::Told
+        let cancel =
+            agent.with_client(|client, now| client.cancel(session, CancelCause::Requested, now));
+        cancel == CancelOutcome::Sent
     }
 
     fn take(&mut self, event: Event, agent: &mut Agent) -> anyhow::Result<()> {
@@ -228,9 +229,9 @@ impl PromptRun {
     fn open(&mut self, agent: &mut Agent) -> anyhow::Result<()> {
         let Some(session) = self.resumed.clone() else { return self.open_new(agent) };
         let params = self.parameters();
-        match agent.tell(|client, now| client.load_session(&session, params, now)) {
+        match agent.with_client(|client, now| client.load_session(&session, params, now)) {
             Ok(_) => Ok(()),
-            Err(refused @ Refused::NotOffered(_)) => {
+            Err(refused @ SendError::NotOffered(_)) => {
                 tracing::warn!("{refused}; starting a new session");
                 self.resumed = None;
                 self.open_new(agent)
@@ -241,13 +242,13 @@ impl PromptRun {
 
     fn open_new(&self, agent: &mut Agent) -> anyhow::Result<()> {
         let params = self.parameters();
-        agent.tell(|client, now| client.new_session(params, now))?;
+        agent.with_client(|client, now| client.new_session(params, now))?;
         Ok(())
     }
 
     fn prompt(&mut self, session: String, agent: &mut Agent) -> anyhow::Result<()> {
         let prompt = json!([{"type": "text", "text": self.text}]);
-        agent.tell(|client, now| client.prompt(&session, prompt, now))?;
+        agent.with_client(|client, now| client.prompt(&session, prompt, now))?;
         self.session = Some(session);
         Ok(())
     }
@@ -267,17 +268,22 @@ impl PromptRun {
         let remedy = decided.remedy.as_deref();
         let printed = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
         printed.context(NO_STDOUT)?;
-        agent.tell(|client, now| client.decide(id, &decided.decision, now));
+        agent.with_client(|client, now| client.decide(id, &decided.decision, now));
         Ok(())
     }
 
     /// Prints the final report and returns the exit code.
-    fn finish(mut self, name: &str, exit: &AgentExit) -> u8 {
+    fn finish(mut self, name: &str, exited: &ExitedAgent) -> u8 {
         if let Some(end) = self.end.take() {
             if let Err(failure) = &end.outcome
                 && end.cancelled.is_none()
             {
-                console::fail(&agent_failure(name, &describe(failure), &exit.end, &exit.noise));
+                console::fail(&agent_failure(
+                    name,
+                    &describe(failure),
+                    &exited.end,
+                    &exited.non_json,
+                ));
             }
             return exit_code(&end, self.end_signal);
         }
@@ -287,7 +293,7 @@ impl PromptRun {
         match self.end_signal {
             Some(signal) => Ending::Signaled(signal).exit_code(),
             None => {
-                console::fail(&agent_failure(name, &why, &exit.end, &exit.noise));
+                console::fail(&agent_failure(name, &why, &exited.end, &exited.non_json));
                 FAILED
             }
         }
@@ -303,9 +309,9 @@ async fn drained(drain: Option<&HistoryDrain>) -> String {
 }
 
 /// An exited agent: its status, and output that is no ACP.
-struct AgentExit {
-    end: PeerEnd,
-    noise: String,
+struct ExitedAgent {
+    end: AgentExit,
+    non_json: String,
 }
 
 /// The failure's text, with a hint.
@@ -319,7 +325,7 @@ fn describe(failure: &Failure) -> String {
 /// The exit code for the turn's stop reason.
 fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     match end.cancelled {
-        Some(CancelCause::Asked) => {
+        Some(CancelCause::Requested) => {
             return Ending::Signaled(signal.unwrap_or_default()).exit_code();
         }
         Some(CancelCause::Idle | CancelCause::TooLong | CancelCause::PermissionTimeout) => {
@@ -332,7 +338,7 @@ fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
         Ok(StopReason::Refusal) => 3,
         Ok(StopReason::MaxTokens) => 4,
         Ok(StopReason::MaxTurnRequests) => 5,
-        Ok(StopReason::Other(_) | StopReason::Untold) => 6,
+        Ok(StopReason::Other(_) | StopReason::Missing) => 6,
         Ok(StopReason::Cancelled) => 7,
         Err(_) => FAILED,
     }

@@ -1,4 +1,4 @@
-//! Debug log lines about a turn and its answer (`spec/acp-commands.md#what-is-told`).
+//! What came of a turn, in a line for whoever looks for a fault (`spec/acp-commands.md#log-lines`).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const PREFIX: usize = 60;
 
 /// Logs a finished turn.
 pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
-    let Traffic { requests, notifications, responses, batches, noise, too_long } = traffic;
+    let Traffic { requests, notifications, responses, batches, non_json, too_long } = traffic;
     let updates = listed(&counts.kinds);
     tracing::debug!(
         session,
@@ -20,7 +20,7 @@ pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: T
         notifications,
         responses,
         batches,
-        noise,
+        noise = non_json,
         too_long,
         "turn"
     );

@@ -1,4 +1,4 @@
-//! The flags of what speaks ACP with an agent.
+//! Flags of `prompt` and `acp`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use crate::cli::{Cli, Session, YesTo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
-    /// The agent, see `aifo-coder agents`, unless there is an --agent-command; then the prompt, by
-    /// default or as `-` what stdin has
+    /// Agent (see `aifo-coder agents`), unless --agent-command is given, and prompt; `-` or no
+    /// prompt reads stdin
     #[arg(value_name = "AGENT] [TEXT", num_args = 0..=2)]
     pub(crate) words: Vec<String>,
-    /// What comes on stdout: text, the answer; json, all that happens, an object a line
+    /// Output format: the answer as text, or all events as JSON Lines
     #[arg(long, value_name = "HOW", value_enum, default_value = "text")]
-    pub(crate) format: Format,
-    /// Go on with that session of the agent's, or with the last one here
+    pub(crate) format: OutputFormat,
+    /// Resume a session of the agent [default: the last one in this directory]
     #[arg(long, value_name = "SESSION", num_args = 0..=1, require_equals = true)]
     pub(crate) resume: Option<Option<String>>,
     /// Cancel the turn after N seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
-    /// Cancel the turn when nothing has come for N seconds; 0 is never
+    /// Cancel the turn after N seconds without a message; 0 for never
     #[arg(long, value_name = "N", default_value_t = 600)]
     pub(crate) idle_timeout: u64,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct Prompt {
 pub(crate) struct Acp {
     #[command(subcommand)]
     pub(crate) command: Option<AcpCommand>,
-    /// The agent, see `aifo-coder agents`, unless there is an --agent-command
+    /// Agent (see `aifo-coder agents`), unless --agent-command is given
     #[arg(
         id = "agent",
         value_name = "AGENT",
@@ -44,24 +44,24 @@ pub(crate) struct Acp {
         allow_hyphen_values = true
     )]
     first: Option<OsString>,
-    /// Arguments of the agent's own: it runs with them in this terminal, in its container, to
-    /// authenticate or to be set up. Put `--` before an argument that is an option of aifo-coder too
+    /// Run the agent with these arguments in this terminal and its container, to log in or set it
+    /// up. Put `--` before options that aifo-coder has too
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
-    /// Who serves the agent's fs/*: aifo, confined to the workspace; editor, with what is not saved, and
-    /// with all that the editor can reach; none. By default aifo for agents that make do with it
+    /// Server of the agent's fs/*: aifo (confined to the workspace), editor (unconfined, with
+    /// unsaved changes) or none [default: aifo for agents that support it]
     #[arg(long, value_name = "WHO", value_enum)]
-    pub(crate) files: Option<Server>,
-    /// Who serves the agent's terminal/*: aifo, where the agent is, its tools in sidecars; editor, on
-    /// this machine, past every rule; none. By default aifo for agents that use them
+    pub(crate) files: Option<ServedBy>,
+    /// Server of the agent's terminal/*: aifo (next to the agent, with tools in sidecars), editor
+    /// (on this machine, without any rules) or none [default: aifo for agents that use them]
     #[arg(long, value_name = "WHO", value_enum)]
-    pub(crate) terminals: Option<Server>,
+    pub(crate) terminals: Option<ServedBy>,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
 }
 
 impl Acp {
-    /// The agent's name, if it has one, and its arguments. Errors: a name that is an option.
+    /// Returns the agent's name, if there is one, and its arguments. Errors: an unknown option.
     pub(crate) fn words(&self) -> Result<(Option<String>, Vec<OsString>), String> {
         let rest = self.rest.iter();
         match &self.first {
@@ -79,7 +79,7 @@ impl Acp {
         }
     }
 
-    /// Every word that is this command's own where an agent's argument could stand.
+    /// Returns all options and subcommands, which an agent's argument could be mistaken for.
     pub(crate) fn own_words() -> Vec<String> {
         let mut cli = Cli::command();
         cli.build();
@@ -97,48 +97,49 @@ impl Acp {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AcpCommand {
-    /// Tell what came of a conversation that was logged with --wire-log, by the same state machines
+    /// Replay logs of --wire-log through the protocol's state machines
     Replay {
-        /// As lines for people, or one JSON object a line
+        /// Output format: text or JSON Lines
         #[arg(long, value_name = "HOW", value_enum, default_value = "text")]
-        format: Format,
-        /// The log; of one that has several files, in their order
+        format: OutputFormat,
+        /// Files of the log, in order
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
 }
 
-/// Who serves something that the agent asks its client for.
+/// The server of an agent's requests to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Server {
+pub(crate) enum ServedBy {
     Aifo,
     Editor,
     None,
 }
 
-/// Which agent, and how it is spoken with.
+/// Flags for the agent and its connection.
 #[derive(Debug, Args)]
 pub(crate) struct AcpAgent {
-    /// Any agent that speaks ACP, quoted as for a shell; it runs on this machine, or with --image in a
+    /// Command of an ACP agent, quoted as for a shell; runs on this machine or, with --image, in a
     /// container
     #[arg(long, value_name = "COMMAND", value_hint = ValueHint::CommandString)]
     pub(crate) agent_command: Option<String>,
-    /// The image of the agent's container
+    /// Image of the agent's container
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// Where the agent works, by default here; outside of the workspace, it is the workspace
+    /// Working directory of the agent; outside the workspace it is the workspace [default: the
+    /// current directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
-    /// Let the agent in although another one works in the same workspace
+    /// Start even if another agent uses the workspace
     #[arg(long)]
     pub(crate) force_share: bool,
-    /// What the agent's chunks of text are: delta, snapshot or auto; by default what its profile says
+    /// Meaning of the agent's text chunks: delta, snapshot or auto [default: from its profile]
     #[arg(long, value_name = "HOW", value_parser = parse_stream)]
     pub(crate) stream: Option<Stream>,
-    /// Log what is said either way into files in this folder
+    /// Log all messages to files in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) wire_log: Option<PathBuf>,
-    /// Whose requests the agent gets, as its log says.
+    /// The sender of the requests to the agent, for the log.
     #[arg(skip)]
     pub(crate) requests: Requests,
     #[command(flatten)]
@@ -148,29 +149,31 @@ pub(crate) struct AcpAgent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     Text,
     Json,
 }
 
 impl Prompt {
-    /// The agent's name, and the prompt, as far as they are there. Errors: too many words.
+    /// Returns the agent's name and the prompt, if given. Errors: too many words, or no agent.
     pub(crate) fn split(&self) -> Result<(Option<&str>, Option<&str>), &'static str> {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         match (self.agent.agent_command.is_some(), words.as_slice()) {
             (true, []) => Ok((None, None)),
             (true, [text]) => Ok((None, Some(text))),
-            (true, _) => Err("with --agent-command there is no AGENT, and one TEXT; quote it"),
-            (false, []) => Err("there is no AGENT\nhint: see `aifo-coder agents`"),
+            (true, _) => {
+                Err("expected one TEXT and no AGENT with --agent-command\nhint: quote the text")
+            }
+            (false, []) => Err("missing AGENT\nhint: list agents with `aifo-coder agents`"),
             (false, [agent]) => Ok((Some(agent), None)),
             (false, [agent, text]) => Ok((Some(agent), Some(text))),
-            (false, _) => Err("there is one TEXT; quote it"),
+            (false, _) => Err("expected one TEXT\nhint: quote the text"),
         }
     }
 }
 
 fn parse_stream(word: &str) -> Result<Stream, &'static str> {
-    Stream::parse(word).ok_or("say delta, snapshot or auto")
+    Stream::parse(word).ok_or("expected delta, snapshot or auto")
 }
 
 #[cfg(test)]
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_agent_and_is_no_option_is_the_agents() {
+    fn unknown_options_after_an_agent_belong_to_the_agent() {
         let words = |words: &[&str]| {
             let acp = parse(words);
             let backend = acp.agent.session.containers.backend.clone().unwrap_or_default();

@@ -1,23 +1,27 @@
-//! What `--help` says below the options, and usages that clap does not find by itself.
+//! Text below the options of `--help`, and usage lines that clap cannot generate.
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  aifo-coder run codex               an agent in its container, its tools in sidecars
-  aifo-coder run -- make             a command of this machine, its tools in sidecars
-  aifo-coder prompt gemini 'Why?'    an agent does one thing, its answer on stdout
-  aifo-coder acp gemini              an agent for an editor that speaks ACP
-  aifo-coder exec -- cargo test      one tool call
-  aifo-coder why python3 -m pytest   what would become of a call
-  aifo-coder proxy make              this machine's make, for containers
-  aifo-coder log -f                  the calls as they come
+  aifo-coder run codex               run an agent in a container, its tools in sidecars
+  aifo-coder run -- make             run a command of this machine, its tools in sidecars
+  aifo-coder prompt gemini 'Why?'    print an agent's answer
+  aifo-coder acp gemini              run an agent for an editor that supports ACP
+  aifo-coder exec -- cargo test      run one tool
+  aifo-coder why python3 -m pytest   explain a tool call
+  aifo-coder proxy make              serve this machine's make to containers
+  aifo-coder log -f                  print tool calls as they end
 
-Exit codes: those of the command; 86 nothing ran; 1 a question without an answer; 2 the command line \
-was wrong.";
+Exit codes:
+  0..255  those of the command
+  86      nothing ran
+  1       the request failed
+  2       invalid command line";
 
 pub(super) const EXIT_CODES: &str = "\
-Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
-could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
-124 (the tool ran into the time limit) and 125 (its ending is unknown).";
+Exit codes:
+  0   the session ended after a signal
+  86  the session could not start
+  2   invalid command line";
 
 pub(super) const RUN_USAGE: &str = "\
 aifo-coder run [OPTIONS] AGENT [ARGS]..
@@ -30,13 +34,18 @@ Examples:
   aifo-coder run --image ubuntu:24.04 -- bash
   aifo-coder run --max-secs 600 -- bash -c 'make && ./check'
 
-What the agent keeps (~/.codex, ..) and its credentials by name are let into its container, see \
-`aifo-coder agents`; AIFO_ENV_NAME=value gives it NAME. A command after `--` without --image runs on \
-this machine, with its own environment.
+An agent's container gets the agent's state (~/.codex, ..) and credentials, see `aifo-coder agents`; \
+AIFO_ENV_NAME=value sets NAME in it. A command after `--` without --image runs on this machine with the \
+caller's environment.
 
-Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
-could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
-124 (the tool ran into the time limit) and 125 (its ending is unknown).";
+Exit codes:
+  0..255  those of the command
+  128+n   the command was killed by signal n
+  127     the command was not found
+  126     the command could not be executed
+  86      nothing ran
+  2       invalid command line
+A tool's shim also exits with 124 (time limit) and 125 (exit code unknown).";
 
 pub(super) const PROMPT_USAGE: &str = "\
 aifo-coder prompt [OPTIONS] AGENT [TEXT]
@@ -45,15 +54,24 @@ aifo-coder prompt [OPTIONS] AGENT [TEXT]
 pub(super) const PROMPT: &str = "\
 Examples:
   aifo-coder prompt gemini 'What does this project do?'
-  aifo-coder prompt opencode --yes-to edit --yes-to execute 'Mend the failing test'
+  aifo-coder prompt opencode --yes-to edit --yes-to execute 'Fix the failing test'
   git diff | aifo-coder prompt codex --format json | jq -r 'select(.type == \"final\").text'
   aifo-coder prompt --agent-command 'my-agent --acp' --backend local 'Hello'
 
-What no rule of your configuration and no --yes-to allows is denied: nobody is there to be asked.
+Permission requests are denied unless a rule of the configuration or --yes-to allows them.
 
-Exit codes: 0 the agent is done; 1 it failed; 3 it refuses; 4 no more tokens; 5 no more requests; 6 \
-another reason; 7 it was cancelled by itself; 124 it took too long; 128+n signal n cancelled it; 86 \
-nothing ran; 2 the command line was wrong.";
+Exit codes:
+  0      the turn ended
+  1      the agent failed
+  3      the agent refused
+  4      token limit
+  5      request limit
+  6      another stop reason
+  7      the agent cancelled the turn
+  124    timeout
+  128+n  cancelled by signal n
+  86     nothing ran
+  2      invalid command line";
 
 pub(super) const ACP_USAGE: &str = "\
 aifo-coder acp [OPTIONS] AGENT [ARGS]..
@@ -61,7 +79,7 @@ aifo-coder acp [OPTIONS] AGENT [ARGS]..
        aifo-coder acp replay [--format HOW] FILE..";
 
 pub(super) const ACP: &str = "\
-It is for an editor to start, with the project as current directory. Zed, in settings.json:
+An editor starts this command in the project's directory. Zed, in settings.json:
 
   \"agent_servers\": {
     \"Gemini in aifo\": {
@@ -73,13 +91,17 @@ Toad:
 
   toad acp \"aifo-coder acp gemini\"
 
-What no rule of your configuration decides, the editor asks you.
+The editor shows permission requests that no rule of the configuration decides.
 
-With ARGS, or where stdin is a terminal, the agent's program runs there with ARGS, in its container: so an \
-editor lets you log in to the agent.
+With ARGS, or if stdin is a terminal, the agent runs with ARGS in this terminal and its container. Editors \
+use this to log in to the agent.
 
-Exit codes: 0 the editor has gone; 1 the agent failed; 86 nothing ran; 2 the command line was wrong. With \
-ARGS: the agent's own.";
+Exit codes:
+  0   the editor closed the connection
+  1   the agent failed
+  86  nothing ran
+  2   invalid command line
+With ARGS: those of the agent.";
 
 pub(super) const EXEC: &str = "\
 Examples:
@@ -87,9 +109,15 @@ Examples:
   aifo-coder exec --toolchain c-cpp -- make -j4
   aifo-coder exec --session 5d0c -- cargo build
 
-Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the \
-time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found; 2 the \
-command line was wrong.";
+Exit codes:
+  0..255  those of the tool
+  128+n   the tool was killed by signal n
+  127     the tool was not found
+  126     the tool could not be executed
+  125     the tool's exit code is unknown
+  124     time limit
+  86      nothing ran
+  2       invalid command line";
 
 pub(super) const PROXY: &str = "\
 Examples:
@@ -97,11 +125,19 @@ Examples:
   aifo-coder proxy make docker --client binary
   aifo-coder proxy --global --max-secs 600 gh
 
-PROXY_TIMEOUT in the container says for how many seconds a client waits, 300 by default, 0 for ever.
+PROXY_TIMEOUT in the container is the client's timeout in seconds: 300 by default, 0 for none.
 
-Exit codes: 0 it was told to end, and has; 86 it did not come up; 2 the command line was wrong. A \
-client's: the command's own; 128+n if signal n ended it; 124 it waited or ran too long; 125 nothing ran, \
-or the ending is unknown; 126 it could not be executed; 127 it is gone.";
+Exit codes:
+  0   ended by a signal
+  86  could not start
+  2   invalid command line
+Exit codes of a client:
+  0..255  those of the command
+  128+n   the command was killed by signal n
+  127     the command no longer exists
+  126     the command could not be executed
+  125     nothing ran, or the exit code is unknown
+  124     timeout or time limit";
 
 pub(super) const WHY: &str = "\
 Examples:
@@ -110,8 +146,10 @@ Examples:
   aifo-coder why --agent codex node /usr/local/bin/codex
   aifo-coder why --json make | jq .route
 
-Exit codes: 0 the question was answered, whatever the answer; 1 it was not; 2 the command line was \
-wrong.";
+Exit codes:
+  0  the call was explained
+  1  it could not be explained
+  2  invalid command line";
 
 pub(super) const LOG: &str = "\
 Examples:
@@ -120,28 +158,35 @@ Examples:
   aifo-coder log --json | jq 'select(.wall_ms > 1000)'";
 
 pub(super) const CLEANUP: &str = "\
-Sessions that run, or are just starting, are never touched, nor are those of other users.
+Running and starting sessions, and those of other users, are never touched.
 
-Exit codes: 0 nothing is left, or nothing was to be removed; 1 something could not be removed; 2 the \
-command line was wrong.";
+Exit codes:
+  0  success, or nothing to remove
+  1  an item could not be removed
+  2  invalid command line";
 
 pub(super) const CACHE: &str = "\
 Examples:
   aifo-coder cache list --sizes
   aifo-coder cache clear rust
 
-Exit codes: 0 it is done; 1 something could not be removed; 2 the command line was wrong.";
+Exit codes:
+  0  success
+  1  a cache could not be removed
+  2  invalid command line";
 
 pub(super) const DOCTOR: &str = "\
-It starts sidecars as a session with the same options would, makes some tool calls in them, and takes \
-them down again. Nothing of it stays.
+Starts sidecars with the given options, runs some tool calls in them, and removes them.
 
-Exit codes: 0 nothing failed; 1 something did; 2 the command line was wrong.";
+Exit codes:
+  0  no check failed
+  1  a check failed
+  2  invalid command line";
 
 pub(super) const CONFIG: &str = "\
-Values come from the built-in defaults, your own file, the environment and flags, each over the one \
-before. A project's .aifo.toml can only tighten: deny tools and variables, lower limits, leave \
-toolchains out, switch notifications off.
+The user's file overrides built-in defaults, the environment overrides the file, and flags override both. \
+A project's .aifo.toml can only restrict: deny tools and variables, lower limits, remove toolchains, turn \
+off notifications.
 
 Examples:
   aifo-coder config show --toolchain rust
@@ -156,4 +201,4 @@ Examples:
   eval (aifo-coder completions elvish | slurp)               in ~/.config/elvish/rc.elv
   aifo-coder completions powershell | Out-String | iex       in $PROFILE
 
-The names of agents and kinds are those of your configuration at that time.";
+The script contains the agents and toolchains of the current configuration.";

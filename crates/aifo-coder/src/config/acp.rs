@@ -1,4 +1,4 @@
-//! `[agents.NAME.acp]`: how an agent is spoken to over ACP, changed or new.
+//! `[agents.NAME.acp]`: changes and additions to the ACP profiles of agents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,26 +28,26 @@ pub(crate) struct AcpEntries {
     set: Option<Spanned<BTreeMap<String, String>>>,
 }
 
-/// Puts what a user's file says over the profile of an agent, or makes one.
+/// Applies the user's file to the profile of an agent, or creates one.
 pub(crate) fn change(
     spec: &mut AgentSpec,
     file: &File,
     entry: &Spanned<AcpEntries>,
 ) -> Result<(), ConfigError> {
     let entries = entry.get_ref();
-    let command = file.told(&entries.command);
-    if let Some(told) = &command
-        && told.value.first().is_none_or(String::is_empty)
+    let command = file.sourced(&entries.command);
+    if let Some(sourced) = &command
+        && sourced.value.first().is_none_or(String::is_empty)
     {
-        return Err(ConfigError::new(&told.source, "a command has a program"));
+        return Err(ConfigError::new(&sourced.source, "command must start with a program"));
     }
     let known = spec.acp.take();
     let Some(command) =
-        command.map(|told| told.value).or_else(|| Some(known.as_ref()?.command.clone()))
+        command.map(|sourced| sourced.value).or_else(|| Some(known.as_ref()?.command.clone()))
     else {
-        let what = format!("nothing is known of how '{}' speaks ACP", spec.name);
+        let what = format!("agent '{}' has no ACP command", spec.name);
         let error = ConfigError::new(&file.source(entry.span()), what);
-        return Err(error.hint(format!("say how it is started: command = [\"{}\", ..]", spec.name)));
+        return Err(error.hint(format!("add: command = [\"{}\", ..]", spec.name)));
     };
     let mut acp = match known {
         Some(known) => AcpProfile { command, ..known },
@@ -59,26 +59,26 @@ pub(crate) fn change(
         (&entries.kill_on_eof, &mut acp.kill_on_eof),
     ];
     for (entry, place) in switches {
-        *place = file.told(entry).map_or(*place, |told| told.value);
+        *place = file.sourced(entry).map_or(*place, |sourced| sourced.value);
     }
-    if let Some(told) = file.told(&entries.missing_file) {
-        acp.missing_file = word(&told, MissingFile::parse, "\"error\" or \"empty\"")?;
+    if let Some(sourced) = file.sourced(&entries.missing_file) {
+        acp.missing_file =
+            parse_word(&sourced, MissingFile::parse, "missing_file", &["error", "empty"])?;
     }
-    if let Some(told) = file.told(&entries.stream) {
-        acp.stream = word(&told, Stream::parse, "\"delta\", \"snapshot\" or \"auto\"")?;
+    if let Some(sourced) = file.sourced(&entries.stream) {
+        acp.stream = parse_word(&sourced, Stream::parse, "stream", &["delta", "snapshot", "auto"])?;
     }
-    if let Some(told) = file.told(&entries.allow_option) {
-        // An empty word takes the table's away.
-        acp.allow_option = Some(told.value).filter(|option| !option.is_empty());
+    if let Some(sourced) = file.sourced(&entries.allow_option) {
+        // An empty word removes the table's option.
+        acp.allow_option = Some(sourced.value).filter(|option| !option.is_empty());
     }
-    if let Some(told) = file.told(&entries.initialize_secs) {
-        if told.value == 0 {
-            let error = ConfigError::new(&told.source, "an agent takes time to answer");
-            return Err(error.hint("at least one second"));
+    if let Some(sourced) = file.sourced(&entries.initialize_secs) {
+        if sourced.value == 0 {
+            return Err(ConfigError::new(&sourced.source, "initialize_secs must be at least 1"));
         }
-        acp.initialize = Duration::from_secs(told.value);
+        acp.initialize = Duration::from_secs(sourced.value);
     }
-    if let Some(set) = file.told(&entries.set) {
+    if let Some(set) = file.sourced(&entries.set) {
         for (name, value) in set.value {
             check_variable(&name, &set.source)?;
             acp.set.retain(|(known, _)| *known != name);
@@ -89,7 +89,7 @@ pub(crate) fn change(
     Ok(())
 }
 
-/// A profile as `config show` has it. Values of variables may be anybody's secret; names are not.
+/// Returns a profile for `config show`, with names of variables only: values may be secret.
 pub(crate) fn shown(acp: &AcpProfile) -> Value {
     let set: Vec<_> = acp.set.iter().map(|(name, _)| name).collect();
     json!({
@@ -100,15 +100,14 @@ pub(crate) fn shown(acp: &AcpProfile) -> Value {
     })
 }
 
-fn word<T>(
-    told: &Sourced<String>,
+fn parse_word<T>(
+    sourced: &Sourced<String>,
     parse: impl Fn(&str) -> Option<T>,
-    known: &str,
+    key: &str,
+    words: &[&str],
 ) -> Result<T, ConfigError> {
-    parse(&told.value).ok_or_else(|| {
-        let what = format!("'{}' is not a word for it", told.value);
-        ConfigError::new(&told.source, what).hint(format!("say {known}"))
-    })
+    parse(&sourced.value)
+        .ok_or_else(|| ConfigError::invalid_value(&sourced.source, &sourced.value, key, words))
 }
 
 #[cfg(test)]
@@ -130,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_changed_or_new() {
-        let ours = profile("", "qwen");
+    fn profiles_are_changed_and_added() {
+        let built_in = profile("", "qwen");
         let changed = profile(
             "[agents.qwen]\nimage = 'q'\n[agents.qwen.acp]\nfs = true\nallow_option = ''\nset = { A = '1' }",
             "qwen",
         );
         let set = vec![("A".to_owned(), "1".to_owned())];
-        assert_eq!(changed, AcpProfile { fs: true, allow_option: None, set, ..ours });
+        assert_eq!(changed, AcpProfile { fs: true, allow_option: None, set, ..built_in });
         let new = profile(
             "[agents.mine.acp]\ncommand = ['mine', '--acp']\nterminal = true\nmissing_file = 'empty'\n\
              stream = 'auto'\nallow_option = 'yes'\ninitialize_secs = 5\nkill_on_eof = true",
@@ -157,23 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_profiles() {
         let rows = [
             (
                 "[agents.aider.acp]\nfs = true",
-                "/c.toml:1: nothing is known of how 'aider' speaks ACP\nhint: say how it is started",
+                "/c.toml:1: agent 'aider' has no ACP command\nhint: add: command = ",
             ),
-            ("[agents.qwen.acp]\ncommand = []", "/c.toml:2: a command has a program"),
+            ("[agents.qwen.acp]\ncommand = []", "/c.toml:2: command must start with a program"),
             (
                 "[agents.qwen.acp]\nmissing_file = 'x'",
-                "/c.toml:2: 'x' is not a word for it\nhint: ",
+                "/c.toml:2: invalid value 'x' for missing_file: expected error or empty",
             ),
-            ("[agents.qwen.acp]\nstream = 'x'", "hint: say \"delta\", \"snapshot\" or \"auto\""),
-            ("[agents.qwen.acp]\ninitialize_secs = 0", "/c.toml:2: an agent takes time to answer"),
             (
-                "[agents.qwen.acp]\nset = { PATH = '/x' }",
-                "/c.toml:2: a tool's PATH is the sidecar's",
+                "[agents.qwen.acp]\nstream = 'x'",
+                "invalid value 'x' for stream: expected delta, snapshot or auto",
             ),
+            (
+                "[agents.qwen.acp]\ninitialize_secs = 0",
+                "/c.toml:2: initialize_secs must be at least 1",
+            ),
+            ("[agents.qwen.acp]\nset = { PATH = '/x' }", "/c.toml:2: variable 'PATH' is reserved"),
             ("[agents.qwen.acp]\nterminals = true", "hint: did you mean 'terminal'?"),
         ];
         for (text, expected) in rows {

@@ -1,4 +1,4 @@
-//! `[agents.NAME]`: rows of the table of agents, changed or new.
+//! `[agents.NAME]`: changes and additions to the table of agents.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,13 +21,13 @@ use crate::config::values::Config;
 pub(crate) struct AgentRow {
     pub(crate) image: Option<Spanned<String>>,
     pub(crate) command: Option<Spanned<Vec<String>>>,
-    /// Folders below HOME.
+    /// Directories below HOME.
     pub(crate) state: Option<Spanned<Vec<PathBuf>>>,
-    /// Folders below those, each session's own.
+    /// Directories below those, separate for each session.
     pub(crate) private: Option<Spanned<Vec<PathBuf>>>,
-    /// Files below HOME, to be read.
+    /// Files below HOME, read-only.
     pub(crate) settings: Option<Spanned<Vec<PathBuf>>>,
-    /// Names of the user's variables.
+    /// Names of variables to forward.
     pub(crate) variables: Option<Spanned<Vec<String>>>,
     pub(crate) set: Option<Spanned<BTreeMap<String, String>>>,
     pub(crate) node: Option<Spanned<bool>>,
@@ -38,7 +38,7 @@ pub(crate) struct AgentRow {
 }
 
 impl Config {
-    /// The agent of this name. Errors: there is none.
+    /// Finds an agent. Errors: no agent has this name.
     pub(crate) fn agent_named(&self, name: &str) -> Result<&AgentSpec, ConfigError> {
         if let Some(found) = self.agents.iter().find(|agent| agent.name == name) {
             return Ok(found);
@@ -48,12 +48,12 @@ impl Config {
         Err(match suggestion(name, known) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
             None => error.hint(format!(
-                "see `aifo-coder agents`; a command of this machine is run by: run -- {name}"
+                "list agents with `aifo-coder agents`, or run a command of this machine with: run -- {name}"
             )),
         })
     }
 
-    /// Puts what a user's file says about agents over the table.
+    /// Applies the agents of the user's file to the table.
     pub(crate) fn apply_agents(&mut self, file: &File) -> Result<(), ConfigError> {
         for (name, row) in &file.entries.agents {
             let header = file.source(row.span());
@@ -75,21 +75,21 @@ impl Config {
     }
 }
 
-/// Where something is said about agents, if anything is.
+/// Returns the span of the first row, if there is one.
 pub(crate) fn any(rows: &BTreeMap<String, Spanned<AgentRow>>) -> Option<Range<usize>> {
     rows.values().map(Spanned::span).min_by_key(|span| span.start)
 }
 
 fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), ConfigError> {
-    if let Some(image) = file.told(&row.image) {
+    if let Some(image) = file.sourced(&row.image) {
         if image.value.trim().is_empty() {
-            return Err(ConfigError::new(&image.source, "an image has a name"));
+            return Err(ConfigError::new(&image.source, "image must not be empty"));
         }
         spec.image = Some(image.value);
     }
-    if let Some(command) = file.told(&row.command) {
+    if let Some(command) = file.sourced(&row.command) {
         if command.value.first().is_none_or(String::is_empty) {
-            return Err(ConfigError::new(&command.source, "a command has a program"));
+            return Err(ConfigError::new(&command.source, "command must start with a program"));
         }
         spec.command = command.value;
     }
@@ -99,37 +99,38 @@ fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), Confi
         (&row.settings, &mut spec.settings),
     ];
     for (entry, place) in places {
-        let Some(told) = file.told(entry) else { continue };
-        if let Some(outside) = told.value.iter().find(|path| !is_below(path)) {
+        let Some(sourced) = file.sourced(entry) else { continue };
+        if let Some(outside) = sourced.value.iter().find(|path| !is_below(path)) {
             let what = format!("'{}' is not below HOME", outside.display());
-            return Err(ConfigError::new(&told.source, what).hint("for example: [\".it\"]"));
+            return Err(ConfigError::new(&sourced.source, what).hint("for example: [\".mine\"]"));
         }
-        *place = told.value;
+        *place = sourced.value;
     }
-    if let Some(names) = file.told(&row.variables) {
+    if let Some(names) = file.sourced(&row.variables) {
         for name in &names.value {
             check_variable(name, &names.source)?;
         }
         spec.variables = names.value;
     }
-    if let Some(set) = file.told(&row.set) {
+    if let Some(set) = file.sourced(&row.set) {
         for (name, value) in set.value {
             check_variable(&name, &set.source)?;
             spec.set.retain(|(known, _)| *known != name);
             spec.set.push((name, value));
         }
     }
-    spec.smart.node = file.told(&row.node).map_or(spec.smart.node, |told| told.value);
-    spec.smart.python = file.told(&row.python).map_or(spec.smart.python, |told| told.value);
+    spec.smart.node = file.sourced(&row.node).map_or(spec.smart.node, |sourced| sourced.value);
+    spec.smart.python =
+        file.sourced(&row.python).map_or(spec.smart.python, |sourced| sourced.value);
     for (entry, place) in [(&row.local_python, Some(&mut spec.local_python)), (&row.shell, None)] {
-        let Some(told) = file.told(entry) else { continue };
-        if !told.value.is_absolute() {
-            let what = format!("'{}' is not absolute", told.value.display());
-            return Err(ConfigError::new(&told.source, what));
+        let Some(sourced) = file.sourced(entry) else { continue };
+        if !sourced.value.is_absolute() {
+            let what = format!("'{}' is not an absolute path", sourced.value.display());
+            return Err(ConfigError::new(&sourced.source, what));
         }
         match place {
-            Some(python) => *python = Some(told.value),
-            None => spec.shell = told.value,
+            Some(python) => *python = Some(sourced.value),
+            None => spec.shell = sourced.value,
         }
     }
     match &row.acp {
@@ -138,30 +139,30 @@ fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), Confi
     }
 }
 
-/// A word that can stand on a command line, and in the name of an image.
+/// Accepts names that are valid on a command line and in the name of an image.
 fn check_name(name: &str, header: &Source) -> Result<(), ConfigError> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let starts_well = name.bytes().next().is_some_and(|b| b != b'-');
     if starts_well && name.len() <= 32 && name.bytes().all(plain) {
         return Ok(());
     }
-    let what = format!("'{name}' cannot name an agent: use a-z, 0-9 and -, at most 32 characters");
+    let what = format!("invalid agent name '{name}': use a-z, 0-9 and -, at most 32 characters");
     Err(ConfigError::new(header, what))
 }
 
-/// By its exact name, and nobody else's.
+/// Accepts exact names of variables that are not reserved.
 pub(crate) fn check_variable(name: &str, source: &Source) -> Result<(), ConfigError> {
     let allowed = Forwarding::builtin().allow(name);
     allowed.map_err(|invalid| ConfigError::new(source, invalid.to_string()))?;
     if name.contains('*') {
-        let what = format!("'{name}' is not the exact name of a variable");
+        let what = format!("invalid variable '{name}': patterns are not allowed here");
         return Err(ConfigError::new(source, what));
     }
     Ok(())
 }
 
-fn is_below(folder: &Path) -> bool {
-    let mut parts = folder.components().peekable();
+fn is_below(directory: &Path) -> bool {
+    let mut parts = directory.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
@@ -177,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_changed_or_new() {
+    fn rows_are_changed_and_added() {
         let config = config(
-            "[agents.codex]\nimage = 'ours/codex:1'\nset = { A = '1' }\n\
+            "[agents.codex]\nimage = 'mine/codex:1'\nset = { A = '1' }\n\
              [agents.mine]\ncommand = ['mine', '--now']\nstate = ['.mine']\nnode = true\n\
              variables = ['MINE_KEY']\n",
         )
         .unwrap();
         let codex = config.agent_named("codex").unwrap();
-        assert_eq!(codex.image.as_deref(), Some("ours/codex:1"));
-        assert_eq!(codex.state, [PathBuf::from(".codex")], "the rest stays");
+        assert_eq!(codex.image.as_deref(), Some("mine/codex:1"));
+        assert_eq!(codex.state, [PathBuf::from(".codex")], "other values are kept");
         assert!(codex.set.contains(&("A".to_owned(), "1".to_owned())));
         let mine = config.agent_named("mine").unwrap();
         assert_eq!(mine.command, ["mine", "--now"]);
@@ -197,15 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_rows() {
         let rows = [
-            ("[agents.codex]\ncommand = []", "/c.toml:2: a command has a program"),
+            ("[agents.codex]\ncommand = []", "/c.toml:2: command must start with a program"),
             ("[agents.codex]\nstate = ['/etc']", "/c.toml:2: '/etc' is not below HOME"),
             ("[agents.codex]\nstate = ['.a/../..']", "/c.toml:2: '.a/../..' is not below HOME"),
-            ("[agents.codex]\nvariables = ['X_*']", "/c.toml:2: 'X_*' is not the exact name"),
-            ("[agents.codex]\nset = { PATH = '/x' }", "/c.toml:2: a tool's PATH is the sidecar's"),
-            ("[agents.codex]\nlocal_python = 'python3'", "/c.toml:2: 'python3' is not absolute"),
-            ("[agents.Codex]\nimage = 'x'", "/c.toml:1: 'Codex' cannot name an agent"),
+            ("[agents.codex]\nvariables = ['X_*']", "/c.toml:2: invalid variable 'X_*'"),
+            ("[agents.codex]\nset = { PATH = '/x' }", "/c.toml:2: variable 'PATH' is reserved"),
+            (
+                "[agents.codex]\nlocal_python = 'python3'",
+                "/c.toml:2: 'python3' is not an absolute path",
+            ),
+            ("[agents.Codex]\nimage = 'x'", "/c.toml:1: invalid agent name 'Codex'"),
             ("[agents.codex]\nimages = 'x'", "/c.toml:2: there is no key 'images'"),
         ];
         for (text, expected) in rows {

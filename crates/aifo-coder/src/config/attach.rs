@@ -1,35 +1,36 @@
-//! Which kinds run in containers that the user runs already.
+//! `--attach`: kinds whose tools run in the user's own containers.
 
 use crate::config::error::ConfigError;
 use crate::config::source::{Source, Sourced};
 use crate::config::values::Config;
 
-/// The flag.
 pub(crate) const ATTACH: &str = "--attach";
 
 impl Config {
-    /// `NAME=KIND`, each of which the session gets whatever else it has.
+    /// Applies `NAME=KIND`.
     pub(crate) fn apply_attach_flags(&mut self, words: &[String]) -> Result<(), ConfigError> {
         let source = Source::Flag(ATTACH);
         for word in words {
             let Some((container, kind)) = word.split_once('=') else {
-                let what = format!("'{word}' names no kind");
-                return Err(ConfigError::new(&source, what).hint("say NAME=KIND: devbox=rust"));
+                let what = format!("missing kind in '{word}'");
+                return Err(
+                    ConfigError::new(&source, what).hint("use NAME=KIND, for example devbox=rust")
+                );
             };
             let kind = self.kind_named(kind, &source)?;
-            // The engine would take it for one of its options.
+            // The engine would parse it as an option.
             if container.is_empty() || container.starts_with('-') {
-                let what = format!("'{container}' cannot be a container");
+                let what = format!("invalid container '{container}'");
                 return Err(ConfigError::new(&source, what));
             }
             if let Some(other) = self.containers.attached.get(&kind) {
-                let what = format!("{kind} is attached to '{}' already", other.value);
+                let what = format!("{kind} is already attached to '{}'", other.value);
                 return Err(ConfigError::new(&source, what));
             }
             let image = self.containers.images.get(&kind).map(|image| &image.source);
             if let Some(Source::Flag(flag)) = image {
-                let what = format!("{kind} has an image by {flag}, and is attached");
-                return Err(ConfigError::new(&source, what).hint("leave one of the two out"));
+                let what = format!("{kind} has both {ATTACH} and {flag}");
+                return Err(ConfigError::new(&source, what).hint("remove one of the two flags"));
             }
             let container = Sourced::new(container.to_owned(), source.clone());
             self.containers.attached.insert(kind, container);
@@ -37,7 +38,7 @@ impl Config {
         Ok(())
     }
 
-    /// Attached kinds are the session's, whoever chose the others.
+    /// Adds attached kinds to the session's toolchains.
     pub(crate) fn add_attached_kinds(&mut self) {
         for kind in self.containers.attached.keys() {
             if self.toolchains.value.find(kind).is_none() {
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn attached_kinds_are_the_sessions() {
+    fn attached_kinds_are_added_to_the_session() {
         let config = config(&["devbox=rust", "web=ts", "devbox=c++"], &["go=golang:1"]).unwrap();
         let attached = config.containers.attached.iter();
         let attached: Vec<_> =
@@ -76,13 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_attached() {
+    fn invalid_attachments() {
         let rows: [(&[&str], &[&str], &str); 5] = [
-            (&["devbox"], &[], "--attach: 'devbox' names no kind\nhint: say NAME=KIND"),
+            (&["devbox"], &[], "--attach: missing kind in 'devbox'\nhint: use NAME=KIND"),
             (&["devbox=rsut"], &[], "did you mean 'rust'?"),
-            (&["-v=rust"], &[], "'-v' cannot be a container"),
-            (&["a=rust", "b=rust"], &[], "rust is attached to 'a' already"),
-            (&["a=rust"], &["rust=rust:1"], "rust has an image by --toolchain-image"),
+            (&["-v=rust"], &[], "invalid container '-v'"),
+            (&["a=rust", "b=rust"], &[], "rust is already attached to 'a'"),
+            (&["a=rust"], &["rust=rust:1"], "rust has both --attach and --toolchain-image\nhint: "),
         ];
         for (attach, images, expected) in rows {
             let error = config(attach, images).unwrap_err();

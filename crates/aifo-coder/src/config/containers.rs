@@ -1,4 +1,4 @@
-//! What is said about containers: in files, in the environment, and by flags.
+//! `[containers]`, and its variables and flags.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,36 +9,36 @@ use aifo_types::{Kind, Subnet};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::environment::{Lookup, text};
+use crate::config::environment::{VariableLookup, text};
 use crate::config::error::ConfigError;
 use crate::config::file::File;
 use crate::config::registries::Registries;
 use crate::config::source::{Source, Sourced};
 use crate::config::values::Config;
 
-/// How sidecars run, and what of it only containers know.
+/// The backend, and the settings of containers.
 #[derive(Clone, Debug)]
-pub(crate) struct Containers {
+pub(crate) struct ContainerSettings {
     pub(crate) backend: Sourced<Backend>,
     pub(crate) net: Sourced<Net>,
     pub(crate) publish: Sourced<Vec<String>>,
-    /// `None`: what podman takes networks from unless told otherwise.
+    /// `None`: podman's own pools.
     pub(crate) pools: Sourced<Option<Vec<Subnet>>>,
-    /// `None`: three quarters of the machine's. 0: no limit.
+    /// Bytes; 0 is no limit. `None`: three quarters of the machine's.
     pub(crate) memory: Sourced<Option<u64>>,
-    /// `None`: what we think right. 0: no limit.
+    /// 0 is no limit. `None`: 4096.
     pub(crate) pids: Sourced<Option<u32>>,
-    /// `None`: all there are.
+    /// `None`: all.
     pub(crate) cpus: Sourced<Option<f64>>,
-    /// Local sidecars have caches too.
+    /// Applies to local sidecars too.
     pub(crate) caches: Sourced<CacheScope>,
-    /// Before the names of our own images.
+    /// The prefix of aifo's own images.
     pub(crate) image_prefix: Sourced<String>,
     /// Their tag.
     pub(crate) image_tag: Sourced<String>,
-    /// Images named for a kind.
+    /// Images configured for a kind.
     pub(crate) images: BTreeMap<Kind, Sourced<String>>,
-    /// Containers of the user's own, by the kind that is routed there.
+    /// The user's own containers, by the kind that is routed to them.
     pub(crate) attached: BTreeMap<Kind, Sourced<String>>,
     pub(crate) registries: Registries,
 }
@@ -76,13 +76,13 @@ pub(crate) struct ContainerEntries {
 #[serde(untagged, expecting = "caches is \"project\", \"user\" or \"none\"")]
 pub(crate) enum CachesEntry {
     Word(String),
-    /// As files said it before there were words: on or off.
+    /// The older form: on or off.
     Switch(bool),
 }
 
 impl ContainerEntries {
-    /// Where something of it stands that is no cache's, if anything does.
-    pub(crate) fn any_but_caches(&self) -> Option<Range<usize>> {
+    /// Returns the span of the first key other than `caches`, if there is one.
+    pub(crate) fn first_except_caches(&self) -> Option<Range<usize>> {
         let ContainerEntries { net, publish, memory, pids, cpus, .. } = self;
         let words = [net, memory, &self.image_prefix, &self.image_tag];
         let mut spans: Vec<_> = words.into_iter().flatten().map(Spanned::span).collect();
@@ -95,7 +95,7 @@ impl ContainerEntries {
     }
 }
 
-/// The flags about containers; each only where it was given.
+/// The flags for containers; absent flags are `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContainerFlags {
     pub(crate) backend: Option<String>,
@@ -123,7 +123,7 @@ impl Backend {
         word_of(&Backend::WORDS, self)
     }
 
-    /// Which engine may serve; `None` if none is wanted.
+    /// Returns the engines to use; `None` for the local backend.
     pub(crate) fn engine(self) -> Option<Choice> {
         match self {
             Backend::Auto => Some(Choice::Any),
@@ -151,19 +151,23 @@ pub(crate) fn caches_word(caches: CacheScope) -> &'static str {
     word_of(&CACHES, caches)
 }
 
-/// Reads `caches` of a file. Errors: a word that it does not take.
-pub(crate) fn caches(told: Sourced<CachesEntry>) -> Result<Sourced<CacheScope>, ConfigError> {
-    let Sourced { value, source } = told;
+/// Parses `caches` of a file.
+pub(crate) fn parse_caches(
+    sourced: Sourced<CachesEntry>,
+) -> Result<Sourced<CacheScope>, ConfigError> {
+    let Sourced { value, source } = sourced;
     match value {
-        CachesEntry::Word(word) => chosen(&CACHES, Sourced::new(word, source), "scope of caches"),
+        CachesEntry::Word(word) => {
+            parse_word(&CACHES, Sourced::new(word, source), "containers.caches")
+        }
         CachesEntry::Switch(true) => Ok(Sourced::new(CacheScope::Project, source)),
         CachesEntry::Switch(false) => Ok(Sourced::new(CacheScope::None, source)),
     }
 }
 
-impl Containers {
+impl ContainerSettings {
     pub(crate) fn builtin() -> Self {
-        Containers {
+        ContainerSettings {
             backend: Sourced::builtin(Backend::Auto),
             net: Sourced::builtin(Net::default()),
             publish: Sourced::builtin(Vec::new()),
@@ -180,8 +184,8 @@ impl Containers {
         }
     }
 
-    /// The first flag that only containers can obey, if one was given.
-    pub(crate) fn asked_by_flag(&self) -> Option<&'static str> {
+    /// Returns the first flag that applies to containers only.
+    pub(crate) fn container_flag(&self) -> Option<&'static str> {
         let flag = |source: &Source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
@@ -199,31 +203,31 @@ impl Containers {
 
     pub(crate) fn apply_file(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries;
-        let told = &entries.containers;
-        if let Some(word) = file.told(&entries.backend) {
-            self.backend = chosen(&Backend::WORDS, word, "backend")?;
+        let containers = &entries.containers;
+        if let Some(word) = file.sourced(&entries.backend) {
+            self.backend = parse_word(&Backend::WORDS, word, "backend")?;
         }
-        if let Some(word) = file.told(&told.net) {
-            self.net = chosen(&NETS, word, "kind of network")?;
+        if let Some(word) = file.sourced(&containers.net) {
+            self.net = parse_word(&NETS, word, "containers.net")?;
         }
-        if let Some(Sourced { value, source }) = file.told(&told.memory) {
-            self.memory = Sourced::new(Some(size(&value, &source)?), source);
+        if let Some(Sourced { value, source }) = file.sourced(&containers.memory) {
+            self.memory = Sourced::new(Some(parse_size(&value, &source)?), source);
         }
-        if let Some(cpus) = file.told(&told.cpus) {
-            self.cpus = positive(cpus)?;
+        if let Some(cpus) = file.sourced(&containers.cpus) {
+            self.cpus = parse_cpus(cpus)?;
         }
-        if let Some(Sourced { value, source }) = file.told(&told.pids) {
+        if let Some(Sourced { value, source }) = file.sourced(&containers.pids) {
             self.pids = Sourced::new(Some(value), source);
         }
-        if let Some(words) = file.told(&told.pools) {
-            self.pools = subnets(words)?;
+        if let Some(words) = file.sourced(&containers.pools) {
+            self.pools = parse_subnets(words)?;
         }
-        self.publish.set(file.told(&told.publish));
-        if let Some(told) = file.told(&told.caches) {
-            self.caches = caches(told)?;
+        self.publish.set(file.sourced(&containers.publish));
+        if let Some(sourced) = file.sourced(&containers.caches) {
+            self.caches = parse_caches(sourced)?;
         }
-        self.image_prefix.set(file.told(&told.image_prefix));
-        self.image_tag.set(file.told(&told.image_tag));
+        self.image_prefix.set(file.sourced(&containers.image_prefix));
+        self.image_tag.set(file.sourced(&containers.image_tag));
         self.registries.apply_file(file)
     }
 
@@ -232,16 +236,16 @@ impl Containers {
             word.clone().map(|word| Sourced::new(word, Source::Flag(name)))
         };
         if let Some(word) = word(&flags.backend, "--backend") {
-            self.backend = chosen(&Backend::WORDS, word, "backend")?;
+            self.backend = parse_word(&Backend::WORDS, word, "backend")?;
         }
         if let Some(word) = word(&flags.net, "--net") {
-            self.net = chosen(&NETS, word, "kind of network")?;
+            self.net = parse_word(&NETS, word, "containers.net")?;
         }
         if let Some(Sourced { value, source }) = word(&flags.memory, "--memory") {
-            self.memory = Sourced::new(Some(size(&value, &source)?), source);
+            self.memory = Sourced::new(Some(parse_size(&value, &source)?), source);
         }
         if let Some(cpus) = flags.cpus {
-            self.cpus = positive(Sourced::new(cpus, Source::Flag("--cpus")))?;
+            self.cpus = parse_cpus(Sourced::new(cpus, Source::Flag("--cpus")))?;
         }
         if let Some(pids) = flags.pids {
             self.pids = Sourced::new(Some(pids), Source::Flag("--pids"));
@@ -257,16 +261,16 @@ impl Containers {
 }
 
 impl Config {
-    /// The image that somebody named for a kind.
+    /// Sets the image of a kind.
     pub(crate) fn name_image(
         &mut self,
         kind: &str,
         image: Sourced<String>,
     ) -> Result<(), ConfigError> {
         let kind = self.kind_named(kind, &image.source)?;
-        // The engine would take it for one of its options.
+        // The engine would parse it as an option.
         if image.value.is_empty() || image.value.starts_with('-') {
-            let what = format!("'{}' cannot be an image", image.value);
+            let what = format!("invalid image '{}'", image.value);
             return Err(ConfigError::new(&image.source, what));
         }
         self.containers.images.insert(kind, image);
@@ -281,25 +285,27 @@ impl Config {
         for word in &flags.images {
             let source = Source::Flag("--toolchain-image");
             let Some((kind, image)) = word.split_once('=') else {
-                let what = format!("'{word}' names no image");
-                return Err(ConfigError::new(&source, what).hint("say KIND=IMAGE: rust=rust:1.95"));
+                let what = format!("missing image in '{word}'");
+                return Err(ConfigError::new(&source, what)
+                    .hint("use KIND=IMAGE, for example rust=rust:1.95"));
             };
             self.name_image(kind, Sourced::new(image.to_owned(), source))?;
         }
         self.apply_attach_flags(&flags.attach)
     }
 
-    /// `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every kind.
+    /// Applies `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every
+    /// kind.
     pub(crate) fn apply_container_environment(
         &mut self,
-        lookup: Lookup<'_>,
+        lookup: VariableLookup<'_>,
     ) -> Result<(), ConfigError> {
         self.containers.image_prefix.set(text(lookup, aifo_types::env::IMAGE_PREFIX)?);
         self.containers.image_tag.set(text(lookup, aifo_types::env::IMAGE_TAG)?);
         self.containers.registries.apply_environment(lookup)?;
         let backend = text(lookup, aifo_types::env::BACKEND)?;
         if let Some(word) = backend {
-            self.containers.backend = chosen(&Backend::WORDS, word, "backend")?;
+            self.containers.backend = parse_word(&Backend::WORDS, word, "backend")?;
         }
         let kinds = self.policy.kinds().iter().map(|policy| policy.kind.to_string());
         for kind in kinds.collect::<Vec<_>>() {
@@ -311,12 +317,12 @@ impl Config {
     }
 }
 
-/// What `--backend` takes.
+/// Returns the values of `--backend`.
 pub(crate) fn backend_words() -> Vec<&'static str> {
     Backend::WORDS.iter().map(|(_, word)| *word).collect()
 }
 
-/// What `--net` takes.
+/// Returns the values of `--net`.
 pub(crate) fn net_words() -> Vec<&'static str> {
     NETS.iter().map(|(_, word)| *word).collect()
 }
@@ -325,31 +331,32 @@ fn word_of<T: Copy + PartialEq>(words: &[(T, &'static str)], value: T) -> &'stat
     words.iter().find(|(known, _)| *known == value).map(|(_, word)| *word).unwrap_or_default()
 }
 
-fn chosen<T: Copy>(
+fn parse_word<T: Copy>(
     words: &[(T, &'static str)],
-    told: Sourced<String>,
-    what: &str,
+    sourced: Sourced<String>,
+    key: &str,
 ) -> Result<Sourced<T>, ConfigError> {
-    let Sourced { value, source } = told;
+    let Sourced { value, source } = sourced;
     match words.iter().find(|(_, word)| *word == value) {
         Some((chosen, _)) => Ok(Sourced::new(*chosen, source)),
         None => {
             let known: Vec<_> = words.iter().map(|(_, word)| *word).collect();
-            Err(ConfigError::new(&source, format!("'{value}' is not a {what}"))
-                .hint(format!("say {}", known.join(", "))))
+            Err(ConfigError::invalid_value(&source, &value, key, &known))
         }
     }
 }
 
-fn positive(told: Sourced<f64>) -> Result<Sourced<Option<f64>>, ConfigError> {
-    if told.value.is_finite() && told.value > 0.0 {
-        return Ok(Sourced::new(Some(told.value), told.source));
+fn parse_cpus(sourced: Sourced<f64>) -> Result<Sourced<Option<f64>>, ConfigError> {
+    if sourced.value.is_finite() && sourced.value > 0.0 {
+        return Ok(Sourced::new(Some(sourced.value), sourced.source));
     }
-    Err(ConfigError::new(&told.source, "a part of a processor is a number above 0, such as 1.5"))
+    Err(ConfigError::new(&sourced.source, "cpus must be positive, for example 1.5"))
 }
 
-fn subnets(told: Sourced<Vec<String>>) -> Result<Sourced<Option<Vec<Subnet>>>, ConfigError> {
-    let Sourced { value, source } = told;
+fn parse_subnets(
+    sourced: Sourced<Vec<String>>,
+) -> Result<Sourced<Option<Vec<Subnet>>>, ConfigError> {
+    let Sourced { value, source } = sourced;
     let parsed = value.iter().map(|word| word.parse()).collect::<Result<Vec<Subnet>, _>>();
     match parsed {
         Ok(subnets) => Ok(Sourced::new(Some(subnets), source)),
@@ -357,8 +364,8 @@ fn subnets(told: Sourced<Vec<String>>) -> Result<Sourced<Option<Vec<Subnet>>>, C
     }
 }
 
-/// Bytes, as the engines write them: `512m`, `4g`.
-fn size(word: &str, source: &Source) -> Result<u64, ConfigError> {
+/// Parses a size in the engines' form, `512m` or `4g`, to bytes.
+fn parse_size(word: &str, source: &Source) -> Result<u64, ConfigError> {
     let word = word.trim().to_ascii_lowercase();
     let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match word.get(digits.len()..).unwrap_or_default() {
@@ -373,14 +380,14 @@ fn size(word: &str, source: &Source) -> Result<u64, ConfigError> {
     let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
     match bytes {
         Some(bytes) if bytes == 0 || bytes >= MIN_MEMORY => Ok(bytes),
-        Some(_) => Err(ConfigError::new(source, format!("'{word}' of memory is not enough"))
-            .hint("no engine starts a container with less than 6m")),
-        None => Err(ConfigError::new(source, format!("'{word}' is not a size"))
-            .hint("for example 512m or 4g; 0 is no limit")),
+        Some(_) => Err(ConfigError::new(source, format!("memory '{word}' is too small"))
+            .hint("use at least 6m")),
+        None => Err(ConfigError::new(source, format!("invalid size '{word}'"))
+            .hint("for example 512m or 4g; 0 for no limit")),
     }
 }
 
-/// Docker's own lower bound.
+/// Docker's lower bound.
 const MIN_MEMORY: u64 = 6 << 20;
 
 #[cfg(test)]
@@ -398,10 +405,10 @@ mod tests {
             ("7000000", 7_000_000),
         ];
         for (word, bytes) in rows {
-            assert_eq!(size(word, &source).unwrap(), bytes, "{word}");
+            assert_eq!(parse_size(word, &source).unwrap(), bytes, "{word}");
         }
         for word in ["", "g", "-1", "4x", "1k", "99999999999g"] {
-            assert!(size(word, &source).is_err(), "{word}");
+            assert!(parse_size(word, &source).is_err(), "{word}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the environment says, by the names of the contract.
+//! The environment layer.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -9,23 +9,25 @@ use aifo_types::{Endpoint, env};
 
 use crate::config::error::ConfigError;
 use crate::config::source::{Source, Sourced};
-use crate::config::user::{at_least_one, limit};
-use crate::config::values::{Config, Smart};
+use crate::config::user::{check_max_executions, limit};
+use crate::config::values::{Config, SmartMode};
 
-/// Where a variable's value is looked up.
-pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Config {
-    /// Puts what the environment says over what held before. A variable that is empty says nothing.
-    pub(crate) fn apply_environment(&mut self, lookup: Lookup<'_>) -> Result<(), ConfigError> {
+    /// Overrides values with the environment's. Empty variables are ignored.
+    pub(crate) fn apply_environment(
+        &mut self,
+        lookup: VariableLookup<'_>,
+    ) -> Result<(), ConfigError> {
         let names = [env::MAX_SECS, env::TIMEOUT_SECS];
         for name in names.into_iter().rev() {
             if let Some(Sourced { value, source }) = number(lookup, name)? {
                 self.max_secs = Sourced::new(limit(value), source);
             }
         }
-        if let Some(told) = number(lookup, env::MAX_CONNECTIONS)? {
-            self.max_executions = at_least_one(told)?;
+        if let Some(sourced) = number(lookup, env::MAX_CONNECTIONS)? {
+            self.max_executions = check_max_executions(sourced)?;
         }
         self.verbose.set(switch(lookup, env::VERBOSE)?);
         if let Some(Sourced { value, source }) = switch(lookup, env::USE_UNIX)? {
@@ -39,16 +41,17 @@ impl Config {
         self.notify.env_allow.set(list(lookup, env::NOTIFY_ENV_ALLOW)?);
         self.notify.allow.set(list(lookup, env::NOTIFY_ALLOWLIST)?);
         if let Some(Sourced { value, source }) = list(lookup, env::NOTIFY_SAFE_DIRS)? {
-            let folders = value.into_iter().map(PathBuf::from).collect();
-            self.notify.safe_dirs = Sourced::new(folders, source);
+            let dirs = value.into_iter().map(PathBuf::from).collect();
+            self.notify.safe_dirs = Sourced::new(dirs, source);
         }
         Ok(())
     }
 
-    /// As a shim reads it: the runtimes' own switches count only while the main one is on.
-    fn apply_smart(&mut self, lookup: Lookup<'_>) -> Result<(), ConfigError> {
+    /// Applies the smart switches as a shim does: those of a runtime only count if the main one is
+    /// on.
+    fn apply_smart(&mut self, lookup: VariableLookup<'_>) -> Result<(), ConfigError> {
         let Some(main) = switch(lookup, env::SMART)? else { return Ok(()) };
-        let smart = if main.value { Smart::On } else { Smart::Off };
+        let smart = if main.value { SmartMode::On } else { SmartMode::Off };
         self.agent.smart = Sourced::new(smart, main.source.clone());
         let runtimes =
             [(&mut self.agent.node, env::SMART_NODE), (&mut self.agent.python, env::SMART_PYTHON)];
@@ -61,49 +64,52 @@ impl Config {
     }
 }
 
-/// Any port of the address the environment names.
-fn tcp(lookup: Lookup<'_>) -> Result<Option<Endpoint>, ConfigError> {
-    let host = text(lookup, env::BIND_HOST)?.map(|told| told.value);
+/// Returns any port of the environment's address.
+fn tcp(lookup: VariableLookup<'_>) -> Result<Option<Endpoint>, ConfigError> {
+    let host = text(lookup, env::BIND_HOST)?.map(|sourced| sourced.value);
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
     Ok(Some(Endpoint::Tcp { host, port: 0, prefix: String::new() }))
 }
 
 fn number<T: FromStr>(
-    lookup: Lookup<'_>,
+    lookup: VariableLookup<'_>,
     name: &'static str,
 ) -> Result<Option<Sourced<T>>, ConfigError> {
     let Some(Sourced { value, source }) = text(lookup, name)? else { return Ok(None) };
     match value.parse() {
         Ok(number) => Ok(Some(Sourced::new(number, source))),
-        Err(_) => Err(ConfigError::new(&source, format!("'{value}' is not a whole number"))),
+        Err(_) => Err(ConfigError::new(
+            &source,
+            format!("invalid value '{value}': expected a whole number"),
+        )),
     }
 }
 
 pub(crate) fn switch(
-    lookup: Lookup<'_>,
+    lookup: VariableLookup<'_>,
     name: &'static str,
 ) -> Result<Option<Sourced<bool>>, ConfigError> {
-    let told = text(lookup, name)?;
-    Ok(told.map(|told| Sourced::new(env::is_truthy(&told.value), told.source)))
+    let sourced = text(lookup, name)?;
+    Ok(sourced.map(|sourced| Sourced::new(env::is_truthy(&sourced.value), sourced.source)))
 }
 
 pub(crate) fn list(
-    lookup: Lookup<'_>,
+    lookup: VariableLookup<'_>,
     name: &'static str,
 ) -> Result<Option<Sourced<Vec<String>>>, ConfigError> {
-    let told = text(lookup, name)?;
-    Ok(told.map(|Sourced { value, source }| {
+    let sourced = text(lookup, name)?;
+    Ok(sourced.map(|Sourced { value, source }| {
         let words = value.split(',').map(str::trim).filter(|word| !word.is_empty());
         Sourced::new(words.map(str::to_owned).collect(), source)
     }))
 }
 
-fn path(told: Sourced<String>) -> Sourced<PathBuf> {
-    Sourced::new(told.value.into(), told.source)
+fn path(sourced: Sourced<String>) -> Sourced<PathBuf> {
+    Sourced::new(sourced.value.into(), sourced.source)
 }
 
 pub(crate) fn text(
-    lookup: Lookup<'_>,
+    lookup: VariableLookup<'_>,
     name: impl Into<Cow<'static, str>>,
 ) -> Result<Option<Sourced<String>>, ConfigError> {
     let name = name.into();
@@ -111,7 +117,7 @@ pub(crate) fn text(
     let source = Source::Environment(name);
     match value.map(OsString::into_string) {
         Some(Ok(value)) if !value.is_empty() => Ok(Some(Sourced::new(value, source))),
-        Some(Err(_)) => Err(ConfigError::new(&source, "is not text")),
+        Some(Err(_)) => Err(ConfigError::new(&source, "value is not valid UTF-8")),
         _ => Ok(None),
     }
 }
@@ -137,7 +143,7 @@ mod tests {
         assert_eq!(older.max_secs.value, Some(7));
         assert_eq!(config(&[(env::MAX_SECS, "0")]).unwrap().max_secs.value, None);
         let error = config(&[(env::MAX_SECS, "5m")]).unwrap_err();
-        assert_eq!(error, "AIFO_TOOLEEXEC_MAX_SECS: '5m' is not a whole number");
+        assert_eq!(error, "AIFO_TOOLEEXEC_MAX_SECS: invalid value '5m': expected a whole number");
         assert!(config(&[(env::MAX_CONNECTIONS, "0")]).is_err());
     }
 
@@ -160,7 +166,11 @@ mod tests {
             (smart.node, smart.python)
         };
         assert_eq!(smart(&[]), (true, false), "the table");
-        assert_eq!(smart(&[(env::SMART_PYTHON, "1")]), (true, false), "alone it says nothing");
+        assert_eq!(
+            smart(&[(env::SMART_PYTHON, "1")]),
+            (true, false),
+            "ignored without the main switch"
+        );
         assert_eq!(smart(&[(env::SMART, "1")]), (false, false));
         assert_eq!(smart(&[(env::SMART, "1"), (env::SMART_PYTHON, "on")]), (false, true));
         assert_eq!(smart(&[(env::SMART, "0"), (env::SMART_NODE, "1")]), (false, false));
@@ -168,13 +178,13 @@ mod tests {
 
     #[test]
     fn notifications() {
-        let told = [
+        let variables = [
             (env::NOTIFY_ALLOWLIST, "say, notify-send,"),
             (env::NOTIFY_SAFE_DIRS, "/usr/bin,/opt/bin"),
             (env::NOTIFY_TRIM_ENV, "yes"),
             (env::NOTIFY_TIMEOUT_SECS, "3"),
         ];
-        let rules = config(&told).unwrap().notify.rules();
+        let rules = config(&variables).unwrap().notify.rules();
         assert_eq!(rules.allowlist, ["say", "notify-send"]);
         assert_eq!(rules.safe_dirs, [PathBuf::from("/usr/bin"), PathBuf::from("/opt/bin")]);
         assert_eq!(rules.kept_variables().map(|names| names.len()), Some(4));

@@ -1,10 +1,9 @@
-//! What is wrong with a configuration, where, and what to do about it.
+//! Errors of the configuration, with source and hint.
 
 use std::path::Path;
 
 use crate::config::source::{Layer, Source};
 
-/// One mistake in one place.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}{}", hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default())]
 pub(crate) struct ConfigError {
@@ -20,12 +19,25 @@ impl ConfigError {
         ConfigError { place: source.to_string(), layer, what: what.into(), hint: None }
     }
 
+    /// `invalid value 'x' for key: expected a, b or c`, without the key if a flag is the source.
+    pub(crate) fn invalid_value(source: &Source, value: &str, key: &str, words: &[&str]) -> Self {
+        let expected = match words {
+            [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+            words => words.concat(),
+        };
+        let key = match source {
+            Source::Flag(_) => String::new(),
+            _ => format!(" for {key}"),
+        };
+        ConfigError::new(source, format!("invalid value '{value}'{key}: expected {expected}"))
+    }
+
     pub(crate) fn in_file(path: &Path, what: impl Into<String>) -> Self {
         let place = path.display().to_string();
         ConfigError { place, layer: None, what: what.into(), hint: None }
     }
 
-    /// Whether a flag was wrong, not a file.
+    /// Returns whether a flag is wrong, as opposed to a file or variable.
     pub(crate) fn is_usage(&self) -> bool {
         self.layer == Some(Layer::Flag)
     }
@@ -36,18 +48,18 @@ impl ConfigError {
     }
 }
 
-/// The known word that was probably meant, if one is near enough.
+/// Returns the known word closest to `word`, if it is similar enough.
 pub(crate) fn suggestion<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let rated = known.into_iter().map(|candidate| (distance(word, candidate), candidate));
-    // Half of the word may be wrong: more, and the guess is noise.
+    // With more than half of the letters wrong, suggestions are noise.
     let near = rated.filter(|(distance, candidate)| 2 * distance <= candidate.len());
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be put in, taken out or replaced to make one word of the other.
+/// Returns the Levenshtein distance.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

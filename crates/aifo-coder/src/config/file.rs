@@ -1,4 +1,4 @@
-//! A configuration file: its form, and how it is read. What it may say is the layers' to judge.
+//! Reads and parses configuration files. The layers check the values.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
@@ -12,28 +12,28 @@ use crate::config::agents::AgentRow;
 use crate::config::containers::ContainerEntries;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::permissions::PermissionEntries;
-use crate::config::source::{Place, Source, Sourced};
+use crate::config::source::{FileLine, Source, Sourced};
 
-/// A file that has been read, with what it says.
+/// A parsed configuration file.
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) path: PathBuf,
     pub(crate) entries: Entries,
     owner: Owner,
-    /// Where each line begins, in bytes.
+    /// The byte offset of each line.
     lines: Vec<usize>,
 }
 
-/// Whose file it is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     User,
-    /// Anybody who can write to the workspace, an agent for one.
+    /// Any process that can write to the workspace, including the agent.
     Workspace,
 }
 
-/// Every key there is. User and workspace files have the same form, so that a key in the wrong file
-/// can be told from one that does not exist.
+/// All keys. User and workspace files have the same form, so that the error for a key in the wrong
+/// file differs from the one for an unknown key.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Entries {
@@ -59,12 +59,12 @@ pub(crate) struct Entries {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct KindEntries {
-    /// The tools of a kind that is not ours.
+    /// The tools of a new kind.
     pub(crate) tools: Option<Spanned<Vec<String>>>,
-    /// Further tools of a kind that is.
+    /// Additional tools of an existing kind.
     pub(crate) allow: Option<Spanned<Vec<String>>>,
     pub(crate) deny: Option<Spanned<Vec<String>>>,
-    /// What its containers are made from.
+    /// The image of its containers.
     pub(crate) image: Option<Spanned<String>>,
 }
 
@@ -72,10 +72,10 @@ pub(crate) struct KindEntries {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EnvEntries {
-    /// Variables that pass besides those of the table.
+    /// Variables that are forwarded in addition to those of the table.
     pub(crate) allow: Option<Spanned<Vec<String>>>,
     pub(crate) deny: Option<Spanned<Vec<String>>>,
-    /// What every tool gets.
+    /// Variables that every tool gets.
     pub(crate) set: Option<Spanned<BTreeMap<String, String>>>,
 }
 
@@ -102,27 +102,29 @@ pub(crate) struct AgentEntries {
     pub(crate) python: Option<Spanned<bool>>,
 }
 
-/// `$XDG_CONFIG_HOME/aifo/config.toml`, else `~/.config/aifo/config.toml`; `None` without a home.
+/// Returns `$XDG_CONFIG_HOME/aifo/config.toml` or `~/.config/aifo/config.toml`; `None` without a
+/// home directory.
 pub(crate) fn user_file_path() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let directory =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")));
     base.map(|base| base.join("aifo/config.toml"))
 }
 
-/// `.aifo.toml` in the workspace's root.
+/// Returns the path of `.aifo.toml` in the workspace's root.
 pub(crate) fn workspace_file_path(workspace: &Path) -> PathBuf {
     workspace.join(WORKSPACE_FILE)
 }
 
 impl File {
-    /// Reads a file; `None` if there is none. One with the name of a workspace's file is one.
+    /// Reads a file; `None` if it does not exist. A file named `.aifo.toml` is a workspace's.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let unreadable =
             |error: std::io::Error| ConfigError::in_file(path, format!("cannot be read: {error}"));
         match path.metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(error)),
-            // An agent could put a pipe here, which nobody would ever write to.
+            // An agent could create a FIFO here; opening it would block.
             Ok(metadata) if !metadata.is_file() => {
                 return Err(ConfigError::in_file(path, "is not a file"));
             }
@@ -137,7 +139,7 @@ impl File {
         File::parse(path, &text).map(Some)
     }
 
-    /// Takes the text of a file apart.
+    /// Parses the text of a file.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let owner = match path.file_name() {
             Some(name) if name == WORKSPACE_FILE => Owner::Workspace,
@@ -154,38 +156,38 @@ impl File {
         Ok(file)
     }
 
-    /// Whether it is a workspace's, which may only tighten.
+    /// Returns whether it is a workspace's file, which can only restrict.
     pub(crate) fn is_workspaces(&self) -> bool {
         self.owner == Owner::Workspace
     }
 
-    /// Errors: it lies below `workspace`, so that an agent could widen its own rights.
-    pub(crate) fn keep_out_of(&self, workspace: &Path) -> Result<(), ConfigError> {
+    /// Errors: the file is in `workspace`, where an agent could extend its own permissions.
+    pub(crate) fn check_outside(&self, workspace: &Path) -> Result<(), ConfigError> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if !real(&self.path).starts_with(real(workspace)) {
             return Ok(());
         }
         let what = format!(
-            "lies in the workspace '{}', where an agent could widen its own rights",
+            "is in the workspace '{}', where an agent could extend its own permissions",
             workspace.display()
         );
-        let hint = "choose a smaller workspace with --workspace, or keep the file elsewhere and \
-                    set XDG_CONFIG_HOME";
+        let hint = "choose a smaller workspace with --workspace, or move the file and set \
+                    XDG_CONFIG_HOME";
         Err(ConfigError::in_file(&self.path, what).hint(hint))
     }
 
-    /// Where a part of the text stands.
+    /// Returns the source of a span of the text.
     pub(crate) fn source(&self, span: Range<usize>) -> Source {
         let line = self.lines.partition_point(|start| *start <= span.start).max(1);
-        let place = Place { path: self.path.clone(), line };
+        let line = FileLine { path: self.path.clone(), line };
         match self.owner {
-            Owner::User => Source::UserFile(place),
-            Owner::Workspace => Source::WorkspaceFile(place),
+            Owner::User => Source::UserFile(line),
+            Owner::Workspace => Source::WorkspaceFile(line),
         }
     }
 
-    /// A value of the file with its place, if it is there.
-    pub(crate) fn told<T: Clone>(&self, entry: &Option<Spanned<T>>) -> Option<Sourced<T>> {
+    /// Returns a value with its source, if the file has it.
+    pub(crate) fn sourced<T: Clone>(&self, entry: &Option<Spanned<T>>) -> Option<Sourced<T>> {
         let entry = entry.as_ref()?;
         Some(Sourced::new(entry.get_ref().clone(), self.source(entry.span())))
     }
@@ -196,20 +198,20 @@ impl File {
         let Some(rest) = message.strip_prefix("unknown field `") else {
             return ConfigError::new(&source, message.replace('\n', "; "));
         };
-        // "unknown field `x`, expected one of `a`, `b`": every second piece is a name.
+        // "unknown field `x`, expected one of `a`, `b`": every second part is a name.
         let names: Vec<&str> = rest.split('`').step_by(2).collect();
         let (unknown, known) = names.split_first().unwrap_or((&"", &[]));
         let error = ConfigError::new(&source, format!("there is no key '{unknown}'"));
         let known = known.iter().copied().filter(|name| !name.is_empty());
         match suggestion(unknown, known.clone()) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
-            None => error.hint(format!("known here are: {}", known.collect::<Vec<_>>().join(", "))),
+            None => error.hint(format!("known keys: {}", known.collect::<Vec<_>>().join(", "))),
         }
     }
 }
 
 const WORKSPACE_FILE: &str = ".aifo.toml";
-/// More than anybody would write, and little enough to read at every start.
+/// More than a user writes, and fast to read at every start.
 const MAX_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -251,7 +253,7 @@ mod tests {
             image_prefix = "registry.example/"
             image_tag = "stable"
             admit = ["npmrc", "ca-bundle"]
-            ca_bundle = "/etc/ssl/ours.pem"
+            ca_bundle = "/etc/ssl/company.pem"
 
             [env]
             allow = ["FOO", "MY_*"]
@@ -304,15 +306,15 @@ mod tests {
             default = "deny"
         "#;
         let file = File::parse(Path::new("/c.toml"), text).unwrap();
-        let told = file.told(&file.entries.max_secs).unwrap();
-        assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:4"));
+        let sourced = file.sourced(&file.entries.max_secs).unwrap();
+        assert_eq!((sourced.value, sourced.source.to_string().as_str()), (600, "/c.toml:4"));
         let rust = file.entries.kind.get("rust").unwrap().get_ref();
-        let told = file.told(&rust.deny).unwrap();
-        assert_eq!(told.source.to_string(), "/c.toml:16");
+        let sourced = file.sourced(&rust.deny).unwrap();
+        assert_eq!(sourced.source.to_string(), "/c.toml:16");
     }
 
     #[test]
-    fn mistakes_have_a_place_and_a_remedy() {
+    fn errors_have_a_line_and_a_hint() {
         let rows = [
             (
                 "\ntoolchain = []",
@@ -320,7 +322,7 @@ mod tests {
             ),
             (
                 "[kind.rust]\nfrobs = 'x'",
-                "/c.toml:2: there is no key 'frobs'\nhint: known here are: tools, allow, deny, image",
+                "/c.toml:2: there is no key 'frobs'\nhint: known keys: tools, allow, deny, image",
             ),
             (
                 "[notify]\n\nsafe-dirs = []",

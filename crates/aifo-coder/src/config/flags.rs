@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line's layer.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::config::source::{Source, Sourced};
 use crate::config::user::limit;
 use crate::config::values::Config;
 
-/// The flags that speak about a session; each only where it was given.
+/// The flags of a session; absent flags are `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) toolchains: Vec<String>,
@@ -26,12 +26,12 @@ pub(crate) struct Flags {
     pub(crate) smart_node: Option<bool>,
     pub(crate) smart_python: Option<bool>,
     pub(crate) containers: ContainerFlags,
-    /// What an agent is permitted that asks.
+    /// Permission rules of `--yes-to`.
     pub(crate) yes_to: Vec<PermissionRule>,
 }
 
 impl Config {
-    /// Puts what the flags say over what held before.
+    /// Overrides values with the flags.
     pub(crate) fn apply_flags(&mut self, flags: &Flags) -> Result<(), ConfigError> {
         if !flags.toolchains.is_empty() {
             let source = Source::Flag("--toolchain");
@@ -49,7 +49,7 @@ impl Config {
         self.confine.set(flag(flags.confine, "--confine"));
         self.apply_variables(&flags.env)?;
         self.apply_container_flags(&flags.containers)?;
-        self.say_yes_to(&flags.yes_to);
+        self.allow_by_flag(&flags.yes_to);
         self.agent.node.set(flag(flags.smart_node, "--smart-node"));
         self.agent.python.set(flag(flags.smart_python, "--smart-python"));
         Ok(())

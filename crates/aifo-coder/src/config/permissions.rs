@@ -1,9 +1,9 @@
-//! `[permissions]`: which of the permissions that an agent asks for it gets (`spec/acp.md#rules`).
+//! `[permissions]`: rules for an agent's permission requests (`spec/acp.md#rules`).
 
 use std::fmt;
 use std::ops::Range;
 
-use aifo_policy::{Fallback, InvalidRule, PermissionRule, RuleCommand, Stated};
+use aifo_policy::{DefaultVerdict, InvalidRule, PermissionRule, RuleCommand, WithSource};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -25,7 +25,7 @@ pub(crate) struct PermissionEntries {
     pub(crate) default: Option<Spanned<String>>,
 }
 
-/// A rule as a file has it.
+/// A rule in a file.
 #[derive(Debug)]
 pub(crate) enum RuleEntry {
     /// A kind of call, or `all`.
@@ -42,62 +42,62 @@ pub(crate) struct RuleTable {
     path: Option<String>,
 }
 
-/// What a rule is there for.
+/// The effect of the list that a rule is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
+enum RuleEffect {
     Allow,
-    HoldUp,
+    Restrict,
 }
 
 impl Config {
-    /// Adds what a user's file says.
+    /// Adds the rules of the user's file.
     pub(crate) fn apply_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries.permissions;
-        self.permissions.allow.extend(rules(file, &entries.allow, Aim::Allow)?);
-        self.permissions.ask.extend(rules(file, &entries.ask, Aim::HoldUp)?);
+        self.permissions.allow.extend(rules(file, &entries.allow, RuleEffect::Allow)?);
+        self.permissions.ask.extend(rules(file, &entries.ask, RuleEffect::Restrict)?);
         self.narrow_permissions(file)
     }
 
-    /// Adds what denies, which every file may.
+    /// Adds deny rules and the default, which the workspace's file may do too.
     pub(crate) fn narrow_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries.permissions;
-        self.permissions.deny.extend(rules(file, &entries.deny, Aim::HoldUp)?);
-        if let Some(Sourced { value: word, source }) = file.told(&entries.default) {
-            let what = Fallback::parse(&word).ok_or_else(|| {
-                let what = format!("'{word}' cannot be the default");
-                ConfigError::new(&source, what).hint("say \"ask\" or \"deny\"")
+        self.permissions.deny.extend(rules(file, &entries.deny, RuleEffect::Restrict)?);
+        if let Some(Sourced { value: word, source }) = file.sourced(&entries.default) {
+            let value = DefaultVerdict::parse(&word).ok_or_else(|| {
+                ConfigError::invalid_value(&source, &word, "permissions.default", &["ask", "deny"])
             })?;
-            self.permissions.default = Stated { what, from: source };
+            self.permissions.default = WithSource { value, source };
         }
         Ok(())
     }
 
-    /// Allows what a flag names.
-    pub(crate) fn say_yes_to(&mut self, rules: &[PermissionRule]) {
-        let stated = |rule: &PermissionRule| {
-            let from = Source::Flag("--yes-to");
-            Stated { what: rule.clone(), from }
-        };
-        self.permissions.allow.extend(rules.iter().map(stated));
+    /// Adds the allow rules of `--yes-to`.
+    pub(crate) fn allow_by_flag(&mut self, rules: &[PermissionRule]) {
+        let allowed = rules
+            .iter()
+            .map(|rule| WithSource { value: rule.clone(), source: Source::Flag("--yes-to") });
+        self.permissions.allow.extend(allowed);
     }
 }
 
-/// The rule of a single word. Errors: what is wrong, and what was meant.
-pub(crate) fn rule_named(word: &str) -> Result<PermissionRule, (String, String)> {
-    PermissionRule::named(word).ok_or_else(|| {
+/// Parses a rule of one word. Errors: the message and the hint.
+pub(crate) fn parse_rule_keyword(word: &str) -> Result<PermissionRule, (String, String)> {
+    PermissionRule::from_keyword(word).ok_or_else(|| {
         let what = format!("there is no kind of tool call '{word}'");
-        let known = || PermissionRule::words();
+        let known = || PermissionRule::keywords();
         let hint = match suggestion(word, known()) {
             Some(meant) => format!("did you mean '{meant}'?"),
-            None => format!("known are: {}", known().collect::<Vec<_>>().join(", ")),
+            None => format!("known kinds: {}", known().collect::<Vec<_>>().join(", ")),
         };
         (what, hint)
     })
 }
 
-/// A rule as JSON shows it.
+/// Returns a rule as JSON.
 pub(crate) fn shown(rule: &PermissionRule) -> Value {
-    match PermissionRule::words().find(|word| PermissionRule::named(word).as_ref() == Some(rule)) {
+    match PermissionRule::keywords()
+        .find(|word| PermissionRule::from_keyword(word).as_ref() == Some(rule))
+    {
         Some(word) => json!(word),
         None => {
             let conditions = [
@@ -105,44 +105,48 @@ pub(crate) fn shown(rule: &PermissionRule) -> Value {
                 ("command", rule.command.as_ref().map(RuleCommand::as_str)),
                 ("path", rule.path.as_deref()),
             ];
-            let told = conditions.into_iter().filter_map(|(key, text)| Some((key, text?)));
-            told.map(|(key, text)| (key.to_owned(), Value::from(text))).collect()
+            let present = conditions.into_iter().filter_map(|(key, text)| Some((key, text?)));
+            present.map(|(key, text)| (key.to_owned(), Value::from(text))).collect()
         }
     }
 }
 
-/// What the workspace's file may not say, with the words for it: all that could give something.
-/// A rule that asks does, where the default is to deny.
-pub(crate) fn not_narrowing(
+/// Returns the keys that a workspace's file may not have, with their effect. An ask rule extends
+/// permissions if the default is to deny.
+pub(crate) fn loosening(
     entries: &PermissionEntries,
 ) -> impl Iterator<Item = (Range<usize>, String)> {
     let default = entries.default.as_ref().filter(|word| *word.get_ref() == "ask");
-    let told = [
+    let keys = [
         (entries.allow.as_ref().map(Spanned::span), "allow allows calls"),
-        (entries.ask.as_ref().map(Spanned::span), "ask lets calls be asked for"),
-        (default.map(Spanned::span), "default = \"ask\" lets calls be asked for"),
+        (entries.ask.as_ref().map(Spanned::span), "ask lets calls ask the user"),
+        (default.map(Spanned::span), "default = \"ask\" lets calls ask the user"),
     ];
-    told.into_iter().filter_map(|(span, does)| Some((span?, format!("[permissions] {does}"))))
+    keys.into_iter().filter_map(|(span, does)| Some((span?, format!("[permissions] {does}"))))
 }
 
 fn rules(
     file: &File,
     entry: &Option<Spanned<Vec<Spanned<RuleEntry>>>>,
-    aim: Aim,
-) -> Result<Vec<Stated<PermissionRule, Source>>, ConfigError> {
+    effect: RuleEffect,
+) -> Result<Vec<WithSource<PermissionRule, Source>>, ConfigError> {
     let entries = entry.iter().flat_map(Spanned::get_ref);
     let rule = |entry: &Spanned<RuleEntry>| {
-        let from = file.source(entry.span());
-        let what = rule(entry.get_ref(), aim, &from)?;
-        Ok(Stated { what, from })
+        let source = file.source(entry.span());
+        let value = rule(entry.get_ref(), effect, &source)?;
+        Ok(WithSource { value, source })
     };
     entries.map(rule).collect()
 }
 
-fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, ConfigError> {
+fn rule(
+    entry: &RuleEntry,
+    effect: RuleEffect,
+    source: &Source,
+) -> Result<PermissionRule, ConfigError> {
     let table = match entry {
         RuleEntry::Word(word) => {
-            let named = rule_named(word);
+            let named = parse_rule_keyword(word);
             return named.map_err(|(what, hint)| ConfigError::new(source, what).hint(hint));
         }
         RuleEntry::Table(table) => table,
@@ -150,12 +154,12 @@ fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, 
     let RuleTable { kind, command, path } = table;
     let error = |invalid: InvalidRule| {
         let hint = match &invalid {
-            InvalidRule::Empty => "what is about everything is \"all\"",
-            InvalidRule::EmptyText(_) => "leave it out, or say what it is about",
-            InvalidRule::NoPath(_) => "for example: { path = \"src\" }",
-            InvalidRule::NotOfFiles(_) => "name the command, or leave the path out",
-            InvalidRule::NotOneCommand(_) => {
-                "name one program with its arguments, in quotes what a shell would take for more"
+            InvalidRule::Empty => "to match every call, use \"all\"",
+            InvalidRule::EmptyText(_) => "remove it, or give it a value",
+            InvalidRule::InvalidPath(_) => "for example: { path = \"src\" }",
+            InvalidRule::NotFileKind(_) => "add a command, or remove the path",
+            InvalidRule::NotSingleCommand(_) => {
+                "use one program with its arguments, and quote special characters of the shell"
             }
         };
         ConfigError::new(source, invalid.to_string()).hint(hint)
@@ -163,13 +167,13 @@ fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, 
     let command = command.as_ref().map(|text| match RuleCommand::parse(text) {
         Some(command) => Ok(command),
         None if text.trim().is_empty() => Err(error(InvalidRule::EmptyText("command"))),
-        None => Err(error(InvalidRule::NotOneCommand(text.clone()))),
+        None => Err(error(InvalidRule::NotSingleCommand(text.clone()))),
     });
     let rule =
         PermissionRule { kind: kind.clone(), command: command.transpose()?, path: path.clone() };
-    let checked = match aim {
-        Aim::Allow => rule.check_allowing(),
-        Aim::HoldUp => rule.check(),
+    let checked = match effect {
+        RuleEffect::Allow => rule.check_for_allow(),
+        RuleEffect::Restrict => rule.check(),
     };
     checked.map(|()| rule).map_err(error)
 }
@@ -180,7 +184,7 @@ impl<'de> Deserialize<'de> for RuleEntry {
     }
 }
 
-/// Not an untagged enum, whose mistakes would have neither names nor remedies.
+/// Not an untagged enum, whose errors would have neither keys nor hints.
 struct WordOrTable;
 
 impl<'de> Visitor<'de> for WordOrTable {
@@ -203,7 +207,7 @@ impl<'de> Visitor<'de> for WordOrTable {
 mod tests {
     use std::path::Path;
 
-    use aifo_policy::{Asked, AskedCommand};
+    use aifo_policy::{AccessRequest, CallCommand};
 
     use super::*;
 
@@ -218,21 +222,21 @@ mod tests {
 
     fn judge(config: &Config, kind: &str, command: Option<&str>, paths: &[&str]) -> String {
         let (workspace, cwd) = (["/w".into()], Path::new("/w"));
-        let command = command.map(AskedCommand::of_text);
+        let command = command.map(CallCommand::from_text);
         let command = command.as_ref();
-        let asked = Asked { kind, command, paths, workspace: &workspace, cwd };
-        config.permissions.judge(&asked).to_string()
+        let request = AccessRequest { kind, command, paths, workspace: &workspace, cwd };
+        config.permissions.judge(&request).to_string()
     }
 
     #[test]
-    fn each_decision_names_its_line() {
+    fn decisions_name_their_source() {
         let user = "[permissions]\n\
                     allow = ['read',\n  { command = 'cargo test' },\n  { kind = 'edit', path = 'src' }]\n\
                     ask = ['execute']\n\
                     deny = [{ path = '.git' }, 'delete']\n\
                     default = 'deny'\n";
         let mut config = config(user, "[permissions]\ndeny = [{ path = 'secrets' }]").unwrap();
-        config.say_yes_to(&[PermissionRule::named("fetch").unwrap()]);
+        config.allow_by_flag(&[PermissionRule::from_keyword("fetch").unwrap()]);
         let rows = [
             ("read", None, "a", "allow: \"read\" (/u.toml:2)"),
             ("execute", Some("cargo test"), "", "allow: { command = \"cargo test\" } (/u.toml:3)"),
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_rules() {
         let rows = [
             (
                 "allow = ['reed']",
@@ -261,7 +265,7 @@ mod tests {
             ),
             (
                 "deny = ['brand_new']",
-                "hint: known are: read, edit, delete, move, search, execute, ",
+                "hint: known kinds: read, edit, delete, move, search, execute, ",
             ),
             (
                 "allow = [{ comand = 'x' }]",
@@ -269,25 +273,28 @@ mod tests {
             ),
             (
                 "allow = [\n  'read',\n  {},\n]",
-                "/u.toml:4: a rule has a kind, a command or a path\n",
+                "/u.toml:4: a rule needs a kind, a command or a path\n",
             ),
-            ("deny = [{ command = ' ' }]", "/u.toml:2: the command of a rule is empty\nhint: "),
+            ("deny = [{ command = ' ' }]", "/u.toml:2: the rule's command is empty\nhint: "),
             (
                 "deny = [{ command = 'cd x && make' }]",
-                "/u.toml:2: 'cd x && make' is not one command\nhint: name one program with its",
+                "/u.toml:2: 'cd x && make' is not a single command\nhint: use one program with its",
             ),
-            ("allow = [{ command = 'rm $X' }]", "/u.toml:2: 'rm $X' is not one command\nhint: "),
-            ("deny = [{ path = '' }]", "/u.toml:2: the path of a rule is empty\nhint: "),
-            ("deny = [{ path = '~/.ssh' }]", "/u.toml:2: '~/.ssh' is neither absolute nor"),
+            (
+                "allow = [{ command = 'rm $X' }]",
+                "/u.toml:2: 'rm $X' is not a single command\nhint: ",
+            ),
+            ("deny = [{ path = '' }]", "/u.toml:2: the rule's path is empty\nhint: "),
+            ("deny = [{ path = '~/.ssh' }]", "/u.toml:2: invalid path '~/.ssh': expected one that"),
             (
                 "allow = [{ kind = 'execute', path = 'src' }]",
-                "/u.toml:2: what is done by 'execute' is not told by its paths\nhint: name the",
+                "/u.toml:2: a path alone cannot allow calls of kind 'execute'\nhint: ",
             ),
             ("allow = [7]", "/u.toml:2: invalid type: integer `7`, expected a kind of tool call"),
             ("allow = 'read'", "/u.toml:2: invalid type"),
             (
                 "default = 'allow'",
-                "/u.toml:2: 'allow' cannot be the default\nhint: say \"ask\" or \"deny\"",
+                "/u.toml:2: invalid value 'allow' for permissions.default: expected ask or deny",
             ),
         ];
         for (text, expected) in rows {
@@ -299,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_only_takes_away() {
+    fn a_workspace_can_only_restrict() {
         let denied = config("[permissions]\nallow = ['all']", "[permissions]\ndeny = ['all']");
         assert!(judge(&denied.unwrap(), "read", None, &[]).starts_with("deny: \"all\""));
         let default = config("", "[permissions]\ndefault = 'deny'").unwrap();

@@ -1,32 +1,32 @@
-//! Every value as a row: key, value, where it comes from.
+//! The rows of `config show`: key, value, source.
 
 use aifo_policy::PermissionRules;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::acp;
-use crate::config::containers::{Containers, caches_word, net_word};
+use crate::config::containers::{ContainerSettings, caches_word, net_word};
 use crate::config::permissions::shown as rule;
 use crate::config::registries::Registries;
 use crate::config::source::{Layer, Source, Sourced};
-use crate::config::values::{Config, Effect, confine_word};
+use crate::config::values::{Config, ToolEffect, confine_word};
 
-/// One value as `config show` prints it.
+/// A row of `config show`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
-    /// As a file spells it, with its table: `notify.allow`.
+pub(crate) struct ConfigEntry {
+    /// The key with its table: `notify.allow`.
     pub(crate) key: String,
     pub(crate) value: Value,
-    /// What the value's absence means.
+    /// Shown for a value that is not set.
     #[serde(skip)]
     absent: &'static str,
     layer: Layer,
-    /// The line, variable or flag, in words.
+    /// The line, variable or flag.
     pub(crate) from: String,
 }
 
-impl Entry {
-    /// The value as a configuration file would spell it.
+impl ConfigEntry {
+    /// Returns the value as TOML, or the text for an absent one.
     pub(crate) fn shown(&self) -> String {
         match &self.value {
             Value::Null => format!("({})", self.absent),
@@ -35,8 +35,8 @@ impl Entry {
     }
 }
 
-/// All of them, in the order of the documentation.
-pub(crate) fn entries(config: &Config) -> Vec<Entry> {
+/// Returns all rows, in the order of `spec/config.md`.
+pub(crate) fn entries(config: &Config) -> Vec<ConfigEntry> {
     let endpoint = config.listen.value.as_ref().map(ToString::to_string);
     let mut all = vec![
         row("toolchains", json!(config.toolchains.value.words()), "none", &config.toolchains),
@@ -56,8 +56,8 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
     all.extend(container_entries(&config.containers));
     all.extend(config.tool_rules.iter().map(|rule| {
         let effect = match rule.effect {
-            Effect::Allow => "allow",
-            Effect::Deny => "deny",
+            ToolEffect::Allow => "allow",
+            ToolEffect::Deny => "deny",
         };
         let key = format!("kind.{}.{effect}", rule.kind);
         row(&key, json!(rule.tools.value), "", &rule.tools)
@@ -67,10 +67,10 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         row(&key, json!(rule.names.value), "", &rule.names)
     }));
     let notify = &config.notify;
-    let limit = "as for tools";
+    let limit = "as max_secs";
     all.extend([
         row("notify.enabled", json!(notify.enabled.value), "", &notify.enabled),
-        row("notify.command", json!(notify.command.value), "by its name", &notify.command),
+        row("notify.command", json!(notify.command.value), "looked up by name", &notify.command),
         row("notify.allow", json!(notify.allow.value), "", &notify.allow),
         row("notify.options", json!(notify.options.value), "", &notify.options),
         row("notify.safe_dirs", json!(notify.safe_dirs.value), "", &notify.safe_dirs),
@@ -79,7 +79,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         row("notify.timeout_secs", json!(notify.timeout_secs.value), limit, &notify.timeout_secs),
     ]);
     let agent = &config.agent;
-    let rule = "as agent.smart says";
+    let rule = "as agent.smart";
     all.extend([
         row("agent.smart", json!(agent.smart.value.as_str()), "", &agent.smart),
         row("agent.node", json!(agent.node.value), rule, &agent.node),
@@ -87,7 +87,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
     ]);
     all.extend(config.agent_rows.iter().filter_map(|name| {
         let spec = config.agents.iter().find(|spec| spec.name == name.value)?;
-        // Values may be anybody's secret; names are not.
+        // Names only: values may be secret.
         let set: Vec<_> = spec.set.iter().map(|(name, _)| name).collect();
         let value = json!({
             "image": spec.image, "command": spec.command, "state": spec.state, "private": spec.private, "settings": spec.settings,
@@ -101,7 +101,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
     all
 }
 
-fn container_entries(containers: &Containers) -> Vec<Entry> {
+fn container_entries(containers: &ContainerSettings) -> Vec<ConfigEntry> {
     let mut all = vec![
         row("backend", json!(containers.backend.value.as_str()), "", &containers.backend),
         row("containers.net", json!(net_word(containers.net.value)), "", &containers.net),
@@ -147,14 +147,16 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
     all
 }
 
-fn permission_entries(rules: &PermissionRules<Source>) -> Vec<Entry> {
+fn permission_entries(rules: &PermissionRules<Source>) -> Vec<ConfigEntry> {
     let lists = [("allow", &rules.allow), ("ask", &rules.ask), ("deny", &rules.deny)];
     let rows = lists.into_iter().flat_map(|(list, rules)| {
         let key = format!("permissions.{list}");
-        rules.iter().map(move |stated| entry(&key, json!([rule(&stated.what)]), "", &stated.from))
+        rules
+            .iter()
+            .map(move |sourced| entry(&key, json!([rule(&sourced.value)]), "", &sourced.source))
     });
     let default = &rules.default;
-    let last = entry("permissions.default", json!(default.what.as_str()), "", &default.from);
+    let last = entry("permissions.default", json!(default.value.as_str()), "", &default.source);
     rows.chain([last]).collect()
 }
 
@@ -162,12 +164,12 @@ fn words(of: &[impl ToString]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
-fn registry_entries(registries: &Registries) -> Vec<Entry> {
+fn registry_entries(registries: &Registries) -> Vec<ConfigEntry> {
     let key = "containers.admit";
-    let mut all: Vec<Entry> = registries
+    let mut all: Vec<ConfigEntry> = registries
         .admit
         .iter()
-        .map(|told| row(key, json!([told.value.as_str()]), "", told))
+        .map(|sourced| row(key, json!([sourced.value.as_str()]), "", sourced))
         .collect();
     if all.is_empty() {
         all.push(row(key, json!([]), "", &Sourced::builtin(())));
@@ -177,10 +179,16 @@ fn registry_entries(registries: &Registries) -> Vec<Entry> {
     all
 }
 
-fn row<T>(key: &str, value: Value, absent: &'static str, sourced: &Sourced<T>) -> Entry {
+fn row<T>(key: &str, value: Value, absent: &'static str, sourced: &Sourced<T>) -> ConfigEntry {
     entry(key, value, absent, &sourced.source)
 }
 
-fn entry(key: &str, value: Value, absent: &'static str, source: &Source) -> Entry {
-    Entry { key: key.to_owned(), value, absent, layer: source.layer(), from: source.to_string() }
+fn entry(key: &str, value: Value, absent: &'static str, source: &Source) -> ConfigEntry {
+    ConfigEntry {
+        key: key.to_owned(),
+        value,
+        absent,
+        layer: source.layer(),
+        from: source.to_string(),
+    }
 }

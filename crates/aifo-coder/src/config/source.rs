@@ -1,4 +1,4 @@
-//! Where a value comes from.
+//! Sources of configured values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// A value with the layer that had the last word.
+/// A value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sourced<T> {
     pub(crate) value: T,
     pub(crate) source: Source,
 }
 
-/// A layer, and the place in it.
+/// A layer, and the line, variable or flag in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Nobody said anything.
+    /// The default.
     BuiltIn,
-    /// The files of this workspace.
+    /// Detected from the files of this workspace.
     Detected(PathBuf),
-    /// The user's own configuration file.
-    UserFile(Place),
+    /// The user's configuration file.
+    UserFile(FileLine),
     /// A variable of this name.
     Environment(Cow<'static, str>),
     /// A flag of this name.
     Flag(&'static str),
     /// The workspace's file.
-    WorkspaceFile(Place),
+    WorkspaceFile(FileLine),
 }
 
 /// A line of a file, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FileLine {
     pub(crate) path: PathBuf,
     pub(crate) line: usize,
 }
@@ -58,14 +58,14 @@ impl<T> Sourced<T> {
         Sourced::new(value, Source::BuiltIn)
     }
 
-    /// Whether nobody has said anything yet.
+    /// Returns whether this is the default.
     pub(crate) fn is_builtin(&self) -> bool {
         self.source == Source::BuiltIn
     }
 
-    /// Replaces the value if there is a new one.
-    pub(crate) fn set(&mut self, told: Option<Sourced<impl Into<T>>>) {
-        if let Some(Sourced { value, source }) = told {
+    /// Replaces the value if `sourced` has one.
+    pub(crate) fn set(&mut self, sourced: Option<Sourced<impl Into<T>>>) {
+        if let Some(Sourced { value, source }) = sourced {
             *self = Sourced { value: value.into(), source };
         }
     }
@@ -89,14 +89,14 @@ impl fmt::Display for Source {
         match self {
             Source::BuiltIn => f.write_str("built in"),
             Source::Detected(workspace) => write!(f, "the files of {}", workspace.display()),
-            Source::UserFile(place) | Source::WorkspaceFile(place) => place.fmt(f),
+            Source::UserFile(line) | Source::WorkspaceFile(line) => line.fmt(f),
             Source::Environment(name) => f.write_str(name),
             Source::Flag(name) => f.write_str(name),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path.display(), self.line)
     }

@@ -1,9 +1,9 @@
-//! Which sidecars a session offers, of which version, and when they start.
+//! The toolchains of a session: kinds, versions, and when their sidecars start.
 
 use aifo_launch::{Toolchain, Version, VersionSource};
 use aifo_types::Kind;
 
-use crate::config::environment::{Lookup, text};
+use crate::config::environment::{VariableLookup, text};
 use crate::config::error::ConfigError;
 use crate::config::source::{Source, Sourced};
 use crate::config::values::Config;
@@ -12,36 +12,37 @@ use crate::config::values::Config;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Toolchains {
     pub(crate) list: Vec<Toolchain>,
-    pub(crate) starts: Starts,
+    pub(crate) start_mode: StartMode,
 }
 
-/// When their sidecars start.
+/// When sidecars start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Starts {
-    AtOnce,
-    /// With the first call of a tool.
+pub(crate) enum StartMode {
+    /// With the session.
+    Eager,
+    /// With the first call of one of their tools.
     OnDemand,
 }
 
-/// The word for all toolchains there are, each when it is needed.
+/// All toolchains, started on demand.
 pub(crate) const AUTO: &str = "auto";
 
 impl Config {
-    /// What the words name: `rust`, `py`, `rust@1.95`, each kind once. With `auto` among them every kind
-    /// is offered, and the others only choose versions.
+    /// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers
+    /// every kind, and the other words only choose versions.
     pub(crate) fn toolchains_named(
         &self,
         words: Sourced<Vec<String>>,
     ) -> Result<Sourced<Toolchains>, ConfigError> {
-        let mut named = Toolchains { list: Vec::new(), starts: Starts::AtOnce };
+        let mut named = Toolchains { list: Vec::new(), start_mode: StartMode::Eager };
         for word in &words.value {
             if word.eq_ignore_ascii_case(AUTO) {
-                named.starts = Starts::OnDemand;
+                named.start_mode = StartMode::OnDemand;
             } else {
                 named.add(self.toolchain_named(word, &words.source)?, &words.source)?;
             }
         }
-        if named.starts == Starts::OnDemand {
+        if named.start_mode == StartMode::OnDemand {
             let all = self.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
                 Some(toolchain) => toolchain.clone(),
                 None => policy.kind.clone().into(),
@@ -51,8 +52,8 @@ impl Config {
         Ok(Sourced::new(named, words.source))
     }
 
-    /// Versions for kinds that nobody has chosen one for yet: `AIFO_<KIND>_TOOLCHAIN_VERSION`.
-    pub(crate) fn apply_versions(&mut self, lookup: Lookup<'_>) -> Result<(), ConfigError> {
+    /// Applies `AIFO_<KIND>_TOOLCHAIN_VERSION` to kinds without a version.
+    pub(crate) fn apply_versions(&mut self, lookup: VariableLookup<'_>) -> Result<(), ConfigError> {
         let unversioned = |toolchain: &&mut Toolchain| toolchain.version.is_none();
         for toolchain in self.toolchains.value.list.iter_mut().filter(unversioned) {
             let name = aifo_types::env::toolchain_version(toolchain.kind.as_str());
@@ -77,17 +78,17 @@ impl Config {
 
 fn user_version(kind: &Kind, text: &str, source: &Source) -> Result<Version, ConfigError> {
     Version::new(text, VersionSource::User).ok_or_else(|| {
-        let what = format!("'{text}' cannot be a version of {kind}");
-        let hint = "a version is up to 64 letters, digits and . _ -, as in rust@1.95";
+        let what = format!("invalid version '{text}' for {kind}");
+        let hint = "use up to 64 letters, digits and . _ -, for example rust@1.95";
         ConfigError::new(source, what).hint(hint)
     })
 }
 
 impl Toolchains {
-    /// These kinds, of no particular version, all at once.
+    /// Creates a list of kinds without versions, started with the session.
     pub(crate) fn of(kinds: Vec<Kind>) -> Self {
         let list = kinds.into_iter().map(Toolchain::from).collect();
-        Toolchains { list, starts: Starts::AtOnce }
+        Toolchains { list, start_mode: StartMode::Eager }
     }
 
     pub(crate) fn kinds(&self) -> Vec<Kind> {
@@ -98,9 +99,9 @@ impl Toolchains {
         self.list.iter().find(|toolchain| toolchain.kind == *kind)
     }
 
-    /// The words that mean the same.
+    /// Returns the words that parse to this list.
     pub(crate) fn words(&self) -> Vec<String> {
-        let auto = (self.starts == Starts::OnDemand).then(|| AUTO.to_owned());
+        let auto = (self.start_mode == StartMode::OnDemand).then(|| AUTO.to_owned());
         let words = self.list.iter().map(|toolchain| match &toolchain.version {
             Some(version) => format!("{}@{version}", toolchain.kind),
             None => toolchain.kind.to_string(),
@@ -120,7 +121,7 @@ impl Toolchains {
             (Some(before), Some(version)) if *before == version => {}
             (Some(before), Some(version)) => {
                 let kind = &known.kind;
-                let what = format!("{kind}@{before} and {kind}@{version} cannot both be");
+                let what = format!("conflicting versions {kind}@{before} and {kind}@{version}");
                 return Err(ConfigError::new(source, what));
             }
         }
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_what_they_mean() {
+    fn toolchain_words() {
         let ok = |words: &[&str], expected: &str| {
             assert_eq!(named(words).as_deref(), Ok(expected), "{words:?}");
         };
@@ -169,20 +170,20 @@ mod tests {
         let c = versions("AIFO_C_CPP_TOOLCHAIN_VERSION", "14");
         assert_eq!(c.as_deref(), Ok("rust c-cpp@14 node@24"));
         let chosen = versions("AIFO_NODE_TOOLCHAIN_VERSION", "20");
-        assert_eq!(chosen.as_deref(), Ok("rust c-cpp node@24"), "what the user typed");
+        assert_eq!(chosen.as_deref(), Ok("rust c-cpp node@24"), "the flag overrides the variable");
         assert!(versions(rust, "1:2").unwrap_err().starts_with(rust));
     }
 
     #[test]
-    fn words_that_mean_nothing() {
+    fn invalid_toolchain_words() {
         let fails = |words: &[&str], expected: &str| {
             let error = named(words).unwrap_err();
             assert!(error.contains(expected), "{words:?}: {error}");
         };
-        fails(&["rust@"], "'' cannot be a version of rust\nhint: a version is up to 64");
-        fails(&["rust@1:2"], "'1:2' cannot be a version of rust");
+        fails(&["rust@"], "invalid version '' for rust\nhint: use up to 64");
+        fails(&["rust@1:2"], "invalid version '1:2' for rust");
         fails(&["rsut@1"], "there is no toolchain 'rsut'");
         fails(&["auto@1"], "there is no toolchain 'auto'");
-        fails(&["py@3.12", "python@3.13"], "python@3.12 and python@3.13 cannot both be");
+        fails(&["py@3.12", "python@3.13"], "conflicting versions python@3.12 and python@3.13");
     }
 }

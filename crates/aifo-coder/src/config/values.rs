@@ -1,50 +1,50 @@
-//! Every value a session has, and what they are when nobody says anything.
+//! The values of a session, and their defaults.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_launch::{self as launch, AgentSpec, Confine, Limits, known_agents};
 use aifo_policy::{
-    CallerOptions, Fallback, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules, Policy,
-    Stated,
+    CallerOptions, DefaultVerdict, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules,
+    Policy, WithSource,
 };
 use aifo_types::{Endpoint, Kind};
 
-use crate::config::containers::Containers;
+use crate::config::containers::ContainerSettings;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::user_file_path;
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::Toolchains;
 
-/// What holds.
+/// The configuration of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) toolchains: Sourced<Toolchains>,
-    /// How long a sidecar that was started on demand may have nothing to do; `None`: for ever.
+    /// Idle time after which a sidecar that was started on demand is stopped; `None`: never.
     pub(crate) idle_stop_secs: Sourced<Option<u64>>,
-    /// `None`: a tool may run as long as it likes.
+    /// `None`: no time limit.
     pub(crate) max_secs: Sourced<Option<u64>>,
     pub(crate) max_executions: Sourced<usize>,
     pub(crate) verbose: Sourced<bool>,
-    /// `None`: a unix socket in the session's folder.
+    /// `None`: a unix socket in the session directory.
     pub(crate) listen: Sourced<Option<Endpoint>>,
-    /// The agent's own python; `None`: the system's.
+    /// The agent's python; `None`: the system's.
     pub(crate) local_python: Sourced<Option<PathBuf>>,
     pub(crate) confine: Sourced<Confine>,
-    pub(crate) containers: Containers,
+    pub(crate) containers: ContainerSettings,
     pub(crate) policy: Policy,
-    /// How `policy` differs from ours.
+    /// Changes to the built-in policy.
     pub(crate) tool_rules: Vec<ToolRule>,
     pub(crate) forwarding: Forwarding,
-    /// How `forwarding` differs from ours.
+    /// Changes to the built-in forwarding rules.
     pub(crate) env_rules: Vec<EnvRule>,
-    pub(crate) notify: Notify,
-    pub(crate) agent: Agent,
+    pub(crate) notify: NotifySettings,
+    pub(crate) agent: AgentSettings,
     /// The table of agents, by name.
     pub(crate) agents: Vec<AgentSpec>,
-    /// Which rows of it differ from ours.
+    /// Rows that the user changed or added.
     pub(crate) agent_rows: Vec<Sourced<String>>,
-    /// What an agent is permitted that asks.
+    /// Rules for an agent's permission requests.
     pub(crate) permissions: PermissionRules<Source>,
 }
 
@@ -52,26 +52,26 @@ pub(crate) struct Config {
 #[derive(Clone, Debug)]
 pub(crate) struct ToolRule {
     pub(crate) kind: Kind,
-    pub(crate) effect: Effect,
+    pub(crate) effect: ToolEffect,
     pub(crate) tools: Sourced<Vec<String>>,
 }
 
-/// What a change does.
+/// The effect of a [`ToolRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum ToolEffect {
     Allow,
     Deny,
 }
 
-/// A change of which variables a tool gets.
+/// A change of the variables that tools get.
 #[derive(Clone, Debug)]
 pub(crate) struct EnvRule {
     pub(crate) effect: EnvEffect,
-    /// Values are nobody's to print.
+    /// Names only: values may be secret.
     pub(crate) names: Sourced<Vec<String>>,
 }
 
-/// What a change does.
+/// The effect of an [`EnvRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvEffect {
     Allow,
@@ -79,9 +79,9 @@ pub(crate) enum EnvEffect {
     Set,
 }
 
-/// Which commands may notify the user.
+/// `[notify]`: commands that notify the user.
 #[derive(Clone, Debug)]
-pub(crate) struct Notify {
+pub(crate) struct NotifySettings {
     pub(crate) enabled: Sourced<bool>,
     pub(crate) command: Sourced<Option<Vec<String>>>,
     pub(crate) allow: Sourced<Vec<String>>,
@@ -89,31 +89,31 @@ pub(crate) struct Notify {
     pub(crate) safe_dirs: Sourced<Vec<PathBuf>>,
     pub(crate) trim_env: Sourced<bool>,
     pub(crate) env_allow: Sourced<Vec<String>>,
-    /// `None`: the tools' own limit.
+    /// `None`: the time limit of tools.
     pub(crate) timeout_secs: Sourced<Option<u64>>,
 }
 
-/// Which calls of a runtime the agent's own copy takes.
+/// `[agent]`: smart decisions, per runtime.
 #[derive(Clone, Debug)]
-pub(crate) struct Agent {
-    pub(crate) smart: Sourced<Smart>,
-    /// Over `smart`, for node alone.
+pub(crate) struct AgentSettings {
+    pub(crate) smart: Sourced<SmartMode>,
+    /// Overrides `smart` for node.
     pub(crate) node: Sourced<Option<bool>>,
-    /// Over `smart`, for python alone.
+    /// Overrides `smart` for python.
     pub(crate) python: Sourced<Option<bool>>,
 }
 
-/// The rule for both runtimes.
+/// Smart decisions for both runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Smart {
-    /// As the table of agents says.
+pub(crate) enum SmartMode {
+    /// As in the table of agents.
     Auto,
     On,
     Off,
 }
 
 impl Config {
-    /// What holds when nobody says anything.
+    /// Returns the built-in configuration.
     pub(crate) fn builtin() -> Self {
         let notify = NotifyRules::default();
         Config {
@@ -125,12 +125,12 @@ impl Config {
             listen: Sourced::builtin(None),
             local_python: Sourced::builtin(None),
             confine: Sourced::builtin(Confine::Auto),
-            containers: Containers::builtin(),
+            containers: ContainerSettings::builtin(),
             policy: Policy::builtin(),
             tool_rules: Vec::new(),
             forwarding: Forwarding::builtin(),
             env_rules: Vec::new(),
-            notify: Notify {
+            notify: NotifySettings {
                 enabled: Sourced::builtin(true),
                 command: Sourced::builtin(notify.command),
                 allow: Sourced::builtin(notify.allowlist),
@@ -140,44 +140,45 @@ impl Config {
                 env_allow: Sourced::builtin(Vec::new()),
                 timeout_secs: Sourced::builtin(None),
             },
-            agent: Agent {
-                smart: Sourced::builtin(Smart::Auto),
+            agent: AgentSettings {
+                smart: Sourced::builtin(SmartMode::Auto),
                 node: Sourced::builtin(None),
                 python: Sourced::builtin(None),
             },
             agents: known_agents(),
             agent_rows: Vec::new(),
-            permissions: PermissionRules::new(Stated {
-                what: Fallback::Ask,
-                from: Source::BuiltIn,
+            permissions: PermissionRules::new(WithSource {
+                value: DefaultVerdict::Ask,
+                source: Source::BuiltIn,
             }),
         }
     }
 
-    /// The kind that a word names, be it an alias.
+    /// Finds a kind by name or alias.
     pub(crate) fn kind_named(&self, word: &str, source: &Source) -> Result<Kind, ConfigError> {
         if let Some(found) = self.policy.kind_named(word) {
             return Ok(found.kind.clone());
         }
         let known: Vec<_> = self.policy.kinds().iter().map(|policy| policy.kind.as_str()).collect();
-        let what = format!("there is no toolchain '{word}'; known are: {}", known.join(", "));
+        let what =
+            format!("there is no toolchain '{word}'; known toolchains: {}", known.join(", "));
         let error = ConfigError::new(source, what);
         Err(match suggestion(word, known) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
             None => error.hint(format!(
-                "one of your own is made in '{}': [kind.NAME] with tools = [..]",
+                "define your own in '{}': [kind.NAME] with tools = [..]",
                 user_file_name()
             )),
         })
     }
 
-    /// Whether `node` and whether `python` calls are decided smartly for this agent.
+    /// Returns for which runtimes this agent's calls are decided smartly.
     pub(crate) fn smart_for(&self, agent: Option<&str>) -> launch::Smart {
         let row = agent.and_then(|name| self.agents.iter().find(|row| row.name == name));
         let rule = match self.agent.smart.value {
-            Smart::Auto => row.map(|row| row.smart).unwrap_or_default(),
-            Smart::On => launch::Smart { node: true, python: true },
-            Smart::Off => launch::Smart::default(),
+            SmartMode::Auto => row.map(|row| row.smart).unwrap_or_default(),
+            SmartMode::On => launch::Smart { node: true, python: true },
+            SmartMode::Off => launch::Smart::default(),
         };
         launch::Smart {
             node: self.agent.node.value.unwrap_or(rule.node),
@@ -186,8 +187,8 @@ impl Config {
     }
 }
 
-impl Notify {
-    /// What the proxy judges by.
+impl NotifySettings {
+    /// Returns the rules for the proxy.
     pub(crate) fn rules(&self) -> NotifyRules {
         let mut rules = NotifyRules {
             command: self.command.value.clone(),
@@ -210,24 +211,26 @@ impl Notify {
     }
 }
 
-impl Smart {
+impl SmartMode {
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Smart::Auto, Smart::On, Smart::Off].into_iter().find(|smart| smart.as_str() == word)
+        [SmartMode::Auto, SmartMode::On, SmartMode::Off]
+            .into_iter()
+            .find(|smart| smart.as_str() == word)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Smart::Auto => "auto",
-            Smart::On => "on",
-            Smart::Off => "off",
+            SmartMode::Auto => "auto",
+            SmartMode::On => "on",
+            SmartMode::Off => "off",
         }
     }
 }
 
-/// A quarter of an hour: longer than a pause to think, shorter than one to eat.
+/// 15 minutes: longer than a pause between calls, shorter than a break.
 const IDLE_STOP_SECS: u64 = 15 * 60;
 
-/// How configuration and flags spell each.
+/// The words in configuration and flags.
 const CONFINE: [(Confine, &str); 3] =
     [(Confine::Auto, "auto"), (Confine::Required, "required"), (Confine::Off, "off")];
 
@@ -239,12 +242,12 @@ pub(crate) fn confine_word(confine: Confine) -> &'static str {
     CONFINE.iter().find(|(known, _)| *known == confine).map(|(_, word)| *word).unwrap_or_default()
 }
 
-/// What `--confine` takes.
+/// Returns the values of `--confine`.
 pub(crate) fn confine_words() -> Vec<&'static str> {
     CONFINE.iter().map(|(_, word)| *word).collect()
 }
 
-/// The user's own file as a hint names it.
+/// Returns the path of the user's file for hints.
 pub(crate) fn user_file_name() -> String {
     let path = user_file_path().unwrap_or_else(|| "~/.config/aifo/config.toml".into());
     path.display().to_string()

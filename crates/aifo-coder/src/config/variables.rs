@@ -1,4 +1,4 @@
-//! Which variables pass to tools, as every layer may say it.
+//! Variables that are forwarded to tools or set, in every layer.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::config::source::Sourced;
 use crate::config::values::{Config, EnvEffect, EnvRule};
 
 impl Config {
-    /// Passes further variables on, by name or by the beginning of it.
+    /// Allows variables by name or prefix.
     pub(crate) fn allow_variables(
         &mut self,
         names: Sourced<Vec<String>>,
@@ -18,7 +18,7 @@ impl Config {
         self.record(EnvEffect::Allow, names, allowed)
     }
 
-    /// Keeps variables back, which every file may do.
+    /// Denies variables, which the workspace's file may do too.
     pub(crate) fn deny_variables(
         &mut self,
         names: Sourced<Vec<String>>,
@@ -27,7 +27,7 @@ impl Config {
         self.record(EnvEffect::Deny, names, denied)
     }
 
-    /// Gives variables to every tool.
+    /// Sets variables of every tool.
     pub(crate) fn set_variables(
         &mut self,
         variables: Sourced<BTreeMap<String, String>>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use aifo_types::{Kind, Refusal};
 use serde::Serialize;
 
-use crate::config::{Starts, Toolchains};
+use crate::config::{StartMode, Toolchains};
 
 /// What would become of a call.
 #[derive(Debug, Serialize)]
@@ -126,7 +126,7 @@ impl Refused {
 impl Route {
     pub(crate) fn among(offered: &Toolchains) -> Self {
         let toolchains = offered.kinds().iter().map(Kind::to_string).collect();
-        let on_demand = offered.starts == Starts::OnDemand;
+        let on_demand = offered.start_mode == StartMode::OnDemand;
         Route { toolchains, on_demand, tried: Vec::new(), kind: None, rule: None }
     }
 }

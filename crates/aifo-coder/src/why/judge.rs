@@ -11,7 +11,7 @@ use super::explanation::{Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
+use crate::config::{Config, Source, ToolEffect, ToolRule, user_file_name};
 
 /// All that an answer depends on, but for the call and the machine.
 pub(crate) struct CallExplainer<'a> {
@@ -306,7 +306,8 @@ impl CallExplainer<'_> {
 
     fn remedy_to_allow(&self, tool: &ToolName) -> String {
         let denies = |rule: &&ToolRule| {
-            rule.effect == Effect::Deny && rule.tools.value.iter().any(|name| name == tool.as_str())
+            rule.effect == ToolEffect::Deny
+                && rule.tools.value.iter().any(|name| name == tool.as_str())
         };
         let mut denied_by =
             self.config.tool_rules.iter().filter(denies).map(|rule| rule.tools.source.to_string());

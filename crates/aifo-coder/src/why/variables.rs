@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use aifo_policy::{Forwarded, Staying};
+use aifo_policy::{ForwardDecision, StayReason};
 
 use super::explanation::{Fate, Variable};
 use crate::config::{Config, EnvEffect, EnvRule};
@@ -16,11 +16,11 @@ pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable
         let judged = config.forwarding.judge(name.as_bytes(), value.as_bytes(), workspace);
         let name = name.to_string_lossy().into_owned();
         let (fate, reason, remedy) = match judged {
-            Forwarded::Passes(why) => (Fate::Passes, why.to_string(), None),
-            Forwarded::Stays(Staying::Denied) => {
+            ForwardDecision::Passes(why) => (Fate::Passes, why.to_string(), None),
+            ForwardDecision::Stays(StayReason::Denied) => {
                 (Fate::Stays, by("denied", config, EnvEffect::Deny, &name), None)
             }
-            Forwarded::Stays(why) => (Fate::Stays, why.to_string(), remedy(&name, why)),
+            ForwardDecision::Stays(why) => (Fate::Stays, why.to_string(), remedy(&name, why)),
         };
         all.insert(name.clone(), Variable { name, fate, reason, remedy });
     }
@@ -33,8 +33,9 @@ pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable
 }
 
 /// What would make a variable pass.
-fn remedy(name: &str, why: Staying) -> Option<String> {
-    let final_word = matches!(why, Staying::Nameless | Staying::Sidecars | Staying::Denied);
+fn remedy(name: &str, why: StayReason) -> Option<String> {
+    let final_word =
+        matches!(why, StayReason::NoName | StayReason::SidecarOwn | StayReason::Denied);
     (!final_word).then(|| format!("--env {name} passes it"))
 }
 

@@ -1,84 +1,84 @@
-//! Why a variable passes, or stays.
+//! Reasons to forward a variable or not; the texts are those of `spec/environment.md`.
 
 use std::fmt;
 
-/// Why a tool gets a variable.
+/// Why a variable is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
-    /// The user listed its name, or the beginning of it.
+pub enum PassReason {
+    /// The user allowed its name or a prefix of it.
     Listed,
-    /// Language, character set, formats and time zone of the caller.
+    /// Language, character set, formats and time zone.
     Locale,
-    /// How wide, and in which colours.
+    /// Width and colours of the output.
     Display,
-    /// Whether a machine works here.
+    /// Continuous integration and other unattended use.
     Automation,
-    /// How much is told.
+    /// Verbosity and logs.
     Diagnosis,
-    /// How a toolchain works.
+    /// Settings of a toolchain.
     Toolchain,
-    /// How the network is reached.
+    /// Settings of the network.
     Network,
 }
 
-/// Why a tool does not get a variable.
+/// Why a variable is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Staying {
-    /// It has no name.
-    Nameless,
-    /// The sidecar has its own, which no listing changes.
-    Sidecars,
+pub enum StayReason {
+    /// Its name is empty.
+    NoName,
+    /// The sidecar sets its own; the user cannot allow it.
+    SidecarOwn,
     /// The configuration denies it.
     Denied,
-    /// The configuration sets it to something else.
+    /// The configuration sets another value.
     Replaced,
     /// Its name is that of a secret.
     Secret,
-    /// Its value holds a user's name or password.
-    Login,
-    /// It tells of the caller, not of the work.
-    Callers,
-    /// It would change every shell a tool starts.
+    /// Its value contains a user name or password.
+    Credentials,
+    /// It describes the caller's own session or desktop.
+    CallerOwn,
+    /// It changes every shell that a tool starts.
     Shell,
-    /// It says where things are, which differs in the sidecar.
-    Place,
-    /// Its value leads out of the workspace.
-    Elsewhere,
-    /// It names a descriptor, which does not go along.
+    /// It is a path of the caller's installation; the sidecar has its own.
+    SidecarPath,
+    /// Its value is a path outside the workspace.
+    OutsideWorkspace,
+    /// It names a descriptor, which the tool does not inherit.
     Descriptor,
-    /// No rule passes it.
+    /// No rule allows it.
     Unlisted,
 }
 
-impl fmt::Display for Passing {
+impl fmt::Display for PassReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Passing::Listed => "you list it",
-            Passing::Locale => "locale",
-            Passing::Display => "colour and terminal",
-            Passing::Automation => "automation",
-            Passing::Diagnosis => "diagnosis",
-            Passing::Toolchain => "how a toolchain works",
-            Passing::Network => "how the network is reached",
+            PassReason::Listed => "you list it",
+            PassReason::Locale => "locale",
+            PassReason::Display => "colour and terminal",
+            PassReason::Automation => "automation",
+            PassReason::Diagnosis => "diagnosis",
+            PassReason::Toolchain => "how a toolchain works",
+            PassReason::Network => "how the network is reached",
         })
     }
 }
 
-impl fmt::Display for Staying {
+impl fmt::Display for StayReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Staying::Nameless => "it has no name",
-            Staying::Sidecars => "the sidecar's own",
-            Staying::Denied => "denied",
-            Staying::Replaced => "set to something else",
-            Staying::Secret => "named like a secret",
-            Staying::Login => "holds a login",
-            Staying::Callers => "the caller's own",
-            Staying::Shell => "changes every shell",
-            Staying::Place => "a place in the sidecar",
-            Staying::Elsewhere => "leads out of the workspace",
-            Staying::Descriptor => "names a descriptor",
-            Staying::Unlisted => "unlisted",
+            StayReason::NoName => "it has no name",
+            StayReason::SidecarOwn => "the sidecar's own",
+            StayReason::Denied => "denied",
+            StayReason::Replaced => "set to something else",
+            StayReason::Secret => "named like a secret",
+            StayReason::Credentials => "holds a login",
+            StayReason::CallerOwn => "the caller's own",
+            StayReason::Shell => "changes every shell",
+            StayReason::SidecarPath => "a place in the sidecar",
+            StayReason::OutsideWorkspace => "leads out of the workspace",
+            StayReason::Descriptor => "names a descriptor",
+            StayReason::Unlisted => "unlisted",
         })
     }
 }

@@ -1,91 +1,94 @@
-//! The table of variables, as `spec/environment.md#table` prints it.
+//! The built-in table of variables (`spec/environment.md#table`).
 
 use std::path::Path;
 
 use super::value;
-use super::{Forwarded, Passing, Staying};
+use super::{ForwardDecision, PassReason, StayReason};
 
-/// What is judged in one way.
+/// Variables with a common rule.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Names; a `*` at the end stands for any rest.
+    /// Names, or prefixes followed by `*`.
     names: &'static [&'static str],
     rule: Rule,
 }
 
-/// How variables are judged.
+/// When variables are forwarded.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    Stays(Staying),
-    /// Whatever its value is.
-    Passes(Passing),
-    /// Unless the value is an absolute path, or a list of them, that leads out of the workspace.
-    /// `/dev/null` is everywhere.
-    How(Passing),
-    /// A path, or a list of them, each of which must be relative or lie below the workspace.
-    Paths(Passing),
-    /// Options, none of which may name a path outside the workspace.
-    Options(Passing),
-    /// Unless it holds a `@`: an address may lack its scheme and have a login still.
-    Address(Passing),
-    /// Unless it tells of a jobserver.
-    NoJobserver(Passing),
+    Stays(StayReason),
+    /// Always.
+    Passes(PassReason),
+    /// Unless the value is an absolute path, or a list of them, outside the workspace. `/dev/null`
+    /// is allowed.
+    PathInside(PassReason),
+    /// If each path of the list is relative or inside the workspace.
+    PathsInside(PassReason),
+    /// If no option contains a path outside the workspace.
+    OptionsInside(PassReason),
+    /// Unless the value contains `@`: an address without a scheme may contain credentials.
+    NoCredentials(PassReason),
+    /// Unless the value contains a jobserver option.
+    NoJobserver(PassReason),
 }
 
-/// The row that speaks of a name: the first that fits.
+/// Returns the first row that matches a name.
 pub(crate) fn row(name: &[u8]) -> Option<&'static Row> {
-    // A shim asks this for its whole environment: most names differ from most patterns at once.
+    // A shim looks up its whole environment: comparing the first byte rejects most patterns.
     let first = name.first();
-    let fits = |pattern: &&str| pattern.as_bytes().first() == first && fits(pattern, name);
-    TABLE.iter().find(|row| row.names.iter().any(fits))
+    let matches =
+        |pattern: &&str| pattern.as_bytes().first() == first && matches_pattern(pattern, name);
+    TABLE.iter().find(|row| row.names.iter().any(matches))
 }
 
-/// Whether a name is one of a pattern's.
-pub(crate) fn fits(pattern: &str, name: &[u8]) -> bool {
+/// Returns whether a name matches a pattern.
+pub(crate) fn matches_pattern(pattern: &str, name: &[u8]) -> bool {
     match pattern.as_bytes().split_last() {
         Some((b'*', prefix)) => name.starts_with(prefix),
         _ => name == pattern.as_bytes(),
     }
 }
 
-/// Whether nothing that anybody lists changes the sidecar's own: a foreign PATH would run foreign
-/// programs, a loader's variable puts code into each.
-pub(crate) fn is_sidecars(name: &[u8]) -> bool {
-    SIDECARS.iter().any(|pattern| fits(pattern, name))
+/// Returns whether the sidecar sets this variable itself. The caller's PATH would select other
+/// programs, and a variable of the loader would inject code into each.
+pub(crate) fn is_reserved(name: &[u8]) -> bool {
+    RESERVED.iter().any(|pattern| matches_pattern(pattern, name))
 }
 
 impl Row {
-    pub(crate) fn judge(&self, value: &[u8], workspace: &Path) -> Forwarded {
+    pub(crate) fn judge(&self, value: &[u8], workspace: &Path) -> ForwardDecision {
         let unless = |stays: bool, staying, passing| match stays {
-            true => Forwarded::Stays(staying),
-            false => Forwarded::Passes(passing),
+            true => ForwardDecision::Stays(staying),
+            false => ForwardDecision::Passes(passing),
         };
         match self.rule {
-            Rule::Stays(why) => Forwarded::Stays(why),
-            Rule::Passes(why) => Forwarded::Passes(why),
-            Rule::How(why) => {
+            Rule::Stays(why) => ForwardDecision::Stays(why),
+            Rule::Passes(why) => ForwardDecision::Passes(why),
+            Rule::PathInside(why) => {
                 let is_path = value.starts_with(b"/") && value != b"/dev/null";
-                let elsewhere = is_path && value::leads_elsewhere(value, workspace);
-                unless(elsewhere, Staying::Elsewhere, why)
+                let elsewhere = is_path && value::has_path_outside(value, workspace);
+                unless(elsewhere, StayReason::OutsideWorkspace, why)
             }
-            Rule::Paths(why) => {
-                unless(value::leads_elsewhere(value, workspace), Staying::Elsewhere, why)
+            Rule::PathsInside(why) => {
+                unless(value::has_path_outside(value, workspace), StayReason::OutsideWorkspace, why)
             }
-            Rule::Options(why) => {
-                unless(value::mentions_elsewhere(value, workspace), Staying::Elsewhere, why)
-            }
-            Rule::Address(why) => unless(value.contains(&b'@'), Staying::Login, why),
+            Rule::OptionsInside(why) => unless(
+                value::has_option_outside(value, workspace),
+                StayReason::OutsideWorkspace,
+                why,
+            ),
+            Rule::NoCredentials(why) => unless(value.contains(&b'@'), StayReason::Credentials, why),
             Rule::NoJobserver(why) => {
-                unless(value::tells_of_jobserver(value), Staying::Descriptor, why)
+                unless(value::has_jobserver(value), StayReason::Descriptor, why)
             }
         }
     }
 }
 
-/// Names that nobody may pass on, list or set.
-const SIDECARS: &[&str] = &["PATH", "HOME", "LD_*", "DYLD_*", "AIFO_*"];
+/// Variables that cannot be forwarded, allowed or set.
+const RESERVED: &[&str] = &["PATH", "HOME", "LD_*", "DYLD_*", "AIFO_*"];
 
-/// The first row that fits decides.
+/// The first row that matches decides.
 static TABLE: &[Row] = &[
     Row {
         names: &[
@@ -108,7 +111,7 @@ static TABLE: &[Row] = &[
             "DBUS_*",
             "SSH_*",
         ],
-        rule: Rule::Stays(Staying::Callers),
+        rule: Rule::Stays(StayReason::CallerOwn),
     },
     Row {
         names: &[
@@ -123,7 +126,7 @@ static TABLE: &[Row] = &[
             "PROMPT_COMMAND",
             "PS4",
         ],
-        rule: Rule::Stays(Staying::Shell),
+        rule: Rule::Stays(StayReason::Shell),
     },
     Row {
         names: &[
@@ -148,7 +151,7 @@ static TABLE: &[Row] = &[
             "VIRTUAL_ENV",
             "CONDA_*",
         ],
-        rule: Rule::Stays(Staying::Place),
+        rule: Rule::Stays(StayReason::SidecarPath),
     },
     Row {
         names: &[
@@ -157,11 +160,11 @@ static TABLE: &[Row] = &[
             "NODE_UNIQUE_ID",
             "LISTEN_*",
         ],
-        rule: Rule::Stays(Staying::Descriptor),
+        rule: Rule::Stays(StayReason::Descriptor),
     },
     Row {
         names: &["MAKEFLAGS", "MFLAGS", "CARGO_MAKEFLAGS"],
-        rule: Rule::NoJobserver(Passing::Toolchain),
+        rule: Rule::NoJobserver(PassReason::Toolchain),
     },
     Row {
         names: &[
@@ -178,9 +181,9 @@ static TABLE: &[Row] = &[
             "CPLUS_INCLUDE_PATH",
             "LIBRARY_PATH",
         ],
-        rule: Rule::Paths(Passing::Toolchain),
+        rule: Rule::PathsInside(PassReason::Toolchain),
     },
-    Row { names: &["NODE_OPTIONS"], rule: Rule::Options(Passing::Toolchain) },
+    Row { names: &["NODE_OPTIONS"], rule: Rule::OptionsInside(PassReason::Toolchain) },
     Row {
         names: &[
             "HTTP_PROXY",
@@ -192,9 +195,9 @@ static TABLE: &[Row] = &[
             "all_proxy",
             "no_proxy",
         ],
-        rule: Rule::Address(Passing::Network),
+        rule: Rule::NoCredentials(PassReason::Network),
     },
-    Row { names: &["LANG", "LANGUAGE", "LC_*", "TZ"], rule: Rule::Passes(Passing::Locale) },
+    Row { names: &["LANG", "LANGUAGE", "LC_*", "TZ"], rule: Rule::Passes(PassReason::Locale) },
     Row {
         names: &[
             "TERM",
@@ -210,9 +213,9 @@ static TABLE: &[Row] = &[
             "PY_COLORS",
             "GCC_COLORS",
         ],
-        rule: Rule::Passes(Passing::Display),
+        rule: Rule::Passes(PassReason::Display),
     },
-    Row { names: &["PAGER", "GIT_PAGER", "LESS"], rule: Rule::How(Passing::Display) },
+    Row { names: &["PAGER", "GIT_PAGER", "LESS"], rule: Rule::PathInside(PassReason::Display) },
     Row {
         names: &[
             "CI",
@@ -224,10 +227,13 @@ static TABLE: &[Row] = &[
             "TRAVIS",
             "TF_BUILD",
         ],
-        rule: Rule::Passes(Passing::Automation),
+        rule: Rule::Passes(PassReason::Automation),
     },
-    Row { names: &["DEBUG", "VERBOSE", "V", "LOG_LEVEL"], rule: Rule::Passes(Passing::Diagnosis) },
-    Row { names: &["DESTDIR", "PREFIX"], rule: Rule::Passes(Passing::Toolchain) },
+    Row {
+        names: &["DEBUG", "VERBOSE", "V", "LOG_LEVEL"],
+        rule: Rule::Passes(PassReason::Diagnosis),
+    },
+    Row { names: &["DESTDIR", "PREFIX"], rule: Rule::Passes(PassReason::Toolchain) },
     Row {
         names: &[
             "CC",
@@ -259,13 +265,13 @@ static TABLE: &[Row] = &[
             "TSAN_OPTIONS",
             "UBSAN_OPTIONS",
         ],
-        rule: Rule::How(Passing::Toolchain),
+        rule: Rule::PathInside(PassReason::Toolchain),
     },
     Row {
         names: &["RUST*", "CARGO_*", "MIRIFLAGS", "NEXTEST_*", "INSTA_*", "PROPTEST_*"],
-        rule: Rule::How(Passing::Toolchain),
+        rule: Rule::PathInside(PassReason::Toolchain),
     },
-    // One by one: `GO*` would be GOOGLE_APPLICATION_CREDENTIALS and its like too.
+    // Names, because `GO*` would match GOOGLE_APPLICATION_CREDENTIALS too.
     Row {
         names: &[
             "GO111MODULE",
@@ -305,7 +311,7 @@ static TABLE: &[Row] = &[
             "GO_EXTLINK_ENABLED",
             "CGO_*",
         ],
-        rule: Rule::How(Passing::Toolchain),
+        rule: Rule::PathInside(PassReason::Toolchain),
     },
     Row {
         names: &[
@@ -323,11 +329,11 @@ static TABLE: &[Row] = &[
             "VITEST",
             "VITEST_*",
         ],
-        rule: Rule::How(Passing::Toolchain),
+        rule: Rule::PathInside(PassReason::Toolchain),
     },
     Row {
         names: &["PYTHON*", "PYTEST_*", "PIP_*", "UV_*", "COVERAGE_*", "HYPOTHESIS_*"],
-        rule: Rule::How(Passing::Toolchain),
+        rule: Rule::PathInside(PassReason::Toolchain),
     },
 ];
 
@@ -339,7 +345,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../spec/environment.md");
 
-    /// The rows of a table of the page: names, and the word that says what becomes of them.
+    /// Returns the rows of a table of the page: names, and the rule's text.
     fn printed(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
         let section = PAGE.split(&format!("\n## {heading}\n")).nth(1).expect("the page has it");
         let section = section.split("\n## ").next().unwrap();
@@ -356,10 +362,10 @@ mod tests {
         match rule {
             Rule::Stays(_) => "stays",
             Rule::Passes(_) => "passes",
-            Rule::How(_) => "passes, but no path elsewhere",
-            Rule::Paths(_) => "passes, if all of it is within",
-            Rule::Options(_) => "passes, if no word is a path elsewhere",
-            Rule::Address(_) => "passes without `@`",
+            Rule::PathInside(_) => "passes, but no path elsewhere",
+            Rule::PathsInside(_) => "passes, if all of it is within",
+            Rule::OptionsInside(_) => "passes, if no word is a path elsewhere",
+            Rule::NoCredentials(_) => "passes without `@`",
             Rule::NoJobserver(_) => "passes without a jobserver",
         }
     }
@@ -375,12 +381,12 @@ mod tests {
     }
 
     #[test]
-    fn the_page_prints_the_sidecars_own() {
+    fn the_page_prints_the_reserved_names() {
         let list = |words: &[&str]| {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" ")
         };
         let page = PAGE.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(page.contains(&list(SIDECARS)));
+        assert!(page.contains(&list(RESERVED)));
     }
 
     #[test]
@@ -388,9 +394,9 @@ mod tests {
         for row in TABLE {
             for pattern in row.names {
                 let name = pattern.replace('*', "X");
-                let found = super::row(name.as_bytes()).expect("a row speaks of it");
-                assert!(std::ptr::eq(found, row), "{pattern} is another row's already");
-                assert!(!is_sidecars(name.as_bytes()), "{pattern}");
+                let found = super::row(name.as_bytes()).expect("a row matches it");
+                assert!(std::ptr::eq(found, row), "{pattern} matches an earlier row");
+                assert!(!is_reserved(name.as_bytes()), "{pattern}");
                 let stays = matches!(row.rule, Rule::Stays(_));
                 assert!(stays || !names_secret(name.as_bytes()), "{pattern} would never pass");
             }

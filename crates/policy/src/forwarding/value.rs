@@ -1,4 +1,4 @@
-//! What a variable's value tells.
+//! Checks of variables' values.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::normalise;
 
-/// Whether an address in it has a user's name or password, as `https://me:secret@host` has.
-pub(crate) fn holds_login(value: &[u8]) -> bool {
+/// Returns whether the value contains a URL with a user name or password: `https://me:secret@host`.
+pub(crate) fn has_credentials(value: &[u8]) -> bool {
     const SCHEME_END: &[u8] = b"://";
     let mut rest = value;
     while let Some(at) = rest.windows(SCHEME_END.len()).position(|bytes| bytes == SCHEME_END) {
@@ -21,30 +21,30 @@ pub(crate) fn holds_login(value: &[u8]) -> bool {
     false
 }
 
-/// Whether one of the paths, separated by `:`, lies neither below the workspace nor, being relative
-/// or empty, below the directory of the call, which is the tool's too.
-pub(crate) fn leads_elsewhere(value: &[u8], workspace: &Path) -> bool {
-    value.split(|byte| *byte == b':').any(|path| is_elsewhere(path, workspace))
+/// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace.
+/// Relative and empty paths refer to the call's directory, which is the tool's too.
+pub(crate) fn has_path_outside(value: &[u8], workspace: &Path) -> bool {
+    value.split(|byte| *byte == b':').any(|path| is_outside(path, workspace))
 }
 
-/// Whether one of several words, or what follows its `=`, is an absolute path outside the
-/// workspace, be it as a URL or in quotes.
-pub(crate) fn mentions_elsewhere(value: &[u8], workspace: &Path) -> bool {
+/// Returns whether a word, or the part after its `=`, is an absolute path outside the workspace.
+/// The path may be quoted or a `file://` URL.
+pub(crate) fn has_option_outside(value: &[u8], workspace: &Path) -> bool {
     let separates = |byte: &u8| byte.is_ascii_whitespace() || b"=\"'".contains(byte);
     value.split(separates).any(|word| {
         let path = word.strip_prefix(b"file://").unwrap_or(word);
-        is_elsewhere(path, workspace)
+        is_outside(path, workspace)
     })
 }
 
-/// Whether it is make's, with a jobserver: the descriptors, or the pipe, of a make that runs where
-/// the caller is.
-pub(crate) fn tells_of_jobserver(value: &[u8]) -> bool {
+/// Returns whether the value contains make's jobserver option, which names descriptors or a pipe of
+/// the caller's make.
+pub(crate) fn has_jobserver(value: &[u8]) -> bool {
     const OPTION: &[u8] = b"--jobserver";
     value.windows(OPTION.len()).any(|bytes| bytes == OPTION)
 }
 
-fn is_elsewhere(path: &[u8], workspace: &Path) -> bool {
+fn is_outside(path: &[u8], workspace: &Path) -> bool {
     let inside = |path: Vec<u8>| Path::new(OsStr::from_bytes(&path)).starts_with(workspace);
     path.starts_with(b"/") && !normalise(path).is_ok_and(inside)
 }
@@ -67,7 +67,7 @@ mod tests {
             ("", false),
         ];
         for (value, expected) in rows {
-            assert_eq!(holds_login(value.as_bytes()), expected, "{value}");
+            assert_eq!(has_credentials(value.as_bytes()), expected, "{value}");
         }
     }
 
@@ -87,7 +87,7 @@ mod tests {
             ("/w\0", true),
         ];
         for (value, expected) in rows {
-            assert_eq!(leads_elsewhere(value.as_bytes(), Path::new("/w")), expected, "{value:?}");
+            assert_eq!(has_path_outside(value.as_bytes(), Path::new("/w")), expected, "{value:?}");
         }
     }
 
@@ -104,7 +104,7 @@ mod tests {
             ("--import https://esm.example/x", false),
         ];
         for (value, expected) in rows {
-            let found = mentions_elsewhere(value.as_bytes(), Path::new("/w"));
+            let found = has_option_outside(value.as_bytes(), Path::new("/w"));
             assert_eq!(found, expected, "{value}");
         }
     }
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn jobservers() {
         for value in [" -j4 --jobserver-auth=3,4", "-j --jobserver-fds=fifo:/tmp/x"] {
-            assert!(tells_of_jobserver(value.as_bytes()), "{value}");
+            assert!(has_jobserver(value.as_bytes()), "{value}");
         }
-        assert!(!tells_of_jobserver(b"-j8") && !tells_of_jobserver(b""));
+        assert!(!has_jobserver(b"-j8") && !has_jobserver(b""));
     }
 }

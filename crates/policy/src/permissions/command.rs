@@ -1,54 +1,54 @@
-//! The command of a call, in the one form in which rules compare it.
+//! Commands of calls and rules, in a form that can be compared.
 
 use super::shell::ShellText;
 
-/// A command as it would be run: `spec/acp.md#commands`.
+/// The command of a call (`spec/acp.md#commands`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AskedCommand {
-    /// Its words, if it is one program with its arguments, and nothing else.
-    alone: Option<Vec<String>>,
-    /// The words of every program that can be seen in it.
+pub struct CallCommand {
+    /// The words, if the command is exactly one program with its arguments.
+    single: Option<Vec<String>>,
+    /// The words of every program in it, as far as they can be parsed.
     parts: Vec<Vec<String>>,
 }
 
-impl AskedCommand {
-    /// A text that a shell is given.
-    pub fn of_text(text: &str) -> Self {
+impl CallCommand {
+    /// Parses shell text.
+    pub fn from_text(text: &str) -> Self {
         of_text(text, 0)
     }
 
-    /// Words as they are executed.
-    pub fn of_argv(argv: &[String]) -> Self {
+    /// Parses an argument list.
+    pub fn from_argv(argv: &[String]) -> Self {
         of_argv(argv.to_vec(), 0)
     }
 
-    /// One of several texts, and it is not known which. So none of them is allowed, and each may be
-    /// denied.
-    pub fn of_any<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    /// Combines several texts of which one will run. Allow rules match none of them, deny rules
+    /// match each.
+    pub fn from_any<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let parts = texts.into_iter().flat_map(|text| of_text(text, 0).parts).collect();
-        AskedCommand { alone: None, parts }
+        CallCommand { single: None, parts }
     }
 
-    /// Whether it is this program with these arguments, and runs nothing else.
+    /// Returns whether it is exactly this program with these arguments.
     pub(super) fn is(&self, command: &RuleCommand) -> bool {
-        self.alone.as_ref() == Some(&command.argv)
+        self.single.as_ref() == Some(&command.argv)
     }
 
-    /// Whether it runs this program with these arguments, perhaps among others. A program without a
-    /// path is meant wherever it lies.
+    /// Returns whether one of its programs is this one with these arguments. A rule's program
+    /// without a directory matches in any directory.
     pub(super) fn runs(&self, command: &RuleCommand) -> bool {
         let Some((program, args)) = command.argv.split_first() else { return false };
         self.parts.iter().any(|part| {
-            part.split_first().is_some_and(|(ours, rest)| {
+            part.split_first().is_some_and(|(name, rest)| {
                 let is_program =
-                    ours == program || (!program.contains('/') && base(ours) == program);
+                    name == program || (!program.contains('/') && base(name) == program);
                 is_program && rest == args
             })
         })
     }
 }
 
-/// The command of a rule, split once.
+/// The command of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleCommand {
     text: String,
@@ -57,64 +57,64 @@ pub struct RuleCommand {
 }
 
 impl RuleCommand {
-    /// `None` for what is not one program with its arguments.
+    /// Parses a rule's command; `None` unless it is one program with its arguments.
     pub fn parse(text: &str) -> Option<Self> {
-        let AskedCommand { alone, mut parts } = AskedCommand::of_text(text);
-        let is_plain = alone.is_some();
-        let argv = match alone {
+        let CallCommand { single, mut parts } = CallCommand::from_text(text);
+        let is_plain = single.is_some();
+        let argv = match single {
             Some(argv) => argv,
-            // A word that a shell would expand can be denied by its spelling.
+            // A word with an expansion can be denied as it is written.
             None if parts.len() == 1 => parts.pop()?,
             None => return None,
         };
         Some(RuleCommand { text: text.to_owned(), argv, is_plain })
     }
 
-    /// As it was written.
+    /// Returns the original text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether each of its words stands for itself, so that it can be allowed.
+    /// Returns whether it has no shell expansion, so that it can be allowed.
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }
 }
 
-fn of_text(text: &str, depth: usize) -> AskedCommand {
+fn of_text(text: &str, depth: usize) -> CallCommand {
     let ShellText { mut commands, is_plain } = ShellText::parse(text);
     if is_plain && let Some(argv) = commands.pop() {
         return of_argv(argv, depth);
     }
     let parts = commands.into_iter().flat_map(|argv| of_argv(argv, depth).parts).collect();
-    AskedCommand { alone: None, parts }
+    CallCommand { single: None, parts }
 }
 
-fn of_argv(argv: Vec<String>, depth: usize) -> AskedCommand {
-    if depth > DEEPEST || argv.is_empty() {
-        return AskedCommand::default();
+fn of_argv(argv: Vec<String>, depth: usize) -> CallCommand {
+    if depth > MAX_DEPTH || argv.is_empty() {
+        return CallCommand::default();
     }
-    let Some(texts) = shells_texts(&argv) else {
-        return AskedCommand { parts: vec![argv.clone()], alone: Some(argv) };
+    let Some(texts) = shell_texts(&argv) else {
+        return CallCommand { parts: vec![argv.clone()], single: Some(argv) };
     };
-    let inner: Vec<AskedCommand> = texts.iter().map(|text| of_text(text, depth + 1)).collect();
+    let inner: Vec<CallCommand> = texts.iter().map(|text| of_text(text, depth + 1)).collect();
     let parts = inner.iter().flat_map(|command| command.parts.clone());
-    let alone = match inner.as_slice() {
-        [only] if runs_nothing_else(&argv) => only.alone.clone(),
+    let single = match inner.as_slice() {
+        [only] if runs_nothing_else(&argv) => only.single.clone(),
         _ => None,
     };
-    AskedCommand { parts: parts.chain([argv]).collect(), alone }
+    CallCommand { parts: parts.chain([argv]).collect(), single }
 }
 
-/// How many shells within shells are followed.
-const DEEPEST: usize = 16;
+/// Maximum nesting of shells.
+const MAX_DEPTH: usize = 16;
 
 const SHELLS: [&str; 9] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish"];
-/// Where such a name is the system's shell.
+/// Directories of the system's shells.
 const SHELL_DIRS: [&str; 4] = ["", "/bin/", "/usr/bin/", "/usr/local/bin/"];
 
-/// The arguments of a shell that may be the text of its `-c`; `None` of what is none, or has none.
-fn shells_texts(argv: &[String]) -> Option<Vec<&str>> {
+/// Returns the arguments that may be the text of a shell's `-c`, or `None` without a shell or `-c`.
+fn shell_texts(argv: &[String]) -> Option<Vec<&str>> {
     let mut words = argv.iter().map(String::as_str);
     let mut program = base(words.next()?);
     if matches!(program, "busybox" | "toybox") {
@@ -133,7 +133,7 @@ fn shells_texts(argv: &[String]) -> Option<Vec<&str>> {
     options.iter().any(is_command).then_some(texts)
 }
 
-/// Whether a shell's words are nothing but `sh -l -c TEXT`, in any spelling.
+/// Returns whether the words are `sh -l -c TEXT` in any spelling, without other options.
 fn runs_nothing_else(argv: &[String]) -> bool {
     let [program, options @ .., _] = argv else { return false };
     let name = base(program);
@@ -152,14 +152,14 @@ fn base(program: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn argv(words: &[&str]) -> AskedCommand {
+    fn argv(words: &[&str]) -> CallCommand {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        AskedCommand::of_argv(&words)
+        CallCommand::from_argv(&words)
     }
 
-    /// Whether it is `make CC=gcc`, and whether it runs that.
+    /// Checks `is` and `runs` for `make CC=gcc`.
     #[track_caller]
-    fn check(command: &AskedCommand, is: bool, runs: bool) {
+    fn check(command: &CallCommand, is: bool, runs: bool) {
         let rule = RuleCommand::parse("make CC=gcc").unwrap();
         assert_eq!((command.is(&rule), command.runs(&rule)), (is, runs), "{command:?}");
     }
@@ -167,15 +167,15 @@ mod tests {
     #[test]
     fn a_text_and_words_are_one_command() {
         for text in ["make CC=gcc", "  make  'CC=gcc' ", "make CC=\"gcc\"", "ma\\ke CC=gcc"] {
-            check(&AskedCommand::of_text(text), true, true);
+            check(&CallCommand::from_text(text), true, true);
         }
         check(&argv(&["make", "CC=gcc"]), true, true);
         check(&argv(&["make CC=gcc"]), false, false);
         for text in ["make", "make CC=gcc x", "make CC=gccx", "make CC gcc", "CC=gcc make", ""] {
-            check(&AskedCommand::of_text(text), false, false);
+            check(&CallCommand::from_text(text), false, false);
         }
         for text in ["/usr/bin/make CC=gcc", "./make CC=gcc"] {
-            check(&AskedCommand::of_text(text), false, true);
+            check(&CallCommand::from_text(text), false, true);
         }
     }
 
@@ -188,14 +188,14 @@ mod tests {
                 let words = [&[shell], options, &["make CC=gcc"]].concat();
                 check(&argv(&words), true, true);
                 let text = words.iter().map(|word| shlex::try_quote(word).unwrap());
-                check(&AskedCommand::of_text(&text.collect::<Vec<_>>().join(" ")), true, true);
+                check(&CallCommand::from_text(&text.collect::<Vec<_>>().join(" ")), true, true);
             }
         }
         check(&argv(&["sh", "-c", "bash -lc 'make CC=gcc'"]), true, true);
     }
 
     #[test]
-    fn a_shell_that_runs_more_is_not_that_command_and_runs_it() {
+    fn a_shell_with_more_than_one_command_only_runs_it() {
         let rows: [&[&str]; 13] = [
             &["bash", "-lc", "cd x && make CC=gcc"],
             &["bash", "-lc", "make CC=gcc; x"],
@@ -216,11 +216,11 @@ mod tests {
         }
         check(&argv(&["bash", "make", "CC=gcc"]), false, false);
         check(&argv(&["bash", "-lc", "echo make CC=gcc"]), false, false);
-        check(&AskedCommand::of_any(["x", "make CC=gcc"]), false, true);
+        check(&CallCommand::from_any(["x", "make CC=gcc"]), false, true);
     }
 
     #[test]
-    fn a_compound_text_is_no_command_and_runs_each_of_its_own() {
+    fn a_compound_text_runs_each_of_its_commands() {
         let rows = [
             "make CC=gcc; x",
             "x && make CC=gcc",
@@ -236,11 +236,11 @@ mod tests {
             "x || bash -lc 'make CC=gcc'",
         ];
         for text in rows {
-            check(&AskedCommand::of_text(text), false, true);
+            check(&CallCommand::from_text(text), false, true);
         }
-        // What a shell puts in is not known.
+        // Expansions are unknown.
         for text in ["make $X", "make CC=g*", "$M CC=gcc", "make CC=$(x)"] {
-            check(&AskedCommand::of_text(text), false, false);
+            check(&CallCommand::from_text(text), false, false);
         }
     }
 
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn shells_within_shells_end() {
+    fn nested_shells_are_followed() {
         let deep = |count: usize| {
             let mut words = argv(&["make", "CC=gcc"]);
             let mut text = "make CC=gcc".to_owned();
             for _ in 0..count {
                 text = format!("sh -c {}", shlex::try_quote(&text).unwrap());
-                words = AskedCommand::of_text(&text);
+                words = CallCommand::from_text(&text);
             }
             words
         };

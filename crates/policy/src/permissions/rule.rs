@@ -1,15 +1,15 @@
-//! One rule about what agents ask, and when it holds.
+//! One permission rule, and when it matches.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::asked::Asked;
 use super::command::RuleCommand;
+use super::request::AccessRequest;
 use crate::directory::normalise;
 
-/// The kinds of tool calls that the protocol has. An agent may say any other word.
+/// The kinds of tool calls in ACP. An agent may send other kinds.
 const TOOL_KINDS: [&str; 10] = [
     "read",
     "edit",
@@ -23,49 +23,49 @@ const TOOL_KINDS: [&str; 10] = [
     "other",
 ];
 
-/// What a rule is about. Of several conditions all have to hold; without any it is about everything.
+/// The conditions of a rule, all of which must hold. Without conditions it matches every call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermissionRule {
     /// The kind of the call.
     pub kind: Option<String>,
     /// A program with its arguments.
     pub command: Option<RuleCommand>,
-    /// A file, or a folder and all beneath it: absolute, or relative to the workspace.
+    /// A file, or a directory and all below it: absolute, or relative to the workspace.
     pub path: Option<String>,
 }
 
-/// Why a rule cannot be.
+/// Why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidRule {
-    /// It has no condition. What is about everything says so, with `all`.
+    /// It has no condition; a rule for every call is written as `all`.
     Empty,
-    /// A condition is an empty text, by its key.
+    /// The condition of this key is empty.
     EmptyText(&'static str),
-    /// A path that begins with `~`, or holds a NUL.
-    NoPath(String),
-    /// It would allow, by a path alone, what is no matter of files: a call of this kind.
-    NotOfFiles(String),
-    /// Its command is not one program with its arguments; or it would allow one of which a shell
-    /// expands a word.
-    NotOneCommand(String),
+    /// The path starts with `~` or contains a NUL.
+    InvalidPath(String),
+    /// It allows calls by path whose kind is not about files.
+    NotFileKind(String),
+    /// Its command is not one program with its arguments, or it allows a command that a shell would
+    /// expand.
+    NotSingleCommand(String),
 }
 
-/// The word for everything.
+/// Matches every call.
 const ALL: &str = "all";
 
 impl PermissionRule {
-    /// A rule about everything.
+    /// Returns the rule that matches every call.
     pub fn all() -> Self {
         PermissionRule::default()
     }
 
-    /// The words that are a rule alone: the kinds that the protocol has, and `all`.
-    pub fn words() -> impl Iterator<Item = &'static str> {
+    /// Returns the words that are rules: the kinds of ACP, and `all`.
+    pub fn keywords() -> impl Iterator<Item = &'static str> {
         TOOL_KINDS.into_iter().chain([ALL])
     }
 
-    /// What one of the [`words`](Self::words) says.
-    pub fn named(word: &str) -> Option<Self> {
+    /// Returns the rule of one of the [`keywords`](Self::keywords).
+    pub fn from_keyword(word: &str) -> Option<Self> {
         if word == ALL {
             return Some(PermissionRule::all());
         }
@@ -73,7 +73,7 @@ impl PermissionRule {
         Some(PermissionRule { kind: Some((*kind).to_owned()), ..PermissionRule::default() })
     }
 
-    /// Errors: it could never hold, or everything would.
+    /// Checks the conditions. Errors: there are none, or one of them can never hold.
     pub fn check(&self) -> Result<(), InvalidRule> {
         let conditions = [("kind", &self.kind), ("path", &self.path)];
         if self.command.is_none() && conditions.iter().all(|(_, text)| text.is_none()) {
@@ -86,46 +86,48 @@ impl PermissionRule {
         }
         match &self.path {
             Some(path) if path.starts_with('~') || path.contains('\0') => {
-                Err(InvalidRule::NoPath(path.clone()))
+                Err(InvalidRule::InvalidPath(path.clone()))
             }
             _ => Ok(()),
         }
     }
 
-    /// As [`check`](Self::check), for a rule that is to allow.
-    pub fn check_allowing(&self) -> Result<(), InvalidRule> {
+    /// Checks a rule of the allow list; stricter than [`check`](Self::check).
+    pub fn check_for_allow(&self) -> Result<(), InvalidRule> {
         self.check()?;
         match (&self.kind, &self.command, &self.path) {
             (_, Some(command), _) if !command.is_plain() => {
-                Err(InvalidRule::NotOneCommand(command.as_str().to_owned()))
+                Err(InvalidRule::NotSingleCommand(command.as_str().to_owned()))
             }
-            (Some(kind), None, Some(_)) if !is_of_files(kind) => {
-                Err(InvalidRule::NotOfFiles(kind.clone()))
+            (Some(kind), None, Some(_)) if !is_file_kind(kind) => {
+                Err(InvalidRule::NotFileKind(kind.clone()))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether it lets the call pass: all that the call names has to be covered. A path covers what
-    /// is done with files; what a command does is not told by the paths that come with it.
-    pub(super) fn allows(&self, asked: &Asked<'_>) -> bool {
+    /// Returns whether the rule allows a call: it must cover the command and every path. A path
+    /// rule covers kinds that are about files, but no command, whose paths do not limit what it
+    /// does.
+    pub(super) fn allows(&self, request: &AccessRequest<'_>) -> bool {
         let paths = self.path.as_ref().is_none_or(|rule| {
-            let told =
-                self.command.is_some() || (asked.command.is_none() && is_of_files(asked.kind()));
-            told && !asked.paths.is_empty()
-                && asked.paths.iter().all(|path| is_beneath(path, rule, asked))
+            let is_covered = self.command.is_some()
+                || (request.command.is_none() && is_file_kind(request.kind()));
+            is_covered
+                && !request.paths.is_empty()
+                && request.paths.iter().all(|path| is_below(path, rule, request))
         });
-        let command = match (&self.command, asked.command) {
+        let command = match (&self.command, request.command) {
             (Some(rule), Some(command)) => command.is(rule),
             (Some(_), None) => false,
             (None, Some(_)) => self.covers_commands(),
             (None, None) => true,
         };
-        paths && command && self.is_of_kind(asked)
+        paths && command && self.matches_kind(request)
     }
 
-    /// Whether it lets calls of its kind pass that have a command: a word such as `read` says that there
-    /// is none.
+    /// Returns whether an allow rule covers calls that have a command; a kind such as `read` does
+    /// not.
     pub fn covers_commands(&self) -> bool {
         let runs = |kind: &String| {
             !TOOL_KINDS.contains(&kind.as_str()) || ["execute", "other"].contains(&kind.as_str())
@@ -133,36 +135,36 @@ impl PermissionRule {
         self.command.is_some() || self.kind.as_ref().is_none_or(runs)
     }
 
-    /// Whether it holds the call up: one path of several is enough, and one command of several.
-    pub(super) fn stops(&self, asked: &Asked<'_>) -> bool {
-        let any = |rule: &String| asked.paths.iter().any(|path| is_beneath(path, rule, asked));
-        let runs = |rule| asked.command.is_some_and(|command| command.runs(rule));
+    /// Returns whether a deny or ask rule matches a call: any of its paths or commands suffices.
+    pub(super) fn applies(&self, request: &AccessRequest<'_>) -> bool {
+        let any = |rule: &String| request.paths.iter().any(|path| is_below(path, rule, request));
+        let runs = |rule| request.command.is_some_and(|command| command.runs(rule));
         self.path.as_ref().is_none_or(any)
-            && self.is_of_kind(asked)
+            && self.matches_kind(request)
             && self.command.as_ref().is_none_or(runs)
     }
 
-    fn is_of_kind(&self, asked: &Asked<'_>) -> bool {
-        self.kind.as_ref().is_none_or(|kind| kind == asked.kind())
+    fn matches_kind(&self, request: &AccessRequest<'_>) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind == request.kind())
     }
 }
 
-/// As a configuration file spells it: `"read"`, or `{ kind = "edit", path = "src" }`.
+/// Formats the rule as TOML: `"read"`, or `{ kind = "edit", path = "src" }`.
 impl fmt::Display for PermissionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.command, &self.path) {
-            (None, None, None) => f.write_str(&quoted(ALL)),
-            (Some(kind), None, None) if PermissionRule::named(kind).is_some() => {
-                f.write_str(&quoted(kind))
+            (None, None, None) => f.write_str(&toml_string(ALL)),
+            (Some(kind), None, None) if PermissionRule::from_keyword(kind).is_some() => {
+                f.write_str(&toml_string(kind))
             }
             (kind, command, path) => {
                 let command = command.as_ref().map(RuleCommand::as_str);
                 let conditions =
                     [("kind", kind.as_deref()), ("command", command), ("path", path.as_deref())];
-                let told = conditions
-                    .into_iter()
-                    .filter_map(|(key, text)| text.map(|text| format!("{key} = {}", quoted(text))));
-                write!(f, "{{ {} }}", told.collect::<Vec<_>>().join(", "))
+                let pairs = conditions.into_iter().filter_map(|(key, text)| {
+                    text.map(|text| format!("{key} = {}", toml_string(text)))
+                });
+                write!(f, "{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
             }
         }
     }
@@ -171,16 +173,19 @@ impl fmt::Display for PermissionRule {
 impl fmt::Display for InvalidRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InvalidRule::Empty => f.write_str("a rule has a kind, a command or a path"),
-            InvalidRule::EmptyText(key) => write!(f, "the {key} of a rule is empty"),
-            InvalidRule::NoPath(path) => {
-                write!(f, "'{path}' is neither absolute nor relative to the workspace")
+            InvalidRule::Empty => f.write_str("a rule needs a kind, a command or a path"),
+            InvalidRule::EmptyText(key) => write!(f, "the rule's {key} is empty"),
+            InvalidRule::InvalidPath(path) => {
+                write!(
+                    f,
+                    "invalid path '{path}': expected one that is absolute or relative to the workspace"
+                )
             }
-            InvalidRule::NotOfFiles(kind) => {
-                write!(f, "what is done by '{kind}' is not told by its paths")
+            InvalidRule::NotFileKind(kind) => {
+                write!(f, "a path alone cannot allow calls of kind '{kind}'")
             }
-            InvalidRule::NotOneCommand(text) => {
-                write!(f, "'{}' is not one command", text.escape_debug())
+            InvalidRule::NotSingleCommand(text) => {
+                write!(f, "'{}' is not a single command", text.escape_debug())
             }
         }
     }
@@ -188,43 +193,43 @@ impl fmt::Display for InvalidRule {
 
 impl std::error::Error for InvalidRule {}
 
-/// Whether calls of this kind are about the files that they name, and nothing else.
-fn is_of_files(kind: &str) -> bool {
+/// Returns whether calls of this kind only affect the files that they name.
+fn is_file_kind(kind: &str) -> bool {
     ["read", "edit", "delete", "move", "search"].contains(&kind)
 }
 
-/// Whether a path of a call is the rule's, or beneath it, component by component.
-fn is_beneath(path: &str, rule: &str, asked: &Asked<'_>) -> bool {
-    let Some(workspace) = asked.workspace.first() else { return false };
-    match (place(path, asked.cwd, asked), place(rule, workspace, asked)) {
+/// Returns whether a call's path is the rule's path or below it.
+fn is_below(path: &str, rule: &str, request: &AccessRequest<'_>) -> bool {
+    let Some(workspace) = request.workspace.first() else { return false };
+    match (resolve(path, request.cwd, request), resolve(rule, workspace, request)) {
         (Some(path), Some(rule)) => path.starts_with(rule),
         _ => false,
     }
 }
 
-/// Where a path leads by its spelling: relative ones from `base` on, and the workspace under the
-/// first of its names. `None` for what only somebody else can read.
-fn place(path: &str, base: &Path, asked: &Asked<'_>) -> Option<PathBuf> {
+/// Makes a path absolute, with the workspace's first path as its prefix if it is in the workspace.
+/// `None` for URLs and paths with `~`.
+fn resolve(path: &str, base: &Path, request: &AccessRequest<'_>) -> Option<PathBuf> {
     if path.starts_with('~') || path.contains("://") {
         return None;
     }
-    let path = spelled_out(&base.join(path))?;
-    let mut names = asked.workspace.iter().filter_map(|name| spelled_out(name));
-    let rest = names.find_map(|name| path.strip_prefix(name).ok().map(Path::to_owned));
-    match (rest, asked.workspace.first()) {
-        (Some(rest), Some(first)) => Some(spelled_out(first)?.join(rest)),
+    let path = normalised(&base.join(path))?;
+    let mut roots = request.workspace.iter().filter_map(|name| normalised(name));
+    let rest = roots.find_map(|name| path.strip_prefix(name).ok().map(Path::to_owned));
+    match (rest, request.workspace.first()) {
+        (Some(rest), Some(first)) => Some(normalised(first)?.join(rest)),
         _ => Some(path),
     }
 }
 
-/// An absolute path without `.` and `..`.
-fn spelled_out(path: &Path) -> Option<PathBuf> {
+/// Removes `.` and `..` from an absolute path.
+fn normalised(path: &Path) -> Option<PathBuf> {
     let plain = normalise(path.as_os_str().as_bytes()).ok()?;
     Some(PathBuf::from(OsString::from_vec(plain)))
 }
 
-/// A text as TOML has it.
-fn quoted(text: &str) -> String {
+/// Quotes a text as a TOML string.
+fn toml_string(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
         match letter {
@@ -246,13 +251,13 @@ mod tests {
     use super::*;
 
     fn rule(kind: &str, command: &str, path: &str) -> PermissionRule {
-        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let command = RuleCommand::parse(command);
-        PermissionRule { kind: told(kind), command, path: told(path) }
+        PermissionRule { kind: some(kind), command, path: some(path) }
     }
 
     #[test]
-    fn a_rule_is_told_as_a_file_spells_it() {
+    fn rules_are_displayed_as_toml() {
         let rows = [
             (PermissionRule::all(), r#""all""#),
             (rule("read", "", ""), r#""read""#),
@@ -266,34 +271,34 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_rule() {
+    fn invalid_rules() {
         let spaces = PermissionRule { kind: Some(" ".into()), ..PermissionRule::all() };
         assert_eq!(PermissionRule::all().check(), Err(InvalidRule::Empty));
         assert_eq!(spaces.check(), Err(InvalidRule::EmptyText("kind")));
         let globbed = rule("", "rm *", "");
-        assert_eq!(globbed.check(), Ok(()), "it may deny");
-        assert_eq!(globbed.check_allowing(), Err(InvalidRule::NotOneCommand("rm *".into())));
+        assert_eq!(globbed.check(), Ok(()), "valid as a deny rule");
+        assert_eq!(globbed.check_for_allow(), Err(InvalidRule::NotSingleCommand("rm *".into())));
         for path in ["~/x", "a\0b"] {
-            assert_eq!(rule("", "", path).check(), Err(InvalidRule::NoPath(path.into())));
+            assert_eq!(rule("", "", path).check(), Err(InvalidRule::InvalidPath(path.into())));
         }
         for kind in ["execute", "fetch", "brand_new"] {
             let of_paths = rule(kind, "", "src");
-            assert_eq!(of_paths.check(), Ok(()), "it may deny");
-            assert_eq!(of_paths.check_allowing(), Err(InvalidRule::NotOfFiles(kind.into())));
-            assert_eq!(rule(kind, "make", "src").check_allowing(), Ok(()));
+            assert_eq!(of_paths.check(), Ok(()), "valid as a deny rule");
+            assert_eq!(of_paths.check_for_allow(), Err(InvalidRule::NotFileKind(kind.into())));
+            assert_eq!(rule(kind, "make", "src").check_for_allow(), Ok(()));
         }
-        assert_eq!(rule("edit", "", "src").check_allowing(), Ok(()));
+        assert_eq!(rule("edit", "", "src").check_for_allow(), Ok(()));
     }
 
     #[test]
-    fn words() {
-        assert_eq!(PermissionRule::named("all"), Some(PermissionRule::all()));
-        assert_eq!(PermissionRule::named("edit"), Some(rule("edit", "", "")));
-        assert_eq!(PermissionRule::named("Edit"), None);
+    fn keywords() {
+        assert_eq!(PermissionRule::from_keyword("all"), Some(PermissionRule::all()));
+        assert_eq!(PermissionRule::from_keyword("edit"), Some(rule("edit", "", "")));
+        assert_eq!(PermissionRule::from_keyword("Edit"), None);
     }
 
     #[test]
-    fn paths_are_compared_as_they_are_spelled() {
+    fn paths_are_compared_lexically() {
         let workspace = [PathBuf::from("/home/me/p"), PathBuf::from("/workspace")];
         let cwd = Path::new("/workspace/sub");
         let rows = [
@@ -317,10 +322,10 @@ mod tests {
             ("a\0b", ".", false),
         ];
         for (path, rule, expected) in rows {
-            let asked = Asked { workspace: &workspace, cwd, ..Asked::default() };
-            assert_eq!(is_beneath(path, rule, &asked), expected, "{path} {rule}");
+            let request = AccessRequest { workspace: &workspace, cwd, ..AccessRequest::default() };
+            assert_eq!(is_below(path, rule, &request), expected, "{path} {rule}");
         }
-        let nowhere = Asked { cwd, ..Asked::default() };
-        assert!(!is_beneath("/a", "/a", &nowhere), "without a workspace nothing is anywhere");
+        let nowhere = AccessRequest { cwd, ..AccessRequest::default() };
+        assert!(!is_below("/a", "/a", &nowhere), "no path matches without a workspace");
     }
 }

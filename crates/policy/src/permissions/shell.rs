@@ -1,15 +1,15 @@
-//! The simple commands of a shell's text, as far as they can be seen without a shell.
+//! Splits shell text into simple commands without running a shell.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The simple commands of a text, in their order.
+/// The simple commands of a text, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ShellText {
-    /// The words of each, without quotes, redirections and assignments before it. A substitution is a
-    /// NUL, which no argument has.
+    /// The words of each, without quotes, redirections and leading assignments. A substitution is
+    /// replaced with NUL, which no argument contains.
     pub(super) commands: Vec<Vec<String>>,
-    /// Whether it is one simple command, of words that stand for themselves in every shell.
+    /// Whether the text is one simple command without expansions in any shell.
     pub(super) is_plain: bool,
 }
 
@@ -34,18 +34,18 @@ struct Reader<'a> {
     depth: usize,
 }
 
-/// A simple command on its way.
+/// The simple command that is being read.
 #[derive(Default)]
 struct Simple {
     words: Vec<String>,
-    /// The word that is being read; a quoted one may be empty.
+    /// The current word; a quoted one may be empty.
     word: Option<String>,
     /// Whether the next word names the file of a redirection.
     is_redirected: bool,
 }
 
 impl Reader<'_> {
-    /// Reads to the end, or to the character that ends a substitution.
+    /// Reads a list up to the end of the text or of a substitution.
     fn list(&mut self, end: Option<char>) {
         let mut simple = Simple::default();
         while let Some(char) = self.chars.next() {
@@ -57,7 +57,7 @@ impl Reader<'_> {
             match char {
                 ' ' | '\t' => simple.end_word(),
                 '\n' | ';' | '|' | '&' | ')' => {
-                    self.odd();
+                    self.not_plain();
                     self.end_command(&mut simple);
                 }
                 '(' => {
@@ -73,14 +73,14 @@ impl Reader<'_> {
                 }
                 '$' => self.dollar(simple.word()),
                 '\\' => match self.chars.next() {
-                    // A line that goes on.
+                    // A line continuation.
                     Some('\n') => {}
                     Some('`') if end == Some('`') => self.end_command(&mut simple),
                     Some(char) => simple.word().push(char),
-                    None => self.odd(),
+                    None => self.not_plain(),
                 },
                 '#' if is_start => {
-                    self.odd();
+                    self.not_plain();
                     while self.chars.next_if(|char| *char != '\n').is_some() {}
                 }
                 char => {
@@ -91,7 +91,7 @@ impl Reader<'_> {
                         char => char.is_control(),
                     };
                     if expands {
-                        self.odd();
+                        self.not_plain();
                     }
                     simple.word().push(char);
                 }
@@ -100,15 +100,15 @@ impl Reader<'_> {
         self.end_command(&mut simple);
     }
 
-    /// It is more than words that stand for themselves.
-    fn odd(&mut self) {
+    /// Records that the text is more than plain words.
+    fn not_plain(&mut self) {
         self.found.is_plain = false;
     }
 
-    /// A list within this one. Beyond some depth it is words like others.
+    /// Reads a nested list. Beyond `MAX_DEPTH` its text is read as words.
     fn nested(&mut self, end: char) {
-        self.odd();
-        if self.depth < DEEPEST {
+        self.not_plain();
+        if self.depth < MAX_DEPTH {
             self.depth += 1;
             self.list(Some(end));
             self.depth -= 1;
@@ -122,7 +122,7 @@ impl Reader<'_> {
                 char => word.push(char),
             }
         }
-        self.odd();
+        self.not_plain();
     }
 
     fn double_quoted(&mut self, word: &mut String) {
@@ -142,26 +142,26 @@ impl Reader<'_> {
                 char => word.push(char),
             }
         }
-        self.odd();
+        self.not_plain();
     }
 
-    /// What follows is put in by the shell. A variable stays as it is spelled.
+    /// Reads an expansion. A variable is kept as it is written.
     fn dollar(&mut self, word: &mut String) {
-        self.odd();
+        self.not_plain();
         match self.chars.peek() {
             Some('(') => {
                 self.chars.next();
                 word.push('\0');
                 self.nested(')');
             }
-            // `$'..'` is a way to quote.
+            // `$'..'` is a quoted word.
             Some('\'' | '"') => {}
             _ => word.push('$'),
         }
     }
 
     fn redirection(&mut self, simple: &mut Simple) {
-        self.odd();
+        self.not_plain();
         // The descriptor, as in `2>`.
         if simple.word.as_ref().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit())) {
             simple.word = None;
@@ -178,13 +178,14 @@ impl Reader<'_> {
     fn end_command(&mut self, simple: &mut Simple) {
         simple.end_word();
         let mut words = std::mem::take(simple).words;
-        let before = words.iter().take_while(|word| is_assignment(word) || is_lead(word)).count();
+        let before =
+            words.iter().take_while(|word| is_assignment(word) || is_prefix_word(word)).count();
         if before > 0 {
-            self.odd();
+            self.not_plain();
             words.drain(..before);
         }
         if words.first().is_some_and(|word| RESERVED.contains(&word.as_str())) {
-            self.odd();
+            self.not_plain();
         }
         if !words.is_empty() {
             self.found.commands.push(words);
@@ -206,21 +207,22 @@ impl Simple {
     }
 }
 
-/// How deep substitutions are followed.
-const DEEPEST: usize = 32;
+/// Maximum nesting of substitutions.
+const MAX_DEPTH: usize = 32;
 
-/// Words of the shell's own that a command may follow at once.
-const LEADS: [&str; 10] = ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"];
+/// Reserved words that a command may follow.
+const PREFIX_WORDS: [&str; 10] =
+    ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"];
 
-/// Words of the shell's own that are no command.
+/// Other reserved words.
 const RESERVED: [&str; 12] =
     ["for", "in", "case", "esac", "fi", "done", "select", "function", "coproc", "[[", "]]", "}"];
 
-fn is_lead(word: &str) -> bool {
-    LEADS.contains(&word)
+fn is_prefix_word(word: &str) -> bool {
+    PREFIX_WORDS.contains(&word)
 }
 
-/// `NAME=..`, `NAME+=..` or `NAME[..]=..`
+/// Matches `NAME=..`, `NAME+=..` and `NAME[..]=..`.
 fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else { return false };
     let name = name.strip_suffix('+').unwrap_or(name);
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_are_what_shlex_says() {
+    fn plain_words_match_shlex() {
         let rows = [
             "make",
             " make  CC=gcc\t-j4 ",
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_words_is_not_plain_and_is_taken_apart() {
+    fn compound_text_is_not_plain_and_is_split() {
         let rows: [(&str, &[&str]); 47] = [
             ("make; rm x", &["make", "rm x"]),
             ("cd x && make CC=gcc", &["cd x", "make CC=gcc"]),
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overflows_and_nothing_panics() {
+    fn deep_nesting_neither_overflows_nor_panics() {
         for part in ["$(", "`", "(", "\"$(", "<(", "'", "\\", "a=", "<"] {
             assert!(!ShellText::parse(&part.repeat(50_001)).is_plain, "{part}");
         }

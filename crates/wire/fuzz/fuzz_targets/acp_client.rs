@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Client, Config, Decision, Event, Id, Limits, Message, Serves, State, Streaming,
+    CancelCause, Client, Config, Decision, Event, Id, Limits, Message, ClientCapabilities, ConnectionState, Streaming,
     Withdrawal, classify,
 };
 use aifo_wire_fuzz::Input;
@@ -28,14 +28,14 @@ fuzz_target!(|data: &[u8]| {
             0 => _ = client.new_session(json!({}), now),
             1 => _ = client.load_session("s", json!({}), now),
             2 | 3 => _ = client.prompt("s", json!([]), now),
-            4 => _ = client.cancel("s", CancelCause::Asked, now),
+            4 => _ = client.cancel("s", CancelCause::Requested, now),
             _ => ledger.answer_one(&mut client, now),
         }
         now += Duration::from_secs(u64::from(action / 6));
         client.handle_timeout(now);
         ledger.collect(&mut client);
         assert!(client.poll_timeout().is_none_or(|time| time > now), "all that is due is done");
-        assert!(client.owed() <= 4);
+        assert!(client.unanswered() <= 4);
         if let Some(session) = client.session("s") {
             assert!(session.tools().len() <= 4 && session.tools().held() <= 8192);
             assert!(session.draft().len() <= 2048);
@@ -43,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
     }
     client.receive_eof(now);
     ledger.collect(&mut client);
-    assert_eq!((client.state(), client.owed()), (&State::Closed, 0));
+    assert_eq!((client.state(), client.unanswered()), (&ConnectionState::Closed, 0));
     assert_eq!(client.poll_timeout(), None);
     assert_eq!((ledger.waiting.len(), ledger.prompts), (0, 0), "each has one end");
     assert!(ledger.requests.values().all(|left| *left == 0), "{:?}", ledger.requests);
@@ -65,8 +65,8 @@ fn config(seed: usize) -> Config {
         ..Limits::default()
     };
     let streaming = [Streaming::Delta, Streaming::Snapshot, Streaming::Auto][seed % 3];
-    let serves = Serves { read_text_file: true, ..Serves::default() };
-    Config { limits, streaming, serves, ..Config::default() }
+    let capabilities = ClientCapabilities { read_text_file: true, ..ClientCapabilities::default() };
+    Config { limits, streaming, capabilities, ..Config::default() }
 }
 
 /// Open requests and prompts.
@@ -113,7 +113,7 @@ impl Ledger {
             match classify(message).remove(0) {
                 Message::Request { method, .. } if method == "session/prompt" => self.prompts += 1,
                 Message::Request { id, .. } => {
-                    let id = id.as_ours().expect("it is ours");
+                    let id = id.as_u64().expect("it is ours");
                     *self.requests.entry(id).or_default() += 1;
                 }
                 Message::Response { id, .. } => self.waiting.retain(|waiting| *waiting != id),

@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let (story, traffic) = Input::parse(data).check_splits(|pieces| read(pieces));
-    let Traffic { requests, notifications, responses, noise, too_long, .. } = traffic;
-    let counted = requests + notifications + responses + noise + too_long;
+    let Traffic { requests, notifications, responses, non_json, too_long, .. } = traffic;
+    let counted = requests + notifications + responses + non_json + too_long;
     assert_eq!(counted, story.len() as u64, "everything is counted once");
     for inbound in story {
         if let Inbound::Message(message) = inbound {
@@ -21,13 +21,13 @@ fuzz_target!(|data: &[u8]| {
 
 fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Inbound>, Traffic) {
     let limits =
-        Limits { frame: 400, frame_head: 40, values: 40, noise_tail: 50, ..Limits::default() };
+        Limits { frame: 400, frame_head: 40, values: 40, non_json_tail: 50, ..Limits::default() };
     let mut reader = MessageReader::new(&limits);
     let mut story = Vec::new();
     for piece in pieces {
         reader.receive(piece);
         story.extend(std::iter::from_fn(|| reader.next_message()));
-        assert!(reader.held() <= 440 && reader.noise().len() <= 50);
+        assert!(reader.held() <= 440 && reader.non_json().len() <= 50);
     }
     reader.receive_eof();
     let is_message = |inbound: &Inbound| *inbound != Inbound::Eof;

@@ -2,17 +2,17 @@
 
 #![no_main]
 
-use aifo_acp::{PathMap, Way};
+use aifo_acp::{PathMap, Direction};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let map = PathMap::default().both_ways("/home/me/\u{e9} x", "/w").both_ways("/run/t", "/tmp");
-    for (way, back) in [(Way::Outward, Way::Inward), (Way::Inward, Way::Outward)] {
-        let folders = match way {
-            Way::Outward => ["/home/me/\u{e9} x", "/run/t"],
-            Way::Inward => ["/w", "/tmp"],
+    let map = PathMap::default().map_directory("/home/me/\u{e9} x", "/w").map_directory("/run/t", "/tmp");
+    for (direction, back) in [(Direction::ToEditor, Direction::ToAgent), (Direction::ToAgent, Direction::ToEditor)] {
+        let folders = match direction {
+            Direction::ToEditor => ["/home/me/\u{e9} x", "/run/t"],
+            Direction::ToAgent => ["/w", "/tmp"],
         };
-        if let Some(mapped) = map.path(way, text) {
+        if let Some(mapped) = map.path(direction, text) {
             assert!(folders.iter().any(|folder| mapped.starts_with(folder)), "{mapped}");
             let mut depth = 0i32;
             for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
@@ -20,11 +20,11 @@ fuzz_target!(|text: &str| {
                 assert!(depth > 0, "it never leaves its folder");
             }
             let there = map.path(back, &mapped).expect("what was mapped can be mapped back");
-            assert_eq!(map.path(way, &there), Some(mapped), "and is then the same");
+            assert_eq!(map.path(direction, &there), Some(mapped), "and is then the same");
         }
-        if let Some(mapped) = map.uri(way, text) {
+        if let Some(mapped) = map.uri(direction, text) {
             let there = map.uri(back, &mapped).expect("what was mapped can be mapped back");
-            assert_eq!(map.uri(way, &there), Some(mapped), "and is then the same");
+            assert_eq!(map.uri(direction, &there), Some(mapped), "and is then the same");
         }
     }
 });

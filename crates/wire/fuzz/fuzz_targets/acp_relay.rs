@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use aifo_acp::{
     Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
-    RelayEvent, Served, Side, Withdrawal,
+    RelayEvent, MethodServer, Side, Withdrawal,
 };
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
@@ -37,8 +37,8 @@ fuzz_target!(|data: &[u8]| {
         ledger.collect(&mut relay);
         assert!(relay.poll_timeout().is_none_or(|time| time > now), "all that is due is done");
         for side in [Side::Editor, Side::Agent] {
-            assert!(relay.owed(side) <= 4);
-            assert_eq!(relay.owed(side), ledger.waiting[index_of(side)].len());
+            assert!(relay.unanswered(side) <= 4);
+            assert_eq!(relay.unanswered(side), ledger.waiting[index_of(side)].len());
         }
     }
     let order =
@@ -71,9 +71,9 @@ fn config() -> RelayConfig {
     };
     RelayConfig {
         limits,
-        files: Served::Ours,
-        terminal: Served::Editors,
-        map: PathMap::default().both_ways("/h", "/i").outward("/workspace", "/h"),
+        files: MethodServer::Host,
+        terminal: MethodServer::Editor,
+        map: PathMap::default().map_directory("/h", "/i").map_alias("/workspace", "/h"),
         roots: vec!["/h".to_owned()],
         sessions: 2,
         queued_prompts: 2,
@@ -137,7 +137,7 @@ impl Ledger {
                 } => {
                     let waiting = &mut self.waiting[index_of(from)];
                     if waiting.iter().all(|(waiting, _)| *waiting != id) {
-                        assert_eq!(relay.owed(from), waiting.len());
+                        assert_eq!(relay.unanswered(from), waiting.len());
                         let written = written(&id);
                         waiting.push((id, written));
                     }
@@ -146,7 +146,7 @@ impl Ledger {
                 | Inbound::TooLong { envelope: Envelope { id: Some(id), method: None }, .. }
                     if from == Side::Agent =>
                 {
-                    id.as_ours().map(|id| self.prompts.remove(&id));
+                    id.as_u64().map(|id| self.prompts.remove(&id));
                 }
                 _ => {}
             }
@@ -192,7 +192,7 @@ impl Ledger {
                 let message = serde_json::from_slice(&line).expect("we write JSON");
                 match Message::of(message) {
                     Message::Request { id, method, params } => {
-                        let id = id.as_ours().expect("it is ours");
+                        let id = id.as_u64().expect("it is ours");
                         if side == Side::Agent
                             && method == "session/prompt"
                             && let Some(session) =

@@ -1,22 +1,22 @@
-//! Turns, their ends, and what comes between them.
+//! Turns and their ends.
 
 use super::*;
-use crate::session::When;
-use crate::tool_call::{Mark, Standing, ToolStatus};
+use crate::tool_call::{CallState, ToolStatus, UnfinishedReason};
+use crate::update::UpdateScope;
 
 #[test]
-fn a_turn_is_its_answer_and_everything_is_counted() {
+fn a_turn_has_an_answer_and_counts() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
     story.update(chunk("user_message_chunk", "hello?"));
     story.update(chunk("agent_thought_chunk", "hm"));
-    story.say("Hello ");
+    story.agent_text("Hello ");
     story.update(json!({"sessionUpdate": "plan", "entries": [1]}));
-    story.say("World");
+    story.agent_text("World");
     story.update(json!({"sessionUpdate": "brand_new"}));
     assert_eq!(story.client.session("s").unwrap().draft(), "Hello World");
     story.reply(prompt, &json!({"stopReason": "end_turn", "usage": {"totalTokens": 3}}));
-    assert!(story.ends().is_empty(), "something may still come");
+    assert!(story.ends().is_empty(), "late updates may follow");
     story.pass(SECOND);
     let end = story.ends()[0];
     assert_eq!((&end.outcome, end.turn, end.cancelled), (&Ok(StopReason::EndTurn), 1, None));
@@ -40,70 +40,66 @@ fn a_turn_is_its_answer_and_everything_is_counted() {
 fn an_answered_turn_can_be_ended_at_once() {
     let mut story = Story::open(Config::default());
     let id = story.prompt();
-    assert!(!story.client.finish_turn("s", story.now), "it runs");
+    assert!(!story.client.finish_turn("s", story.now), "it is running");
     story.stop(id, "end_turn");
-    assert!(story.ends().is_empty(), "more may come");
+    assert!(story.ends().is_empty(), "late updates may follow");
     assert!(story.client.finish_turn("s", story.now));
     assert!(!story.client.finish_turn("s", story.now), "it is over");
     assert!(!story.client.finish_turn("t", story.now));
     story.collect();
-    let [end] = story.ends()[..] else { panic!("it has ended") };
+    let [end] = story.ends()[..] else { panic!("the turn has ended") };
     assert_eq!((end.turn, &end.outcome), (1, &Ok(StopReason::EndTurn)));
     assert_eq!(story.client.prompt("s", json!([]), story.now), Ok(2));
 }
 
 #[test]
-fn the_tail_of_an_answer_may_come_after_its_end() {
+fn the_end_of_an_answer_may_arrive_late() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
-    story.say("a");
+    story.agent_text("a");
     story.stop(prompt, "end_turn");
     story.pass(SECOND / 5);
-    story.say("b");
+    story.agent_text("b");
     story.pass(SECOND / 5);
-    story.say("c");
-    assert_eq!(story.whens(), [When::Turn(1), When::Late(1), When::Late(1)]);
-    assert_eq!(story.ends().len(), 0, "each keeps it open");
+    story.agent_text("c");
+    assert_eq!(story.scopes(), [UpdateScope::Turn(1), UpdateScope::Late(1), UpdateScope::Late(1)]);
+    assert_eq!(story.ends().len(), 0, "each extends it");
     story.pass(SECOND / 4);
     assert_eq!(story.ends()[0].answer.text, "abc");
-    story.say("too late");
-    assert_eq!(story.whens().last(), Some(&When::Late(1)));
+    story.agent_text("after the deadline");
+    assert_eq!(story.scopes().last(), Some(&UpdateScope::Late(1)));
     assert_eq!(story.ends().len(), 1);
 }
 
 #[test]
-fn a_chatty_agent_does_not_keep_a_turn_open_for_ever() {
+fn late_updates_keep_a_turn_open_for_a_bounded_time() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
     story.stop(prompt, "end_turn");
     for _ in 0..20 {
         story.pass(SECOND / 10);
-        story.say("x");
+        story.agent_text("x");
     }
     assert_eq!(story.ends().len(), 1);
-    assert_eq!(story.ends()[0].answer.text, "x".repeat(19), "two seconds are enough");
+    assert_eq!(story.ends()[0].answer.text, "x".repeat(19), "at most two seconds");
 }
 
 #[test]
-fn turns_do_not_bleed_into_each_other() {
+fn turns_are_independent() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
-    story.say("one");
+    story.agent_text("one");
     story.update(tool("tool_call", "t", "in_progress"));
     story.stop(prompt, "end_turn");
     story.pass(SECOND);
-    let standing =
-        |story: &Story| story.client.session("s").unwrap().tools().get("t").unwrap().standing();
-    assert_eq!(standing(&story), Standing::Left(Mark::Abandoned));
+    let state =
+        |story: &Story| story.client.session("s").unwrap().tools().get("t").unwrap().state();
+    assert_eq!(state(&story), CallState::Unfinished(UnfinishedReason::Abandoned));
 
     let prompt = story.prompt();
-    story.say("two");
+    story.agent_text("two");
     story.update(tool("tool_call_update", "t", "completed"));
-    assert_eq!(
-        standing(&story),
-        Standing::Ended(ToolStatus::Completed),
-        "it ran in the background"
-    );
+    assert_eq!(state(&story), CallState::Ended(ToolStatus::Completed), "a background call");
     story.stop(prompt, "max_tokens");
     story.pass(SECOND);
     let ends = story.ends();
@@ -117,27 +113,27 @@ fn one_prompt_at_a_time() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
     story.take_written();
-    let busy = Err(Refused::Busy("s".to_owned()));
+    let busy = Err(SendError::Busy("s".to_owned()));
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy);
-    story.client.cancel("s", CancelCause::Asked, story.now);
+    story.client.cancel("s", CancelCause::Requested, story.now);
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy);
     story.stop(prompt, "cancelled");
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy, "more may come");
     assert!(!story.client.forget("s"));
-    assert_eq!(story.told(), ["session/cancel"], "no prompt");
+    assert_eq!(story.sent(), ["session/cancel"], "no second prompt");
     story.pass(SECOND);
     assert!(story.client.prompt("s", json!([]), story.now).is_ok());
     let unknown = story.client.prompt("x", json!([]), story.now);
-    assert_eq!(unknown, Err(Refused::UnknownSession("x".to_owned())));
+    assert_eq!(unknown, Err(SendError::UnknownSession("x".to_owned())));
 }
 
 #[test]
-fn sessions_have_turns_of_their_own() {
+fn sessions_have_separate_turns() {
     let mut story = Story::open(Config::default());
     story.open_session("s2");
     let first = story.prompt();
     story.client.prompt("s2", json!([]), story.now).unwrap();
-    story.say("a");
+    story.agent_text("a");
     story.receive(&update_of("s2", chunk("agent_message_chunk", "b")));
     story.stop(first, "end_turn");
     story.stop(first + 1, "refusal");
@@ -149,10 +145,10 @@ fn sessions_have_turns_of_their_own() {
 }
 
 #[test]
-fn a_prompt_may_fail_or_stop_for_a_reason_of_its_own() {
+fn a_prompt_may_fail_or_have_an_unknown_stop_reason() {
     let rows = [
         (json!({"result": {"stopReason": "error"}}), Ok(StopReason::Other("error".to_owned()))),
-        (json!({"result": null}), Ok(StopReason::Untold)),
+        (json!({"result": null}), Ok(StopReason::Missing)),
         (
             json!({"error": {"code": -1, "message": "no"}}),
             Err(Failure::Agent(RpcError::new(-1, "no"))),
@@ -161,7 +157,7 @@ fn a_prompt_may_fail_or_stop_for_a_reason_of_its_own() {
     for (mut answer, outcome) in rows {
         let mut story = Story::open(Config::default());
         let prompt = story.prompt();
-        story.say("partly");
+        story.agent_text("partly");
         answer["id"] = json!(prompt);
         story.receive(&answer);
         story.pass(SECOND);
@@ -171,7 +167,7 @@ fn a_prompt_may_fail_or_stop_for_a_reason_of_its_own() {
 }
 
 #[test]
-fn the_end_of_the_stream_ends_everything_at_once() {
+fn the_end_of_the_stream_fails_everything_at_once() {
     let mut story = Story::start(serving_all());
     story.client.initialize("test", "1", story.now).unwrap();
     story.receive_line("kimi is now called something else");
@@ -181,34 +177,34 @@ fn the_end_of_the_stream_ends_everything_at_once() {
         panic!("{ends:?}");
     };
     assert_eq!(method, "initialize");
-    assert_eq!(story.client.noise(), "kimi is now called something else\n");
+    assert_eq!(story.client.non_json(), "kimi is now called something else\n");
 
     let mut story = Story::open(serving_all());
     let list = story.client.request("session/list", json!({}), story.now).unwrap();
     story.client.new_session(json!({}), story.now).unwrap();
     story.prompt();
-    story.say("partly");
+    story.agent_text("partly");
     story.ask_permission(7);
     story.receive(&json!({"id": 8, "method": "terminal/create"}));
     story.take_written();
     story.events.clear();
     story.eof();
-    assert_eq!(story.take_written(), [Value::Null; 0], "nobody is there to be answered");
+    assert_eq!(story.take_written(), [Value::Null; 0], "the stream has ended");
     assert!(matches!(&story.events[0], Event::Failed { request, .. } if *request == list));
     assert!(matches!(&story.events[1], Event::Failed { method, .. } if method == "session/new"));
     let end = story.ends()[0];
     assert_eq!((&end.outcome, end.answer.text.as_str()), (&Err(Failure::Ended), "partly"));
     let withdrawn = |id: u64| Event::Withdrawn { id: id.into(), why: Withdrawal::Ended };
     assert_eq!(story.events[3..], [withdrawn(7), withdrawn(8), Event::Closed]);
-    assert_eq!((story.client.state(), story.client.owed()), (&State::Closed, 0));
+    assert_eq!((story.client.state(), story.client.unanswered()), (&ConnectionState::Closed, 0));
     assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
     story.eof();
     assert_eq!(story.events.last(), Some(&Event::Closed));
-    assert_eq!(story.events.len(), 6, "told once");
+    assert_eq!(story.events.len(), 6, "sent once");
 }
 
 #[test]
-fn a_turn_that_was_answered_keeps_its_answer_when_the_stream_ends() {
+fn an_answered_turn_keeps_its_answer_at_the_end_of_the_stream() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
     story.client.receive(
@@ -216,16 +212,16 @@ fn a_turn_that_was_answered_keeps_its_answer_when_the_stream_ends() {
         story.now,
     );
     story.eof();
-    assert_eq!(story.ends()[0].outcome, Ok(StopReason::EndTurn), "its line had no end");
+    assert_eq!(story.ends()[0].outcome, Ok(StopReason::EndTurn), "a line without a newline");
 }
 
 #[test]
-fn what_a_turn_does_not_keep_is_told_once() {
+fn dropped_content_is_reported_once() {
     let limits = Limits { turn_bytes: 1000, turn_kinds: 1, ..Limits::default() };
     let mut story = Story::open(Config { limits, ..Config::default() });
     let prompt = story.prompt();
     for _ in 0..3 {
-        story.say(&"x".repeat(400));
+        story.agent_text(&"x".repeat(400));
     }
     story.update(tool("tool_call", "t", "completed"));
     story.update(json!({"sessionUpdate": "x".repeat(1000)}));
@@ -239,7 +235,7 @@ fn what_a_turn_does_not_keep_is_told_once() {
 }
 
 #[test]
-fn a_million_updates_stay_in_bounds() {
+fn a_million_updates_stay_within_limits() {
     let limits = Limits { turn_updates: 1000, ..Limits::default() };
     let mut story = Story::open(Config { limits, ..Config::default() });
     let prompt = story.prompt();

@@ -1,9 +1,9 @@
-//! Permissions: one answer each, by a rule or by the person at the editor.
+//! Permission requests: one answer each, by a rule or by the editor.
 
 use super::*;
 
 #[test]
-fn a_rule_decides_and_the_editor_never_knows() {
+fn a_rule_decides_without_the_editor() {
     let mut story = Story::prompted();
     story.update(
         json!({"sessionUpdate": "tool_call", "toolCallId": "t", "rawInput": {"command": "ls"}}),
@@ -27,44 +27,47 @@ fn a_rule_decides_and_the_editor_never_knows() {
 }
 
 #[test]
-fn the_editor_is_asked_and_its_answer_passes() {
-    let map = PathMap::default().both_ways("/h", "/i");
+fn the_editor_is_asked_and_its_answer_forwarded() {
+    let map = PathMap::default().map_directory("/h", "/i");
     let mut story = Story::new(RelayConfig { map, ..RelayConfig::default() });
     let mut ask = permission(7);
     ask["params"]["toolCall"] =
         json!({"toolCallId": "t", "locations": [{"path": "/i/a"}], "title": "/i/a"});
     ask["more"] = json!(1);
-    story.agent_says(ask.clone());
+    story.agent_sends(ask.clone());
     let Some(RelayEvent::Permission { request, .. }) = story.events().pop() else { panic!() };
-    assert_eq!(request.params, ask["params"], "as the agent names them");
-    assert!(request.call.is_some(), "also of a session that nobody has prompted");
+    assert_eq!(request.params, ask["params"], "with the agent's paths");
+    assert!(request.call.is_some(), "also without a prompt");
     assert!(story.relay.ask_editor(&id(7), story.now));
     assert!(!story.relay.ask_editor(&id(7), story.now));
-    assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now), "it is the editor's now");
+    assert!(
+        !story.relay.decide(&id(7), &Decision::Cancelled, story.now),
+        "forwarded to the editor"
+    );
     let mut expected = ask;
     expected["id"] = json!(1);
     expected["params"]["toolCall"]["locations"][0]["path"] = json!("/h/a");
     assert_eq!(story.editor(), [expected]);
     let answer =
         json!({"outcome": {"outcome": "selected", "optionId": "yes"}, "_meta": {"by": "me"}});
-    story.editor_says(json!({"id": 1, "result": answer}));
-    story.editor_says(json!({"id": 1, "result": answer}));
+    story.editor_sends(json!({"id": 1, "result": answer}));
+    story.editor_sends(json!({"id": 1, "result": answer}));
     assert_eq!(story.agent(), [ok(7, answer)]);
-    assert_eq!(story.relay.strays(Side::Editor).duplicate_responses, 1);
+    assert_eq!(story.relay.protocol_errors(Side::Editor).duplicate_responses, 1);
 }
 
 #[test]
-fn an_error_of_the_editor_is_the_agents() {
+fn an_editors_error_reaches_the_agent() {
     let mut story = Story::start();
     story.ask_permission(7);
     story.relay.ask_editor(&id(7), story.now);
     story.collect();
-    story.editor_says(json!({"id": 1, "error": {"code": -32601, "message": "no"}}));
+    story.editor_sends(json!({"id": 1, "error": {"code": -32601, "message": "no"}}));
     assert_eq!(story.agent(), [error(7, -32601, "no")]);
 }
 
 #[test]
-fn a_permission_that_the_agent_withdraws_is_answered_wherever_it_waits() {
+fn a_permission_request_cancelled_by_the_agent_is_answered() {
     let mut story = Story::prompted();
     let withdraw = |id: u64| json!({"method": "$/cancel_request", "params": {"requestId": id}});
     story.ask_permission(7);
@@ -73,35 +76,36 @@ fn a_permission_that_the_agent_withdraws_is_answered_wherever_it_waits() {
     story.collect();
     story.events();
     story.editor();
-    story.agent_says(withdraw(7));
+    story.agent_sends(withdraw(7));
     assert_eq!(story.events(), [RelayEvent::Withdrawn { id: id(7), why: Withdrawal::ByAgent }]);
     assert_eq!(story.agent(), [cancelled(7)]);
-    story.agent_says(withdraw(8));
+    story.agent_sends(withdraw(8));
     assert_eq!((story.agent(), story.events()), (vec![cancelled(8)], vec![]));
-    let told = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}});
-    assert_eq!(story.editor(), [told]);
-    story.editor_says(selected(1, "yes"));
-    story.agent_says(withdraw(8));
+    let cancellation =
+        json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}});
+    assert_eq!(story.editor(), [cancellation]);
+    story.editor_sends(selected(1, "yes"));
+    story.agent_sends(withdraw(8));
     assert_eq!(story.agent(), [] as [Value; 0]);
-    assert_eq!(story.relay.strays(Side::Agent).unknown_withdrawals, 1);
+    assert_eq!(story.relay.protocol_errors(Side::Agent).unknown_cancellations, 1);
 }
 
 #[test]
-fn a_permission_of_no_session_is_refused() {
+fn a_permission_request_without_a_session_is_rejected() {
     let mut story = Story::start();
-    story.agent_says(
+    story.agent_sends(
         json!({"id": 7, "method": "session/request_permission", "params": {"options": []}}),
     );
     assert_eq!((story.agent(), story.events()), (vec![error(7, -32602, "no session")], vec![]));
 }
 
 #[test]
-fn other_sessions_permissions_stay_when_one_is_cancelled() {
+fn cancelling_leaves_other_sessions_permission_requests() {
     let mut story = Story::prompted();
     story.ask_permission(7);
     let mut other = permission(8);
     other["params"]["sessionId"] = json!("other");
-    story.agent_says(other);
+    story.agent_sends(other);
     story.cancel();
     assert_eq!(story.agent()[1..], [cancelled(7)]);
     assert!(story.relay.decide(&id(8), &Decision::Select(json!("yes")), story.now));
@@ -109,12 +113,12 @@ fn other_sessions_permissions_stay_when_one_is_cancelled() {
 }
 
 #[test]
-fn a_permission_that_is_too_long_for_the_editor_is_cancelled() {
+fn a_permission_request_too_long_for_the_editor_is_cancelled() {
     let limits = Limits { frame_out: 300, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     let mut ask = permission(7);
     ask["params"]["long"] = json!("x".repeat(300));
-    story.agent_says(ask);
+    story.agent_sends(ask);
     assert!(story.relay.ask_editor(&id(7), story.now));
     assert_eq!((story.agent(), story.editor()), (vec![cancelled(7)], vec![]));
 }

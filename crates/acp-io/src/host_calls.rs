@@ -1,4 +1,4 @@
-//! What is being served.
+//! Requests that the host is serving.
 
 use std::collections::HashMap;
 
@@ -6,28 +6,28 @@ use aifo_acp::{Id, RpcError, code};
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::host::Served;
+use crate::host::CallFuture;
 
-/// The requests that are being served, each in a task of its own.
+/// Running requests, each in a task of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct HostCalls {
     tasks: JoinSet<(Id, Result<Value, RpcError>)>,
     running: HashMap<Id, AbortHandle>,
 }
 
-impl Calls {
-    pub(crate) fn start(&mut self, id: Id, call: Served) {
+impl HostCalls {
+    pub(crate) fn start(&mut self, id: Id, call: CallFuture) {
         let name = id.clone();
         let task = self.tasks.spawn(async move { (id, call.await) });
         self.running.insert(name, task);
     }
 
-    /// Serves one no longer. False if it was not being served.
+    /// Aborts a request. Returns false if it is not running.
     pub(crate) fn stop(&mut self, id: &Id) -> bool {
         self.running.remove(id).inspect(AbortHandle::abort).is_some()
     }
 
-    /// What came of one. Cancel-safe; never returns while nothing is served.
+    /// Returns the outcome of the next completed request. Never returns without one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> (Id, Result<Value, RpcError>) {
         loop {
             match self.tasks.join_next_with_id().await {
@@ -35,9 +35,9 @@ impl Calls {
                 Some(Err(failed)) => {
                     let is_it = |(_, task): &(&Id, &AbortHandle)| task.id() == failed.id();
                     let id = self.running.iter().find(is_it).map(|(id, _)| id.clone());
-                    // One that was stopped is not waited for.
+                    // Aborted by `stop`.
                     let Some(id) = id else { continue };
-                    let failed = RpcError::new(code::INTERNAL, "whoever serves it has failed");
+                    let failed = RpcError::new(code::INTERNAL, "the request handler failed");
                     return (id, Err(failed));
                 }
                 None => return std::future::pending().await,

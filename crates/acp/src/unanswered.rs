@@ -1,21 +1,21 @@
-//! What a peer asks for and waits for.
+//! A peer's requests that wait for an answer.
 
 use crate::message::Id;
 
-/// Requests of a peer by their ids as they came, each of which is taken out once, to be answered.
+/// Unanswered requests by id. Removing one obliges the caller to answer it.
 #[derive(Debug)]
-pub(crate) struct Waiting<W> {
-    /// Few, in the order they came.
+pub(crate) struct Unanswered<W> {
+    /// Few, in the order of arrival.
     requests: Vec<(Id, W)>,
 }
 
-impl<W> Default for Waiting<W> {
+impl<W> Default for Unanswered<W> {
     fn default() -> Self {
-        Waiting { requests: Vec::new() }
+        Unanswered { requests: Vec::new() }
     }
 }
 
-impl<W> Waiting<W> {
+impl<W> Unanswered<W> {
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -40,13 +40,13 @@ impl<W> Waiting<W> {
         self.requests.push((id, what));
     }
 
-    /// Takes one out; whoever has it has to answer it.
+    /// Removes a request; the caller must answer it.
     pub(crate) fn take(&mut self, id: &Id) -> Option<W> {
         let at = self.requests.iter().position(|(waiting, _)| waiting == id)?;
         Some(self.requests.remove(at).1)
     }
 
-    /// Takes out the oldest of a sort.
+    /// Removes the oldest request that matches.
     pub(crate) fn take_first(&mut self, is_it: impl Fn(&W) -> bool) -> Option<(Id, W)> {
         let at = self.requests.iter().position(|(_, what)| is_it(what))?;
         Some(self.requests.remove(at))

@@ -1,66 +1,65 @@
-//! A run of text of one message, from chunks that may be pieces or ever longer copies.
+//! A run of a message's text, from incremental or cumulative chunks.
 
 use crate::content::Channel;
 
-/// What the chunks of a message are (`spec/acp.md#text`).
+/// How a message's chunks are streamed (`spec/acp.md#text`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// Each is the next piece. What every agent tested sends.
+    /// Incremental. All tested agents send these.
     #[default]
     Delta,
-    /// Each is all of the message so far.
+    /// Cumulative: each chunk is the whole message so far.
     Snapshot,
-    /// Told at the end of each message: snapshots, if every chunk went on from the one before and
-    /// there were three or more.
+    /// Decided at the end of each message: cumulative if there were three or more chunks and each
+    /// extended the one before.
     Auto,
 }
 
-/// A run of text that nothing interrupts.
+/// A run of text without interruption.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
-    /// Whom it is for.
+pub struct TextRun {
+    /// The channel.
     pub channel: Channel,
-    /// The message it is of, if the agent tells.
+    /// The message's id, if given.
     pub message_id: Option<String>,
     text: String,
-    /// How long the last chunk was: the end of the text, should the chunks be snapshots.
+    /// The last chunk's length. Cumulative chunks end the text with the whole message.
     last: usize,
-    likeness: Likeness,
+    growth: Growth,
 }
 
-/// Whether the chunks so far could be snapshots.
+/// Whether the chunks could be cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Likeness {
-    /// So many went on from the one before.
-    Extended(u32),
-    /// No: one did not.
-    Lost,
+enum Growth {
+    /// So many chunks extended the one before.
+    Growing(u32),
+    /// A chunk did not.
+    Broken,
 }
 
-impl Passage {
-    /// A passage of one chunk.
+impl TextRun {
+    /// Creates a run from its first chunk.
     pub(crate) fn new(channel: Channel, message_id: Option<&str>, chunk: &str) -> Self {
-        Passage {
+        TextRun {
             channel,
             message_id: message_id.map(str::to_owned),
             text: chunk.to_owned(),
             last: chunk.len(),
-            likeness: Likeness::Extended(0),
+            growth: Growth::Growing(0),
         }
     }
 
-    /// Whether a chunk goes on with this passage: of the same channel, and of the same message as
-    /// far as anybody knows.
+    /// Returns whether a chunk continues this run: same channel and, where given, same message id.
     pub(crate) fn is_continued_by(&self, channel: Channel, message_id: Option<&str>) -> bool {
         let is_same = match (self.message_id.as_deref(), message_id) {
-            (Some(ours), Some(theirs)) => ours == theirs,
+            (Some(own), Some(other)) => own == other,
             _ => true,
         };
         self.channel == channel && is_same
     }
 
-    /// Whether a chunk is all of this once more, under a name of its own: some agents send what
-    /// they streamed as one message again.
+    /// Returns whether a chunk repeats the whole run under another message id, as some agents do
+    /// after streaming.
     pub(crate) fn is_copied_by(
         &self,
         channel: Channel,
@@ -73,16 +72,16 @@ impl Passage {
             && self.text == chunk
     }
 
-    /// Takes the next chunk.
+    /// Appends a chunk.
     pub(crate) fn push(&mut self, streaming: Streaming, message_id: Option<&str>, chunk: &str) {
         if self.message_id.is_none() {
             self.message_id = message_id.map(str::to_owned);
         }
-        self.likeness = match self.likeness {
-            Likeness::Extended(count) if self.is_extended_by(chunk) => {
-                Likeness::Extended(count.saturating_add(1))
+        self.growth = match self.growth {
+            Growth::Growing(count) if self.is_extended_by(chunk) => {
+                Growth::Growing(count.saturating_add(1))
             }
-            _ => Likeness::Lost,
+            _ => Growth::Broken,
         };
         if streaming == Streaming::Snapshot {
             self.text.clear();
@@ -91,14 +90,14 @@ impl Passage {
         self.last = chunk.len();
     }
 
-    /// No chunk follows: of two readings of the chunks one is chosen.
+    /// Ends the run, which decides [`Streaming::Auto`].
     pub(crate) fn settle(&mut self, streaming: Streaming) {
         if streaming == Streaming::Auto && self.looks_like_snapshots() {
             self.text = self.last_chunk().to_owned();
         }
     }
 
-    /// The text, as it reads now.
+    /// Returns the text so far.
     pub fn text(&self, streaming: Streaming) -> &str {
         match streaming {
             Streaming::Auto if self.looks_like_snapshots() => self.last_chunk(),
@@ -106,7 +105,7 @@ impl Passage {
         }
     }
 
-    /// How many bytes of text are held.
+    /// Returns the number of bytes held.
     pub(crate) fn held(&self) -> usize {
         self.text.len()
     }
@@ -121,7 +120,7 @@ impl Passage {
     }
 
     fn looks_like_snapshots(&self) -> bool {
-        matches!(self.likeness, Likeness::Extended(2..))
+        matches!(self.growth, Growth::Growing(2..))
     }
 
     fn last_chunk(&self) -> &str {
@@ -134,18 +133,18 @@ impl Passage {
 mod tests {
     use super::*;
 
-    fn told(streaming: Streaming, chunks: &[&str]) -> String {
+    fn text_of(streaming: Streaming, chunks: &[&str]) -> String {
         let (first, rest) = chunks.split_first().unwrap();
-        let mut passage = Passage::new(Channel::Answer, None, first);
-        rest.iter().for_each(|chunk| passage.push(streaming, None, chunk));
-        let before = passage.text(streaming).to_owned();
-        passage.settle(streaming);
-        assert_eq!(passage.into_text(), before, "settling changes nothing that was read");
+        let mut run = TextRun::new(Channel::Answer, None, first);
+        rest.iter().for_each(|chunk| run.push(streaming, None, chunk));
+        let before = run.text(streaming).to_owned();
+        run.settle(streaming);
+        assert_eq!(run.into_text(), before, "settling keeps the text that was read");
         before
     }
 
     #[test]
-    fn chunks_are_pieces_or_snapshots_or_what_they_look_like() {
+    fn chunks_are_read_as_deltas_or_snapshots_or_by_detection() {
         let rows: [(&[&str], &str, &str, &str); 9] = [
             (&["Hello ", "World"], "Hello World", "World", "Hello World"),
             (&["H", "He", "Hel"], "HHeHel", "Hel", "Hel"),
@@ -158,14 +157,14 @@ mod tests {
             (&["é", "éé", "ééé", "éééé"], "éééééééééé", "éééé", "éééé"),
         ];
         for (chunks, delta, snapshot, auto) in rows {
-            assert_eq!(told(Streaming::Delta, chunks), delta, "{chunks:?}");
-            assert_eq!(told(Streaming::Snapshot, chunks), snapshot, "{chunks:?}");
-            assert_eq!(told(Streaming::Auto, chunks), auto, "{chunks:?}");
+            assert_eq!(text_of(Streaming::Delta, chunks), delta, "{chunks:?}");
+            assert_eq!(text_of(Streaming::Snapshot, chunks), snapshot, "{chunks:?}");
+            assert_eq!(text_of(Streaming::Auto, chunks), auto, "{chunks:?}");
         }
     }
 
     #[test]
-    fn messages_are_told_apart_by_their_ids() {
+    fn message_ids_separate_messages() {
         let channel = Channel::Answer;
         let rows = [
             (Some("a"), Some("a"), true),
@@ -174,18 +173,18 @@ mod tests {
             (None, Some("a"), true),
             (None, None, true),
         ];
-        for (ours, theirs, same) in rows {
-            let passage = Passage::new(channel, ours, "x");
-            assert_eq!(passage.is_continued_by(channel, theirs), same, "{ours:?} {theirs:?}");
-            assert!(!passage.is_continued_by(Channel::Thought, theirs));
+        for (own, other, same) in rows {
+            let run = TextRun::new(channel, own, "x");
+            assert_eq!(run.is_continued_by(channel, other), same, "{own:?} {other:?}");
+            assert!(!run.is_continued_by(Channel::Thought, other));
         }
-        let mut passage = Passage::new(channel, None, "x");
-        passage.push(Streaming::Delta, Some("a"), "y");
-        assert!(!passage.is_continued_by(channel, Some("b")), "the first name stays");
+        let mut run = TextRun::new(channel, None, "x");
+        run.push(Streaming::Delta, Some("a"), "y");
+        assert!(!run.is_continued_by(channel, Some("b")), "the first id stays");
     }
 
     #[test]
-    fn a_copy_has_a_name_of_its_own() {
+    fn a_copy_has_another_message_id() {
         let rows = [
             (Some("a"), Some("b"), "x", true),
             (None, Some("b"), "x", true),
@@ -194,10 +193,10 @@ mod tests {
             (None, None, "x", false),
             (Some("a"), Some("b"), "xy", false),
         ];
-        for (ours, theirs, chunk, copied) in rows {
-            let passage = Passage::new(Channel::Answer, ours, "x");
-            let found = passage.is_copied_by(Channel::Answer, theirs, chunk);
-            assert_eq!(found, copied, "{ours:?} {theirs:?} {chunk}");
+        for (own, other, chunk, copied) in rows {
+            let run = TextRun::new(Channel::Answer, own, "x");
+            let found = run.is_copied_by(Channel::Answer, other, chunk);
+            assert_eq!(found, copied, "{own:?} {other:?} {chunk}");
         }
     }
 }

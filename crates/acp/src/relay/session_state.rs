@@ -1,4 +1,4 @@
-//! A session that an editor has with an agent: one prompt at a time, the others behind it.
+//! A relayed session: one running turn, and queued prompts.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,33 +6,33 @@ use std::time::Instant;
 use serde_json::{Map, Value};
 
 use crate::counts::Counts;
-use crate::event::StopReason;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::tool_call::{Announced, ToolCall};
 use crate::tool_calls::{ToolCalls, ToolChange};
+use crate::turn_end::StopReason;
 
 use super::event::RelayedTurn;
 
-/// What is known of a session (`spec/acp-relay.md#turns`).
+/// The state of a session (`spec/acp-relay.md#turns`).
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct SessionState {
     turn: Option<Turn>,
-    /// Turns that have begun.
+    /// The number of turns so far.
     turns: u64,
     queue: VecDeque<Prompt>,
     tools: ToolCalls,
-    /// When a prompt last came, by a count of these.
+    /// The number of the last prompt, over all sessions.
     pub(super) touched: u64,
 }
 
-/// A prompt that is not sent yet.
+/// A queued prompt.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) id: Id,
     pub(super) params: Value,
-    pub(super) beside: Map<String, Value>,
-    /// About how many bytes it takes.
+    pub(super) extra: Map<String, Value>,
+    /// Memory in bytes, about.
     pub(super) weight: usize,
 }
 
@@ -45,18 +45,18 @@ struct Turn {
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// Until then the agent may end it by itself; `None` once it is known that it has not.
+    /// The deadline for the agent to end the turn; `None` once it has passed.
     Cancelling(Option<Instant>),
 }
 
-impl Link {
+impl SessionState {
     pub(super) fn new(limits: &Limits) -> Self {
         let tools = ToolCalls::new(limits.tool_calls, limits.tool_bytes);
-        Link {
+        SessionState {
             turn: None,
             turns: 0,
             queue: VecDeque::new(),
-            tools: tools.with_members_up_to(LARGEST_MEMBER),
+            tools: tools.with_max_member(LARGEST_MEMBER),
             touched: 0,
         }
     }
@@ -78,7 +78,7 @@ impl Link {
         self.turn = Some(Turn { phase: Phase::Running, counts: Counts::default() });
     }
 
-    /// True if the agent has to be told.
+    /// Cancels the turn. Returns true if the agent must be notified.
     pub(super) fn cancel(&mut self, until: Option<Instant>) -> bool {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.phase == Phase::Running) else {
             return false;
@@ -115,13 +115,13 @@ impl Link {
         self.queue.pop_front()
     }
 
-    /// Takes out a prompt that is not sent yet.
+    /// Removes a queued prompt.
     pub(super) fn unqueue(&mut self, id: &Id) -> Option<Prompt> {
         let at = self.queue.iter().position(|prompt| prompt.id == *id)?;
         self.queue.remove(at)
     }
 
-    /// Counts an update, and takes what it tells of a tool call; what became of that, if it is news.
+    /// Counts an update and applies it to its tool call. Returns a change of state.
     pub(super) fn update(&mut self, body: &Value, limits: &Limits) -> Option<ToolChange> {
         let kind = body.get("sessionUpdate")?.as_str()?;
         if let Some(turn) = &mut self.turn {
@@ -135,18 +135,18 @@ impl Link {
         self.call(body, announced)
     }
 
-    /// Takes what a request for permission tells of its call.
+    /// Applies the tool call of a permission request.
     pub(super) fn permission(&mut self, call: &Value) -> (Option<ToolCall>, Option<ToolChange>) {
         let Some(change) = self.tools.upsert(call, Announced::No) else { return (None, None) };
         let call = self.tools.get(&change.id).cloned();
         (call, is_news(&change).then_some(change))
     }
 
-    fn call(&mut self, told: &Value, announced: Announced) -> Option<ToolChange> {
-        self.tools.upsert(told, announced).filter(is_news)
+    fn call(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
+        self.tools.upsert(update, announced).filter(is_news)
     }
 
-    /// When the agent should have ended a turn.
+    /// Returns the deadline for the agent to end the turn.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.turn.as_ref()?.phase {
             Phase::Running => None,
@@ -154,7 +154,7 @@ impl Link {
         }
     }
 
-    /// True once, if the agent should have ended a turn and has not.
+    /// Returns true once if the deadline has passed.
     pub(super) fn is_overdue(&mut self, now: Instant) -> bool {
         let is_due = self.poll_timeout().is_some_and(|until| until <= now);
         if let Some(turn) = self.turn.as_mut().filter(|_| is_due) {
@@ -168,6 +168,6 @@ fn is_news(change: &ToolChange) -> bool {
     change.before.as_ref() != Some(&change.after)
 }
 
-/// What of a tool call is kept to be shown with a permission, in bytes of each member. A command or a
-/// path is in it; a file's whole text passes without being copied.
+/// The largest field kept of a tool call, in bytes. Commands and paths are shorter; file contents
+/// are forwarded without a copy.
 const LARGEST_MEMBER: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! An agent as a process: three pipes, and its end.
+//! An agent's process: pipes, exit, and process group.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -19,50 +19,50 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::tail::Tail;
 use crate::wire_log::WireLog;
 
-/// An agent that runs, in a process group of its own (`spec/acp.md#processes`).
+/// A running agent in a process group of its own (`spec/acp.md#processes`).
 ///
-/// Its stdin is written and its stderr drained by tasks, so that neither keeps the other or us from
-/// going on. Its stdout is read by a [`Conversation`](crate::Conversation) as it is asked for more: to
-/// ask for nothing is to hold the agent back.
+/// Tasks write its stdin and drain its stderr, so that no pipe blocks another. An
+/// [`AgentConnection`](crate::AgentConnection) reads its stdout on demand, which holds the agent
+/// back.
 ///
-/// [`Peer::end`] ends it in good order; dropping it kills it. What has left its group is found if it is
-/// below us, so a caller whose agents are processes of this machine
-/// [becomes their subreaper](aifo_process::become_subreaper).
+/// [`AgentProcess::end`] ends it gracefully; dropping it kills it. Processes that left its group
+/// are found among the caller's descendants, so the caller [becomes a
+/// subreaper](aifo_process::become_subreaper).
 #[derive(Debug)]
-pub struct Peer {
+pub struct AgentProcess {
     child: Child,
     leader: Pid,
-    /// Whether the number of the leader may be somebody else's by now.
+    /// Whether the leader's process id may have been reused.
     is_reaped: bool,
-    /// On all that it starts, should that leave the group.
+    /// Tags the agent's processes, to find those that leave the group.
     exec_tag: ExecTag,
-    pub(crate) stdin: Lines,
-    /// Completes when no more is written to its stdin.
+    pub(crate) stdin: StdinQueue,
+    /// Completes when the stdin task ends.
     written: oneshot::Receiver<()>,
     pub(crate) stdout: ChildStdout,
     stderr: Tail,
-    pub(crate) exited: Exited,
+    pub(crate) exited: ExitWatcher,
     tasks: JoinSet<()>,
-    limits: PeerLimits,
+    limits: ProcessLimits,
     log: Option<Arc<WireLog>>,
 }
 
-/// How long an agent may take, and how much of what it says is kept.
+/// Timeouts of an agent's process, and the size of the stderr tail.
 #[derive(Clone, Copy, Debug)]
-pub struct PeerLimits {
-    /// For one of our lines to be read. Then it is taken as gone.
+pub struct ProcessLimits {
+    /// To write one line. After that the agent counts as gone.
     pub write: Duration,
-    /// From the end of its stdin to TERM.
+    /// From closing its stdin to TERM.
     pub eof: Duration,
     /// From TERM to KILL.
     pub term: Duration,
-    /// What is kept of its stderr, the newest.
+    /// Bytes kept of its stderr.
     pub stderr_tail: usize,
 }
 
-impl Default for PeerLimits {
+impl Default for ProcessLimits {
     fn default() -> Self {
-        PeerLimits {
+        ProcessLimits {
             write: Duration::from_secs(30),
             eof: Duration::from_secs(1),
             term: Duration::from_secs(3),
@@ -73,25 +73,25 @@ impl Default for PeerLimits {
 
 /// How an agent ended.
 #[derive(Clone, Debug)]
-pub struct PeerEnd {
-    /// How its process ended; an error if the system would not tell.
+pub struct AgentExit {
+    /// The exit status, or why it is unknown.
     pub status: Result<ExitStatus, String>,
-    /// The end of what it said on stderr.
+    /// The last bytes of its stderr.
     pub stderr: String,
 }
 
-/// Lines that wait behind another to be written. Each may be long, so there is one.
+/// Queued lines. One, as each may be long.
 const LINES: usize = 1;
-/// One read of a pipe: what it holds.
+/// The size of one read: a pipe's capacity.
 pub(crate) const READ: usize = 64 * 1024;
-/// For what stands in a pipe when its process has ended.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
+/// To drain a pipe after its process has exited.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-impl Peer {
-    /// Starts an agent. What goes over its pipes is logged, if there is a log.
+impl AgentProcess {
+    /// Starts an agent. Its pipes are logged if `log` is given.
     pub fn spawn(
         mut command: Command,
-        limits: PeerLimits,
+        limits: ProcessLimits,
         log: Option<Arc<WireLog>>,
     ) -> io::Result<Self> {
         let id = ExecId::from_random(random_bits()?);
@@ -101,7 +101,7 @@ impl Peer {
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);
         let (Some(stdin), Some(stdout), Some(stderr), Some(leader)) = pipes else {
-            // All of them were asked for just now.
+            // All three pipes were requested above.
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let tail = Tail::new(limits.stderr_tail);
@@ -114,50 +114,50 @@ impl Peer {
             drop::<oneshot::Sender<()>>(writing);
         });
         tasks.spawn(drain(stderr, tail.clone(), log.clone()));
-        Ok(Peer {
+        Ok(AgentProcess {
             child,
             leader,
             is_reaped: false,
             exec_tag: ExecTag::new(&id),
-            stdin: Lines(Some(lines)),
+            stdin: StdinQueue(Some(lines)),
             written,
             stdout,
             stderr: tail,
-            exited: Exited::watch(leader)?,
+            exited: ExitWatcher::watch(leader)?,
             tasks,
             limits,
             log,
         })
     }
 
-    /// The end of what it has said on stderr.
+    /// Returns the last bytes of its stderr.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// How its process ended, if it has, and the last that it said on stderr: a line for people, empty
-    /// if neither is known.
-    pub fn last_words(&self) -> String {
+    /// Returns the exit status, if known, and the last line of stderr; empty if there is neither.
+    pub fn exit_summary(&self) -> String {
         let stderr = self.stderr();
         let line = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-        let words: Vec<&str> = self.exited.how.as_deref().into_iter().chain(line).collect();
+        let words: Vec<&str> = self.exited.status.as_deref().into_iter().chain(line).collect();
         words.join(": ")
     }
 
-    /// Kills it, and all that it started. Nothing of it is waited for.
+    /// Kills the agent and all its processes without waiting.
     pub fn kill(&self) {
         self.signal(Signal::Kill);
         kill_tagged(&self.exec_tag);
     }
 
-    /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.
-    pub async fn end(mut self) -> PeerEnd {
-        self.stdin = Lines(None);
-        // The last line may be an answer that it waits for. One that reads nothing gets no more time.
-        let _ = timeout(LAST_WORDS, &mut self.written).await;
+    /// Ends the agent: closes its stdin, then sends TERM, then KILL. Returns when all its processes
+    /// are gone.
+    pub async fn end(mut self) -> AgentExit {
+        self.stdin = StdinQueue(None);
+        // The last line may be an answer. An agent that does not read gets no more time.
+        let _ = timeout(DRAIN_TIMEOUT, &mut self.written).await;
         let limits = self.limits;
-        let rungs = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
-        for (time, signal) in rungs {
+        let steps = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
+        for (time, signal) in steps {
             if self.exits_within(time).await {
                 break;
             }
@@ -165,18 +165,19 @@ impl Peer {
                 self.signal(signal);
             }
         }
-        // After a KILL this takes a moment; what the agent started goes with it, in any case.
+        // Short, after a KILL. The agent's other processes are killed in any case.
         self.exited.wait().await;
         self.kill();
         let status = self.child.wait().await.map_err(|error| error.to_string());
         self.is_reaped = true;
-        // Its last words stand in the pipe; somebody else's process may hold that open.
+        // The pipe may hold unread output, and a process outside may keep it open.
         let _ =
-            timeout(LAST_WORDS, async { while self.tasks.join_next().await.is_some() {} }).await;
-        PeerEnd { status, stderr: self.stderr.text() }
+            timeout(DRAIN_TIMEOUT, async { while self.tasks.join_next().await.is_some() {} }).await;
+        AgentExit { status, stderr: self.stderr.text() }
     }
 
-    /// Whether it ends in that time, its stdout being drained: nobody ends who cannot write.
+    /// Returns whether the agent exits in time. Drains its stdout, as a blocked write would keep it
+    /// from exiting.
     async fn exits_within(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         let mut unread = vec![0; READ];
@@ -190,7 +191,7 @@ impl Peer {
         }
     }
 
-    /// Notes what was read of its stdout; nothing is its end.
+    /// Logs bytes of its stdout; empty means its end.
     pub(crate) fn log_read(&self, bytes: &[u8]) {
         match &self.log {
             Some(log) if bytes.is_empty() => log.end_in(),
@@ -206,7 +207,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for AgentProcess {
     fn drop(&mut self) {
         if !self.is_reaped {
             self.kill();
@@ -214,33 +215,32 @@ impl Drop for Peer {
     }
 }
 
-/// What is still to be written to its stdin.
+/// Lines to write to the agent's stdin.
 #[derive(Debug)]
-pub(crate) struct Lines(Option<mpsc::Sender<Vec<u8>>>);
+pub(crate) struct StdinQueue(Option<mpsc::Sender<Vec<u8>>>);
 
-impl Lines {
-    /// Room for one line; `None` once it takes no more. Cancel-safe.
-    pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+impl StdinQueue {
+    /// Reserves room for one line; `None` if stdin is closed. Cancel-safe.
+    pub(crate) async fn reserve(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
         self.0.as_ref()?.reserve().await.ok()
     }
 }
 
-/// Writes lines until there are no more, or the agent does not take one. Then the receiver is gone,
-/// which is how the others learn of it.
+/// Writes lines until the queue is closed or a write fails or times out, which closes the queue.
 async fn write(
     mut stdin: ChildStdin,
     mut lines: mpsc::Receiver<Vec<u8>>,
-    patience: Duration,
+    write_timeout: Duration,
     log: Option<Arc<WireLog>>,
 ) {
     while let Some(line) = lines.recv().await {
         if let Some(log) = &log {
             log.record_out(&line);
         }
-        match timeout(patience, stdin.write_all(&line)).await {
+        match timeout(write_timeout, stdin.write_all(&line)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return tracing::debug!(%error, "the agent reads no more"),
-            Err(_) => return tracing::warn!("the agent reads nothing, so it is given up"),
+            Ok(Err(error)) => return tracing::debug!(%error, "cannot write to the agent's stdin"),
+            Err(_) => return tracing::warn!("timed out writing to the agent's stdin"),
         }
     }
 }
@@ -259,41 +259,40 @@ async fn drain(mut stderr: ChildStderr, tail: Tail, log: Option<Arc<WireLog>>) {
     }
 }
 
-/// Tells when a process has ended, and leaves it unreaped: as long as it is, nobody else can have its
-/// number, which is its group's.
+/// Waits for a process without reaping it, so that its id, and its group's, is not reused.
 #[derive(Debug)]
-pub(crate) struct Exited {
-    told: Option<oneshot::Receiver<String>>,
-    /// In words, once it has been told.
-    how: Option<String>,
+pub(crate) struct ExitWatcher {
+    receiver: Option<oneshot::Receiver<String>>,
+    /// The exit status as text, once known.
+    status: Option<String>,
 }
 
-impl Exited {
+impl ExitWatcher {
     fn watch(pid: Pid) -> io::Result<Self> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let wait = move || {
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            let how = loop {
+            let status = loop {
                 match waitid(Id::Pid(pid), flags) {
                     Err(Errno::EINTR) => {}
                     Ok(WaitStatus::Exited(_, code)) => break format!("exit status {code}"),
                     Ok(WaitStatus::Signaled(_, signal, _)) => break format!("killed by {signal}"),
-                    _ => break "nobody knows how".to_owned(),
+                    _ => break "unknown exit status".to_owned(),
                 }
             };
-            // Whoever wanted to know may be gone.
-            let _ = tell.send(how);
+            // The receiver may be dropped.
+            let _ = sender.send(status);
         };
         std::thread::Builder::new().name("aifo-agent-end".to_owned()).spawn(wait)?;
-        Ok(Exited { told: Some(told), how: None })
+        Ok(ExitWatcher { receiver: Some(receiver), status: None })
     }
 
-    /// Cancel-safe; returns at once when it has returned before.
+    /// Waits for the exit; returns at once if it is known. Cancel-safe.
     pub(crate) async fn wait(&mut self) {
-        if let Some(told) = &mut self.told {
-            // A thread that is gone has nothing to tell.
-            self.how = told.await.ok();
-            self.told = None;
+        if let Some(receiver) = &mut self.receiver {
+            // The thread ended without a status.
+            self.status = receiver.await.ok();
+            self.receiver = None;
         }
     }
 }

@@ -1,0 +1,154 @@
+//! Capabilities declared to the agent, and the server of each method.
+
+use serde_json::{Map, Value};
+
+use super::MethodServer;
+use crate::capabilities::ClientCapabilities;
+
+/// The declared capabilities, which are exactly the served ones
+/// (`spec/acp-relay.md#who-serves-what`).
+#[derive(Debug)]
+pub(super) struct Capabilities {
+    files: MethodServer,
+    terminal: MethodServer,
+    declared: ClientCapabilities,
+}
+
+impl Capabilities {
+    /// Creates the state before the editor's `initialize`.
+    pub(super) fn new(files: MethodServer, terminal: MethodServer) -> Self {
+        let is_host = |served| served == MethodServer::Host;
+        let declared = ClientCapabilities {
+            read_text_file: is_host(files),
+            write_text_file: is_host(files),
+            terminal: is_host(terminal),
+        };
+        Capabilities { files, terminal, declared }
+    }
+
+    /// Rewrites the capabilities in the editor's `initialize`.
+    pub(super) fn declare(&mut self, params: &mut Value) {
+        let mut all = object(params.take());
+        let mut capabilities = object(all.remove("clientCapabilities").unwrap_or_default());
+        let mut files = object(capabilities.remove("fs").unwrap_or_default());
+        self.declared = ClientCapabilities {
+            read_text_file: declare(self.files, &mut files, "readTextFile"),
+            write_text_file: declare(self.files, &mut files, "writeTextFile"),
+            terminal: declare(self.terminal, &mut capabilities, "terminal"),
+        };
+        capabilities.insert("fs".to_owned(), Value::Object(files));
+        all.insert("clientCapabilities".to_owned(), Value::Object(capabilities));
+        *params = Value::Object(all);
+    }
+
+    /// Returns the server of a method. Methods other than `fs/*` and `terminal/*` are the editor's.
+    pub(super) fn served_by(&self, method: &str) -> MethodServer {
+        let served = match method.split_once('/') {
+            Some(("fs", _)) => self.files,
+            Some(("terminal", _)) => self.terminal,
+            _ => return MethodServer::Editor,
+        };
+        if self.declared.method(method) { served } else { MethodServer::Neither }
+    }
+}
+
+/// Sets a capability and returns its value.
+fn declare(served: MethodServer, members: &mut Map<String, Value>, name: &str) -> bool {
+    let is_there = match served {
+        MethodServer::Host => true,
+        MethodServer::Editor => members.get(name) == Some(&Value::Bool(true)),
+        MethodServer::Neither => false,
+    };
+    members.insert(name.to_owned(), Value::Bool(is_there));
+    is_there
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_declared_is_what_is_served() {
+        use MethodServer::{Editor, Host, Neither};
+        let full = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
+        let none =
+            json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+        let read = json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": false});
+        let rows = [
+            (Host, Host, json!(null), full.clone()),
+            (Host, Host, none.clone(), full.clone()),
+            (Neither, Neither, full.clone(), none.clone()),
+            (Editor, Editor, full.clone(), full.clone()),
+            (Editor, Editor, read.clone(), read.clone()),
+            (Editor, Editor, json!({"fs": 7, "terminal": "yes"}), none.clone()),
+            (Editor, Editor, json!(null), none),
+            (
+                Editor,
+                Neither,
+                full,
+                json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": false}),
+            ),
+        ];
+        for (files, terminal, declared, expected) in rows {
+            let mut capabilities = Capabilities::new(files, terminal);
+            let mut params = json!({"clientCapabilities": declared});
+            capabilities.declare(&mut params);
+            let declared_here = &params["clientCapabilities"];
+            assert_eq!(declared_here, &expected, "{files:?} {terminal:?} {declared}");
+            let served_by =
+                |is_declared: &Value, served| if is_declared == true { served } else { Neither };
+            assert_eq!(
+                capabilities.served_by("fs/read_text_file"),
+                served_by(&declared_here["fs"]["readTextFile"], files)
+            );
+            assert_eq!(
+                capabilities.served_by("fs/write_text_file"),
+                served_by(&declared_here["fs"]["writeTextFile"], files)
+            );
+            for method in ["create", "output", "wait_for_exit", "kill", "release"] {
+                let method = format!("terminal/{method}");
+                assert_eq!(
+                    capabilities.served_by(&method),
+                    served_by(&declared_here["terminal"], terminal)
+                );
+            }
+            for method in ["fs/unheard_of", "terminal/unheard_of"] {
+                assert_eq!(capabilities.served_by(method), Neither);
+            }
+            for method in ["elicitation/create", "craft/drainMidTurnQueue", "_x", "fsx"] {
+                assert_eq!(capabilities.served_by(method), Editor);
+            }
+        }
+    }
+
+    #[test]
+    fn other_capabilities_are_forwarded() {
+        let mut params = json!({"protocolVersion": 7, "clientInfo": {"name": "e"}, "_meta": {"a": 1},
+            "clientCapabilities": {"fs": {"_meta": 1}, "elicitation": {"form": {}}, "_meta": {"x": 2}}});
+        let mut expected = params.clone();
+        expected["clientCapabilities"]["fs"] =
+            json!({"_meta": 1, "readTextFile": true, "writeTextFile": true});
+        expected["clientCapabilities"]["terminal"] = json!(false);
+        Capabilities::new(MethodServer::Host, MethodServer::Neither).declare(&mut params);
+        assert_eq!(params, expected);
+        let mut nothing = Value::Null;
+        Capabilities::new(MethodServer::Neither, MethodServer::Neither).declare(&mut nothing);
+        assert_eq!(nothing["clientCapabilities"]["terminal"], false);
+    }
+
+    #[test]
+    fn before_initialize_only_host_methods_are_served() {
+        let capabilities = Capabilities::new(MethodServer::Host, MethodServer::Editor);
+        assert_eq!(capabilities.served_by("fs/read_text_file"), MethodServer::Host);
+        assert_eq!(capabilities.served_by("terminal/create"), MethodServer::Neither);
+    }
+}

@@ -1,0 +1,59 @@
+//! Files of more than 400 lines before their tests, unless a reason is given here.
+
+use super::Finding;
+use super::source::Source;
+
+/// Lines before tests that a file may have without a reason.
+const MAX_LINES: usize = 400;
+
+/// Longer files, with the reason.
+const LONGER: &[(&str, &str)] = &[
+    ("crates/acp-io/src/replay.rs", "one state machine: a log played to a client or a relay"),
+    ("crates/aifo-coder/src/cli.rs", "one table: the commands and their options"),
+];
+
+/// Checks every file of a crate or of xtask.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
+    let product = sources.iter().filter(|source| is_product(&source.path));
+    let mut findings: Vec<Finding> = product.filter_map(check_file).collect();
+    findings.extend(LONGER.iter().filter_map(|(path, _)| {
+        let source = sources.iter().find(|source| source.path == *path);
+        let is_long = source.is_some_and(|source| lines(source) > MAX_LINES);
+        (!is_long).then(|| Finding::new(*path, "is within the limit; remove it from the list"))
+    }));
+    findings
+}
+
+fn is_product(path: &str) -> bool {
+    (path.starts_with("crates/") || path.starts_with("xtask/")) && path.contains("/src/")
+}
+
+fn check_file(source: &Source) -> Option<Finding> {
+    let lines = lines(source);
+    let is_known = LONGER.iter().any(|(path, _)| *path == source.path);
+    (lines > MAX_LINES && !is_known).then(|| {
+        let what = format!("has {lines} lines before its tests: split it by its second idea");
+        Finding::new(&source.path, what)
+    })
+}
+
+/// The lines before the first module under `#[cfg(test)]`.
+fn lines(source: &Source) -> usize {
+    let gate = source.code.iter().position(|line| line.trim() == "#[cfg(test)]");
+    let is_module = |at: usize| source.code.get(at + 1).is_some_and(|line| line.contains("mod "));
+    gate.filter(|at| is_module(*at)).unwrap_or(source.code.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_do_not_count() {
+        let code = "fn a() {}\n".repeat(MAX_LINES);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{code}}}\n");
+        let check = |text: &str| check_file(&Source::parse("crates/x/src/y.rs", text)).is_some();
+        assert!(!check(&format!("{code}{tests}")));
+        assert!(check(&format!("{code}fn b() {{}}\n{tests}")));
+    }
+}
