@@ -153,7 +153,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     eventually_within(ENGINES_TIME, "its container is there", || held(&id).0.len() == 1);
 
     let outcome = coder(&setup, &["cleanup", &id]);
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
     let (containers, networks) = held(&id);
     assert_eq!((containers.len(), networks.len(), dirs(&setup, &id).len()), (1, 1, 2));
 

@@ -1,4 +1,4 @@
-//! `aifo-coder cleanup`: removing what killed sessions left.
+//! `aifo-coder cleanup`: removes the remains of killed sessions.
 
 use std::process::ExitCode;
 
@@ -14,11 +14,14 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let id = flags.session.as_deref().unwrap_or_default();
     let survey = survey(&engines, id).await;
     for error in &survey.silent {
-        console::say(format_args!("what an engine holds is not known in full: {error}"));
+        console::say(format_args!("cannot list all contents of an engine: {error}"));
     }
     if !id.is_empty() {
         for session in running_sessions().iter().filter(|session| session.id.starts_with(id)) {
-            console::say(format_args!("session {} runs, so nothing of it is removed", session.id));
+            console::say(format_args!(
+                "session {} is running; nothing of it is removed",
+                session.id
+            ));
         }
     }
     let mut rows = Vec::new();
@@ -38,7 +41,7 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        console::say("nothing is left of any session");
+        console::say("no remains of killed sessions");
     }
     if id.is_empty() {
         cache::report_unused(&engines, flags.dry_run).await?;
@@ -47,7 +50,7 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Names the sessions that were killed, before another one starts. It asks no engine.
+/// Warns of killed sessions before a new one starts. Queries no engine.
 pub(crate) fn warn_of_killed_sessions() {
     let killed = killed_sessions();
     if let Some((first, others)) = killed.split_first() {
@@ -56,19 +59,19 @@ pub(crate) fn warn_of_killed_sessions() {
             count => format!(" and {count} more"),
         };
         tracing::warn!(
-            "session {first}{rest} was killed and has left something; 'aifo-coder cleanup' removes it"
+            "session {first}{rest} was killed and left files or containers; run 'aifo-coder cleanup'"
         );
     }
 }
 
-/// What becomes of something that was left.
+/// The result for one remaining part.
 enum Outcome {
     Found,
     Removed,
     Failed(RemoveError),
 }
 
-/// The same as JSON tells it.
+/// The same in JSON.
 #[derive(Serialize)]
 struct Row {
     session: String,

@@ -1,4 +1,4 @@
-//! How sidecars come up, on stderr: a line for each that takes its time.
+//! Progress of starting sidecars, on stderr: a line for each slow one.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -10,14 +10,15 @@ use tracing::Level;
 
 use crate::console::PROGRESS;
 
-/// What comes up within this time is not worth a line.
+/// Faster starts print no line.
 const MIN_REPORTED: Duration = Duration::from_millis(300);
 
-/// Columns of a line that is drawn in place: one that wrapped would stay.
+/// Columns of a line redrawn in place; a wrapped line could not be erased.
 const WIDTH: usize = 78;
 
-/// Tells of the containers of a session, so many of which are to come up at its start: in place on a terminal, else in a line for
-/// each that is up. Once the session is, the terminal is the command's: then it is a notice like others.
+/// Reports the start of sidecars, `starting` of which start with the session: redrawn in place on a
+/// terminal, else a line each. Once the session is up the terminal is the command's, so later starts are
+/// logged as notices.
 pub(crate) fn reporter(starting: usize) -> Reporter {
     let view =
         Mutex::new(ProgressView { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
@@ -28,7 +29,7 @@ pub(crate) fn reporter(starting: usize) -> Reporter {
 }
 
 struct ProgressView {
-    /// Those that are not up yet.
+    /// Sidecars that are not up yet.
     starting: usize,
     lines: Vec<(Kind, String)>,
     /// Lines on the terminal.
@@ -40,8 +41,7 @@ struct ProgressView {
 impl ProgressView {
     fn update(&mut self, kind: &Kind, event: SidecarEvent<'_>) {
         let text = describe(event);
-        // A failure is told to whoever needed the sidecar. Where decisions are told as well, their lines
-        // would come between ours.
+        // A failure is the caller's to report. With debug logging other lines would break redrawing.
         if self.starting == 0 || tracing::enabled!(Level::DEBUG) {
             tracing::info!("{kind}: {text}");
             return;
@@ -71,7 +71,7 @@ impl ProgressView {
         }
         drawing += "\r\x1b[J";
         self.drawn = 0;
-        // What took no time leaves nothing on the screen.
+        // Fast starts leave nothing on the screen.
         if self.starting > 0 || self.took >= MIN_REPORTED {
             for (kind, text) in &self.lines {
                 let line = escape_line(&format!("aifo-coder: {kind}: {text}"));
@@ -79,7 +79,7 @@ impl ProgressView {
             }
             self.drawn = self.lines.len();
         }
-        // Nobody is left to be told that stderr is gone.
+        // A closed stderr has no reader.
         let _ = std::io::stderr().write_all(drawing.as_bytes());
     }
 }

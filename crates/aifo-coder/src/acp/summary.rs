@@ -1,4 +1,4 @@
-//! What came of a turn, in a line for whoever looks for a fault (`spec/acp-commands.md#log-lines`).
+//! Debug log lines about a turn and its answer (`spec/acp-commands.md#log-lines`).
 
 use std::collections::BTreeMap;
 
