@@ -201,9 +201,9 @@ fn the_doctor_measures_in_a_container_and_leaves_nothing() {
     let text = outcome.exited(0).text();
     let name = format!("ok    {} ({BASE})", engine());
     for what in [
-        "descriptors: a tool has its caller's own pipe",
-        "files: what a tool makes in the workspace is yours",
-        "limits: that on processes is in force",
+        "descriptors: tools write to the caller's pipe directly",
+        "files: files that tools create in the workspace are yours",
+        "limits: the limit on processes is enforced",
     ] {
         assert!(text.contains(&format!("{name} {what}\n")), "{what}: {text}");
     }

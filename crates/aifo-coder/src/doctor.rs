@@ -1,4 +1,4 @@
-//! `aifo-coder doctor`: whether sessions can work here, measured.
+//! `aifo-coder doctor`: checks this machine and suggests fixes.
 
 mod engine;
 mod machine;
@@ -27,7 +27,7 @@ pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
     tokio::select! {
         code = examine(flags) => code,
-        // Whatever a check has started goes with it.
+        // Dropping the checks ends the processes they started.
         signal = signals.recv() => Ok(signal_exit_code(signal)),
     }
 }
@@ -51,15 +51,15 @@ async fn examine(flags: &Doctor) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What the checks look at.
+/// The input of the checks.
 struct CheckContext {
-    /// What a session with these options would be told.
+    /// The configuration of a session with these options.
     config: Config,
-    /// Why it would not start, and `config` is only what is built in.
-    mistake: Option<ConfigError>,
+    /// The configuration's error; `config` then holds the built-in defaults.
+    config_error: Option<ConfigError>,
     workspace: std::path::PathBuf,
     programs: TrustedPrograms,
-    /// Of those that may be used here.
+    /// The engines that the configuration permits.
     engines: Vec<EngineStatus>,
     shim: Result<ShimBinary, ShimBinaryError>,
 }
@@ -69,24 +69,31 @@ impl CheckContext {
     async fn of(flags: &Doctor) -> anyhow::Result<Self> {
         let given = flags.flags();
         let workspace = flags.project.workspace.clone();
-        let (config, mistake) = match config::load(&workspace, &given) {
+        let (config, config_error) = match config::load(&workspace, &given) {
             Ok(config) => (config, None),
             Err(error) if error.is_usage() => return Err(error.into()),
             Err(error) => (Config::builtin(), Some(error)),
         };
         let programs = settings::programs(&workspace, &config);
-        let wanted = config.containers.backend.value;
-        let mut engines = match wanted {
+        let backend = config.containers.backend.value;
+        let mut engines = match backend {
             Backend::Local => Vec::new(),
             Backend::Auto | Backend::Engine(_) => engines::query_all(&programs).await,
         };
         engines
-            .retain(|status| wanted == Backend::Auto || wanted == Backend::Engine(status.flavor));
-        Ok(CheckContext { config, mistake, workspace, engines, programs, shim: ShimBinary::find() })
+            .retain(|status| backend == Backend::Auto || backend == Backend::Engine(status.flavor));
+        Ok(CheckContext {
+            config,
+            config_error,
+            workspace,
+            engines,
+            programs,
+            shim: ShimBinary::find(),
+        })
     }
 
-    /// The engine that was asked for by name, if one was.
-    fn wanted_engine(&self) -> Option<Flavor> {
+    /// The engine that is configured by name, if any.
+    fn named_engine(&self) -> Option<Flavor> {
         match self.config.containers.backend.value {
             Backend::Engine(flavor) => Some(flavor),
             Backend::Auto | Backend::Local => None,
@@ -98,16 +105,15 @@ impl CheckContext {
     }
 }
 
-/// A question, and how it is answered.
+/// A check and the function that runs it.
 struct Check {
     name: &'static str,
     method: Method,
 }
 
 enum Method {
-    /// By looking.
     Sync(fn(&CheckContext) -> Vec<Finding>),
-    /// By asking others, who may take their time.
+    /// May block on an engine or a session, so it has a timeout.
     Async(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
 }
 
@@ -124,7 +130,7 @@ const CHECKS: &[Check] = &[
     Check { name: "workspace", method: Method::Sync(session::workspace) },
     Check { name: "programs", method: Method::Sync(session::programs) },
     Check { name: "config", method: Method::Sync(session::config) },
-    Check { name: "runtime folder", method: Method::Sync(session::runtime_dir) },
+    Check { name: "runtime directory", method: Method::Sync(session::runtime_dir) },
     Check { name: "killed sessions", method: Method::Sync(session::killed) },
     Check { name: "engines", method: Method::Sync(engine::engines) },
     Check { name: "images", method: Method::Async(|context| Box::pin(engine::images(context))) },
@@ -133,7 +139,7 @@ const CHECKS: &[Check] = &[
     Check { name: "podman", method: Method::Async(|context| Box::pin(trial::podman(context))) },
 ];
 
-/// How long one may take.
+/// The time limit of an asynchronous check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Check {
@@ -145,7 +151,7 @@ impl Check {
                 Ok(findings) => findings,
                 Err(_) => {
                     let late = format!("no answer within {} s", CHECK_TIMEOUT.as_secs());
-                    let fix = "see whether the machine is busy, and whether the engine is well";
+                    let fix = "check the machine's load and the engine's state";
                     vec![Finding::fail(self.name, late, fix)]
                 }
             },

@@ -1,4 +1,4 @@
-//! The way of a call, step by step as shim, proxy and runner take it.
+//! Follows a call through the steps of shim, proxy and runner.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::variables::judge_variables;
 use super::words;
 use crate::config::{Config, Source, ToolEffect, ToolRule, user_file_name};
 
-/// All that an answer depends on, but for the call and the machine.
+/// Explains calls under one configuration.
 pub(crate) struct CallExplainer<'a> {
     pub(crate) config: &'a Config,
     /// The workspace's real path.
@@ -22,7 +22,7 @@ pub(crate) struct CallExplainer<'a> {
     pub(crate) place: SidecarLocation,
 }
 
-/// Where sidecars are.
+/// Where sidecars run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SidecarLocation {
     /// On this machine, with its tools.
@@ -31,16 +31,16 @@ pub(crate) enum SidecarLocation {
     Containers,
 }
 
-/// What a sidecar has under a tool's name.
+/// The lookup of a tool in a sidecar.
 enum Found {
     /// On this machine.
     Here(Lookup),
-    /// In a container, whose tools only a session would find.
+    /// In a container, where only a session could look it up.
     InContainer,
 }
 
 impl CallExplainer<'_> {
-    /// Follows a call that is made in `cwd`, a real path.
+    /// Explains a call made in `cwd`, a real path.
     pub(crate) fn explain(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
         let mut explanation = self.unexplained(tool, args, cwd);
         let settings = self.settings();
@@ -79,7 +79,7 @@ impl CallExplainer<'_> {
                 let (text, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
                 explanation.mode = Mode::Local;
                 explanation.reason = "no-runtime".to_owned();
-                explanation.because = "what it runs is left to the agent's own runtime".to_owned();
+                explanation.because = "the agent's own runtime must run this program".to_owned();
                 explanation.smart = Some(true);
                 explanation.refusal = Some(Refused {
                     status: None,
@@ -106,7 +106,7 @@ impl CallExplainer<'_> {
             route: None,
             directory: None,
             refusal: None,
-            environment: "the sidecar's own, and what passes of the caller's",
+            environment: "the sidecar's own, with the caller's variables that pass",
             variables: None,
             max_secs: self.config.max_secs.value,
             confinement: None,
@@ -126,19 +126,19 @@ impl CallExplainer<'_> {
         }
     }
 
-    /// Every name of the table has one, what is denied too.
+    /// Whether the tool has a shim; denied tools have one too.
     fn has_shim(&self, tool: &ToolName) -> bool {
         let policy = &self.config.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
     }
 
-    /// The agent's own PATH decides.
+    /// No shim: the agent's own PATH decides.
     fn explain_direct(&self, tool: &ToolName, explanation: &mut Explanation) {
         explanation.mode = Mode::Direct;
         explanation.reason = "no-shim".to_owned();
         explanation.because =
-            format!("no toolchain has a tool '{tool}', so the agent finds its own");
+            format!("no toolchain has a tool '{tool}', so the agent's PATH decides");
         explanation.environment = "the agent's own";
         explanation.max_secs = None;
         let remedy = self.remedy_to_allow(tool);
@@ -153,7 +153,7 @@ impl CallExplainer<'_> {
                 explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
             }
             Lookup::Absent => {
-                let text = format!("'{tool}' is in no folder of PATH");
+                let text = format!("'{tool}' is not found in PATH");
                 let exit_code = exit::NOT_FOUND;
                 explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
             }
@@ -174,15 +174,15 @@ impl CallExplainer<'_> {
             Ok(notification) => explanation.executable = Some(notification.program),
             Err(refusal) => {
                 let remedy = match notify.enabled.value {
-                    false => format!("notifications are switched off by {}", notify.enabled.source),
-                    true => format!("[notify] in '{}' says what may run", user_file_name()),
+                    false => format!("notifications are disabled by {}", notify.enabled.source),
+                    true => format!("see [notify] in '{}'", user_file_name()),
                 };
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
     }
 
-    /// What the proxy does, and then the runner of the kind it asks.
+    /// Follows the call through the proxy to the runner.
     fn explain_proxied(&self, tool: &ToolName, args: &[Vec<u8>], explanation: &mut Explanation) {
         let toolchains = &self.config.toolchains.value;
         let mut route = Route::among(toolchains);
@@ -217,7 +217,7 @@ impl CallExplainer<'_> {
         explanation.route = Some(route);
     }
 
-    /// Asks one sidecar after the other, until one has the tool.
+    /// Searches the candidate sidecars in order for the tool.
     fn find_sidecar(
         &self,
         tool: &ToolName,
@@ -270,14 +270,14 @@ impl CallExplainer<'_> {
             }
             Found::Here(Lookup::Absent) => {
                 let refusal = self.config.policy.unavailable(tool);
-                let remedy = format!("install {tool}: it is in no folder of the sidecar's PATH");
+                let remedy = format!("install {tool} in the sidecar's PATH");
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
     }
 
-    /// The directory a tool starts in; the session's temporary one would do too, but there is no
-    /// session here.
+    /// Returns the directory the tool starts in. The session's temporary directory would be valid too,
+    /// but there is no session here.
     fn start_in(&self, cwd: &Path, args: &[Vec<u8>]) -> Result<PathBuf, Refusal> {
         if cwd.starts_with(self.workspace) {
             return Ok(cwd.to_owned());
@@ -291,7 +291,7 @@ impl CallExplainer<'_> {
 
     fn remedy_to_start(&self, tool: &ToolName) -> String {
         if let source @ Source::WorkspaceFile(_) = &self.config.toolchains.source {
-            return format!("its toolchain is left out by {source}");
+            return format!("its toolchain is omitted by {source}");
         }
         let kinds = self.config.policy.kinds().iter();
         let offering = kinds.filter(|kind| kind.allowance(tool.as_str()).is_some());
@@ -300,7 +300,7 @@ impl CallExplainer<'_> {
         let flags = flags.join(" or ");
         match installed(tool.as_str()) {
             Lookup::Found(_) => format!("start the session with {flags}"),
-            _ => format!("install {tool}, and start the session with {flags}"),
+            _ => format!("install {tool} and start the session with {flags}"),
         }
     }
 
@@ -317,13 +317,13 @@ impl CallExplainer<'_> {
                 format!("it is denied by {all}")
             }
             None => format!(
-                "to have a sidecar run it, write in '{}': [kind.NAME] allow = [\"{tool}\"]",
+                "to run it in a sidecar, add to '{}': [kind.NAME] allow = [\"{tool}\"]",
                 user_file_name()
             ),
         }
     }
 }
 
-/// What holds tools to their place in a container.
+/// The confinement of tools in containers.
 const IN_CONTAINERS: &str = "tools run in containers: of this machine's files they see the workspace, \
                              the session's temporary directory and caches";

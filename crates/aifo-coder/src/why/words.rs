@@ -1,4 +1,4 @@
-//! The answer as a person reads it.
+//! The explanation as text.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use aifo_types::escape_line;
 
 use super::explanation::{Explanation, Fate, Mode, Route, Variable};
 
-/// How much is explanation.
+/// The level of detail of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Variables are summed up.
+    /// Variables are summarised.
     Summary,
     /// Each variable is explanation of.
     Variables,
 }
 
-/// `key: value` lines, the values in one column; the third says what it all comes to.
+/// Renders `key: value` lines with aligned values. The third line is the result.
 pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
     let mut lines = vec![
         ("call", call(explanation)),
@@ -32,7 +32,7 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
         let kinds = route.toolchains.join(", ");
         let kinds = match (kinds.is_empty(), route.on_demand) {
             (true, _) => "none".to_owned(),
-            (false, true) => format!("{kinds}, each started when it is needed"),
+            (false, true) => format!("{kinds}, each started on demand"),
             (false, false) => kinds,
         };
         lines.push(("sidecars", kinds));
@@ -60,7 +60,7 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
     lines.into_iter().map(line).collect()
 }
 
-/// Why a call of `tool` runs where it does, in a sentence.
+/// Explains in a sentence where a call of `tool` runs.
 pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> String {
     let program = program.map(ToString::to_string).unwrap_or_else(|| "its program".to_owned());
     let runtime = if tool.starts_with("python") { "python" } else { "node" };
@@ -69,7 +69,7 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
             format!("{program} lies outside the workspace, so the agent's own {runtime} runs it")
         }
         Reason::PythonModule => {
-            format!("the module {program} (-m) is left to the agent's own python")
+            format!("the agent's own python runs the module {program} (-m)")
         }
         Reason::NotifyTool => format!("{tool} is a notification"),
         Reason::NotARuntime => format!("{tool} always runs in a sidecar"),
@@ -77,14 +77,14 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
             format!("{tool} always runs in a sidecar while smart decisions are off for {runtime}")
         }
         Reason::InsideWorkspace => in_a_sidecar(&format!("{program} lies in the workspace")),
-        Reason::LinkIntoWorkspace => in_a_sidecar(&format!("{program} leads into the workspace")),
-        Reason::NoProgram => in_a_sidecar("no program is named"),
-        Reason::StdinProgram => in_a_sidecar("the program comes on standard input"),
-        Reason::Eval => in_a_sidecar("the program is text among the arguments"),
-        Reason::TestRunner => in_a_sidecar("the workspace's tests are asked for"),
-        Reason::RunScript => in_a_sidecar("a script of package.json is asked for"),
+        Reason::LinkIntoWorkspace => in_a_sidecar(&format!("{program} links into the workspace")),
+        Reason::NoProgram => in_a_sidecar("it names no program"),
+        Reason::StdinProgram => in_a_sidecar("the program is read from stdin"),
+        Reason::Eval => in_a_sidecar("the program is an argument"),
+        Reason::TestRunner => in_a_sidecar("it runs the workspace's tests"),
+        Reason::RunScript => in_a_sidecar("it runs a script of package.json"),
         Reason::EntryUrl => in_a_sidecar("the program is a URL"),
-        Reason::Debugger => in_a_sidecar("the debugger is given no program"),
+        Reason::Debugger => in_a_sidecar("the debugger has no program"),
     }
 }
 
@@ -113,12 +113,11 @@ fn result(explanation: &Explanation) -> String {
 }
 
 fn starts_in(explanation: &Explanation, directory: &Path) -> String {
-    let moved =
-        if *directory == explanation.cwd { "" } else { ", as it only asks for the version" };
+    let moved = if *directory == explanation.cwd { "" } else { ", as it only queries the version" };
     show(directory) + moved
 }
 
-/// What the tool would get, in one line.
+/// Summarises the tool's environment.
 fn environment(explanation: &Explanation, detail: Detail) -> String {
     let Some(variables) = &explanation.variables else { return explanation.environment.to_owned() };
     let names = |fate| {
@@ -134,25 +133,25 @@ fn environment(explanation: &Explanation, detail: Detail) -> String {
         line += &format!("; {} as set", set.join(", "));
     }
     line += &format!("; {} not passed on", staying.len());
-    line + if detail == Detail::Summary { " (-v tells why)" } else { "" }
+    line + if detail == Detail::Summary { " (see -v)" } else { "" }
 }
 
-/// `FOO stays, unlisted; --env FOO passes it`.
+/// `FOO is withheld, unlisted; --env FOO passes it`.
 fn variable(variable: &Variable) -> String {
     let Variable { name, fate, reason, remedy } = variable;
     let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     match fate {
         Fate::Passes => format!("{name} passes, {reason}"),
-        Fate::Stays => format!("{name} stays, {reason}{remedy}"),
+        Fate::Stays => format!("{name} is withheld, {reason}{remedy}"),
         Fate::Set => format!("{name} is {reason}"),
     }
 }
 
-/// Which sidecar the proxy takes, or which of them have let it down.
+/// The chosen sidecar, or those that lack the tool.
 fn chosen(explanation: &Explanation, route: &Route) -> Option<String> {
     let tool = &explanation.tool;
     match (&route.kind, route.rule) {
-        (Some(kind), Some("own-kind")) => Some(format!("{kind}, to which {tool} belongs")),
+        (Some(kind), Some("own-kind")) => Some(format!("{kind}, the kind of {tool}")),
         (Some(kind), _) if explanation.executable.is_none() => {
             Some(format!("{kind}, if its container has {tool}"))
         }
@@ -160,7 +159,10 @@ fn chosen(explanation: &Explanation, route: &Route) -> Option<String> {
         (None, _) if route.tried.iter().all(|tried| tried.installed.is_some()) => None,
         (None, _) => {
             let tried: Vec<_> = route.tried.iter().map(|tried| tried.kind.as_str()).collect();
-            Some(format!("none: {tool} may run in {}, but is not installed", tried.join(", ")))
+            Some(format!(
+                "none: {tool} may run in {}, but is not installed there",
+                tried.join(", ")
+            ))
         }
     }
 }
