@@ -27,7 +27,7 @@ pub(crate) async fn answering() -> Vec<Engine> {
         match result {
             Ok(engine) => engines.push(engine),
             Err(reason) => {
-                console::say(format_args!("cannot list the contents of {flavor}: {reason}"))
+                console::say(format_args!("cannot list the contents of {flavor}: {reason}"));
             }
         }
     }

@@ -259,7 +259,7 @@ impl Mailbox {
         };
         let (placed, input) = match placed {
             (placed, Ok(input)) => (placed, input),
-            (_, Err(error)) => return refuse(claim, &format!("cannot make a pipe: {error}")),
+            (_, Err(error)) => return refuse(claim, &format!("cannot create a pipe: {error}")),
         };
         let watched = input.as_ref().and_then(|(input, _)| {
             // Without a watch, further input would go unnoticed.

@@ -63,7 +63,7 @@ impl CallExplainer<'_> {
                 explanation.max_secs = None;
             }
             Ok(Decision::Notify(notify)) => {
-                self.explain_notify(&notify.command, args, &mut explanation)
+                self.explain_notify(&notify.command, args, &mut explanation);
             }
             Ok(Decision::Proxy(proxy)) => {
                 explanation.reason = proxy.reason.to_string();
