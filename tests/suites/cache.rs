@@ -195,7 +195,7 @@ fn caches_are_listed_by_their_projects_and_cleared_by_project() {
     assert_eq!(owners(), [unknown, at("another")]);
     projects.cache(&["clear", "--user", "--project"]).exited(2);
     projects.cache(&["clear"]).exited(0);
-    assert_eq!(projects.cache(&["list"]).exited(0).only_line(), "aifo-coder: there is no cache");
+    assert_eq!(projects.cache(&["list"]).exited(0).only_line(), "aifo-coder: no caches found");
     assert_eq!(fs::read_dir(own.join("projects")).unwrap().count(), 0);
 }
 
@@ -204,7 +204,7 @@ fn caches_are_listed_by_their_projects_and_cleared_by_project() {
 fn cleanup_names_caches_that_are_no_longer_used_once() {
     let Some(projects) = Projects::new() else { return };
     let shared = projects.0.scratch().join("home/.cache/aifo/npm");
-    let printed = "aifo-coder: sessions no longer use the caches that projects shared: ";
+    let printed = "aifo-coder: sessions no longer use these shared caches: ";
     let cleanup = |args: &[&str]| {
         let outcome = Outcome::of(projects.0.coder().arg("cleanup").args(args));
         outcome.exited(0).stderr.contains(printed)
@@ -228,7 +228,7 @@ fn caches_are_listed_and_cleared_by_kind() {
     let setup = SessionSetup::new();
     let own = setup.scratch().join("home/.cache/aifo");
     let cache = |args: &[&str]| Outcome::of(setup.coder().arg("cache").args(args));
-    assert_eq!(cache(&["list"]).exited(0).only_line(), "aifo-coder: there is no cache");
+    assert_eq!(cache(&["list"]).exited(0).only_line(), "aifo-coder: no caches found");
 
     for dir in ["npm", "pip", "go/pkg/mod/example.org"] {
         fs::create_dir_all(own.join(dir)).unwrap();

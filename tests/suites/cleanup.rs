@@ -75,7 +75,7 @@ fn what_a_killed_session_left_is_named_and_removed() {
     }
     assert_eq!(dirs(&run), [""; 0]);
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_next_session_names_what_was_left() {
     exec.current_dir(session.workspace()).env("PATH", session.scratch().join("tools"));
     let outcome = Outcome::of(&mut exec);
     let expected = format!(
-        "aifo-coder: session {id} was killed and has left something; 'aifo-coder cleanup' removes it"
+        "aifo-coder: session {id} was killed and left files or containers; run 'aifo-coder cleanup'"
     );
     assert_eq!(outcome.exited(0).only_line(), expected);
     Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0);
@@ -110,7 +110,7 @@ fn a_session_that_runs_is_not_touched() {
     let all = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run"])).exited(0).text();
     assert!(all.contains(&dead_id) && !all.contains(&live_id), "{all}");
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &live_id]));
-    let printed = format!("aifo-coder: session {live_id} runs, so nothing of it is removed\n");
+    let printed = format!("aifo-coder: session {live_id} is running; nothing of it is removed\n");
     assert!(outcome.exited(0).stderr.starts_with(&printed), "{outcome:?}");
     Outcome::of(&mut coder(&run, &["cleanup", &dead_id])).exited(0);
     assert_eq!(dirs(&run), [format!("aifo-{live_id}"), format!("aifo-{live_id}-tmp")]);
@@ -134,7 +134,7 @@ fn a_session_that_is_starting_is_not_touched() {
     eventually("it has its directories", || dirs(&run).len() == 2);
     let id = id(&run);
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
     assert_eq!(dirs(&run).len(), 2);
 
     starting.signal(Signal::SIGKILL);

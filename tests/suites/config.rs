@@ -319,5 +319,5 @@ fn rust_log_selects_log_lines() {
     assert!(message("warn,aifo_proxy=debug").stderr.contains("aifo-coder: exec tool=make"));
     assert_eq!(message("warn").stderr, "");
     let nonsense = message("aifo_proxy=loud");
-    assert!(nonsense.stderr.contains("RUST_LOG is ignored"), "{}", nonsense.stderr);
+    assert!(nonsense.stderr.contains("ignoring invalid RUST_LOG"), "{}", nonsense.stderr);
 }

@@ -153,7 +153,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     eventually_within(ENGINES_TIME, "its container is there", || held(&id).0.len() == 1);
 
     let outcome = coder(&setup, &["cleanup", &id]);
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
     let (containers, networks) = held(&id);
     assert_eq!((containers.len(), networks.len(), dirs(&setup, &id).len()), (1, 1, 2));
 
@@ -201,9 +201,9 @@ fn the_doctor_measures_in_a_container_and_leaves_nothing() {
     let text = outcome.exited(0).text();
     let name = format!("ok    {} ({BASE})", engine());
     for what in [
-        "descriptors: a tool has its caller's own pipe",
-        "files: what a tool makes in the workspace is yours",
-        "limits: that on processes is in force",
+        "descriptors: tools write to the caller's pipe directly",
+        "files: files that tools create in the workspace are yours",
+        "limits: the limit on processes is enforced",
     ] {
         assert!(text.contains(&format!("{name} {what}\n")), "{what}: {text}");
     }

@@ -35,10 +35,10 @@ fn local_sidecars_are_tried_and_nothing_is_left() {
     };
     let text = doctor(&[]).exited(0).text();
     for line in [
-        "ok    config: a session here would have rust\n",
-        "ok    killed sessions: none has left anything here\n",
-        "ok    local descriptors: a tool has its caller's own pipe\n",
-        "ok    local files: what a tool makes in the workspace is yours\n",
+        "ok    config: toolchains of a session here: rust\n",
+        "ok    killed sessions: none\n",
+        "ok    local descriptors: tools write to the caller's pipe directly\n",
+        "ok    local files: files that tools create in the workspace are yours\n",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
@@ -80,7 +80,7 @@ fn an_engine_that_was_asked_for_and_is_not_there_is_a_failure() {
     let mut doctor = setup.coder();
     let doctor = doctor.args(["doctor", "--toolchain=rust", "--backend=podman", "--json"]);
     let found = findings(Outcome::of(doctor).exited(1));
-    assert_eq!(finding(&found, "podman")["finding"], "it is not in PATH");
+    assert_eq!(finding(&found, "podman")["finding"], "not found in PATH");
     let outcome = Outcome::of(setup.coder().args(["doctor", "--backend=lxc"]));
     outcome.exited(2);
 }

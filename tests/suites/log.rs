@@ -83,7 +83,7 @@ fn a_session_that_ended_can_be_named() {
     assert_eq!(newest.lines().count(), 3);
     assert_eq!(text(&session, &[&id[..5]]), newest);
     let outcome = Outcome::of(&mut log(&session, &["xyz"]));
-    let printed = format!("aifo-coder: there is no session 'xyz'\nhint: there is {id}\n");
+    let printed = format!("aifo-coder: no session 'xyz'\nhint: available: {id}\n");
     assert_eq!(outcome.exited(1).stderr, printed);
 }
 
@@ -122,5 +122,5 @@ fn a_reader_that_leaves_is_no_error() {
 fn without_any_session_there_is_no_log() {
     let setup = aifo_tests::SessionSetup::new();
     let outcome = Outcome::of(setup.coder().arg("log"));
-    assert!(outcome.exited(1).stderr.starts_with("aifo-coder: there is no log yet\nhint: "));
+    assert!(outcome.exited(1).stderr.starts_with("aifo-coder: no log found\nhint: "));
 }

@@ -347,7 +347,7 @@ fn why_says_that_sidecars_start_on_demand() {
     let setup = SessionSetup::new();
     let printed = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
     let text = printed.exited(0).text();
-    let line = "sidecars:    c-cpp, rust, go, node, python, each started when it is needed\n";
+    let line = "sidecars:    c-cpp, rust, go, node, python, each started on demand\n";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("chosen:      c-cpp, the first that has make\n"), "{text}");
 }

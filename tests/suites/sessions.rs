@@ -45,7 +45,7 @@ fn a_session_is_listed_while_it_runs() {
     session.end(Signal::SIGTERM);
     let outcome = Outcome::of(&mut coder(&session, &["sessions"]));
     assert_eq!(outcome.exited(0).text(), "");
-    assert_eq!(outcome.only_line(), "aifo-coder: no session is running");
+    assert_eq!(outcome.only_line(), "aifo-coder: no running sessions");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_session_whose_launcher_was_killed_is_none_though_its_pid_be_taken() {
     let taken = printed.replace(&session.pid().to_string(), &std::process::id().to_string());
     std::fs::write(&card, taken).unwrap();
     let outcome = Outcome::of(&mut coder(&session, &["sessions"]));
-    assert_eq!(outcome.only_line(), "aifo-coder: no session is running");
+    assert_eq!(outcome.only_line(), "aifo-coder: no running sessions");
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn an_id_that_matches_none_or_many_is_reported_with_the_candidates() {
     let session = Session::start();
     let id = id(&session);
     let outcome = Outcome::of(&mut coder(&session, &["exec", "--session", "xyz", "--", "make"]));
-    let printed = format!("aifo-coder: there is no running session 'xyz'\nhint: there is {id}\n");
+    let printed = format!("aifo-coder: no running session 'xyz'\nhint: available: {id}\n");
     assert_eq!(outcome.exited(86).stderr, printed);
     let alone = SessionSetup::new();
     let outcome = Outcome::of(alone.coder().args(["exec", "--session", "5d", "--", "make"]));
-    assert_eq!(outcome.exited(86).only_line(), "aifo-coder: there is no running session at all");
+    assert_eq!(outcome.exited(86).only_line(), "aifo-coder: no running session found");
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn a_call_alone_has_a_session_that_ends_with_it() {
     exec(&["make", "die", "15"]).exited(143);
     exec(&["cargo", "say"]).exited(86);
     let outcome = exec(&["ls"]);
-    let printed = "aifo-coder: no toolchain has a tool 'ls', so nothing ran\n\
-                hint: 'aifo-coder why ls' tells what would help\n";
+    let printed = "aifo-coder: no toolchain has a tool 'ls'; nothing ran\n\
+                hint: see 'aifo-coder why ls'\n";
     assert_eq!(outcome.exited(86).stderr, printed);
     let left: Vec<_> = aifo_tests::files_below(&setup.runtime());
     assert!(left.is_empty(), "{left:?}");

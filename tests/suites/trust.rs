@@ -92,7 +92,7 @@ fn doctor_names_programs_that_are_passed_over() {
     let mut doctor = setup.coder();
     let outcome = Outcome::of(doctor.args(["doctor", "--toolchain=rust"]).env("PATH", path));
     let line = format!(
-        "warn  program docker: '{}' is never started: an agent can write to its directory\n",
+        "warn  program docker: '{}' is not trusted: an agent can write to its directory\n",
         venv.join("docker").display()
     );
     assert!(outcome.text().contains(&line), "{outcome:?}");

@@ -367,7 +367,7 @@ fn sidecars_in_containers() {
 fn a_question_that_makes_no_sense_has_no_answer() {
     let setup = setup();
     let rows: [(&[&str], i32, &str); 4] = [
-        (&["/bin/ls"], 1, "'/bin/ls' cannot be a tool"),
+        (&["/bin/ls"], 1, "'/bin/ls' is not a valid tool name"),
         (&["--cwd=/nonexistent", "cargo"], 1, "'/nonexistent'"),
         (&["--toolchain=jva", "cargo"], 2, "there is no toolchain 'jva'"),
         (&[], 2, "required"),

@@ -1,6 +1,9 @@
-//! Agents that are spoken with, for scripts and for editors (`spec/acp-commands.md`).
+//! `prompt` and `acp`: agents over ACP, for scripts and editors (`spec/acp-commands.md`).
 
+mod agent_session;
 mod bridge;
+mod failure;
+mod history_drain;
 mod hosts;
 mod judge;
 mod login;
@@ -9,10 +12,7 @@ mod profile;
 mod prompt;
 mod replay;
 mod resume;
-mod settling;
-mod stage;
 mod summary;
-mod told;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use crate::block_on;
 use crate::cli::{Acp, AcpCommand, Cli};
-use crate::on_a_reactor;
 
 pub(crate) use prompt::prompt;
 
@@ -33,9 +33,9 @@ pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
                 Cli::command().error(ErrorKind::UnknownArgument, text).exit()
             });
             if args.is_empty() && !std::io::stdin().is_terminal() {
-                on_a_reactor(bridge::bridge(flags, name))
+                block_on(bridge::bridge(flags, name))
             } else {
-                on_a_reactor(login::login(flags, name, args))
+                block_on(login::login(flags, name, args))
             }
         }
     }

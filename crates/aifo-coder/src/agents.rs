@@ -1,4 +1,4 @@
-//! `aifo-coder agents`: the table of agents, and what of each is ready.
+//! `aifo-coder agents`: lists the agents and whether each is ready to run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,9 +27,9 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     }
     paint::print(&table(&rows))?;
     if let Err(reason) = engine {
-        console::say(format_args!("images are not known: {reason}"));
+        console::say(format_args!("cannot check images: {reason}"));
     } else if rows.iter().any(|row| row.image_ready == Some(false)) {
-        console::say("an image that is missing is built by `cargo xtask images build agent-NAME`");
+        console::say("build a missing image with `cargo xtask images build agent-NAME`");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -42,30 +42,34 @@ async fn find(choice: Choice) -> Result<Engine, String> {
     }
 }
 
-/// The image of an agent's container, as long as nobody names another.
+/// The default image of an agent's container.
 pub(crate) fn image(spec: &AgentSpec, config: &Config) -> String {
-    let told = &config.containers;
-    let ours =
-        || format!("{}aifo-agent-{}:{}", told.image_prefix.value, spec.name, told.image_tag.value);
+    let containers = &config.containers;
+    let ours = || {
+        format!(
+            "{}aifo-agent-{}:{}",
+            containers.image_prefix.value, spec.name, containers.image_tag.value
+        )
+    };
     spec.image.clone().unwrap_or_else(ours)
 }
 
-/// One agent as it is told of.
+/// One agent in the list.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,
     command: &'a [String],
     image: String,
-    /// Whether the engine has it; unknown without one.
+    /// Whether the engine has the image; `None` without an engine.
     image_ready: Option<bool>,
-    /// Those of its variables that are set here; never their values.
+    /// The names of its variables that are set here, never their values.
     variables_set: Vec<&'a str>,
     variables: &'a [String],
-    /// Below HOME; those that are there.
+    /// Existing state directories, relative to HOME.
     state: Vec<&'a Path>,
     smart_node: bool,
     smart_python: bool,
-    /// How it is started to be spoken to over ACP, if it can be.
+    /// The command that starts it with ACP, if it supports that.
     acp: Option<&'a [String]>,
 }
 

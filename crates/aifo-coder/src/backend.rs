@@ -1,4 +1,4 @@
-//! Which backend a session gets.
+//! Chooses a session's backend.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,37 +13,37 @@ use anyhow::{Context, bail};
 use crate::config::{Backend, Config};
 use crate::{console, paint};
 
-/// What `auto` may come to.
+/// The backend of `auto` without containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
-    /// Processes of this machine, if there are no containers.
+    /// Processes of this machine.
     Local,
-    /// Nothing: the agent is to be in a container, so its tools are as well.
+    /// An error: the agent needs a container, and so do its tools.
     None,
 }
 
-/// The backend that the configuration asks for. What was asked for by name and cannot be had is an
-/// error; `auto` takes containers if an engine answers and has every image, or somebody named it.
+/// Returns the configured backend. `auto` takes containers if an engine answers and has every image
+/// that the user did not name. Errors: a backend chosen by name is not available.
 pub(crate) async fn choose(
     config: &Config,
     workspace: &Path,
     fallback: Fallback,
     programs: &TrustedPrograms,
 ) -> anyhow::Result<SidecarBackend> {
-    let wanted = config.containers.backend.value;
-    let Some(choice) = wanted.engine() else {
+    let requested = config.containers.backend.value;
+    let Some(choice) = requested.engine() else {
         return local(config, "the backend is local");
     };
     let engine = match Engine::find(choice, programs).await {
         Ok(engine) => engine,
-        Err(error) if wanted == Backend::Auto && fallback == Fallback::None => bail!(
+        Err(error) if requested == Backend::Auto && fallback == Fallback::None => bail!(
             "{error}\n\
-             hint: {}; or run the agent on this machine, which isolates nothing of it, with \
+             hint: {}; or run the agent on this machine, without isolation, with \
              --backend local",
             remedy(&error, "start docker or podman")
         ),
-        Err(error) if wanted == Backend::Auto => {
-            return instead(config, &error.to_string());
+        Err(error) if requested == Backend::Auto => {
+            return fall_back(config, &error.to_string());
         }
         Err(error) => bail!(
             "{error}\n\
@@ -53,69 +53,70 @@ pub(crate) async fn choose(
     };
     let mut containers = containers(engine, config);
     follow_project(&mut containers, config, workspace).await;
-    if wanted == Backend::Auto && fallback == Fallback::Local {
+    if requested == Backend::Auto && fallback == Fallback::Local {
         let kinds = config.toolchains.value.kinds().into_iter();
-        let told = &config.containers;
-        let needs_none =
-            |kind: &Kind| told.images.contains_key(kind) || told.attached.contains_key(kind);
+        let configured = &config.containers;
+        let needs_none = |kind: &Kind| {
+            configured.images.contains_key(kind) || configured.attached.contains_key(kind)
+        };
         let unnamed: Vec<Kind> = kinds.filter(|kind| !needs_none(kind)).collect();
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
             let reason = format!("{flavor} has no image {}", missing.join(", "));
-            return instead(config, &reason);
+            return fall_back(config, &reason);
         }
     }
-    // Only now: as processes of this machine, tools find these things by themselves.
+    // Only for containers: tools on this machine find these files by themselves.
     containers.admitted = config.containers.registries.admitted()?;
     Ok(SidecarBackend::Containers(Box::new(containers)))
 }
 
-/// The containers that kinds are attached to, and the engine that runs them.
+/// Returns the containers that kinds are attached to, and their engine.
 pub(crate) async fn attached(
     config: &Config,
     backend: &SidecarBackend,
     programs: &TrustedPrograms,
 ) -> anyhow::Result<Option<Attachments>> {
-    let told = &config.containers.attached;
-    if told.is_empty() {
+    let configured = &config.containers.attached;
+    if configured.is_empty() {
         return Ok(None);
     }
     let engine = match backend {
         SidecarBackend::Containers(containers) => containers.engine.clone(),
-        // The others may well be processes of this machine.
+        // Other kinds may run as processes of this machine.
         SidecarBackend::Local => Engine::find(Choice::Any, programs)
             .await
-            .context("no container can be attached\nhint: start the engine that runs it")?,
+            .context("cannot attach to a container\nhint: start the engine that runs it")?,
     };
-    let of_session = told.iter().filter(|(kind, _)| config.toolchains.value.find(kind).is_some());
+    let of_session =
+        configured.iter().filter(|(kind, _)| config.toolchains.value.find(kind).is_some());
     let containers = of_session.map(|(kind, name)| (kind.clone(), name.value.clone()));
     Ok(Some(Attachments { engine, containers: containers.collect() }))
 }
 
-/// Takes processes of this machine in place of containers that cannot be had, and says so and why: the
-/// user may rely on containers. `--quiet` is the wish not to read it.
-fn instead(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
+/// Falls back to processes of this machine and logs the reason, since the user may rely on containers.
+/// `--quiet` suppresses the line.
+fn fall_back(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
     let backend = local(config, reason)?;
     let reason = reason.split("\nhint:").next().unwrap_or_default();
     tracing::info!(target: console::PROGRESS, "{reason}; tools run as processes of this machine");
     Ok(backend)
 }
 
-/// Processes of this machine, for this reason. Errors: a flag asks for something that only containers
-/// can do.
+/// Returns the local backend. Errors: a flag was given that only containers support.
 fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
     if let Some(flag) = config.containers.container_flag() {
         bail!(
-            "{flag} holds for containers only, and there are none: {reason}\n\
-             hint: leave it out, or choose an engine with --backend docker or podman"
+            "{flag} needs containers, but there are none: {reason}\n\
+             hint: omit it, or choose an engine with --backend docker or podman"
         );
     }
     Ok(SidecarBackend::Local)
 }
 
-/// Takes the versions that the project's files ask for, where nobody else does and the engine has such
-/// an image: they are the project's wish, and no reason to start nothing.
+/// Applies the versions that the project's files request, if the configuration sets none and the engine
+/// has the image. A missing image is no error.
 async fn follow_project(containers: &mut Containers, config: &Config, workspace: &Path) {
     for toolchain in &config.toolchains.value.list {
         let kind = &toolchain.kind;
@@ -130,14 +131,12 @@ async fn follow_project(containers: &mut Containers, config: &Config, workspace:
         let image = containers.images.of(kind);
         if !containers.engine.has_image(&image).await {
             containers.images.versions.remove(kind);
-            tracing::info!(
-                "there is no image '{image}' for the project's {kind}, taking '{usual}'"
-            );
+            tracing::info!("no image '{image}' for the project's {kind}; using '{usual}'");
         }
     }
 }
 
-/// What may help against an engine that does not answer: `usual`, unless it runs and is for others.
+/// The hint for an engine that does not answer: `usual`, or the socket's permissions.
 fn remedy(error: &EngineError, usual: &'static str) -> &'static str {
     match error.to_string().to_ascii_lowercase().contains("permission denied") {
         true => "join the group that owns the engine's socket, or use podman or a rootless docker",
@@ -145,41 +144,41 @@ fn remedy(error: &EngineError, usual: &'static str) -> &'static str {
     }
 }
 
-/// Prints the commands that a session of this configuration would give to its engine.
+/// Prints the engine commands of a session with this configuration.
 pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
     let commands = aifo_launch::plan(config)?;
     if commands.is_empty() {
-        console::say("no engine is needed: tools run as processes of this machine");
+        console::say("no engine needed: tools run as processes of this machine");
     }
     let lines: String = commands.iter().map(|command| format!("{command}\n")).collect();
     paint::print(&lines)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the configuration says about containers.
+/// Returns the container settings of the configuration.
 pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
-    let told = &config.containers;
+    let configured = &config.containers;
     let mut containers = Containers::of(engine);
-    let named = told.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
+    let named = configured.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
     let asked = config.toolchains.value.list.iter().filter_map(|toolchain| {
         Some((toolchain.kind.clone(), toolchain.version.as_ref()?.to_string()))
     });
     containers.images = Images {
-        prefix: told.image_prefix.value.clone(),
-        tag: told.image_tag.value.clone(),
+        prefix: configured.image_prefix.value.clone(),
+        tag: configured.image_tag.value.clone(),
         named: named.collect(),
         versions: asked.collect(),
     };
-    containers.net = told.net.value;
-    containers.publish.clone_from(&told.publish.value);
-    containers.pools.clone_from(&told.pools.value);
+    containers.net = configured.net.value;
+    containers.publish.clone_from(&configured.publish.value);
+    containers.pools.clone_from(&configured.pools.value);
     let limits = &mut containers.limits;
-    if let Some(memory) = told.memory.value {
+    if let Some(memory) = configured.memory.value {
         limits.memory = Some(memory).filter(|memory| *memory > 0);
     }
-    if let Some(pids) = told.pids.value {
+    if let Some(pids) = configured.pids.value {
         limits.pids = Some(pids).filter(|pids| *pids > 0);
     }
-    limits.cpus = told.cpus.value;
+    limits.cpus = configured.cpus.value;
     containers
 }

@@ -1,9 +1,9 @@
-//! What a user is told around an agent: what is isolated and what is not, and what it came to.
+//! Summaries printed before and after an agent: its isolation, and its tool calls.
 
 use aifo_launch::{AgentSpec, CallStats, Containers, Net, Session, agent_variables};
 use aifo_types::Kind;
 
-/// Says before the agent what holds for it, in at most eight lines.
+/// Describes the agent's isolation in at most eight lines.
 pub(crate) fn before(
     session: &Session,
     spec: &AgentSpec,
@@ -13,19 +13,21 @@ pub(crate) fn before(
     let engine = containers.engine.flavor();
     let tools: Vec<_> = session.kinds().iter().map(Kind::as_str).collect();
     let tools = match tools.as_slice() {
-        [] => "no toolchain; every tool of a sidecar is refused".to_owned(),
-        kinds => format!("{} in sidecars; what else it runs, beside it", kinds.join(", ")),
+        [] => "no toolchain; every sidecar tool is refused".to_owned(),
+        kinds => {
+            format!("{} in sidecars; other programs in the agent's container", kinds.join(", "))
+        }
     };
     let state: Vec<_> = spec.state.iter().map(|state| format!("~/{}", state.display())).collect();
     let state = match state.as_slice() {
         [] => "nothing of your home".to_owned(),
-        folders => format!("{} of your home, read and write", folders.join(", ")),
+        names => format!("{} of your home, read and write", names.join(", ")),
     };
     let network = match containers.net {
-        Net::Shared => "open to the outside; localhost is shared with the tools",
-        Net::Separate => "open to the outside; a localhost of its own",
+        Net::Shared => "outbound access; localhost is shared with the tools",
+        Net::Separate => "outbound access; its own localhost",
         Net::None => "none",
-        Net::Host => "this machine's own, with all that listens here",
+        Net::Host => "this machine's own, including all local services",
     };
     let set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut passed: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
@@ -44,15 +46,15 @@ pub(crate) fn before(
         ("network", network.to_owned()),
         ("secrets", passed),
         (
-            "open",
-            "what it may write it may spoil, and what it may read it may send away".to_owned(),
+            "risk",
+            "the agent can damage what it can write, and send out what it can read".to_owned(),
         ),
     ];
     let lines = rows.map(|(what, text)| format!("{:<8} {}\n", format!("{what}:"), one_line(&text)));
     lines.concat()
 }
 
-/// Says after the agent what its tools came to; nothing if it called none.
+/// Summarises the agent's tool calls; `None` if it made none.
 pub(crate) fn after(stats: CallStats, id: &str) -> Option<String> {
     let calls = match stats.calls {
         0 => return None,
@@ -78,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_the_tools_came_to() {
+    fn tool_calls_are_summarised() {
         let stats =
             |calls, failed| CallStats { calls, failed, tool_time: Duration::from_millis(1_940) };
         let id = "5d0c3b7f9a21e846";

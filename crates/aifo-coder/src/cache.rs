@@ -1,4 +1,4 @@
-//! `aifo-coder cache`: lists and removes what sidecars keep between sessions.
+//! `aifo-coder cache`: lists and removes the caches that sidecars keep between sessions.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -41,7 +41,7 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
     if json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        console::say("there is no cache");
+        console::say("no caches found");
     } else {
         let size = if sizes { "SIZE" } else { "" };
         let head = ["KIND", "BACKEND", "OWNER", "NAME", size].map(str::to_owned);
@@ -60,13 +60,13 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
 }
 
 async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
-    let meant = Meant::of(flags)?;
+    let scope = ClearScope::of(flags)?;
     let mut caches = found(&flags.kinds).await?;
-    caches.retain(|cache| meant.includes(cache));
+    caches.retain(|cache| scope.includes(cache));
     if caches.is_empty() {
-        console::say("there is no cache");
+        console::say("no caches found");
     }
-    let mut stays = false;
+    let mut failed = false;
     for cache in caches {
         let name = format!("{} ({})", escape_line(&cache.name()), cache.backend());
         if flags.dry_run {
@@ -76,52 +76,52 @@ async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
         match cache.remove().await {
             Ok(()) => paint::print(&format!("removed {name}\n"))?,
             Err(error) => {
-                stays = true;
+                failed = true;
                 console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
             }
         }
     }
-    Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The caches that `clear` is to remove, by their owners.
-enum Meant {
+/// The caches that `clear` removes, by owner.
+enum ClearScope {
     All,
     Project(ProjectKey),
     User,
     Gone,
 }
 
-impl Meant {
+impl ClearScope {
     fn of(flags: &CacheClear) -> anyhow::Result<Self> {
         Ok(match flags {
             CacheClear { project: true, workspace, .. } => {
                 let real = workspace.canonicalize();
                 let real =
                     real.with_context(|| format!("no workspace '{}'", workspace.display()))?;
-                Meant::Project(Project::of(&real).key())
+                ClearScope::Project(Project::of(&real).key())
             }
-            CacheClear { user: true, .. } => Meant::User,
-            CacheClear { gone: true, .. } => Meant::Gone,
-            _ => Meant::All,
+            CacheClear { user: true, .. } => ClearScope::User,
+            CacheClear { gone: true, .. } => ClearScope::Gone,
+            _ => ClearScope::All,
         })
     }
 
     fn includes(&self, cache: &Cache) -> bool {
         match self {
-            Meant::All => true,
-            Meant::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
-            Meant::User => cache.owner == CacheOwner::User,
-            // A directory that cannot be looked at may be there.
-            Meant::Gone => {
+            ClearScope::All => true,
+            ClearScope::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
+            ClearScope::User => cache.owner == CacheOwner::User,
+            // A directory that cannot be inspected may exist.
+            ClearScope::Gone => {
                 cache.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
             }
         }
     }
 }
 
-/// Names the caches that projects shared before each had its own, until it has done so once.
-pub(crate) async fn name_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
+/// Names once the caches that projects shared before each project had its own.
+pub(crate) async fn report_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
     let Some(marker) = state_directory().map(|state| state.join("unused-caches-named")) else {
         return Ok(());
     };
@@ -137,24 +137,24 @@ pub(crate) async fn name_unused(engines: &[Engine], dry_run: bool) -> anyhow::Re
     let names =
         found.iter().map(|cache| format!("{} ({})", escape_line(&cache.name()), cache.backend()));
     console::say_lines(&format!(
-        "aifo-coder: sessions no longer use the caches that projects shared: {}\n\
+        "aifo-coder: sessions no longer use these shared caches: {}\n\
          hint: remove them with: aifo-coder cache clear --user\n",
         names.collect::<Vec<_>>().join(", ")
     ));
     if !dry_run && let Some(state) = marker.parent() {
-        // Without it the next cleanup names them again.
+        // Without the marker the next cleanup names them again.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(state);
         let _ = File::create(&marker);
     }
     Ok(())
 }
 
-/// The caches of the kinds that were named, or of all.
+/// Returns the caches of the named kinds, or all.
 async fn found(words: &[String]) -> anyhow::Result<Vec<Cache>> {
     let kinds = kinds_named(words)?;
     let (caches, errors) = caches(&engines::answering().await, &kinds).await;
     for error in errors {
-        console::say(format_args!("what an engine keeps is not known: {error}"));
+        console::say(format_args!("cannot list an engine's caches: {error}"));
     }
     Ok(caches)
 }
@@ -175,16 +175,16 @@ fn kinds_named(words: &[String]) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// A cache as JSON has it.
+/// A cache in JSON.
 #[derive(Serialize)]
 struct Row {
     kind: String,
     backend: &'static str,
     /// `project` or `user`.
     owner: &'static str,
-    /// The project's root; null if it is the user's, or no session here has recorded it.
+    /// The project's root; null for a user's cache, or if no session here recorded it.
     project: Option<String>,
     name: String,
-    /// As whoever counted says it; null unless it was asked for and could be had.
+    /// As printed by `du` or the engine; null without `--sizes` or if unknown.
     size: Option<String>,
 }

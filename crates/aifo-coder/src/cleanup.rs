@@ -1,4 +1,4 @@
-//! `aifo-coder cleanup`: removing what killed sessions left.
+//! `aifo-coder cleanup`: removes the remains of killed sessions.
 
 use std::process::ExitCode;
 
@@ -14,23 +14,26 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let id = flags.session.as_deref().unwrap_or_default();
     let report = find_leftovers(&engines, id).await;
     for error in &report.errors {
-        console::say(format_args!("what an engine holds is not known in full: {error}"));
+        console::say(format_args!("cannot list all contents of an engine: {error}"));
     }
     if !id.is_empty() {
         for session in running_sessions().iter().filter(|session| session.id.starts_with(id)) {
-            console::say(format_args!("session {} runs, so nothing of it is removed", session.id));
+            console::say(format_args!(
+                "session {} is running; nothing of it is removed",
+                session.id
+            ));
         }
     }
     let mut rows = Vec::new();
     for session in &report.leftovers {
         for part in &session.items {
-            let fate = match flags.dry_run {
-                true => Fate::Found,
-                false => part.remove().await.map_or_else(Fate::Stays, |()| Fate::Removed),
+            let outcome = match flags.dry_run {
+                true => Outcome::Found,
+                false => part.remove().await.map_or_else(Outcome::Failed, |()| Outcome::Removed),
             };
-            let row = Row::of(&session.session, part, &fate);
+            let row = Row::of(&session.session, part, &outcome);
             if !flags.json {
-                row.tell(part, &fate)?;
+                row.print(part, &outcome)?;
             }
             rows.push(row);
         }
@@ -38,16 +41,16 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        console::say("nothing is left of any session");
+        console::say("no remains of killed sessions");
     }
     if id.is_empty() {
-        cache::name_unused(&engines, flags.dry_run).await?;
+        cache::report_unused(&engines, flags.dry_run).await?;
     }
-    let stays = rows.iter().any(|row| row.error.is_some());
-    Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let failed = rows.iter().any(|row| row.error.is_some());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Names the sessions that were killed, before another one starts. It asks no engine.
+/// Warns of killed sessions before a new one starts. Queries no engine.
 pub(crate) fn warn_of_killed_sessions() {
     let killed = killed_sessions();
     if let Some((first, others)) = killed.split_first() {
@@ -56,19 +59,19 @@ pub(crate) fn warn_of_killed_sessions() {
             count => format!(" and {count} more"),
         };
         tracing::warn!(
-            "session {first}{rest} was killed and has left something; 'aifo-coder cleanup' removes it"
+            "session {first}{rest} was killed and left files or containers; run 'aifo-coder cleanup'"
         );
     }
 }
 
-/// What becomes of something that was left.
-enum Fate {
+/// The result for one remaining part.
+enum Outcome {
     Found,
     Removed,
-    Stays(RemoveError),
+    Failed(RemoveError),
 }
 
-/// The same as JSON tells it.
+/// The same in JSON.
 #[derive(Serialize)]
 struct Row {
     session: String,
@@ -80,27 +83,27 @@ struct Row {
 }
 
 impl Row {
-    fn of(session: &str, part: &Leftover, fate: &Fate) -> Self {
-        let error = match fate {
-            Fate::Stays(error) => Some(error.to_string()),
-            Fate::Found | Fate::Removed => None,
+    fn of(session: &str, part: &Leftover, outcome: &Outcome) -> Self {
+        let error = match outcome {
+            Outcome::Failed(error) => Some(error.to_string()),
+            Outcome::Found | Outcome::Removed => None,
         };
         Row {
             session: session.to_owned(),
             what: part.what(),
             name: part.name(),
             engine: part.engine().map(|engine| engine.flavor().program()),
-            removed: matches!(fate, Fate::Removed),
+            removed: matches!(outcome, Outcome::Removed),
             error,
         }
     }
 
-    fn tell(&self, part: &Leftover, fate: &Fate) -> anyhow::Result<()> {
+    fn print(&self, part: &Leftover, outcome: &Outcome) -> anyhow::Result<()> {
         let part = escape_line(&part.to_string());
-        match fate {
-            Fate::Found => paint::print(&format!("would remove {part}\n")),
-            Fate::Removed => paint::print(&format!("removed {part}\n")),
-            Fate::Stays(_) => {
+        match outcome {
+            Outcome::Found => paint::print(&format!("would remove {part}\n")),
+            Outcome::Removed => paint::print(&format!("removed {part}\n")),
+            Outcome::Failed(_) => {
                 let error = self.error.clone().unwrap_or_default();
                 console::fail(&anyhow::anyhow!("cannot remove {part}: {error}"));
                 Ok(())

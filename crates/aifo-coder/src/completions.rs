@@ -1,7 +1,7 @@
-//! `aifo-coder completions`: what a shell completes of our command line (`spec/cli.md#completions`).
+//! `aifo-coder completions`: generates shell completions (`spec/cli.md#completions`).
 //!
-//! clap generates the script from the flags' own definitions. Which words a flag is usually given is
-//! said here and to the script alone: the flag itself takes more, a version behind a kind for one.
+//! clap generates the script from the flags' definitions. The usual values of a flag are listed here,
+//! for the script only: the flag accepts more, such as a version after a kind.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     paint::print(&match shell {
         // clap_complete 4.6 spells a program with a hyphen in two ways, and finds no subcommand of it.
         Shell::Bash => script.replace("aifo__subcmd__coder", "aifo__coder"),
-        // And for fish it passes over what is no option.
+        // For fish it skips positional arguments.
         Shell::Fish => script + &command.get_subcommands().map(fish_words).collect::<String>(),
         _ => script,
     })?;
@@ -33,14 +33,14 @@ pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
 
 const PROGRAM: &str = "aifo-coder";
 
-/// The names that a configuration adds to.
+/// Names that a configuration may extend.
 struct Vocabulary {
     agents: Vec<String>,
     kinds: Vec<String>,
 }
 
 impl Vocabulary {
-    /// Those of the user. A shell that starts is not the place to complain about a file: then ours.
+    /// The user's names; the built-in ones if the configuration is invalid, as a starting shell must not fail.
     fn here() -> Self {
         let config = config::load(Path::new("."), &Flags::default());
         let config = config.unwrap_or_else(|_| Config::builtin());
@@ -50,7 +50,7 @@ impl Vocabulary {
         }
     }
 
-    /// What an argument is usually given; nothing where nobody can know.
+    /// The usual values of an argument; `None` if unknown.
     fn words(&self, argument: &str) -> Option<Vec<String>> {
         let owned = |words: Vec<&str>| Some(words.into_iter().map(str::to_owned).collect());
         match argument {
@@ -77,15 +77,14 @@ fn with_words(command: Command, vocabulary: &Vocabulary) -> Command {
         .mut_subcommands(|command| with_words(command, vocabulary))
 }
 
-/// An option that takes no path is not to be completed by file names, as shells do unless told. Nor is
-/// what names a session.
+/// Whether an argument must not be completed with file names: an option without paths, or a session.
 fn is_no_path(arg: &Arg) -> bool {
     let is_option = !arg.is_positional() && arg.get_action().takes_values();
     let is_unknown = arg.get_value_hint() == ValueHint::Unknown;
     is_unknown && (is_option || arg.get_id() == "session")
 }
 
-/// The words of a subcommand, such as the agents behind `run`, each until there is one.
+/// The first positional argument of a subcommand, such as the agent of `run`.
 fn fish_words(command: &Command) -> String {
     let name = command.get_name();
     let lines = command.get_positionals().map(|argument| {
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_is_taken() {
+    fn offered_values_are_accepted() {
         let config = Config::builtin();
         for flag in ["--backend", "--net", "--confine", "--runner-transport", "--toolchain"] {
             let id = flag.trim_start_matches('-').replace('-', "_").replace("chain", "chains");

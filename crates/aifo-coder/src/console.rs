@@ -1,4 +1,4 @@
-//! What we say on stderr: one line each, in one form, without characters that speak to a terminal.
+//! Lines on stderr, in one format, with control characters escaped.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{IsTerminal, Write as _};
@@ -12,29 +12,28 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chatter {
-    /// Only what went wrong.
+pub(crate) enum LogLevel {
+    /// Errors only.
     Quiet,
-    /// And sidecars that take their time to start.
+    /// Also slow starts of sidecars.
     Warnings,
-    /// And what a person who watches a server wants to know.
+    /// Also notices for the operator of a server.
     Notices,
-    /// And every decision.
+    /// Also every decision.
     Decisions,
 }
 
-/// Starts to write log lines to stderr.
-pub(crate) fn start(chatter: Chatter) {
-    let level = match chatter {
-        Chatter::Quiet | Chatter::Warnings => Level::WARN,
-        Chatter::Notices => Level::INFO,
-        Chatter::Decisions => Level::DEBUG,
+/// Starts logging to stderr.
+pub(crate) fn start(log_level: LogLevel) {
+    let level = match log_level {
+        LogLevel::Quiet | LogLevel::Warnings => Level::WARN,
+        LogLevel::Notices => Level::INFO,
+        LogLevel::Decisions => Level::DEBUG,
     };
     let ours = Targets::new().with_default(level);
-    let ours = match chatter {
-        Chatter::Quiet => ours,
+    let ours = match log_level {
+        LogLevel::Quiet => ours,
         _ => ours.with_target(PROGRESS, level.max(Level::INFO)),
     };
     let asked = std::env::var(RUST_LOG).ok().filter(|asked| !asked.trim().is_empty());
@@ -51,61 +50,60 @@ pub(crate) fn start(chatter: Chatter) {
         .event_format(line)
         .finish()
         .with(targets);
-    // It can only be set once, and this is the one place that does.
+    // Fails only if set twice; this is the only caller.
     let _ = tracing::subscriber::set_global_default(subscriber);
     if let Some(error) = mistake {
-        tracing::warn!(%error, "{RUST_LOG} is ignored");
+        tracing::warn!(%error, "ignoring invalid {RUST_LOG}");
     }
 }
 
-/// The target of lines about a session that starts: where it runs, and what it waits for. They are
-/// shown unless the user wants silence.
+/// The target of lines about a session's start. Shown unless `--quiet` is given.
 pub(crate) const PROGRESS: &str = "aifo_coder::progress";
 
-/// A level, or `target=level` pairs with commas: `info`, `warn,aifo_proxy=trace`. It has the last
-/// word where it is set.
+/// A level, or comma-separated `target=level` pairs: `info`, `warn,aifo_proxy=trace`. Overrides the
+/// flags.
 const RUST_LOG: &str = "RUST_LOG";
 
-/// Prints a line for people.
+/// Prints a line with the program's name before it.
 pub(crate) fn say(text: impl Display) {
-    // A stderr that is gone has no reader.
+    // A closed stderr has no reader.
     let _ = writeln!(std::io::stderr(), "aifo-coder: {}", escape_line(&text.to_string()));
 }
 
-/// Prints lines for people, without our name before them.
+/// Prints lines without the program's name.
 pub(crate) fn say_lines(text: &str) {
     let _ = write!(std::io::stderr(), "{}", aifo_types::escape_text(text));
 }
 
-/// Tells why the whole command failed; a hint in the error's text comes on a line of its own.
+/// Prints the error of the whole command; a hint in its text gets its own line.
 pub(crate) fn fail(error: &anyhow::Error) {
-    let text = story(error);
+    let text = error_chain(error);
     let mut stderr = std::io::stderr().lock();
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
     for (index, line) in text.lines().enumerate() {
         let prefix = if index == 0 { "aifo-coder: " } else { "" };
-        // Nobody is left to be told that stderr is gone.
+        // A closed stderr has no reader.
         let _ = writeln!(stderr, "{clear}{prefix}{}", escape_line(line));
     }
 }
 
-/// The error and its causes, each told once: many an error tells its cause in its own words.
-pub(crate) fn story(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |mut story, cause| {
+/// The error and its causes, without those that an outer message already contains.
+pub(crate) fn error_chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut error_chain, cause| {
         let cause = cause.to_string();
-        if story.is_empty() {
-            story = cause;
-        } else if !story.contains(&cause) {
-            story.push_str(": ");
-            story.push_str(&cause);
+        if error_chain.is_empty() {
+            error_chain = cause;
+        } else if !error_chain.contains(&cause) {
+            error_chain.push_str(": ");
+            error_chain.push_str(&cause);
         }
-        story
+        error_chain
     })
 }
 
 /// `aifo-coder: message key=value ..`
 struct Line {
-    /// A terminal may show half a line of somebody else's.
+    /// Clears the line first: a terminal may show another program's partial line.
     clears: bool,
 }
 

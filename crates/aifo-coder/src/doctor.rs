@@ -1,4 +1,4 @@
-//! `aifo-coder doctor`: whether sessions can work here, measured.
+//! `aifo-coder doctor`: checks this machine and suggests fixes.
 
 mod engine;
 mod machine;
@@ -15,29 +15,29 @@ use aifo_launch::{Engine, Flavor, ShimBinary, ShimBinaryError, TrustedPrograms};
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
 use crate::config::{self, Backend, Config, ConfigError};
-use crate::console::{self, Chatter};
-use crate::engines::{self, Asked};
+use crate::console::{self, LogLevel};
+use crate::engines::{self, EngineStatus};
 use crate::paint::{self, Paint};
-use crate::run::called_off;
+use crate::run::signal_exit_code;
 use crate::settings;
 use crate::start::EndSignals;
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
-    console::start(Chatter::Warnings);
+    console::start(LogLevel::Warnings);
     let mut signals = EndSignals::listen()?;
     tokio::select! {
         code = examine(flags) => code,
-        // Whatever a check has started goes with it.
-        signal = signals.told() => Ok(called_off(signal)),
+        // Dropping the checks ends the processes they started.
+        signal = signals.recv() => Ok(signal_exit_code(signal)),
     }
 }
 
 async fn examine(flags: &Doctor) -> anyhow::Result<ExitCode> {
-    let scene = Scene::of(flags).await?;
+    let context = CheckContext::of(flags).await?;
     let paint = Paint::of_stdout();
     let mut all = Vec::new();
     for check in CHECKS {
-        for finding in check.run(&scene).await {
+        for finding in check.run(&context).await {
             if !flags.json {
                 paint::print(&finding.lines(paint))?;
             }
@@ -51,41 +51,49 @@ async fn examine(flags: &Doctor) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What the checks look at.
-struct Scene {
-    /// What a session with these options would be told.
+/// The input of the checks.
+struct CheckContext {
+    /// The configuration of a session with these options.
     config: Config,
-    /// Why it would not start, and `config` is only what is built in.
-    mistake: Option<ConfigError>,
+    /// The configuration's error; `config` then holds the built-in defaults.
+    config_error: Option<ConfigError>,
     workspace: std::path::PathBuf,
     programs: TrustedPrograms,
-    /// Of those that may be used here.
-    engines: Vec<Asked>,
+    /// The engines that the configuration permits.
+    engines: Vec<EngineStatus>,
     shim: Result<ShimBinary, ShimBinaryError>,
 }
 
-impl Scene {
+impl CheckContext {
     /// Errors: the options themselves are wrong.
     async fn of(flags: &Doctor) -> anyhow::Result<Self> {
         let given = flags.flags();
         let workspace = flags.project.workspace.clone();
-        let (config, mistake) = match config::load(&workspace, &given) {
+        let (config, config_error) = match config::load(&workspace, &given) {
             Ok(config) => (config, None),
             Err(error) if error.is_usage() => return Err(error.into()),
             Err(error) => (Config::builtin(), Some(error)),
         };
         let programs = settings::programs(&workspace, &config);
-        let wanted = config.containers.backend.value;
-        let mut engines = match wanted {
+        let backend = config.containers.backend.value;
+        let mut engines = match backend {
             Backend::Local => Vec::new(),
-            Backend::Auto | Backend::Engine(_) => engines::ask_all(&programs).await,
+            Backend::Auto | Backend::Engine(_) => engines::query_all(&programs).await,
         };
-        engines.retain(|asked| wanted == Backend::Auto || wanted == Backend::Engine(asked.flavor));
-        Ok(Scene { config, mistake, workspace, engines, programs, shim: ShimBinary::find() })
+        engines
+            .retain(|status| backend == Backend::Auto || backend == Backend::Engine(status.flavor));
+        Ok(CheckContext {
+            config,
+            config_error,
+            workspace,
+            engines,
+            programs,
+            shim: ShimBinary::find(),
+        })
     }
 
-    /// The engine that was asked for by name, if one was.
-    fn wanted_engine(&self) -> Option<Flavor> {
+    /// The engine that is configured by name, if any.
+    fn named_engine(&self) -> Option<Flavor> {
         match self.config.containers.backend.value {
             Backend::Engine(flavor) => Some(flavor),
             Backend::Auto | Backend::Local => None,
@@ -93,58 +101,58 @@ impl Scene {
     }
 
     fn answering(&self) -> impl Iterator<Item = &Engine> {
-        self.engines.iter().filter_map(|asked| asked.answer.as_ref().ok())
+        self.engines.iter().filter_map(|status| status.result.as_ref().ok())
     }
 }
 
-/// A question, and how it is answered.
+/// A check and the function that runs it.
 struct Check {
-    what: &'static str,
-    answer: Answer,
+    name: &'static str,
+    method: Method,
 }
 
-enum Answer {
-    /// By looking.
-    Look(fn(&Scene) -> Vec<Finding>),
-    /// By asking others, who may take their time.
-    Ask(for<'a> fn(&'a Scene) -> Asking<'a>),
+enum Method {
+    Sync(fn(&CheckContext) -> Vec<Finding>),
+    /// May block on an engine or a session, so it has a timeout.
+    Async(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
 }
 
-type Asking<'a> = Pin<Box<dyn Future<Output = Vec<Finding>> + 'a>>;
+type FindingsFuture<'a> = Pin<Box<dyn Future<Output = Vec<Finding>> + 'a>>;
 
 const CHECKS: &[Check] = &[
-    Check { what: "versions", answer: Answer::Look(machine::versions) },
-    Check { what: "kernel", answer: Answer::Look(machine::kernel) },
-    Check { what: "landlock", answer: Answer::Look(machine::landlock) },
-    Check { what: "security", answer: Answer::Look(machine::security_modules) },
-    Check { what: "tiocsti", answer: Answer::Look(machine::tiocsti) },
-    Check { what: "open files", answer: Answer::Look(machine::open_files) },
-    Check { what: "terminal", answer: Answer::Look(machine::terminal) },
-    Check { what: "workspace", answer: Answer::Look(session::workspace) },
-    Check { what: "programs", answer: Answer::Look(session::programs) },
-    Check { what: "config", answer: Answer::Look(session::config) },
-    Check { what: "runtime folder", answer: Answer::Look(session::runtime_folder) },
-    Check { what: "killed sessions", answer: Answer::Look(session::killed) },
-    Check { what: "engines", answer: Answer::Look(engine::engines) },
-    Check { what: "images", answer: Answer::Ask(|scene| Box::pin(engine::images(scene))) },
-    Check { what: "local", answer: Answer::Ask(|scene| Box::pin(trial::local(scene))) },
-    Check { what: "docker", answer: Answer::Ask(|scene| Box::pin(trial::docker(scene))) },
-    Check { what: "podman", answer: Answer::Ask(|scene| Box::pin(trial::podman(scene))) },
+    Check { name: "versions", method: Method::Sync(machine::versions) },
+    Check { name: "kernel", method: Method::Sync(machine::kernel) },
+    Check { name: "landlock", method: Method::Sync(machine::landlock) },
+    Check { name: "security", method: Method::Sync(machine::security_modules) },
+    Check { name: "tiocsti", method: Method::Sync(machine::tiocsti) },
+    Check { name: "open files", method: Method::Sync(machine::open_files) },
+    Check { name: "terminal", method: Method::Sync(machine::terminal) },
+    Check { name: "workspace", method: Method::Sync(session::workspace) },
+    Check { name: "programs", method: Method::Sync(session::programs) },
+    Check { name: "config", method: Method::Sync(session::config) },
+    Check { name: "runtime directory", method: Method::Sync(session::runtime_dir) },
+    Check { name: "killed sessions", method: Method::Sync(session::killed) },
+    Check { name: "engines", method: Method::Sync(engine::engines) },
+    Check { name: "images", method: Method::Async(|context| Box::pin(engine::images(context))) },
+    Check { name: "local", method: Method::Async(|context| Box::pin(trial::local(context))) },
+    Check { name: "docker", method: Method::Async(|context| Box::pin(trial::docker(context))) },
+    Check { name: "podman", method: Method::Async(|context| Box::pin(trial::podman(context))) },
 ];
 
-/// How long one may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of an asynchronous check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Check {
-    async fn run(&self, scene: &Scene) -> Vec<Finding> {
-        match self.answer {
-            Answer::Look(look) => look(scene),
-            Answer::Ask(ask) => match tokio::time::timeout(PATIENCE, ask(scene)).await {
+    async fn run(&self, context: &CheckContext) -> Vec<Finding> {
+        match self.method {
+            Method::Sync(check) => check(context),
+            Method::Async(check) => match tokio::time::timeout(CHECK_TIMEOUT, check(context)).await
+            {
                 Ok(findings) => findings,
                 Err(_) => {
-                    let late = format!("no answer within {} s", PATIENCE.as_secs());
-                    let fix = "see whether the machine is busy, and whether the engine is well";
-                    vec![Finding::fail(self.what, late, fix)]
+                    let late = format!("no answer within {} s", CHECK_TIMEOUT.as_secs());
+                    let fix = "check the machine's load and the engine's state";
+                    vec![Finding::fail(self.name, late, fix)]
                 }
             },
         }

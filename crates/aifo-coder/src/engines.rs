@@ -1,4 +1,4 @@
-//! The engines of this machine, all that answer.
+//! The container engines of this machine.
 
 use std::time::Duration;
 
@@ -6,46 +6,48 @@ use aifo_launch::{Choice, Engine, EngineError, Flavor, TrustedPrograms};
 
 use crate::console;
 
-/// An engine that is installed, and what it said.
-pub(crate) struct Asked {
+/// An installed engine and its response.
+pub(crate) struct EngineStatus {
     pub(crate) flavor: Flavor,
-    /// Errors: why it cannot be used, in a sentence.
-    pub(crate) answer: Result<Engine, String>,
+    /// Errors: why it cannot be used.
+    pub(crate) result: Result<Engine, String>,
 }
 
-/// Asks every engine that is installed what it is, at the same time.
-pub(crate) async fn ask_all(programs: &TrustedPrograms) -> Vec<Asked> {
-    let ask = |flavor| ask(flavor, programs);
-    let (docker, podman) = tokio::join!(ask(Flavor::Docker), ask(Flavor::Podman));
+/// Queries all installed engines concurrently.
+pub(crate) async fn query_all(programs: &TrustedPrograms) -> Vec<EngineStatus> {
+    let query = |flavor| query(flavor, programs);
+    let (docker, podman) = tokio::join!(query(Flavor::Docker), query(Flavor::Podman));
     [docker, podman].into_iter().flatten().collect()
 }
 
-/// Those that answer. The others are named on stderr: what they hold is not known.
+/// Returns the engines that answer, and names the others on stderr.
 pub(crate) async fn answering() -> Vec<Engine> {
     let mut engines = Vec::new();
-    for Asked { flavor, answer } in ask_all(&TrustedPrograms::here()).await {
-        match answer {
+    for EngineStatus { flavor, result } in query_all(&TrustedPrograms::here()).await {
+        match result {
             Ok(engine) => engines.push(engine),
-            Err(reason) => console::say(format_args!("what {flavor} holds is not known: {reason}")),
+            Err(reason) => {
+                console::say(format_args!("cannot list the contents of {flavor}: {reason}"));
+            }
         }
     }
     engines
 }
 
 /// `None` if it is not installed.
-async fn ask(flavor: Flavor, programs: &TrustedPrograms) -> Option<Asked> {
-    let answer = match within(Engine::find(Choice::Only(flavor), programs)).await {
+async fn query(flavor: Flavor, programs: &TrustedPrograms) -> Option<EngineStatus> {
+    let result = match within(Engine::find(Choice::Only(flavor), programs)).await {
         Some(Err(EngineError::NotFound(_))) => return None,
         Some(found) => found.map_err(|error| error.to_string()),
-        None => Err(format!("{flavor} did not answer within {} s", PATIENCE.as_secs())),
+        None => Err(format!("{flavor} did not result within {} s", TIMEOUT.as_secs())),
     };
-    Some(Asked { flavor, answer })
+    Some(EngineStatus { flavor, result })
 }
 
-/// What comes of a question to an engine, if it comes in time.
+/// Awaits an engine's response; `None` after [`TIMEOUT`].
 pub(crate) async fn within<T>(question: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(PATIENCE, question).await.ok()
+    tokio::time::timeout(TIMEOUT, question).await.ok()
 }
 
-/// A daemon that hangs must not hang those who only look.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A hanging daemon must not block commands that only list.
+const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! `aifo-coder exec`: one tool call, through the shim as an agent would make it.
+//! `aifo-coder exec`: one tool call through the shim, as an agent makes it.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -11,18 +11,18 @@ use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::Exec;
-use crate::console::Chatter;
+use crate::console::LogLevel;
 use crate::start::{EndSignals, Started, start};
 use crate::{backend, run, sessions, settings};
 
-/// In a session of its own, which ends with the call.
+/// Makes the call in a new session that ends with it.
 pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
-    let config = settings::load(&flags.session, &flags.session.flags(), Chatter::Warnings)?;
+    let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Warnings)?;
     let (tool, args) = split(&flags.command)?;
     if !is_offered(&config.policy, &tool) {
         bail!(
-            "no toolchain has a tool '{tool}', so nothing ran\n\
-             hint: 'aifo-coder why {tool}' tells what would help"
+            "no toolchain has a tool '{tool}'; nothing ran\n\
+             hint: see 'aifo-coder why {tool}'"
         );
     }
     let smart = config.smart_for(None);
@@ -32,30 +32,29 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     }
     let shim = config.shim.path().to_owned();
     let session = match start(config, &mut EndSignals::listen()?).await? {
-        Started::Up(session) => session,
-        Started::CalledOff(signal) => return Ok(run::called_off(signal)),
+        Started::Running(session) => session,
+        Started::Cancelled(signal) => return Ok(run::signal_exit_code(signal)),
     };
     let link = session.shims().join(tool.as_str());
     if !link.is_symlink() {
-        // A name that the table cannot list, such as python3.12.
-        symlink(shim, &link).context("cannot make a link to the shim")?;
+        // A name that the table does not list, such as python3.12.
+        symlink(shim, &link).context("cannot create a link to the shim")?;
     }
     let command = std::iter::once(link.into_os_string()).chain(args.iter().cloned()).collect();
-    let mut agent = Agent::new(command).context("there is no tool to run")?;
+    let mut agent = Agent::new(command).context("no tool is named")?;
     for (name, value) in smart.variables() {
         agent.set(name, value);
     }
     run::in_session(*session, &agent).await
 }
 
-/// In a session that runs: this process becomes the shim, and ends as the tool does. Returns only
-/// if that fails.
+/// Makes the call in a running session: replaces this process with the shim. Returns only on failure.
 pub(crate) fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let (tool, args) = split(command)?;
     let session = sessions::running(session)?;
-    let variables = session.variables().with_context(|| {
-        format!("cannot join session '{}', which may have just ended", session.id)
-    })?;
+    let variables = session
+        .variables()
+        .with_context(|| format!("cannot join session '{}'; it may have just ended", session.id))?;
     let shim = ShimBinary::find()?;
     let mut command = Command::new(shim.program());
     let error = command.arg0(tool.as_str()).args(args).envs(variables).exec();
@@ -63,9 +62,9 @@ pub(crate) fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCo
 }
 
 fn split(command: &[OsString]) -> anyhow::Result<(ToolName, &[OsString])> {
-    let (tool, args) = command.split_first().context("there is no tool to run")?;
+    let (tool, args) = command.split_first().context("no tool is named")?;
     let parsed = ToolName::parse(tool.as_encoded_bytes());
-    Ok((parsed.with_context(|| format!("'{}' cannot be a tool", tool.display()))?, args))
+    Ok((parsed.with_context(|| format!("'{}' is not a valid tool name", tool.display()))?, args))
 }
 
 fn is_offered(policy: &Policy, tool: &ToolName) -> bool {

@@ -1,4 +1,4 @@
-//! `aifo-coder log`: the calls of a session, from the JSON lines it writes (`spec/cli.md#log`).
+//! `aifo-coder log`: prints the calls of a session from its log (`spec/cli.md#log`).
 
 mod call;
 mod clock;
@@ -24,24 +24,24 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     let printer = Printer { flags, paint: Paint::of_stdout() };
     let mut unread = Vec::new();
     loop {
-        // Asked before reading: what is written until the end is then read after it.
-        let goes_on = flags.follow && log.session_runs();
+        // Checked before reading, so calls logged until the session's end are still read.
+        let follows = flags.follow && log.session_runs();
         file.read_to_end(&mut unread)?;
         match printer.print(&mut unread) {
-            // Whoever read this has seen enough.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
             printed => printed.context("cannot write to stdout")?,
         }
-        if !goes_on {
+        if !follows {
             break;
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Between two looks at a log that is followed.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Time between two reads of a followed log.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A session's log.
 struct SessionLog {
@@ -57,14 +57,12 @@ impl SessionLog {
     }
 }
 
-/// The log of the session whose id begins so, or the one that was written last.
+/// Returns the log of the session whose id starts with `prefix`, else the newest.
 fn find(prefix: Option<&str>) -> anyhow::Result<SessionLog> {
     let mut logs = logs();
     let Some(prefix) = prefix else {
         let Some(newest) = logs.pop() else {
-            bail!(
-                "there is no log yet\nhint: every session writes one; see 'aifo-coder run --help'"
-            )
+            bail!("no log found\nhint: every session writes one; see 'aifo-coder run --help'")
         };
         return Ok(newest);
     };
@@ -73,7 +71,7 @@ fn find(prefix: Option<&str>) -> anyhow::Result<SessionLog> {
     Ok(logs.swap_remove(index))
 }
 
-/// All logs there are, the one that was written last at the end: of sessions that ended too.
+/// All logs, also of ended sessions, the newest last.
 fn logs() -> Vec<SessionLog> {
     let entries = log_directory().and_then(|directory| std::fs::read_dir(directory).ok());
     let kept = entries.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -101,13 +99,13 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints the whole lines, and leaves the rest: it is being written, or its writer was killed.
+    /// Prints complete lines and keeps the rest, which is still being written or was cut off.
     fn print(&self, unread: &mut Vec<u8>) -> io::Result<()> {
         let end = unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let whole: Vec<u8> = unread.drain(..end).collect();
         let mut text = String::new();
         for line in whole.split(|byte| *byte == b'\n') {
-            // What is no call is a line that was cut off by something worse than us.
+            // Skip damaged lines, as after a crash.
             let Ok(call) = serde_json::from_slice::<Call>(line) else { continue };
             if self.flags.failed && !call.has_failed() {
                 continue;

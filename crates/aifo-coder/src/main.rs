@@ -1,9 +1,9 @@
-//! `aifo-coder`: coding agents beside their tools, not among them.
+//! `aifo-coder`: runs coding agents apart from their tools.
 //!
-//! Thin: files, environment and flags become a session's configuration, the session is
-//! `aifo-launch`'s.
+//! Turns configuration files, environment and flags into a session's configuration.
+//! `aifo-launch` runs the session.
 
-// What a terminal shows goes through `console` and `paint`, which escape it.
+// Output goes through `console` and `paint`, which escape it for terminals.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod acp;
@@ -30,7 +30,7 @@ mod serve;
 mod sessions;
 mod settings;
 mod start;
-mod wanted;
+mod target;
 mod why;
 
 use std::process::ExitCode;
@@ -44,28 +44,28 @@ use crate::config::ConfigError;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let (ended, code) = match cli.command {
-        Command::Run(flags) => (on_a_reactor(run::run(flags)), exit::NOTHING_RAN),
-        Command::Prompt(flags) => (on_a_reactor(acp::prompt(*flags)), exit::NOTHING_RAN),
+        Command::Run(flags) => (block_on(run::run(flags)), exit::NOTHING_RAN),
+        Command::Prompt(flags) => (block_on(acp::prompt(*flags)), exit::NOTHING_RAN),
         Command::Acp(flags) => {
             let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
             (acp::acp(*flags), code)
         }
-        Command::Agents(flags) => (on_a_reactor(agents::list(&flags)), UNANSWERED),
-        Command::Serve(flags) => (on_a_reactor(serve::serve(flags)), exit::NOTHING_RAN),
+        Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
+        Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
             let ended = match &flags.join {
                 Some(session) => exec::join(session, &flags.command),
-                None => on_a_reactor(exec::alone(flags)),
+                None => block_on(exec::alone(flags)),
             };
             (ended, exit::NOTHING_RAN)
         }
-        Command::Proxy(flags) => (on_a_reactor(proxy::proxy(flags)), exit::NOTHING_RAN),
-        Command::Why(flags) => (on_a_reactor(why::why(&flags)), UNANSWERED),
+        Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
+        Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
-        Command::Sessions(flags) => (on_a_reactor(sessions::list(&flags)), UNANSWERED),
-        Command::Cleanup(flags) => (on_a_reactor(cleanup::cleanup(&flags)), UNANSWERED),
-        Command::Cache(flags) => (on_a_reactor(cache::run(&flags.command)), UNANSWERED),
-        Command::Doctor(flags) => (on_a_reactor(doctor::doctor(&flags)), UNANSWERED),
+        Command::Sessions(flags) => (block_on(sessions::list(&flags)), UNANSWERED),
+        Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
+        Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
+        Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
         Command::Completions(flags) => (completions::print(flags.shell), UNANSWERED),
         Command::Man(flags) => (man::write(&flags.directory), UNANSWERED),
@@ -76,22 +76,22 @@ fn main() -> ExitCode {
     })
 }
 
-/// The code for an error: that of a wrong command line, or else another.
+/// The exit code for an error: 2 for a wrong command line, else `otherwise`.
 pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
     let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
     if wrong_usage { USAGE } else { otherwise }
 }
 
-/// One thread does: many waits, little work.
-pub(crate) fn on_a_reactor(
+/// Runs on a single-threaded runtime: many waits, little work.
+pub(crate) fn block_on(
     work: impl Future<Output = anyhow::Result<ExitCode>>,
 ) -> anyhow::Result<ExitCode> {
-    // Before anything is freed: this process sits idle between a user's tool calls.
+    // Set before the first free: this process is idle between tool calls.
     aifo_process::give_back_freed_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// A question could not be answered.
+/// Exit code: a query command failed.
 const UNANSWERED: u8 = 1;
-/// The command line was wrong; clap exits so too.
+/// Exit code: wrong command line, as clap's.
 const USAGE: u8 = 2;

@@ -1,7 +1,6 @@
-//! `aifo-coder man DIR`: a manual page for every command, for those who pack us.
+//! `aifo-coder man DIR`: writes a manual page for every command, for packagers.
 //!
-//! They come out of the binary itself, so that they tell of no flag that it does not have, and nobody
-//! else has to link the command line in.
+//! The binary generates them, so they match its flags exactly.
 
 use std::fs;
 use std::path::Path;

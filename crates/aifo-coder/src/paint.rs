@@ -1,4 +1,4 @@
-//! Answers on stdout: colour for people, and an early end when nobody reads on.
+//! Output on stdout, with colours on a terminal. A closed pipe ends it without an error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -40,8 +40,7 @@ impl Paint {
     }
 }
 
-/// Prints an answer, in which nothing but our colours speaks to the terminal. A reader that has gone has
-/// read enough.
+/// Prints text with control characters escaped, except for colours. Ignores a closed pipe.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     to_end(write(text))
 }
@@ -51,7 +50,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     to_end(write_json(&(serde_json::to_string_pretty(value)? + "\n")))
 }
 
-/// Writes a part of an answer, as [`fn@print`] does. Errors: those of stdout.
+/// Writes text as [`fn@print`] does. Errors: those of stdout.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     write_as_is(&escape_but_colours(text))
 }
@@ -73,16 +72,16 @@ fn to_end(written: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// The text for a terminal. Our own colours stay: a foreign text can have no more than them.
+/// Escapes text for a terminal, except for the colour codes that `Paint` uses.
 fn escape_but_colours(text: &str) -> String {
-    let is_ours = |rest: &&str| {
+    let is_colour = |rest: &&str| {
         let code = rest.split_once('m').map_or("", |(code, _)| code);
         ["0", "2", "31", "32"].contains(&code)
     };
     let mut parts = text.split(COLOUR);
     let mut escaped = escape_text(parts.next().unwrap_or_default()).into_owned();
     for part in parts {
-        if is_ours(&part) {
+        if is_colour(&part) {
             escaped += COLOUR;
         } else {
             escaped += &escape_text(COLOUR);
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_our_colours_speaks_to_the_terminal() {
+    fn control_characters_except_colours_are_escaped() {
         let ours = Paint::Colours.bad("x") + &Paint::Colours.good("y") + &Paint::Colours.faint("z");
         assert_eq!(escape_but_colours(&ours), ours);
         let rows = [

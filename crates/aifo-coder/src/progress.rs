@@ -1,4 +1,4 @@
-//! How sidecars come up, on stderr: a line for each that takes its time.
+//! Progress of starting sidecars, on stderr: a line for each slow one.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -10,24 +10,26 @@ use tracing::Level;
 
 use crate::console::PROGRESS;
 
-/// What comes up within this time is not worth a line.
-const WORTH_A_LINE: Duration = Duration::from_millis(300);
+/// Faster starts print no line.
+const MIN_REPORTED: Duration = Duration::from_millis(300);
 
-/// Columns of a line that is drawn in place: one that wrapped would stay.
+/// Columns of a line redrawn in place; a wrapped line could not be erased.
 const WIDTH: usize = 78;
 
-/// Tells of the containers of a session, so many of which are to come up at its start: in place on a terminal, else in a line for
-/// each that is up. Once the session is, the terminal is the command's: then it is a notice like others.
+/// Reports the start of sidecars, `starting` of which start with the session: redrawn in place on a
+/// terminal, else a line each. Once the session is up the terminal is the command's, so later starts are
+/// logged as notices.
 pub(crate) fn reporter(starting: usize) -> Reporter {
-    let board = Mutex::new(Board { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
-    Reporter::new(move |kind, news| {
-        let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
-        board.hear(kind, news);
+    let view =
+        Mutex::new(ProgressView { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
+    Reporter::new(move |kind, event| {
+        let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.update(kind, event);
     })
 }
 
-struct Board {
-    /// Those that are not up yet.
+struct ProgressView {
+    /// Sidecars that are not up yet.
     starting: usize,
     lines: Vec<(Kind, String)>,
     /// Lines on the terminal.
@@ -36,25 +38,24 @@ struct Board {
     took: Duration,
 }
 
-impl Board {
-    fn hear(&mut self, kind: &Kind, news: SidecarEvent<'_>) {
-        let text = words(news);
-        // A failure is told to whoever needed the sidecar. Where decisions are told as well, their lines
-        // would come between ours.
+impl ProgressView {
+    fn update(&mut self, kind: &Kind, event: SidecarEvent<'_>) {
+        let text = describe(event);
+        // A failure is the caller's to report. With debug logging other lines would break redrawing.
         if self.starting == 0 || tracing::enabled!(Level::DEBUG) {
             tracing::info!("{kind}: {text}");
             return;
         }
-        if let SidecarEvent::Ready(took) = news {
+        if let SidecarEvent::Ready(took) = event {
             self.took = self.took.max(took);
         }
-        if matches!(news, SidecarEvent::Ready(_) | SidecarEvent::Failed(_)) {
+        if matches!(event, SidecarEvent::Ready(_) | SidecarEvent::Failed(_)) {
             self.starting -= 1;
         }
-        let is_heard = tracing::enabled!(target: PROGRESS, Level::INFO);
-        if is_heard && std::io::stderr().is_terminal() {
+        let is_shown = tracing::enabled!(target: PROGRESS, Level::INFO);
+        if is_shown && std::io::stderr().is_terminal() {
             self.draw(kind, text);
-        } else if matches!(news, SidecarEvent::Ready(took) if took >= WORTH_A_LINE) {
+        } else if matches!(event, SidecarEvent::Ready(took) if took >= MIN_REPORTED) {
             tracing::info!(target: PROGRESS, "{kind}: {text}");
         }
     }
@@ -70,21 +71,21 @@ impl Board {
         }
         drawing += "\r\x1b[J";
         self.drawn = 0;
-        // What took no time leaves nothing on the screen.
-        if self.starting > 0 || self.took >= WORTH_A_LINE {
+        // Fast starts leave nothing on the screen.
+        if self.starting > 0 || self.took >= MIN_REPORTED {
             for (kind, text) in &self.lines {
                 let line = escape_line(&format!("aifo-coder: {kind}: {text}"));
                 drawing.extend(line.chars().take(WIDTH).chain(['\n']));
             }
             self.drawn = self.lines.len();
         }
-        // Nobody is left to be told that stderr is gone.
+        // A closed stderr has no reader.
         let _ = std::io::stderr().write_all(drawing.as_bytes());
     }
 }
 
-fn words(news: SidecarEvent<'_>) -> String {
-    match news {
+fn describe(event: SidecarEvent<'_>) -> String {
+    match event {
         SidecarEvent::Starting => "starting ..".to_owned(),
         SidecarEvent::Line(line) => line.to_owned(),
         SidecarEvent::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),

@@ -1,4 +1,4 @@
-//! `aifo-coder proxy`: commands of this machine, for containers that share a directory with it.
+//! `aifo-coder proxy`: runs commands of this machine for containers that share a directory with it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::{ClientKind, Proxy};
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::paint;
 use crate::start::EndSignals;
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
-    console::start(flags.chatter());
-    let workspace = std::env::current_dir().context("cannot tell the current directory")?;
-    let workspace = workspace.canonicalize().context("the current directory is not there")?;
+    console::start(flags.log_level());
+    let workspace = std::env::current_dir().context("cannot determine the current directory")?;
+    let workspace = workspace.canonicalize().context("the current directory does not exist")?;
     let shim = ShimBinary::find()?;
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
@@ -56,16 +56,16 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     };
     let served = match Mailbox::open(config, Arc::clone(&fleet)).await {
         Ok(mailbox) => {
-            let (tell, told) = watch::channel(Stop::No);
+            let (sender, receiver) = watch::channel(Stop::No);
             let announced = announce(&commands, &shown);
             if announced.is_err() {
-                tell.send_replace(Stop::AtOnce);
+                sender.send_replace(Stop::AtOnce);
             }
             tokio::select! {
-                () = mailbox.serve(told) => {}
-                () = pass_on(&mut signals, &tell) => {}
+                () = mailbox.serve(receiver) => {}
+                () = forward_signals(&mut signals, &sender) => {}
             }
-            announced.context("cannot tell what is served")
+            announced.context("cannot print the served commands")
         }
         Err(error) => Err(error.into()),
     };
@@ -73,17 +73,17 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// The first signal ends it with grace, the next at once. Never ready.
-async fn pass_on(signals: &mut EndSignals, tell: &watch::Sender<Stop>) {
-    for word in [Stop::Gracefully, Stop::AtOnce] {
-        signals.told().await;
-        tell.send_replace(word);
+/// Stops the mailbox: the first signal within its grace period, the next at once. Never returns.
+async fn forward_signals(signals: &mut EndSignals, sender: &watch::Sender<Stop>) {
+    for stop in [Stop::Gracefully, Stop::AtOnce] {
+        signals.recv().await;
+        sender.send_replace(stop);
     }
     std::future::pending::<()>().await;
 }
 
-/// The program of a command: the first in PATH that clients of the mailbox cannot write to. A program
-/// of the workspace is taken if PATH has no other, since the user named it, and with a warning.
+/// Returns the first program in PATH that the mailbox's clients cannot write to. If PATH has only one
+/// in the workspace, that is served with a warning, since the user named it.
 fn find(name: CommandName, programs: &TrustedPrograms) -> anyhow::Result<Command> {
     match programs.program(name.as_str()) {
         Ok(program) => Ok(Command { name, program }),
@@ -95,16 +95,16 @@ fn find(name: CommandName, programs: &TrustedPrograms) -> anyhow::Result<Command
     }
 }
 
-/// A PATH in which no command leads back to the mailbox that it is called from.
+/// PATH without the mailbox, whose clients would call themselves.
 fn path_without(path: &OsStr, mailbox: &Path) -> OsString {
     let mailbox = mailbox.canonicalize().ok();
-    let leads_back = |folder: &PathBuf| mailbox.is_some() && folder.canonicalize().ok() == mailbox;
-    let kept = std::env::split_paths(path).filter(|folder| !leads_back(folder));
-    // Folders that came out of a PATH fit into one.
+    let leads_back = |entry: &PathBuf| mailbox.is_some() && entry.canonicalize().ok() == mailbox;
+    let kept = std::env::split_paths(path).filter(|entry| !leads_back(entry));
+    // Entries of a PATH contain no ':'.
     std::env::join_paths(kept).unwrap_or_default()
 }
 
-/// Where requests are placed, and its path as people are told.
+/// Opens the mailbox. Returns it with its path for messages.
 fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
     let (base, shown) = match (&flags.dir, flags.global) {
         (Some(dir), _) => {
@@ -114,26 +114,25 @@ fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
         }
         (None, true) => {
             let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else {
-                bail!("HOME is not set\nhint: say where with --dir");
+                bail!("HOME is not set\nhint: name a directory with --dir");
             };
-            (home.clone(), home.join(FOLDERS.concat()))
+            (home.clone(), home.join(DIRECTORIES.concat()))
         }
-        (None, false) => (PathBuf::from("."), PathBuf::from(FOLDERS.concat())),
+        (None, false) => (PathBuf::from("."), PathBuf::from(DIRECTORIES.concat())),
     };
     let failed = || format!("cannot open '{}'", shown.display());
     let mut directory = Directory::open(&base).with_context(failed)?;
-    for folder in FOLDERS {
+    for name in DIRECTORIES {
         // One by one: a container that owns the workspace may have put a link there.
-        directory =
-            directory.open_subdirectory(folder.trim_end_matches('/')).with_context(failed)?;
+        directory = directory.open_subdirectory(name.trim_end_matches('/')).with_context(failed)?;
     }
     Ok((directory, shown))
 }
 
-/// The folders of a mailbox, below the workspace or HOME.
-const FOLDERS: [&str; 2] = [".swe-swe/", "proxy"];
+/// The mailbox's directories, below the workspace or HOME.
+const DIRECTORIES: [&str; 2] = [".swe-swe/", "proxy"];
 
-/// Whoever reads these lines can place requests.
+/// Prints the served commands and their clients.
 fn announce(commands: &[Command], shown: &Path) -> std::io::Result<()> {
     let lines = commands.iter().map(|Command { name, .. }| {
         let client = escape_line(&shown.join(name.as_str()).to_string_lossy());
@@ -143,11 +142,11 @@ fn announce(commands: &[Command], shown: &Path) -> std::io::Result<()> {
 }
 
 impl Proxy {
-    fn chatter(&self) -> Chatter {
+    fn log_level(&self) -> LogLevel {
         match (self.quiet, self.verbose) {
-            (true, _) => Chatter::Quiet,
-            (false, true) => Chatter::Decisions,
-            (false, false) => Chatter::Notices,
+            (true, _) => LogLevel::Quiet,
+            (false, true) => LogLevel::Decisions,
+            (false, false) => LogLevel::Notices,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `aifo-coder run`: a session around one agent, or any command.
+//! `aifo-coder run`: a session around an agent or any command.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -12,49 +12,49 @@ use crate::backend::{self, Fallback};
 use crate::banner;
 use crate::cli::{self, Run, RunTarget};
 use crate::config::Config;
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::settings;
 use crate::start::{EndSignals, Started, start};
-use crate::wanted::Wanted;
+use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
-    // An agent's user interface has the terminal to itself unless somebody asks.
+    // Log lines would disturb an agent's user interface, so only warnings are shown.
     let given = flags.smart.add_to(flags.session.flags());
-    let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
-    let wanted = wanted(&flags, &config)?;
+    let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+    let target = resolve_target(&flags, &config)?;
     let share = if flags.force_share { Share::Yes } else { Share::No };
-    run_wanted(wanted, &flags.session, &config, share, Vec::new()).await
+    run_target(target, &flags.session, &config, share, Vec::new()).await
 }
 
-/// Whether an agent may be in a workspace in which another one works.
+/// Whether an agent may start in a workspace that another agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Yes,
     No,
 }
 
-/// Runs a command to its end in a session around it. An agent's process is given these variables.
-pub(crate) async fn run_wanted(
-    wanted: Wanted,
+/// Runs a command in a session of its own. `given` are variables for the agent's process.
+pub(crate) async fn run_target(
+    target: Target,
     flags: &cli::Session,
     config: &Config,
     share: Share,
     given: Vec<(String, String)>,
 ) -> anyhow::Result<ExitCode> {
-    let mut agent = Agent::new(wanted.command.clone()).context("there is no command to run")?;
+    let mut agent = Agent::new(target.command.clone()).context("there is no command to run")?;
     agent.add_variables(given);
-    for (name, value) in config.smart_for(wanted.name()).variables() {
+    for (name, value) in config.smart_for(target.name()).variables() {
         agent.set(name, value);
     }
-    let mut session = match wanted.image {
+    let mut session = match target.image {
         None => settings::session_config(flags, config).await?,
         Some(_) => settings::session_config_with(flags, config, Fallback::None).await?,
     };
-    wanted.furnish(&mut session).await?;
+    target.configure(&mut session).await?;
     if flags.containers.dry_run {
         return backend::show_plan(&session);
     }
-    let _lock = match wanted.spec.is_some() && share == Share::No {
+    let _lock = match target.spec.is_some() && share == Share::No {
         true => Some(WorkspaceLock::acquire(&session.workspace)?),
         false => None,
     };
@@ -62,25 +62,25 @@ pub(crate) async fn run_wanted(
     let summary = backend.summary(session.confinement);
     let mut signals = EndSignals::listen()?;
     let session = match start(session, &mut signals).await? {
-        Started::Up(session) => *session,
-        Started::CalledOff(signal) => return Ok(called_off(signal)),
+        Started::Running(session) => *session,
+        Started::Cancelled(signal) => return Ok(signal_exit_code(signal)),
     };
     tracing::info!("{summary}");
-    let Some(spec) = &wanted.spec else { return in_session(session, &agent).await };
+    let Some(spec) = &target.spec else { return in_session(session, &agent).await };
     let findings = tokio::select! {
         findings = agent.check(&session) => findings,
-        signal = signals.told() => {
+        signal = signals.recv() => {
             session.close().await;
-            return Ok(called_off(signal));
+            return Ok(signal_exit_code(signal));
         }
     };
     let is_quiet = flags.quiet;
     if let (false, Some(image), SidecarBackend::Containers(containers)) =
-        (is_quiet, &wanted.image, &backend)
+        (is_quiet, &target.image, &backend)
     {
         console::say_lines(&banner::before(&session, spec, &image.name, containers));
     }
-    for finding in findings.context("the agent's place cannot be looked at")? {
+    for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));
     }
     let end = agent.run(&session).await;
@@ -92,31 +92,30 @@ pub(crate) async fn run_wanted(
     ended(end?, &agent)
 }
 
-/// What the words name.
-fn wanted(flags: &Run, config: &Config) -> anyhow::Result<Wanted> {
+fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     let line: Vec<OsString> = std::env::args_os().collect();
     let image = flags.image.as_deref();
     let (name, args) = match flags.target(&line) {
         RunTarget::Agent(name, args) => (name, args),
-        RunTarget::Command(words) => return Ok(Wanted::command(words.to_vec(), image, config)),
+        RunTarget::Command(words) => return Ok(Target::command(words.to_vec(), image, config)),
     };
     let name = name.to_string_lossy();
     if name.starts_with('-') {
-        bail!("there is no option '{name}'\nhint: see 'aifo-coder run --help'");
+        bail!("unknown option '{name}'\nhint: see 'aifo-coder run --help'");
     }
     let spec = config.agent_named(&name)?.clone();
-    // What the user says too is not said twice: not every agent takes that.
+    // Not every agent accepts an option twice, so the user's own replaces the table's.
     let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));
     let command: Vec<OsString> = own.chain(args.iter().cloned()).collect();
-    Wanted::agent(spec, command, image, config)
+    Target::agent(spec, command, image, config)
 }
 
-/// What a command would have ended with that was started and got this signal.
-pub(crate) fn called_off(signal: u8) -> ExitCode {
+/// The exit code of a command that this signal ended.
+pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
     ExitCode::from(Ending::Signaled(signal).exit_code())
 }
 
-/// Runs a command to its end, and ends the session then.
+/// Runs a command to its end, then ends the session.
 pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Result<ExitCode> {
     let end = agent.run(&session).await;
     session.close().await;

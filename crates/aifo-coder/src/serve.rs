@@ -1,4 +1,4 @@
-//! `aifo-coder serve`: proxy and sidecars, for somebody else's launcher.
+//! `aifo-coder serve`: proxy and sidecars, for another launcher.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,13 @@ use anyhow::Context;
 
 use crate::backend;
 use crate::cli::Serve;
-use crate::console::Chatter;
+use crate::console::LogLevel;
 use crate::paint;
 use crate::settings;
 use crate::start::{EndSignals, Started, start};
 
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
-    let config = settings::load(&flags.session, &flags.session.flags(), Chatter::Notices)?;
+    let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Notices)?;
     let mut signals = EndSignals::listen()?;
     let config = settings::session_config(&flags.session, &config).await?;
     if flags.session.containers.dry_run {
@@ -21,20 +21,20 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     }
     let summary = config.backend.summary(config.confinement);
     let session = match start(config, &mut signals).await? {
-        Started::Up(session) => session,
-        Started::CalledOff(_) => return Ok(ExitCode::SUCCESS),
+        Started::Running(session) => session,
+        Started::Cancelled(_) => return Ok(ExitCode::SUCCESS),
     };
     if let Err(error) = announce(&session) {
         session.close().await;
-        return Err(error).context("cannot tell where the proxy listens");
+        return Err(error).context("cannot print the session's variables");
     }
     tracing::info!("{summary}");
-    signals.told().await;
+    signals.recv().await;
     session.close().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever reads these lines can connect.
+/// Prints the variables that a client needs to connect.
 fn announce(session: &Session) -> anyhow::Result<()> {
     let lines = session.variables().into_iter();
     let lines = lines.map(|(name, value)| format!("{name}={}\n", value.display()));

@@ -1,4 +1,4 @@
-//! `aifo-coder sessions`, and finding one by the beginning of its id.
+//! `aifo-coder sessions`, and lookup of a session by a prefix of its id.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,14 +20,14 @@ pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        console::say("no session is running");
+        console::say("no running sessions");
     } else {
         paint::print(&table(&rows))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The containers of these sessions, as their engines tell. An engine that does not answer is named.
+/// Returns the containers of these sessions. Names engines that do not answer on stderr.
 async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
     let mut found = Vec::new();
     for flavor in [Flavor::Docker, Flavor::Podman] {
@@ -43,15 +43,15 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
         match listed.await {
             Some(Ok(containers)) => found.extend(containers),
             Some(Err(error)) => {
-                console::say(format_args!("containers are not known: {error}"));
+                console::say(format_args!("cannot list containers: {error}"));
             }
-            None => console::say(format_args!("containers are not known: {flavor} did not answer")),
+            None => console::say(format_args!("cannot list containers: {flavor} did not answer")),
         }
     }
     found
 }
 
-/// A line per session, and indented below it one per container and running tool.
+/// A line per session, with an indented line per container and running tool.
 fn table(rows: &[Row<'_>]) -> String {
     let head = ["ID", "UPTIME", "PID", "BACKEND", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
     let cells = rows.iter().map(|row| {
@@ -63,39 +63,39 @@ fn table(rows: &[Row<'_>]) -> String {
     let lines = paint::columns(&cells);
     let mut lines = lines.lines();
     let mut text = String::new();
-    let mut tell = |line: &str| {
+    let mut push = |line: &str| {
         text += line;
         text.push('\n');
     };
-    lines.next().into_iter().for_each(&mut tell);
+    lines.next().into_iter().for_each(&mut push);
     for (line, row) in lines.zip(rows) {
-        tell(line);
+        push(line);
         if let Some(agent) = row.agent {
-            tell(&escape_line(&format!("  agent {agent}")));
+            push(&escape_line(&format!("  agent {agent}")));
         }
         for ContainerRow { name, status, image } in &row.containers {
-            tell(&escape_line(&format!("  container {name}: {status}, of {image}")));
+            push(&escape_line(&format!("  container {name}: {status}, of {image}")));
         }
         for RunningRow { tool, kind, secs, .. } in &row.running {
             let time = uptime(Duration::from_secs(*secs));
-            tell(&escape_line(&format!("  running {tool} in {kind} for {time}")));
+            push(&escape_line(&format!("  running {tool} in {kind} for {time}")));
         }
     }
     text
 }
 
-/// The running session whose id begins so.
+/// Returns the running session whose id starts with `prefix`.
 pub(crate) fn running(prefix: &str) -> anyhow::Result<SessionInfo> {
     let sessions = running_sessions();
     let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
     let index = the_one(prefix, &ids, "running session")?;
     match sessions.into_iter().nth(index) {
         Some(session) => Ok(session),
-        None => bail!("there is no running session '{prefix}'"),
+        None => bail!("no running session '{prefix}'"),
     }
 }
 
-/// Where the only id stands that begins with `prefix`. Errors name the candidates.
+/// Returns the index of the only id that starts with `prefix`. Errors name the candidates.
 pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<usize> {
     let matching: Vec<usize> =
         (0..ids.len()).filter(|at| ids.get(*at).is_some_and(|id| id.starts_with(prefix))).collect();
@@ -104,19 +104,18 @@ pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<
     };
     match matching[..] {
         [only] => Ok(only),
-        [] if ids.is_empty() => bail!("there is no {what} at all"),
+        [] if ids.is_empty() => bail!("no {what} found"),
         [] => {
             let all: Vec<usize> = (0..ids.len()).collect();
-            bail!("there is no {what} '{prefix}'\nhint: there is {}", names(&all))
+            bail!("no {what} '{prefix}'\nhint: available: {}", names(&all))
         }
-        _ => bail!(
-            "'{prefix}' is the beginning of more than one {what}\nhint: it could be {}",
-            names(&matching)
-        ),
+        _ => {
+            bail!("'{prefix}' matches more than one {what}\nhint: candidates: {}", names(&matching))
+        }
     }
 }
 
-/// A session as JSON tells it.
+/// A session in JSON.
 #[derive(Serialize)]
 struct Row<'a> {
     id: &'a str,
@@ -124,7 +123,7 @@ struct Row<'a> {
     toolchains: Vec<&'a str>,
     up: Vec<&'a str>,
     backend: &'a str,
-    /// Its agent, if that runs in a container.
+    /// The agent, if it runs in a container.
     agent: Option<&'a str>,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
@@ -224,13 +223,12 @@ mod tests {
         let found = |prefix| the_one(prefix, &ids, "session").map_err(|error| error.to_string());
         assert_eq!(found("a"), Ok(2));
         assert_eq!(found("5d1"), Ok(1));
-        let ambiguous =
-            "'5d' is the beginning of more than one session\nhint: it could be 5d0c, 5d1f";
+        let ambiguous = "'5d' matches more than one session\nhint: candidates: 5d0c, 5d1f";
         assert_eq!(found("5d"), Err(ambiguous.to_owned()));
-        let unknown = "there is no session 'x'\nhint: there is 5d0c, 5d1f, a000";
+        let unknown = "no session 'x'\nhint: available: 5d0c, 5d1f, a000";
         assert_eq!(found("x"), Err(unknown.to_owned()));
         let none = the_one("", &[], "session").unwrap_err().to_string();
-        assert_eq!(none, "there is no session at all");
+        assert_eq!(none, "no session found");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From what the user said to a session's configuration.
+//! Builds a session's configuration from flags, environment and files.
 
 use std::time::Duration;
 
@@ -10,23 +10,27 @@ use std::path::Path;
 use crate::backend::{self, Fallback};
 use crate::cli::Session;
 use crate::config::{self, Config, Flags, StartMode};
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::progress;
 
-/// Puts all layers together, and starts to write log lines as they say: `chatter` unless decisions
-/// are asked for, or silence.
-pub(crate) fn load(session: &Session, flags: &Flags, chatter: Chatter) -> anyhow::Result<Config> {
+/// Merges all configuration layers and starts logging, at `log_level` unless `verbose` or `--quiet` is
+/// set.
+pub(crate) fn load(
+    session: &Session,
+    flags: &Flags,
+    log_level: LogLevel,
+) -> anyhow::Result<Config> {
     let loaded = config::load(&session.project.workspace, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
     console::start(match session.quiet {
-        true => Chatter::Quiet,
-        false if verbose => Chatter::Decisions,
-        false => chatter,
+        true => LogLevel::Quiet,
+        false if verbose => LogLevel::Decisions,
+        false => log_level,
     });
     Ok(loaded?)
 }
 
-/// The session that the configuration describes.
+/// Returns the session's configuration.
 pub(crate) async fn session_config(
     flags: &Session,
     config: &Config,
@@ -34,19 +38,19 @@ pub(crate) async fn session_config(
     session_config_with(flags, config, Fallback::Local).await
 }
 
-/// The same, where `auto` may come to something else.
+/// The same, with a choice of `auto`'s fallback.
 pub(crate) async fn session_config_with(
     flags: &Session,
     config: &Config,
     fallback: Fallback,
 ) -> anyhow::Result<SessionConfig> {
-    // Before anything is started, be it our own shim.
+    // Checked before any program starts, the shim included.
     let workspace = CheckedWorkspace::new(&flags.project.workspace)?;
     let workspace = workspace.path();
     let programs = programs(workspace, config);
     if config.toolchains.value.list.is_empty() {
         tracing::warn!(
-            "no toolchain fits the files of '{}', so every tool will be refused; \
+            "no toolchain matches the files of '{}', so every tool will be refused; \
              name one with --toolchain",
             workspace.display()
         );
@@ -78,12 +82,12 @@ pub(crate) async fn session_config_with(
     Ok(session)
 }
 
-/// The programs that may be started for work on a workspace.
+/// The programs that may be started for a workspace.
 pub(crate) fn programs(workspace: &Path, config: &Config) -> TrustedPrograms {
     TrustedPrograms::for_workspace(workspace).without_state_of(&config.agents)
 }
 
-/// How many sidecars come up at the start.
+/// The number of sidecars that start with the session.
 pub(crate) fn at_start(session: &SessionConfig) -> usize {
     if session.startup == Startup::AtOnce { session.toolchains.len() } else { 0 }
 }

@@ -1,11 +1,11 @@
-//! Starting a session that may be called off.
+//! Starts a session; a signal cancels the start.
 
 use aifo_launch::{Session, SessionConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cleanup;
 
-/// What tells us to end: INT, TERM, HUP. Listening begins when this is made.
+/// Receives INT, TERM and HUP from its creation on.
 pub(crate) struct EndSignals([(Signal, u8); 3]);
 
 impl EndSignals {
@@ -21,8 +21,8 @@ impl EndSignals {
         ]))
     }
 
-    /// Waits for one of them, and returns its number.
-    pub(crate) async fn told(&mut self) -> u8 {
+    /// Waits for a signal and returns its number.
+    pub(crate) async fn recv(&mut self) -> u8 {
         let [(int, int_number), (term, term_number), (hup, hup_number)] = &mut self.0;
         tokio::select! {
             _ = int.recv() => *int_number,
@@ -32,21 +32,21 @@ impl EndSignals {
     }
 }
 
-/// A session that came up, or the number of the signal that called it off.
+/// A running session, or the number of the signal that cancelled its start.
 pub(crate) enum Started {
-    Up(Box<Session>),
-    CalledOff(u8),
+    Running(Box<Session>),
+    Cancelled(u8),
 }
 
-/// Starts a session. One that is called off on its way takes down what is up already.
+/// Starts a session. A signal cancels the start and removes what has been started.
 pub(crate) async fn start(
     config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
     cleanup::warn_of_killed_sessions();
-    let started = Session::start_or_cancel(config, signals.told()).await?;
+    let started = Session::start_or_cancel(config, signals.recv()).await?;
     Ok(match started {
-        Ok(session) => Started::Up(Box::new(session)),
-        Err(signal) => Started::CalledOff(signal),
+        Ok(session) => Started::Running(Box::new(session)),
+        Err(signal) => Started::Cancelled(signal),
     })
 }

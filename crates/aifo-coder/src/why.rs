@@ -1,5 +1,5 @@
-//! `aifo-coder why`: what would become of a tool call, by the very rules that shim and proxy apply,
-//! and nothing is run.
+//! `aifo-coder why`: explains how a tool call would be handled, by the rules of shim and proxy, without
+//! running it.
 
 mod explanation;
 mod facts;
@@ -16,7 +16,7 @@ use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use self::explanation::Explanation;
-use self::judge::{Judge, Place};
+use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
 use crate::backend::{self, Fallback};
 use crate::cli::Why;
@@ -30,45 +30,46 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
         paint::print_json(&explanation)?;
     } else {
         let detail = if flags.verbose { Detail::Variables } else { Detail::Summary };
-        paint::print(&words::tell(&explanation, detail))?;
+        paint::print(&words::render(&explanation, detail))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
-    let (tool, args) = flags.command.split_first().context("there is no tool to ask about")?;
+    let (tool, args) = flags.command.split_first().context("no tool is named")?;
     let tool = ToolName::parse(tool.as_encoded_bytes())
-        .with_context(|| format!("'{}' cannot be a tool", tool.display()))?;
+        .with_context(|| format!("'{}' is not a valid tool name", tool.display()))?;
     let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
     let config =
         config::load(&flags.project.workspace, &flags.smart.add_to(flags.project.flags()))?;
     let workspace = directory(&flags.project.workspace)?;
     let cwd = match &flags.cwd {
         Some(cwd) => directory(cwd)?,
-        None => std::env::current_dir().context("cannot tell the current directory")?,
+        None => std::env::current_dir().context("cannot determine the current directory")?,
     };
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
     let smart = config.smart_for(agent.as_deref());
     let place = place(&config, &workspace).await?;
-    Ok(Judge { config: &config, workspace: &workspace, smart, place }.explain(&tool, &args, &cwd))
+    Ok(CallExplainer { config: &config, workspace: &workspace, smart, place }
+        .explain(&tool, &args, &cwd))
 }
 
-/// Where a session would have its sidecars. An engine is asked only where its answer decides.
-async fn place(config: &Config, workspace: &Path) -> anyhow::Result<Place> {
+/// Returns where a session's sidecars would run. Queries an engine only if the backend is `auto`.
+async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocation> {
     let programs = settings::programs(workspace, config);
     Ok(match config.containers.backend.value {
-        Backend::Local => Place::Machine,
-        Backend::Engine(_) => Place::Containers,
+        Backend::Local => SidecarLocation::Machine,
+        Backend::Engine(_) => SidecarLocation::Containers,
         Backend::Auto => {
             match backend::choose(config, workspace, Fallback::Local, &programs).await? {
-                SidecarBackend::Local => Place::Machine,
-                SidecarBackend::Containers(_) => Place::Containers,
+                SidecarBackend::Local => SidecarLocation::Machine,
+                SidecarBackend::Containers(_) => SidecarLocation::Containers,
             }
         }
     })
 }
 
-/// A directory by its real path, as a shim sees where it is.
+/// Returns a directory's real path, as the shim sees it.
 fn directory(path: &Path) -> anyhow::Result<PathBuf> {
     let real = path.canonicalize().with_context(|| format!("'{}'", path.display()))?;
     ensure!(real.is_dir(), "'{}' is not a directory", path.display());

@@ -1,4 +1,4 @@
-//! What stands in the directory for those who call.
+//! The clients in a mailbox's directory.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_mailbox::{ClientInfo, CommandName, Directory, client_info_file, client_script};
 
-/// What a command's file in the mailbox is.
+/// The form of a command's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Client {
     /// A script for any POSIX shell.
@@ -17,8 +17,8 @@ pub enum Client {
 }
 
 impl Client {
-    /// Puts the client of a command into the directory, and what it is to know beside it. Whatever
-    /// has these names is replaced, but no directory.
+    /// Writes the client of a command and its configuration. Replaces files of these names, but no
+    /// directory.
     pub(crate) fn put(
         &self,
         directory: &Directory,
@@ -39,10 +39,10 @@ impl Client {
         })
     }
 
-    /// Takes both away.
+    /// Removes both.
     pub(crate) fn remove(directory: &Directory, command: &CommandName) {
         for name in [command.as_str(), &client_info_file(command.as_str())] {
-            // A container may have been quicker, or have put a directory there.
+            // A container may have removed it, or replaced it with a directory.
             let _ = directory.remove(name);
         }
     }
@@ -50,12 +50,12 @@ impl Client {
 
 const EXECUTABLE: u32 = 0o755;
 
-/// Where the directory is at the moment.
+/// Returns the directory's current path.
 fn real_path(directory: &Directory) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()))
 }
 
-/// The relative path from a directory to the workspace that it lies in.
+/// Returns the relative path from a directory to the workspace that contains it.
 fn relative_path(directory: &Path, workspace: &Path) -> Option<String> {
     let steps = directory.strip_prefix(workspace).ok()?.components().count();
     Some(if steps == 0 { ".".to_owned() } else { vec![".."; steps].join("/") })
@@ -74,8 +74,8 @@ mod tests {
             ("/home/me/.swe-swe/proxy", None),
         ];
         for (directory, expected) in rows {
-            let way = relative_path(Path::new(directory), Path::new("/w/p"));
-            assert_eq!(way.as_deref(), expected, "{directory}");
+            let path = relative_path(Path::new(directory), Path::new("/w/p"));
+            assert_eq!(path.as_deref(), expected, "{directory}");
         }
     }
 }

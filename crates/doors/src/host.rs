@@ -1,4 +1,4 @@
-//! The runner that commands of the host run under.
+//! The runner for commands of the host.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use aifo_sidecar::{
     Caches, Fleet, LocalBackend, LocalConfinement, Reporter, SidecarError, Startup, Transport,
 };
 
-/// What commands of the host are to find.
+/// The environment of host commands.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The `aifo-shim` binary, which is the runner.
     pub runner_program: PathBuf,
-    /// Where they run; a real path.
+    /// Their directory; a real path.
     pub workspace: PathBuf,
     /// Their PATH.
     pub path: OsString,
@@ -22,8 +22,8 @@ pub struct Host {
     pub open_files: ResourceLimit,
 }
 
-/// A fleet without sidecars, for the host's own runner. Nothing confines what runs there: a command is
-/// served because it is to reach the host.
+/// Creates a fleet without sidecars, for the runner of the host. It is not confined: its commands must
+/// reach the host.
 pub async fn host_fleet(host: Host) -> Result<Fleet, Arc<SidecarError>> {
     let backend = LocalBackend {
         runner_program: host.runner_program,
@@ -35,7 +35,7 @@ pub async fn host_fleet(host: Host) -> Result<Fleet, Arc<SidecarError>> {
         transport: Transport::Descriptors,
         caches: Caches::None,
     };
-    // No kind is ever asked of the first.
+    // The first backend serves no kind.
     let (kinds, host) = (Box::new(backend.clone()), Box::new(backend));
     Fleet::start(kinds, host, Vec::new(), Startup::AtOnce, Reporter::default()).await
 }

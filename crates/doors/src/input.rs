@@ -1,4 +1,4 @@
-//! A command's standard input, from a file that grows to its pipe.
+//! A command's stdin: copies a growing file to a pipe.
 
 use std::fs::File;
 use std::io;
@@ -18,23 +18,23 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Input {
     file: File,
-    /// `None` once there is nothing more to give, or nobody takes it.
+    /// `None` after the end of the file, or when the command has closed its stdin.
     pipe: Option<AsyncFd<OwnedFd>>,
-    /// Where the command is told to have come, in digits; nobody is told if it could not be made.
+    /// The file for the number of bytes taken, in digits; `None` if it could not be created.
     taken: Option<File>,
     eof: String,
-    /// How much of the file has been given.
+    /// Bytes written to the pipe.
     given: u64,
     block: Vec<u8>,
-    /// What of the block has been given.
+    /// Bytes of the block that are written.
     used: usize,
 }
 
-/// As much as one write to an empty pipe takes.
+/// Bytes that one write to an empty pipe accepts.
 const BLOCK: usize = 64 * 1024;
 
 impl Input {
-    /// From this file: our end, and the command's.
+    /// Creates the pipe. Returns the forwarder and the command's end.
     pub(crate) fn new(
         directory: &Directory,
         id: &RequestId,
@@ -54,17 +54,16 @@ impl Input {
         Ok((input, commands))
     }
 
-    /// Whether there is more to give.
     pub(crate) fn goes_on(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// Gives what comes next, as far as the command takes it. `grown` is rung when there is more, or the
-    /// end. Cancel-safe: what has been read and not given is kept.
+    /// Forwards the next bytes. `grown` is notified when the file grows or is complete. Cancel-safe: bytes
+    /// read but not written are kept.
     pub(crate) async fn carry(&mut self, directory: &Directory, grown: &Notify) {
         let Some(pipe) = &self.pipe else { return std::future::pending().await };
         if self.used == self.block.len() {
-            // Looked for before the last read: what was written before the end was is read then.
+            // Checked before the last read, so everything written before the end is read.
             let ends = directory.exists(&self.eof);
             self.block.resize(BLOCK, 0);
             let count = self.file.read_at(&mut self.block, self.given).unwrap_or(0);
@@ -84,7 +83,7 @@ impl Input {
                 self.used += count;
                 self.given = self.given.saturating_add(count as u64);
                 if let Some(taken) = &self.taken {
-                    // Numbers only grow, and with them their digits.
+                    // The number only grows, so overwriting leaves no old digits.
                     let _ = taken.write_all_at(format!("{}\n", self.given).as_bytes(), 0);
                 }
             }
@@ -93,12 +92,11 @@ impl Input {
                 Ok(mut ready) => ready.clear_ready(),
                 Err(_) => self.pipe = None,
             },
-            // Nobody reads any more.
+            // The command has closed its stdin.
             Err(_) => self.pipe = None,
         }
     }
 
-    /// The file that grows.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

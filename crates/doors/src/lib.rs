@@ -1,12 +1,10 @@
-//! Front doors beside the proxy's: other ways in to the same request, policy and runner.
+//! Frontends other than the proxy: mailboxes, and an ACP agent's files and terminals.
 //!
-//! In scope: the mailbox, host commands for containers that share nothing with the host but a directory
-//! (`spec/mailbox.md`): which requests run, each from its claim to its answer, and the end of it all;
-//! and the hosts of an agent that speaks ACP: its client's files and terminals (`spec/acp-hosts.md`).
+//! In scope: the daemon of a mailbox (`spec/mailbox.md`), from the claim of a request to its answer; the
+//! files and terminals that ACP agents use (`spec/acp-hosts.md`).
 //!
-//! Out of scope: what lies in the directory and how it is touched (`aifo-mailbox`), which commands are
-//! on the list (`aifo-policy`), how they run (`aifo-sidecar`, the runner of the kind `host`), and what
-//! an agent's messages look like (`aifo-acp`).
+//! Out of scope: the directory's files (`aifo-mailbox`), permitted commands (`aifo-policy`), their
+//! execution (`aifo-sidecar`, the runner of the kind `host`), and the messages of ACP (`aifo-acp`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -29,15 +27,15 @@
 //!     max_runtime: None,
 //!     grace: std::time::Duration::from_secs(10),
 //! };
-//! let (stop, told) = watch::channel(Stop::No);
-//! Mailbox::open(config, fleet).await?.serve(told).await;
+//! let (stop, receiver) = watch::channel(Stop::No);
+//! Mailbox::open(config, fleet).await?.serve(receiver).await;
 //! # drop(stop);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Architecture invariant: a door knows no container and no way round the policy. What comes in through
-//! a mailbox becomes an `ExecRequest`; a terminal runs what whoever made it hands it a command for.
+//! Architecture invariant: this crate does not depend on containers and does not bypass the policy. A
+//! mailbox's request becomes an `ExecRequest`; a terminal runs a command that its owner builds.
 
 mod client;
 mod files;

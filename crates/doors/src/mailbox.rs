@@ -1,4 +1,4 @@
-//! The daemon of a directory: from what is placed in it to who runs what, until it is told to end.
+//! The daemon of a mailbox: finds requests, starts their commands, and stops.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,14 +22,14 @@ use crate::client::Client;
 use crate::input::Input;
 use crate::request::{Notifier, Shared, attend};
 
-/// What a daemon is told. Each word holds from then on.
+/// The stop request of a daemon; later values include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     /// Serve.
     No,
-    /// Take nothing more, and let what runs finish, for as long as the grace is.
+    /// Accept no requests, and wait for running commands within the grace period.
     Gracefully,
-    /// And end what runs now.
+    /// End running commands now.
     AtOnce,
 }
 
@@ -40,18 +40,18 @@ pub struct Mailbox {
     commands: Vec<CommandName>,
     pid_files: Vec<PidFile>,
     watch: Watch,
-    /// The same watch, to wait for.
+    /// The same watch, for waiting.
     watched: AsyncFd<OwnedFd>,
     queue: RequestQueue,
     tasks: JoinSet<()>,
-    /// Who runs, by task and by request, with the watch on its input.
+    /// Running requests by task and by id, with the watch on their input.
     ids: HashMap<Id, RequestId>,
     notifiers: HashMap<RequestId, (Arc<Notifier>, Option<WatchId>)>,
     grace: Duration,
 }
 
 impl Mailbox {
-    /// Over a directory that is watched and whose commands are taken.
+    /// Creates the daemon of a watched directory with locked commands.
     pub(crate) fn new(
         shared: Arc<Shared>,
         commands: Vec<CommandName>,
@@ -74,8 +74,8 @@ impl Mailbox {
         })
     }
 
-    /// Serves until it is told to stop, and returns when nothing runs and nothing of the daemon is left
-    /// in the directory. The fleet is left to its owner.
+    /// Serves until `stop` changes. Returns when no command runs and the daemon's files are removed. The
+    /// owner stops the fleet.
     pub async fn serve(mut self, mut stop: watch::Receiver<Stop>) {
         self.scan();
         let mut look = interval(REMOVAL_INTERVAL);
@@ -88,7 +88,7 @@ impl Mailbox {
                 _ = look.tick(), if is_there => {
                     is_there = !self.shared.directory.is_removed();
                     if !is_there {
-                        tracing::warn!("the directory was removed, and nothing can be placed any more");
+                        tracing::warn!("the mailbox's directory was removed; no requests can arrive");
                     }
                 }
             }
@@ -96,7 +96,7 @@ impl Mailbox {
         self.close(stop).await;
     }
 
-    /// Refuses what comes, and waits for what runs.
+    /// Refuses new requests and waits for running ones.
     async fn close(mut self, mut stop: watch::Receiver<Stop>) {
         let end = Instant::now() + self.grace;
         let mut in_grace = true;
@@ -115,7 +115,7 @@ impl Mailbox {
         for command in &self.commands {
             Client::remove(&self.shared.directory, command);
         }
-        // From now on nobody finds a client; what the last ones placed is answered.
+        // No client starts from now on; requests of the last ones are answered.
         self.scan();
         self.refuse_waiting();
         for pid_file in self.pid_files {
@@ -123,13 +123,13 @@ impl Mailbox {
         }
     }
 
-    /// Waits until something has been placed, or a request is over, and remembers it.
+    /// Waits for new files or for the end of a request, and records them.
     async fn wait(&mut self) {
         tokio::select! {
             ready = self.watched.readable() => {
                 match ready {
                     Ok(mut ready) => ready.clear_ready(),
-                    Err(error) => tracing::warn!(%error, "the directory is watched no more"),
+                    Err(error) => tracing::warn!(%error, "cannot watch the directory any more"),
                 }
                 self.handle_events();
             }
@@ -146,7 +146,7 @@ impl Mailbox {
         }
     }
 
-    /// Looks at all that has happened.
+    /// Handles all recorded events.
     fn handle_events(&mut self) {
         loop {
             let events = self.watch.read_events().unwrap_or_default();
@@ -186,7 +186,7 @@ impl Mailbox {
         }
     }
 
-    /// Events were lost, so every request looks for itself.
+    /// Wakes every request after lost events.
     fn rescan_all(&mut self) {
         for (notifier, _) in self.notifiers.values() {
             notifier.signal.notify_one();
@@ -195,7 +195,7 @@ impl Mailbox {
         self.scan();
     }
 
-    /// Finds the requests that are there.
+    /// Scans the directory for requests.
     fn scan(&mut self) {
         let (mut found, shared) = (Vec::new(), Arc::clone(&self.shared));
         let scanned = shared.directory.for_each_name(|name| {
@@ -203,19 +203,19 @@ impl Mailbox {
             if let Some((request_id, _)) =
                 request.filter(|(request_id, _)| self.is_served(request_id))
             {
-                // No more than the queue remembers, and one, by which it knows that there are more.
+                // The queue's size and one more, which shows that there are others.
                 if found.len() <= aifo_mailbox::limits::WAITING {
                     found.push(request_id);
                 }
             }
         });
         if let Err(errno) = scanned {
-            tracing::warn!(reason = errno.desc(), "the directory cannot be read");
+            tracing::warn!(reason = errno.desc(), "cannot read the directory");
         }
         found.into_iter().for_each(|request_id| self.queue.offer(request_id));
     }
 
-    /// A plain request is everybody's until it is claimed.
+    /// A plain request has no command name, so any daemon may claim it.
     fn is_served(&self, request_id: &RequestId) -> bool {
         request_id.command().is_none_or(|command| self.commands.contains(command))
     }
@@ -234,7 +234,7 @@ impl Mailbox {
         }
     }
 
-    /// Claims a request and has it attended to; false if there is nothing to wait for.
+    /// Claims a request and starts its task. Returns `false` if there is nothing to wait for.
     fn begin(&mut self, request_id: &RequestId) -> bool {
         let directory = &self.shared.directory;
         let Some(claim) = acquire(directory, request_id) else { return false };
@@ -259,19 +259,19 @@ impl Mailbox {
         };
         let (placed, input) = match placed {
             (placed, Ok(input)) => (placed, input),
-            (_, Err(error)) => return refuse(claim, &format!("cannot make a pipe: {error}")),
+            (_, Err(error)) => return refuse(claim, &format!("cannot create a pipe: {error}")),
         };
         let watched = input.as_ref().and_then(|(input, _)| {
-            // Without a watch nobody would hear of more.
+            // Without a watch, further input would go unnoticed.
             self.watch.watch_growth(input.file()).ok()
         });
         if input.is_some() && watched.is_none() {
-            return refuse(claim, "its standard input cannot be watched");
+            return refuse(claim, "cannot watch its standard input");
         }
         let notifier = Arc::new(Notifier::default());
         self.notifiers.insert(request_id.clone(), (Arc::clone(&notifier), watched));
         let tool = command.tool().clone();
-        // A signal may have been there before anybody would have been told.
+        // A signal may have been placed before the watch.
         notifier.signal.notify_one();
         let task = attend(Arc::clone(&self.shared), claim, tool, placed, notifier, input);
         let task = self.tasks.spawn(task);
@@ -279,7 +279,7 @@ impl Mailbox {
         true
     }
 
-    /// The one command that a request can mean that names none. An error is for its client.
+    /// Returns the only served command, for a request that names none. The error is for its client.
     fn only_command(&self) -> Result<CommandName, String> {
         let served = served_commands(&self.shared.directory);
         match &served[..] {
@@ -298,7 +298,7 @@ impl Mailbox {
         self.queue.ended(&request_id);
     }
 
-    /// Answers everything that waits with no.
+    /// Refuses all waiting requests.
     fn refuse_waiting(&mut self) {
         loop {
             let directory = &self.shared.directory;
@@ -318,7 +318,7 @@ impl Mailbox {
     }
 }
 
-/// How often it is looked whether the directory is there. As long as it is open, nothing tells.
+/// Interval of checks for the directory's removal, which causes no event while it is open.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(5);
 
 fn acquire(directory: &Directory, request_id: &RequestId) -> Option<Claim> {
@@ -326,16 +326,16 @@ fn acquire(directory: &Directory, request_id: &RequestId) -> Option<Claim> {
         Ok(claim) => Some(claim),
         Err(ClaimError::Gone) => None,
         Err(error) => {
-            tracing::warn!(request = %request_id, %error, "a request is not served");
+            tracing::warn!(request = %request_id, %error, "cannot serve a request");
             None
         }
     }
 }
 
-/// Waits for that word, or one that says more.
+/// Waits for this stop request or a later one.
 async fn told(stop: &mut watch::Receiver<Stop>, word: Stop) {
     if stop.wait_for(|told| *told >= word).await.is_err() {
-        // Nobody is left who could say it.
+        // The sender is gone.
         std::future::pending::<()>().await;
     }
 }

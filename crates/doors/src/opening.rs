@@ -1,4 +1,4 @@
-//! Opening a mailbox: everything before the first request, or nothing.
+//! Opens a mailbox; a failure removes everything that was created.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,59 +17,59 @@ use crate::client::Client;
 use crate::mailbox::Mailbox;
 use crate::request::Shared;
 
-/// What a mailbox is opened with.
+/// The configuration of a mailbox.
 #[derive(Debug)]
 pub struct MailboxConfig {
-    /// Where requests are placed.
+    /// The directory of requests.
     pub directory: Directory,
-    /// Where commands run; a real path.
+    /// The directory in which commands run; a real path.
     pub workspace: PathBuf,
-    /// The commands that are served, at least one.
+    /// The served commands, at least one.
     pub commands: Vec<Command>,
-    /// The variables of a caller that pass to its command.
+    /// Names of the caller's variables that pass to its command.
     pub variables: Vec<String>,
-    /// What callers find in the directory.
+    /// The form of the clients in the directory.
     pub client: Client,
-    /// How long a command may run, or `None` for as long as it likes.
+    /// The time limit of a command; `None` for no limit.
     pub max_runtime: Option<Duration>,
-    /// How long commands have to finish when the daemon is told to end.
+    /// The grace period of running commands when the daemon stops.
     pub grace: Duration,
 }
 
 /// A command of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What it is called, in requests and in the directory.
+    /// The name in requests and in the directory.
     pub name: CommandName,
-    /// What is executed; an absolute path.
+    /// The program; an absolute path.
     pub program: PathBuf,
 }
 
-/// Why a mailbox cannot be opened. Nothing of it is left then.
+/// Why a mailbox cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum MailboxError {
-    /// A command is served by somebody else, or its PID file cannot be made.
+    /// Another daemon serves a command, or its PID file cannot be created.
     #[error(transparent)]
     PidFile(#[from] PidFileError),
-    /// The directory does not take what has to be put there.
-    #[error("cannot put the client of '{command}' into the directory: {source}")]
+    /// A client cannot be created in the directory.
+    #[error("cannot create the client of '{command}' in the directory: {source}")]
     Client {
-        /// Whose client.
+        /// The command's name.
         command: CommandName,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It cannot be watched, or read.
+    /// The directory cannot be watched or read.
     #[error("cannot watch the directory: {0}")]
     Watch(#[from] io::Error),
-    /// Nothing is there to run commands.
+    /// The runner could not be started.
     #[error(transparent)]
     Runner(#[from] Arc<SidecarError>),
 }
 
 impl Mailbox {
-    /// Takes the commands, removes what was left, answers what a daemon before left unanswered, and puts
-    /// the clients there. Then requests may come.
+    /// Locks the commands, removes old files, answers requests that a previous daemon left, and creates
+    /// the clients.
     pub async fn open(config: MailboxConfig, fleet: Arc<Fleet>) -> Result<Self, MailboxError> {
         let MailboxConfig { directory, workspace, commands, variables, client, max_runtime, grace } =
             config;
@@ -82,7 +82,7 @@ impl Mailbox {
             }
             taken.pid_files.push(pid_file);
         }
-        // So that the first command need not wait for it, and nobody is let in without.
+        // Started now, so that the first command does not wait, and a failure prevents opening.
         fleet.host().await?;
         let watch = Watch::new().map_err(io::Error::from)?;
         watch.watch_directory(&directory).map_err(io::Error::from)?;
@@ -103,7 +103,7 @@ impl Mailbox {
     }
 }
 
-/// What has to be taken back if the mailbox does not open.
+/// Undoes the opening on a failure.
 struct Taken<'a> {
     directory: &'a Directory,
     pid_files: Vec<PidFile>,
@@ -124,13 +124,13 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Removes what is old, and tells the clients of a daemon that was killed that nobody knows.
+/// Removes old files, and answers requests of a killed daemon with an unknown result.
 fn answer_lost(directory: &Directory, names: &[CommandName]) -> io::Result<()> {
     let plain = names.len() == 1 && served_commands(directory) == names;
     let filter = OrphanFilter { commands: names, plain, now: SystemTime::now() };
     for id in remove_orphans(directory, &filter)? {
         if let Err(error) = Claim::answer_lost(directory, &id) {
-            tracing::warn!(request = %id, %error, "a lost request is not answered");
+            tracing::warn!(request = %id, %error, "cannot answer a lost request");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! One stream of a command, from its pipe to its file.
+//! One output stream of a command: copies a pipe to a file.
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,8 @@ use nix::unistd::{pipe2, read};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The reading end of a command's stdout or stderr. The command does not write to the file itself: a
-/// program that opens `/dev/stderr` anew would cut it off.
+/// The reading end of a command's stdout or stderr. The command does not write to the file directly: a
+/// program that reopens `/dev/stderr` would truncate it.
 #[derive(Debug)]
 pub(crate) struct Output {
     pipe: AsyncFd<OwnedFd>,
@@ -21,38 +21,38 @@ pub(crate) struct Output {
     moved: u64,
 }
 
-/// What has come of moving some.
+/// The result of copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// So many bytes are in the file.
+    /// Bytes in the file.
     Some(usize),
-    /// Every writer has closed.
+    /// All writers have closed the pipe.
     End,
-    /// The file takes no more, or has enough.
+    /// The file is full, or writing failed.
     Full,
 }
 
-/// Room in the pipe, so that command and daemon work at the same time.
+/// Bytes of the pipe, so that command and daemon run concurrently.
 const ROOM: i32 = 256 * 1024;
 
 impl Output {
-    /// A new pipe: our end, and the command's.
+    /// Creates the pipe. Returns the reader and the command's end.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
         let (ours, commands) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        // Where it is refused, a smaller pipe does as well.
+        // A smaller pipe works too.
         let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(ROOM));
         let capacity = usize::try_from(fcntl(&ours, FcntlArg::F_GETPIPE_SZ)?).unwrap_or_default();
         Ok((Output { pipe: on_reactor(ours, Interest::READABLE)?, capacity, moved: 0 }, commands))
     }
 
-    /// Moves what comes next. Cancel-safe.
+    /// Copies the next bytes. Cancel-safe.
     pub(crate) async fn carry(&mut self, file: &File) -> Moved {
         loop {
             if let Some(moved) = self.try_carry(file) {
                 return moved;
             }
-            // Forgotten before the next attempt, so an event in between is never lost.
+            // Cleared before the next attempt, so an event in between is not lost.
             match self.pipe.readable().await {
                 Ok(mut ready) => ready.clear_ready(),
                 Err(_) => return Moved::End,
@@ -60,8 +60,7 @@ impl Output {
         }
     }
 
-    /// Moves what stands in the pipe now, when the command has ended. What a child that it left behind
-    /// writes later is nobody's.
+    /// Drains the pipe after the command has ended. Later output of a remaining child is dropped.
     pub(crate) fn carry_rest(mut self, file: &File) {
         let mut owed = self.capacity;
         while owed > 0 {
@@ -90,7 +89,7 @@ impl Output {
                     Err(Errno::EAGAIN) => return None,
                     Err(Errno::EINTR) => continue,
                     Err(errno) => {
-                        tracing::warn!(reason = errno.desc(), "a command's output cannot be kept");
+                        tracing::warn!(reason = errno.desc(), "cannot write a command's output");
                         Moved::Full
                     }
                 },
@@ -98,8 +97,8 @@ impl Output {
         }
     }
 
-    /// Reads on unseen until every writer has closed: what goes on must neither be stopped by a full
-    /// pipe nor killed by one without a reader.
+    /// Discards output until all writers have closed: a remaining process must neither block on a full
+    /// pipe nor die of SIGPIPE.
     pub(crate) fn drain_unseen(self) {
         tokio::spawn(async move {
             let mut scratch = vec![0; 4096];
@@ -132,7 +131,7 @@ mod tests {
         let file = file.as_mut().unwrap();
         std::fs::remove_file(&path).unwrap();
         let (mut output, commands) = Output::new().unwrap();
-        // What a child in the background keeps.
+        // The writing end of a background child.
         let kept = commands.try_clone().unwrap();
         let mut commands = File::from(commands);
         commands.write_all(b"first").unwrap();

@@ -1,4 +1,4 @@
-//! One request, from its claim to its answer.
+//! The task of one mailbox request, from claim to response.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use crate::input::Input;
 use crate::output::{Moved, Output};
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) directory: Directory,
@@ -32,11 +32,11 @@ pub(crate) struct Shared {
     pub(crate) commands: HostCommands,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) max_runtime: Option<Duration>,
-    /// The grace is over: what runs is to end.
+    /// The grace period is over: running commands must end.
     pub(crate) ending: watch::Sender<bool>,
 }
 
-/// How a request's own task hears of what was placed for it.
+/// Notifies a request's task of new files.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     /// A signal.
@@ -45,13 +45,13 @@ pub(crate) struct Notifier {
     pub(crate) input: Notify,
 }
 
-/// Why nothing runs: the exit code, and a line for the client.
+/// Why nothing ran: the exit code and a line for the client.
 struct NotRun {
     code: u8,
     why: String,
 }
 
-/// Runs what was claimed and answers.
+/// Runs a claimed request and responds.
 pub(crate) async fn attend(
     shared: Arc<Shared>,
     claim: Claim,
@@ -62,7 +62,7 @@ pub(crate) async fn attend(
 ) {
     let began = Instant::now();
     let (input, stdin) = input.unzip();
-    // What was asked for may be large, and is held no longer than until the command has it.
+    // The request may be large, so it is dropped once the command has started.
     let ClientFiles { arguments, caller, heartbeat, .. } = placed;
     let running = match start(&shared, claim.id(), tool, (arguments, caller), stdin).await {
         Ok((exec, id, outputs)) => {
@@ -92,7 +92,7 @@ pub(crate) async fn attend(
     running.finish(&shared, claim, &notifier, began).await;
 }
 
-/// A command that has started.
+/// A running command.
 struct Running {
     exec: Exec,
     tool: Canceller,
@@ -102,16 +102,16 @@ struct Running {
     input: Option<Input>,
     heartbeat: Option<(HeartbeatFile, Liveness)>,
     verdict: Option<ToolEnd>,
-    /// When its client last had a signal sent to it.
+    /// The time of the client's last signal.
     signalled: Option<Instant>,
 }
 
-/// Why a command was ended by us.
+/// Why the daemon ended a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToolEnd {
     /// Its client is gone.
     Abandoned,
-    /// We are told so: the reason its client hears.
+    /// The daemon stops; the reason is sent to the client.
     Ended(ExitReason),
 }
 
@@ -125,7 +125,7 @@ impl Running {
         }
         let ms = began.elapsed().as_millis();
         if self.verdict == Some(ToolEnd::Abandoned) {
-            tracing::debug!(exec_id = %self.id, ms, "exec end, nobody waits");
+            tracing::debug!(exec_id = %self.id, ms, "exec end, client gone");
             return claim.discard(&shared.directory);
         }
         let ending = command_exit(exit.map(|exit| exit.ending), self.verdict);
@@ -136,7 +136,7 @@ impl Running {
         claim.answer(&shared.directory, ending);
     }
 
-    /// Carries what is printed and read until the command has ended. `None` if the runner went first.
+    /// Copies input and output until the command has ended. `None` if the runner was lost first.
     async fn follow(
         &mut self,
         shared: &Shared,
@@ -153,7 +153,7 @@ impl Running {
                 biased;
                 event = self.exec.next() => match event {
                     Some(ExecEvent::Ended(exit)) => return Some(exit),
-                    // What does not belong here is as good as no event at all.
+                    // Events of other execs are ignored.
                     _ => return None,
                 },
                 () = notifier.signal.notified() => self.pass_signal(shared, claim.id()).await,
@@ -180,7 +180,7 @@ impl Running {
         }
     }
 
-    /// Has the command ended; the first reason is the one that counts.
+    /// Ends the command; the first reason is kept.
     fn end(&mut self, verdict: ToolEnd, cause: CancelCause) {
         self.verdict.get_or_insert(verdict);
         let recent = self.signalled.is_some_and(|at| at.elapsed() < RECENT);
@@ -198,7 +198,7 @@ impl Running {
         }
     }
 
-    /// Takes the signal that was placed, and so makes room for another.
+    /// Reads and removes the signal file, which permits the next one.
     async fn pass_signal(&mut self, shared: &Shared, request_id: &RequestId) {
         let name = request_id.file(FileKind::Signal);
         let read = shared.directory.read(&name, limits::SIGNAL);
@@ -213,17 +213,17 @@ impl Running {
         if signal.is_terminating() {
             self.signalled = Some(Instant::now());
         }
-        // One that finds nothing has come too late; a lost runner is told of by its exec.
+        // A late signal has no effect; a lost runner is reported by its exec.
         let _ = self.exec.runner().signal(&self.id, signal).await;
     }
 }
 
-/// How often it is looked whether clients are there.
+/// Interval of checks for the client's liveness.
 const LIVENESS_INTERVAL: Duration = Duration::from_secs(1);
-/// A client that has just sent a signal has interrupted its command already.
+/// Within this time after a signal, INT is omitted from the signal escalation.
 const RECENT: Duration = Duration::from_millis(2500);
 
-/// Judges a request, and starts its command.
+/// Checks a request and starts its command.
 async fn start(
     shared: &Shared,
     request_id: &RequestId,
@@ -233,17 +233,17 @@ async fn start(
 ) -> Result<(Exec, ExecId, [Option<Output>; 2]), NotRun> {
     let refused = |why: String| NotRun { code: exit::UNKNOWN, why };
     let bits = aifo_process::random_bits();
-    let bits = bits.map_err(|error| refused(format!("cannot make an exec id: {error}")))?;
+    let bits = bits.map_err(|error| refused(format!("cannot create an exec id: {error}")))?;
     let cwd = match caller.working_directory(&shared.workspace) {
         WorkingDirectory::WorkspaceRoot => None,
         WorkingDirectory::Below(directory) => Some(directory.as_os_str().as_bytes().to_vec()),
     };
-    // The id is ours: a mark that a container chose could be another exec's.
+    // The daemon chooses the id: an exec tag chosen by a container could be another exec's.
     let request = ExecRequest { id: ExecId::from_random(bits), tool, args: arguments.0, cwd };
     let command = shared.commands.judge(&request);
     let command =
         command.ok_or_else(|| refused(format!("'{}' is not served here", request.tool)))?;
-    let no_pipe = |error: std::io::Error| refused(format!("cannot make a pipe: {error}"));
+    let no_pipe = |error: std::io::Error| refused(format!("cannot create a pipe: {error}"));
     let (stdout, to_stdout) = Output::new().map_err(no_pipe)?;
     let (stderr, to_stderr) = Output::new().map_err(no_pipe)?;
     let kind = if stdin.is_some() { Stdio::Passed } else { Stdio::Null };
@@ -280,7 +280,7 @@ fn message(
         ..Invocation::plain(argv, request.cwd)
     };
     Start {
-        // The runner's end gives it its own.
+        // The runner sets these itself.
         serial: 0,
         id: request.id,
         outside_directory: OutsideDirectory::Refuse,
@@ -302,7 +302,7 @@ fn not_started(StartError { cause, message }: StartError, program: &Path) -> Not
     NotRun { code, why }
 }
 
-/// What the client is told; `None` is an ending that nobody knows.
+/// The client's exit code and reason; `None` if the ending is unknown.
 fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> CommandExit {
     let Some(ended) = ended else {
         return CommandExit { code: exit::UNKNOWN, reason: Some(ExitReason::Lost) };
@@ -326,7 +326,7 @@ async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
     match output {
         Some(output) => {
             let moved = output.carry(file).await;
-            // Somebody else's turn: one command's output is endless.
+            // Yield to other tasks, since output may be endless.
             tokio::task::yield_now().await;
             moved
         }
@@ -334,7 +334,7 @@ async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
     }
 }
 
-/// Looks at what was moved; the verdict, if the command is not to go on.
+/// Checks the result of copying. Returns a verdict if the command must end.
 fn settle(output: &mut Option<Output>, moved: Moved) -> Option<ToolEnd> {
     match moved {
         Moved::Some(_) => None,
@@ -366,7 +366,7 @@ async fn elapsed(deadline: Option<Instant>) {
 }
 
 async fn shutdown_requested(ending: &mut watch::Receiver<bool>) {
-    // An error means that the daemon itself is gone, and then this task is as well.
+    // An error means that the daemon is gone, and this task with it.
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
@@ -384,7 +384,7 @@ mod tests {
             (Some(Signaled(9)), None, 137, Some(ExitReason::Signal(9))),
             (None, None, 125, Some(ExitReason::Lost)),
             (None, Some(Ended(ExitReason::Timeout)), 125, Some(ExitReason::Lost)),
-            // A command that exits with 0 on INT was not done.
+            // A command that exits 0 on INT did not finish.
             (Some(Exited(0)), Some(Ended(ExitReason::Timeout)), 124, Some(ExitReason::Timeout)),
             (Some(Signaled(2)), Some(Ended(ExitReason::Shutdown)), 130, Some(ExitReason::Shutdown)),
             (Some(Exited(3)), Some(Ended(ExitReason::Output)), 3, Some(ExitReason::Output)),

@@ -1,25 +1,25 @@
-//! What an agent asks with, and how it is told no.
+//! Parameters of an agent's requests, and error responses.
 
 use aifo_acp::{RpcError, code};
 use nix::errno::Errno;
 use serde_json::Value;
 
-/// What was asked for cannot be had, however often it is asked for.
+/// Invalid parameters: a retry cannot succeed.
 pub(crate) fn invalid(message: impl Into<String>) -> RpcError {
     error(code::INVALID_PARAMS, message)
 }
 
-/// What was asked for is not there.
+/// Resource not found.
 pub(crate) fn not_found(what: &str) -> RpcError {
     error(code::NOT_FOUND, format!("Resource not found: {what}"))
 }
 
-/// We could not do it.
+/// Internal error.
 pub(crate) fn failed(message: impl Into<String>) -> RpcError {
     error(code::INTERNAL, message)
 }
 
-/// What the system said about a path, as the agent is told. Nothing of a file is in it.
+/// A system error for a path. Contains nothing of the file.
 pub(crate) fn refused(path: &str, errno: Errno) -> RpcError {
     let why = match errno {
         Errno::ENOENT => return not_found(path),
@@ -28,19 +28,19 @@ pub(crate) fn refused(path: &str, errno: Errno) -> RpcError {
         Errno::EISDIR | Errno::ENXIO => "is not a regular file",
         Errno::ENOTDIR => "leads through something that is not a directory",
         Errno::ENAMETOOLONG => "has a name that is too long",
-        Errno::EINVAL => "cannot be a path",
+        Errno::EINVAL => "is not a valid path",
         errno => return failed(format!("'{path}': {}", errno.desc())),
     };
     invalid(format!("'{path}' {why}"))
 }
 
-/// A parameter that has to be there, and to be a text.
+/// Returns a required string parameter.
 pub(crate) fn text<'a>(params: &'a Value, name: &str) -> Result<&'a str, RpcError> {
-    let missing = || invalid(format!("'{name}' has to be a text"));
+    let missing = || invalid(format!("'{name}' must be a string"));
     params.get(name).and_then(Value::as_str).ok_or_else(missing)
 }
 
-/// A parameter that may be missing or `null`.
+/// Returns an optional parameter; `null` counts as missing.
 pub(crate) fn optional<'a>(params: &'a Value, name: &str) -> Option<&'a Value> {
     params.get(name).filter(|value| !value.is_null())
 }

@@ -1,4 +1,4 @@
-//! The workspace as an agent names it, and the one way from such a name to what lies there.
+//! Resolves an agent's paths within the workspace.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,8 +14,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 
 use crate::rpc::{invalid, refused};
 
-/// A workspace that is open: paths below it are resolved from its directory as it was then, by the
-/// kernel, which never leaves it (`spec/acp-hosts.md#paths`).
+/// An opened workspace. The kernel resolves paths below its descriptor and never leaves it
+/// (`spec/acp-hosts.md#paths`).
 #[derive(Debug)]
 pub struct Workspace {
     root: OwnedFd,
@@ -23,14 +23,14 @@ pub struct Workspace {
     names: Vec<PathBuf>,
 }
 
-/// Where a path leads that an agent names.
+/// The location of an agent's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
     /// Beneath the workspace, relative to it; links are followed.
     Beneath(PathBuf),
-    /// It is spelled as beneath the workspace, and leads out of it, or cannot be followed.
+    /// Spelled below the workspace, but leads out of it or cannot be resolved.
     Nowhere,
-    /// It is spelled as outside of the workspace, where nothing is followed.
+    /// Spelled outside of the workspace, and not resolved.
     Elsewhere,
 }
 
@@ -49,7 +49,7 @@ impl Workspace {
             // EPERM is how containers say that they do not know it.
             Err(Errno::ENOSYS | Errno::EPERM) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "there is no openat2 here, so agents cannot be kept in the workspace",
+                "openat2 is not available, so agents cannot be confined to the workspace",
             )),
             Err(errno) => Err(errno.into()),
         }
@@ -58,7 +58,7 @@ impl Workspace {
     /// Where a path of the agent's lies, relative to the workspace. Only its spelling is looked at.
     pub(crate) fn beneath<'a>(&self, path: &'a str) -> Result<&'a Path, RpcError> {
         if path.len() > LONGEST || path.contains('\0') {
-            return Err(invalid("the path cannot be one"));
+            return Err(invalid("the path is not valid"));
         }
         if !path.starts_with('/') {
             return Err(invalid(format!("'{path}' is not absolute")));
@@ -78,7 +78,7 @@ impl Workspace {
         let mut attempts = 0..ATTEMPTS;
         loop {
             match openat2(self.root.as_fd(), path, how) {
-                // Something was renamed while the kernel went through a `..`.
+                // A directory was renamed while the kernel resolved a `..`.
                 Err(Errno::EAGAIN | Errno::EINTR) if attempts.next().is_some() => {}
                 opened => return opened,
             }
@@ -90,7 +90,7 @@ impl Workspace {
     pub(crate) fn real_path(&self, opened: BorrowedFd<'_>) -> nix::Result<PathBuf> {
         let named = |fd: BorrowedFd<'_>| {
             let path = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str())?;
-            // How the kernel marks a name that was taken away; another one may end so, too.
+            // The kernel's mark of a removed name; a real name may end the same.
             let is_marked = path.as_bytes().ends_with(b" (deleted)");
             match is_marked && fstat(fd)?.st_nlink == 0 {
                 true => Err(Errno::ENOENT),
@@ -101,7 +101,7 @@ impl Workspace {
         path.strip_prefix(root).map(Path::to_owned).map_err(|_| Errno::EXDEV)
     }
 
-    /// Where a path of the agent's really leads.
+    /// Resolves an agent's path, links included.
     pub fn resolve(&self, path: &str) -> Resolved {
         match self.beneath(path).map(|beneath| self.resolve_beneath(beneath)) {
             Ok(Ok(path)) => Resolved::Beneath(path),
@@ -145,13 +145,13 @@ impl Workspace {
     }
 }
 
-/// What the kernel takes for a path.
+/// The kernel's limit on paths.
 const LONGEST: usize = 4095;
 
-/// How often a path is tried that others rename meanwhile.
+/// Attempts for a path that other processes rename meanwhile.
 const ATTEMPTS: u32 = 256;
 
-/// Makes a directory, unless somebody was quicker.
+/// Creates a directory; one that exists is no error.
 fn make(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     match mkdirat(parent, name, Mode::from_bits_truncate(0o777)) {
         Err(Errno::EEXIST) => Ok(()),
@@ -205,7 +205,7 @@ mod tests {
         }
         let long = format!("/ws/{}", "a/".repeat(LONGEST));
         let refused = workspace.beneath(&long).unwrap_err();
-        assert!(refused.message.len() < 100, "a long path is not told again");
+        assert!(refused.message.len() < 100, "a long path is not repeated");
     }
 
     #[test]

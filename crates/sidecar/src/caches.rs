@@ -1,23 +1,23 @@
-//! Which sessions share a cache (`spec/containers.md#caches`).
+//! Owners of caches (`spec/containers.md#caches`).
 
 use std::fmt;
 
-/// The name of a project in the names of its caches: 16 hexadecimal digits in lower case.
+/// A project's key in the names of its caches: 16 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProjectKey(String);
 
 impl ProjectKey {
-    /// The number of its digits.
+    /// Number of digits.
     const LEN: usize = 16;
 
-    /// Reads a key; `None` if the text is none.
+    /// Parses a key; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let is_key = text.len() == ProjectKey::LEN && text.bytes().all(is_digit);
         is_key.then(|| ProjectKey(text.to_owned()))
     }
 
-    /// Its digits.
+    /// Returns the digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -29,21 +29,21 @@ impl fmt::Display for ProjectKey {
     }
 }
 
-/// Who fills a cache.
+/// The owner of a cache.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheOwner {
     /// The sessions of one project.
     Project(ProjectKey),
-    /// All sessions of the user that ask for it.
+    /// All sessions of the user that share caches.
     User,
 }
 
-/// Where the tools of a session keep downloads and builds.
+/// The scope of a session's caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caches {
-    /// In caches that outlive the session.
+    /// Caches outlive the session.
     Of(CacheOwner),
-    /// In what goes with the session.
+    /// Caches are removed with the session.
     None,
 }
 

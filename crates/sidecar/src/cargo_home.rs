@@ -1,4 +1,4 @@
-//! A home of cargo's in which a project has its own downloads, and the user's settings.
+//! A cargo home with a project's own downloads and the user's settings.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -8,13 +8,13 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
-/// Settings, in either spelling.
+/// Settings, in both spellings.
 const CONFIG: [&str; 2] = ["config.toml", "config"];
-/// Tokens, in either spelling, and installed subcommands.
+/// Tokens, in both spellings, and installed subcommands.
 const OTHERS: [&str; 3] = ["credentials.toml", "credentials", "bin"];
 
-/// Makes the directories of these names, one in the other, and opens the last one. No link is followed
-/// below `from`. Errors: one of them is there and is no directory, or cannot be made.
+/// Creates nested directories below `from` and opens the last one, without following links. Errors: one
+/// exists and is no directory, or cannot be created.
 pub(crate) fn make(from: &Path, names: &[&str]) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut directory = openat(AT_FDCWD, from, flags, Mode::empty())?;
@@ -28,10 +28,10 @@ pub(crate) fn make(from: &Path, names: &[&str]) -> nix::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Links the user's settings into a home of cargo's. Rules of confinement cover no link's target, so
-/// tools read them and write none. Errors: a link cannot be made.
+/// Links the user's settings into a cargo home. Confinement does not cover a link's target, so tools can
+/// only read them. Errors: a link cannot be created.
 pub(crate) fn link_settings(home: &OwnedFd, users: &Path, workspace: &Path) -> nix::Result<()> {
-    // Cargo finds these by itself from a directory below the home, and would join their lists twice.
+    // From a directory below the home, cargo finds these itself and would merge their lists twice.
     let is_found = users.parent().is_some_and(|parent| workspace.starts_with(parent));
     for name in CONFIG {
         match is_found {
@@ -53,7 +53,7 @@ fn link(home: &OwnedFd, name: &str, target: &Path) -> nix::Result<()> {
     }
 }
 
-/// Removes a link, and nothing else.
+/// Removes a link; other files stay.
 fn unlink(home: &OwnedFd, name: &str) -> nix::Result<()> {
     if readlinkat(home.as_fd(), name).is_err() {
         return Ok(());

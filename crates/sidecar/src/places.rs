@@ -1,4 +1,4 @@
-//! The places on this machine where a kind of sidecar keeps things between sessions.
+//! Caches of local sidecars, and the variables that point to them.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -10,26 +10,26 @@ use aifo_types::Kind;
 use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::cargo_home;
 
-/// Variables a kind's tools get, and where these let them write.
+/// Variables for a kind's tools, and the paths that they may write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     /// Set unless the user has set them.
     pub(crate) variables: Vec<(&'static str, OsString)>,
-    /// Beside the workspace and the session's temporary directory.
+    /// In addition to the workspace and the session's temporary directory.
     pub(crate) writable: Vec<PathBuf>,
 }
 
-/// The session that places are for.
+/// The session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) caches: &'a Caches,
     /// A real path.
     pub(crate) workspace: &'a Path,
-    /// A real path. Tools write anywhere in it, so nothing in it is followed or made by name.
+    /// A real path. Tools can write in it, so names in it are neither followed nor created.
     pub(crate) tmp: Option<&'a Path>,
 }
 
-/// A cache that a variable points to, below the directory of its owner.
+/// A cache below its owner's directory, and the variable for it.
 struct Cache {
     variable: &'static str,
     directory: &'static str,
@@ -39,8 +39,8 @@ const fn cache(variable: &'static str, directory: &'static str) -> Cache {
     Cache { variable, directory }
 }
 
-/// Ours and not the user's: what a tool of the sandbox puts there is never executed outside of it.
-/// A cache that lies in another stands behind it.
+/// Separate from the user's own caches, so that nothing a confined tool writes runs outside of the
+/// sandbox. A nested cache follows its parent.
 fn caches(kind: &str) -> &'static [Cache] {
     const NODE: &[Cache] = &[
         cache("NPM_CONFIG_CACHE", "npm"),
@@ -51,7 +51,7 @@ fn caches(kind: &str) -> &'static [Cache] {
     const PYTHON: &[Cache] = &[
         cache("PIP_CACHE_DIR", "pip"),
         cache("UV_CACHE_DIR", "uv"),
-        // Where `pip install --user` goes.
+        // The target of `pip install --user`.
         cache("PYTHONUSERBASE", "python-user"),
     ];
     const GO: &[Cache] =
@@ -66,21 +66,21 @@ fn caches(kind: &str) -> &'static [Cache] {
     }
 }
 
-/// Where a project has cargo's home, below the directory of its caches.
+/// A project's cargo home, below the directory of its caches.
 const CARGO: &str = "cargo";
-/// Where caches lie that go with the session, below its temporary directory.
+/// Caches of the session, below its temporary directory.
 const OF_SESSION: &str = ".aifo-caches";
-/// Where the caches of projects lie, below our own cache directory.
+/// Caches of projects, below aifo's cache directory.
 const PROJECTS: &str = "projects";
 
-/// Cargo writes these outside of a project. Its home itself is not writable: a tool that writes
-/// `config.toml` or `bin` there runs whatever it likes at the next build.
+/// Paths that cargo writes outside of a project. The home itself is not writable: with `config.toml` or
+/// `bin`, a tool could execute any program in the next build.
 const CARGO_HOME_WRITES: [&str; 2] = ["registry", "git"];
 const CARGO_HOME_LOCKS: [&str; 3] = [".package-cache", ".package-cache-mutate", ".global-cache"];
 
 impl Places {
-    /// The places of a kind. Directories are made; what cannot be made is left out, and the tool says
-    /// what it misses.
+    /// Returns the caches of a kind and creates their directories. Omits those that cannot be created;
+    /// the tool then reports the error.
     pub(crate) fn of(
         kind: &Kind,
         site: Site<'_>,
@@ -107,8 +107,8 @@ impl Places {
         places
     }
 
-    /// Makes a directory of ours, unless tools write around it already and make it themselves: there
-    /// its name may be a link that one of them has left. Returns whether it can be used.
+    /// Creates a cache directory, unless tools can write to its parent and create it themselves: its name
+    /// could be a link that a tool left. Returns whether it is usable.
     fn add_own(&mut self, path: PathBuf, site: Site<'_>) -> bool {
         if self.covers(&path, site) {
             return true;
@@ -126,8 +126,8 @@ impl Places {
         }
     }
 
-    /// Whether tools can write to a path without a rule of its own. A rule follows links, and a tool
-    /// may have put one there, to be let in elsewhere by the next session.
+    /// Whether tools can write to a path without a separate rule. Rules follow links, and a tool could
+    /// place one to get access elsewhere in the next session.
     fn covers(&self, path: &Path, site: Site<'_>) -> bool {
         let mut places = self.writable.iter().map(PathBuf::as_path);
         let is_plain = path.components().all(|part| part != Component::ParentDir);
@@ -137,7 +137,7 @@ impl Places {
                 || places.any(|place| path.starts_with(place)))
     }
 
-    /// Adds what cargo writes: in a home of the project's, unless the user has chosen one.
+    /// Adds cargo's paths: in a home of the project, unless the user has set `CARGO_HOME`.
     fn add_rust(&mut self, site: Site<'_>, environment: &impl Fn(&str) -> Option<OsString>) {
         let absolute = |name| environment(name).map(PathBuf::from).filter(|it| it.is_absolute());
         let users = absolute("HOME").map(|home| home.join(".cargo"));
@@ -159,7 +159,7 @@ impl Places {
         };
         let Ok(directory) = made else { return };
         if let Some(users) = users {
-            // What it cannot link, cargo does without.
+            // Cargo works without the links.
             let _ = cargo_home::link_settings(&directory, &users, site.workspace);
         }
         self.variables.push(("CARGO_HOME", home.clone().into_os_string()));
@@ -174,7 +174,7 @@ impl Places {
             self.writable.push(directory);
         }
         for lock in CARGO_HOME_LOCKS.map(|name| cargo_home.join(name)) {
-            // A rule needs a file; an existing one is not touched.
+            // A rule needs an existing file.
             let _ = File::options().create(true).append(true).open(&lock);
             self.writable.push(lock);
         }
@@ -182,7 +182,7 @@ impl Places {
 }
 
 impl Site<'_> {
-    /// Where the caches of the session lie.
+    /// The directory of the session's caches.
     fn base(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match self.caches {
             Caches::Of(owner) => Some(directory_of(&base(environment)?, owner)),
@@ -191,17 +191,17 @@ impl Site<'_> {
     }
 }
 
-/// A directory of ours that tools of a kind fill.
+/// A cache directory of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalCache {
-    /// Whose it is.
+    /// The owner.
     pub owner: CacheOwner,
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
 }
 
-/// Our own directories that a kind's tools fill, of every owner, whether or not they are there. Those
-/// of the user, such as cargo's home, are not among them.
+/// Returns the cache directories of a kind for all owners, existing or not. Excludes the user's own, such
+/// as cargo's home.
 pub fn local_caches(
     kind: &Kind,
     environment: impl Fn(&str) -> Option<OsString>,
@@ -210,7 +210,7 @@ pub fn local_caches(
     let mut directories: Vec<&Path> = Vec::new();
     for cache in caches(kind.as_str()) {
         let directory = Path::new(cache.directory);
-        // One may lie in another.
+        // Directories may be nested.
         if !directories.iter().any(|outer| directory.starts_with(outer)) {
             directories.push(directory);
         }
@@ -230,7 +230,7 @@ pub fn local_caches(
     owners.iter().flat_map(of).collect()
 }
 
-/// Where the caches of an owner lie, below our own cache directory.
+/// The directory of an owner's caches, below aifo's cache directory.
 fn directory_of(base: &Path, owner: &CacheOwner) -> PathBuf {
     match owner {
         CacheOwner::Project(key) => base.join(PROJECTS).join(key.as_str()),
@@ -238,7 +238,7 @@ fn directory_of(base: &Path, owner: &CacheOwner) -> PathBuf {
     }
 }
 
-/// Our own cache directory.
+/// aifo's cache directory.
 fn base(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
@@ -246,7 +246,7 @@ fn base(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 fn make_directory(path: &Path) -> bool {
-    // Private where it is ours to make; an existing one keeps its mode.
+    // New directories are private; existing ones keep their mode.
     DirBuilder::new().recursive(true).mode(0o700).create(path).is_ok() && fs::metadata(path).is_ok()
 }
 

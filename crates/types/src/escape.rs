@@ -1,23 +1,22 @@
-//! Text that an agent, a tool or a workspace chose, made fit for a terminal: `spec/cli.md#untrusted-text`.
+//! Escapes untrusted text for terminals: `spec/cli.md#untrusted-text`.
 //!
-//! Each character is judged alone, so a text that comes in pieces needs no state between them.
+//! Each character is judged alone, so escaping of partial text needs no state.
 
 use std::borrow::Cow;
 
-/// One line: without characters that end the line, speak to the terminal, hide, or reorder what is read.
+/// Escapes text for one line: line ends, control characters, and invisible or reordering characters.
 pub fn escape_line(text: &str) -> String {
     escape(text, |_| false).into_owned()
 }
 
-/// Lines as they are, with their tabs, and words whose letters are joined; otherwise as
-/// [`escape_line`].
+/// Escapes as [`escape_line`], but keeps line ends, tabs and joiners within words.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
     escape(text, |char| matches!(char, '\n' | '\t' | JOINER | NON_JOINER))
 }
 
-/// JSON that is the same value, with every such character in its strings as JSON escapes it.
+/// Escapes these characters in JSON strings; the JSON's value stays the same.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
-    // Outside of strings JSON has none of them but white space, and in strings not even that.
+    // JSON contains such characters only in strings, except white space between values.
     let stays = |char: char| !is_hidden(char) || matches!(char, '\n' | '\t' | '\r');
     if json.chars().all(stays) {
         return Cow::Borrowed(json);
@@ -55,16 +54,16 @@ fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
 const NON_JOINER: char = '\u{200c}';
 const JOINER: char = '\u{200d}';
 
-/// Whether a terminal obeys a character, or shows nothing of it, instead of showing it: the control
-/// characters, and those that Unicode ignores or formats by.
+/// Whether a terminal interprets or hides a character: control characters, and Unicode's ignorable and
+/// format characters.
 fn is_hidden(char: char) -> bool {
     if char.is_ascii() {
         return char.is_ascii_control();
     }
     matches!(char,
-        // The second row of control characters, which a terminal may take for an escape.
+        // C1 controls, which terminals may interpret as escapes.
         '\u{80}'..='\u{9f}'
-        // A hyphen that may not show, and a joiner of marks.
+        // Soft hyphen and combining grapheme joiner.
         | '\u{ad}' | '\u{34f}'
         // Directions: marks, embeddings, overrides, isolates; ends of lines and paragraphs.
         | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -72,7 +71,7 @@ fn is_hidden(char: char) -> bool {
         | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{3164}'
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        // Tags and further variation selectors: a whole text can be hidden in them.
+        // Tags and more variation selectors, which can hide text.
         | '\u{e0000}'..='\u{e0fff}')
 }
 

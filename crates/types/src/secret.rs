@@ -1,14 +1,13 @@
-//! Names that stand for secrets, for everything that withholds them: `spec/environment.md#secrets`.
+//! Names of secrets, for logs and for variables: `spec/environment.md#secrets`.
 
-/// Whether an option, a variable or a member of this name holds a secret: one of its words, of letters
-/// and digits, is such a word or ends so, in any case and number. In camel case the last part of a
-/// word counts as one.
+/// Whether an option, variable or member of this name holds a secret: one of its words is a secret word
+/// or ends in one, in any case, singular or plural. In camel case the last part of a word counts too.
 pub fn names_secret(name: &[u8]) -> bool {
-    // A shell's own directory.
+    // The shell's directory, not a password.
     name != b"PWD" && words(name).any(|word| secret_word(word).is_some())
 }
 
-/// Whether this value of that name is a secret. A number of a plural is a count: `maxTokens` is 4096.
+/// Whether this value is a secret. A number under a plural is a count, such as `maxTokens` 4096.
 pub fn is_secret(name: &[u8], value: &[u8]) -> bool {
     let counts = || {
         let all_plural = words(name).filter_map(secret_word).all(|number| number == Number::Plural);
@@ -17,26 +16,26 @@ pub fn is_secret(name: &[u8], value: &[u8]) -> bool {
     names_secret(name) && !counts()
 }
 
-/// Where a secret begins in a word of a command line: behind `NAME=`, or `NAME: ` as in a header. A
-/// path such as `token::parse` or `team/auth:1.2` has no value.
+/// Returns the offset of a secret in an argument: after `NAME=`, or after `NAME: ` as in a header. Paths
+/// such as `token::parse` or `team/auth:1.2` contain none.
 pub fn secret_in_word(word: &[u8]) -> Option<usize> {
     secret_behind(word, |sign, rest| {
         sign == b'=' || (sign == b':' && rest.first().is_some_and(u8::is_ascii_whitespace))
     })
 }
 
-/// Where a secret begins in a line of text: behind `NAME=` or `NAME:`. The length of a value is not
-/// known, so all of the line from there on is withheld.
+/// Returns the offset of a secret in a line: after `NAME=` or `NAME:`. The rest of the line is withheld,
+/// since the value's end is unknown.
 pub fn secret_in_line(line: &[u8]) -> Option<usize> {
     secret_behind(line, |sign, _| matches!(sign, b'=' | b':'))
 }
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 pub const HIDDEN: &str = "[redacted]";
 
-/// Words that are a secret's only as a whole: `COMPAT` and `BYPASS` are none.
+/// Words that match only as a whole: `COMPAT` and `BYPASS` do not.
 const SECRET_WORDS: &[&str] = &["PASS", "PWD", "PAT", "OTP", "JWT"];
-/// Words that a secret's longer words end with, `APIKEY` for one.
+/// Words that also match as a suffix, such as in `APIKEY`.
 const SECRET_ENDS: &[&str] = &[
     "TOKEN",
     "SECRET",
@@ -51,7 +50,7 @@ const SECRET_ENDS: &[&str] = &[
     "BEARER",
 ];
 
-/// Whether a word names one secret or several.
+/// Whether a word is a secret word, singular or plural.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Number {
     Singular,
@@ -83,7 +82,7 @@ fn is_secret_word(word: &[u8]) -> bool {
     SECRET_WORDS.iter().any(whole) || SECRET_ENDS.iter().any(ends_so)
 }
 
-/// `Pat` of `githubPat`; all of a word that is not in camel case.
+/// `Pat` of `githubPat`; the whole word if it is not in camel case.
 fn last_part(word: &[u8]) -> &[u8] {
     let is_border =
         |pair: &[u8]| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase());
@@ -91,7 +90,7 @@ fn last_part(word: &[u8]) -> &[u8] {
     border.and_then(|at| word.get(at + 1..)).unwrap_or(word)
 }
 
-/// Where the value of the first secret's name begins, of those that such a sign follows.
+/// Returns the offset of the first secret's value after one of these signs.
 fn secret_behind(text: &[u8], is_sign: impl Fn(u8, &[u8]) -> bool) -> Option<usize> {
     let mut unread = text;
     let mut read = 0;
@@ -107,7 +106,7 @@ fn secret_behind(text: &[u8], is_sign: impl Fn(u8, &[u8]) -> bool) -> Option<usi
     None
 }
 
-/// The name before a sign, which quotes and spaces may be between.
+/// The name before a sign, skipping quotes and spaces.
 fn name_at_end(text: &[u8]) -> &[u8] {
     let between = |byte: &u8| matches!(byte, b'"' | b'\'' | b' ' | b'\\');
     let end = text.iter().rposition(|byte| !between(byte)).map_or(0, |last| last + 1);
@@ -117,7 +116,7 @@ fn name_at_end(text: &[u8]) -> &[u8] {
     text.get(start..).unwrap_or_default()
 }
 
-/// The first word behind a sign.
+/// The first word after a sign.
 fn value_at_start(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii_start();
     let end = |byte: &u8| byte.is_ascii_whitespace() || b",;}])&".contains(byte);

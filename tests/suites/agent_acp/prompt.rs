@@ -78,7 +78,7 @@ fn a_missing_session_is_replaced_by_a_new_one_and_reported() {
         let (text, stderr) = (outcome.text(), &outcome.stderr);
         assert_eq!(outcome.code(), Some(0), "{name}: {text} {stderr}");
         assert!(text.ends_with("Here we are.\n"), "{name}: {text} {stderr}");
-        let is_reported = stderr.contains("so it is a new one");
+        let is_reported = stderr.contains("starting a new one");
         assert_eq!(is_reported, fails_for_unknown_sessions(fixture.agent), "{name}: {stderr}");
     }
 }

@@ -1,4 +1,4 @@
-//! `aifo-coder acp`: between an editor and an agent (`spec/acp-commands.md#acp`).
+//! `aifo-coder acp`: relays between an editor and an agent (`spec/acp-commands.md#acp`).
 
 use std::process::ExitCode;
 
@@ -12,16 +12,16 @@ use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
 
+use crate::acp::agent_session::{AgentSession, Prepared};
+use crate::acp::failure::agent_failure;
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::Judge;
+use crate::acp::judge::PermissionJudge;
 use crate::acp::profile::process_limits;
-use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
-use crate::acp::told::failed;
 use crate::cli::{Acp, ServedBy};
 use crate::code_of;
 use crate::console;
-use crate::run::called_off;
+use crate::run::signal_exit_code;
 use crate::start::EndSignals;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
@@ -32,7 +32,7 @@ pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<E
     }
 }
 
-/// Reports why there is no agent: on stderr, and to the editor as the answer to its `initialize`.
+/// Reports a failed start on stderr, and to the editor as the answer to `initialize`.
 async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
     console::fail(error);
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
@@ -40,15 +40,15 @@ async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
         let error = editor_error(error);
         tokio::select! {
             () = refuse_editor(editor, &error, FIRST_REQUEST) => {}
-            _ = signals.told() => {}
+            _ = signals.recv() => {}
         }
     }
     ExitCode::from(code_of(error, exit::NOTHING_RAN))
 }
 
-/// An error as an editor shows it: the message has all of it, the data has the cause and the remedy.
+/// An error for an editor: `message` has the full text, `data` the cause and the hint.
 fn editor_error(error: &anyhow::Error) -> RpcError {
-    let text = console::story(error);
+    let text = console::error_chain(error);
     let (details, hint) = match text.split_once("\nhint: ") {
         Some((details, hint)) => (details, Some(hint)),
         None => (text.as_str(), None),
@@ -63,54 +63,58 @@ async fn session(
     signals: &mut EndSignals,
 ) -> anyhow::Result<ExitCode> {
     flags.agent.requests = Requests::Relayed;
-    // What an editor says while the session comes up is read when that is there.
-    let (stage, behind) = match Stage::set(flags.agent, name.as_deref(), signals).await? {
-        Setting::Up(stage, behind) => (*stage, *behind),
-        Setting::Shown => return Ok(ExitCode::SUCCESS),
-        Setting::CalledOff(signal) => return Ok(called_off(signal)),
-    };
-    let (name, judge, log) = (stage.name.clone(), stage.judge.clone(), stage.log.clone());
-    let started = start(stage, flags.files, flags.terminals);
+    // Messages of the editor wait in the pipe until the session is up.
+    let (agent_session, guard) =
+        match AgentSession::prepare(flags.agent, name.as_deref(), signals).await? {
+            Prepared::Ready(agent_session, guard) => (*agent_session, *guard),
+            Prepared::DryRun => return Ok(ExitCode::SUCCESS),
+            Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
+        };
+    let (name, judge, log) =
+        (agent_session.name.clone(), agent_session.judge.clone(), agent_session.log.clone());
+    let started = start(agent_session, flags.files, flags.terminals);
     let bridge = match started {
         Ok(bridge) => bridge,
         Err(error) => {
-            behind.close().await;
+            guard.close().await;
             return Err(error);
         }
     };
-    let over = serve(bridge, &judge, log.as_deref(), signals).await;
-    behind.close().await;
-    Ok(match over {
-        Over::EditorGone => ExitCode::SUCCESS,
-        Over::ToldToEnd(signal) => called_off(signal),
-        Over::AgentGone { non_json, end } => {
-            console::fail(&failed(&name, "the agent has ended", &end, &non_json));
+    let end = serve(bridge, &judge, log.as_deref(), signals).await;
+    guard.close().await;
+    Ok(match end {
+        BridgeEnd::EditorGone => ExitCode::SUCCESS,
+        BridgeEnd::Signaled(signal) => signal_exit_code(signal),
+        BridgeEnd::AgentGone { non_json, end } => {
+            console::fail(&agent_failure(&name, "the agent exited", &end, &non_json));
             ExitCode::FAILURE
         }
     })
 }
 
-/// Why it is over.
-enum Over {
+/// Why the relay ended.
+enum BridgeEnd {
     EditorGone,
-    ToldToEnd(u8),
+    Signaled(u8),
     AgentGone { non_json: String, end: AgentExit },
 }
 
 fn start(
-    stage: Stage,
+    agent_session: AgentSession,
     files: Option<ServedBy>,
     terminals: Option<ServedBy>,
 ) -> anyhow::Result<Bridge<Hosts>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let (workspace, tmp) = (text(&stage.workspace), text(&stage.tmp));
+    let (workspace, tmp) = (text(&agent_session.workspace), text(&agent_session.tmp));
     let mut map = PathMap::default().map_directory(&workspace, &workspace);
-    if let Some(alias) = stage.place.workspace_alias() {
-        map = map.map_alias(&text(alias), &workspace).map_directory(&tmp, &text(stage.place.tmp()));
+    if let Some(alias) = agent_session.place.workspace_alias() {
+        map = map
+            .map_alias(&text(alias), &workspace)
+            .map_directory(&tmp, &text(agent_session.place.tmp()));
     }
     let config = RelayConfig {
-        files: served(files, stage.profile.fs),
-        terminal: served(terminals, stage.profile.terminal),
+        files: served(files, agent_session.profile.fs),
+        terminal: served(terminals, agent_session.profile.terminal),
         map,
         remedy: format!(
             "it is not in the workspace '{workspace}'; start aifo-coder acp with --workspace, or in \
@@ -123,21 +127,28 @@ fn start(
         }),
         ..RelayConfig::default()
     };
-    let limits = process_limits(&stage.profile);
+    let limits = process_limits(&agent_session.profile);
     let editor = || Stdio::start(&std::io::stdin(), &std::io::stdout());
-    let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
-    let bridge = Bridge::start(stage.command, config, limits, stage.log, stage.hosts, editor);
+    let program = agent_session.command.as_std().get_program().to_string_lossy().into_owned();
+    let bridge = Bridge::start(
+        agent_session.command,
+        config,
+        limits,
+        agent_session.log,
+        agent_session.hosts,
+        editor,
+    );
     bridge.with_context(|| format!("cannot start '{program}'"))
 }
 
-/// Passes on what the two say, until one of them has gone.
+/// Relays until the editor or the agent is gone, or a second signal arrives.
 async fn serve(
     mut bridge: Bridge<Hosts>,
-    judge: &Judge,
+    judge: &PermissionJudge,
     log: Option<&WireLog>,
     signals: &mut EndSignals,
-) -> Over {
-    let mut told = None;
+) -> BridgeEnd {
+    let mut received = None;
     let mut is_released = false;
     loop {
         tokio::select! {
@@ -146,37 +157,42 @@ async fn serve(
                 Some(event) => take(event, &mut bridge, judge, log),
                 None => break,
             },
-            signal = signals.told() => {
-                if told.replace(signal).is_some() {
+            signal = signals.recv() => {
+                if received.replace(signal).is_some() {
                     // Dropping the bridge kills the agent.
-                    return Over::ToldToEnd(signal);
+                    return BridgeEnd::Signaled(signal);
                 }
-                // As if the editor had gone: turns are cancelled, then the agent is ended.
+                // Same as a disconnect of the editor: cancels turns, then ends the agent.
                 bridge.disconnect_editor();
             }
         }
     }
     let non_json = bridge.relay().non_json(Side::Agent).to_owned();
-    // Editors wait for two seconds, then send TERM, and soon after it KILL, which would leave our
-    // containers to themselves: so TERM ends the agent at once.
+    // Editors wait for two seconds, send TERM, and soon after KILL, which would leave containers
+    // behind. So TERM ends the agent at once.
     let end = tokio::select! {
         end = bridge.end() => end,
-        signal = signals.told() => return Over::ToldToEnd(signal),
+        signal = signals.recv() => return BridgeEnd::Signaled(signal),
     };
-    match told {
-        Some(signal) => Over::ToldToEnd(signal),
-        None if is_released => Over::EditorGone,
-        None => Over::AgentGone { non_json, end },
+    match received {
+        Some(signal) => BridgeEnd::Signaled(signal),
+        None if is_released => BridgeEnd::EditorGone,
+        None => BridgeEnd::AgentGone { non_json, end },
     }
 }
 
-/// A command as a log may have it.
+/// A command line without secrets.
 fn redacted(text: &str) -> String {
     let words = shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]);
     aifo_policy::redact(&words.into_iter().map(String::into_bytes).collect::<Vec<_>>())
 }
 
-fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Option<&WireLog>) {
+fn take(
+    event: RelayEvent,
+    bridge: &mut Bridge<Hosts>,
+    judge: &PermissionJudge,
+    log: Option<&WireLog>,
+) {
     match event {
         RelayEvent::Permission { id, request } => {
             let (decision, rule) = judge.consult(&request);
@@ -202,7 +218,7 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
                 Err(error) => error.to_string(),
             };
             let traffic = bridge.relay().traffic(Side::Agent);
-            summary::tell(&turn.session, &outcome, &turn.counts, traffic);
+            summary::log_turn(&turn.session, &outcome, &turn.counts, traffic);
         }
         RelayEvent::Tool { session, change } => {
             let before = change.before.as_ref().map(|state| state.word());
@@ -213,12 +229,12 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
             tracing::debug!(?side, noise = %non_json, "noise");
         }
         RelayEvent::TooLong { side, len } => {
-            tracing::warn!(?side, bytes = len, "a message is too long, and was skipped");
+            tracing::warn!(?side, bytes = len, "skipped a message that is too long");
         }
         RelayEvent::Overdue { session } => {
-            tracing::warn!(session, "the agent does not stop, so it is ended");
+            tracing::warn!(session, "the agent ignores cancellation; ending it");
         }
-        // Answered, or told, elsewhere.
+        // Handled elsewhere.
         RelayEvent::Request { .. }
         | RelayEvent::Withdrawn { .. }
         | RelayEvent::Ended { .. }
@@ -227,9 +243,9 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
     }
 }
 
-/// What the user says, or else the agent's profile.
-fn served(said: Option<ServedBy>, by_profile: bool) -> MethodServer {
-    match said {
+/// The user's choice, else the profile's.
+fn served(flag: Option<ServedBy>, by_profile: bool) -> MethodServer {
+    match flag {
         Some(ServedBy::Aifo) => MethodServer::Host,
         Some(ServedBy::Editor) => MethodServer::Editor,
         Some(ServedBy::None) => MethodServer::Neither,

@@ -1,4 +1,4 @@
-//! What an agent is served: the files and terminals of its place (`spec/acp-hosts.md`).
+//! Files and terminals that agents are served (`spec/acp-hosts.md`).
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use aifo_acp_io::{CallFuture, EndFuture, Host};
 use aifo_doors::{Files, Terminals};
 use serde_json::Value;
 
-/// The hosts of one agent. Which of them it is told of, its profile says; an editor's user may say more.
+/// The file and terminal hosts of one agent.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     pub(crate) files: Arc<Files>,
     pub(crate) terminals: Terminals,
-    /// By the profile.
+    /// The methods that the profile enables.
     pub(crate) capabilities: ClientCapabilities,
 }
 
@@ -23,14 +23,15 @@ impl Host for Hosts {
 
     fn call(self: Arc<Self>, method: String, params: Value) -> CallFuture {
         Box::pin(async move {
-            let nobody =
-                || RpcError::new(code::METHOD_NOT_FOUND, format!("nobody serves '{method}'"));
+            let not_found = || {
+                RpcError::new(code::METHOD_NOT_FOUND, format!("method '{method}' is not served"))
+            };
             if let Some(rest) = method.strip_prefix("fs/") {
                 let files = Arc::clone(&self.files);
                 return match rest {
                     "read_text_file" => on_disk(move || files.read(&params)).await,
                     "write_text_file" => on_disk(move || files.write(&params)).await,
-                    _ => Err(nobody()),
+                    _ => Err(not_found()),
                 };
             }
             let terminals = &self.terminals;
@@ -40,7 +41,7 @@ impl Host for Hosts {
                 "terminal/wait_for_exit" => terminals.wait_for_exit(&params).await,
                 "terminal/kill" => terminals.kill(&params),
                 "terminal/release" => terminals.release(&params).await,
-                _ => Err(nobody()),
+                _ => Err(not_found()),
             }
         })
     }
@@ -50,10 +51,12 @@ impl Host for Hosts {
     }
 }
 
-/// For what takes as long as a disk does.
+/// Runs blocking file I/O on another thread.
 async fn on_disk(
     work: impl FnOnce() -> Result<Value, RpcError> + Send + 'static,
 ) -> Result<Value, RpcError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(RpcError::new(code::INTERNAL, "the file could not be served")))
+    done.unwrap_or_else(|_| {
+        Err(RpcError::new(code::INTERNAL, "internal error while serving the file"))
+    })
 }

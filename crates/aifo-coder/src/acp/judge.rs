@@ -1,4 +1,4 @@
-//! What becomes of a request for permission (`spec/acp-commands.md#permissions`).
+//! Decides permission requests by the rules (`spec/acp-commands.md#permissions`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,52 +13,51 @@ use serde_json::Value;
 
 use crate::config::Source;
 
-/// Rules, and what is needed to follow them.
+/// Permission rules with the paths that they are applied to.
 #[derive(Clone)]
-pub(crate) struct Judge {
+pub(crate) struct PermissionJudge {
     pub(crate) rules: PermissionRules<Source>,
-    /// The option that allows, where that is not clear from the options.
+    /// The option that allows, for agents whose options do not show it.
     pub(crate) allow_option: Option<String>,
-    /// The names that the workspace has where the agent is.
+    /// The workspace's paths as the agent sees it.
     pub(crate) workspace: Vec<PathBuf>,
-    /// The same as a directory, in which links are followed.
+    /// The opened workspace, for resolving links.
     pub(crate) place: Arc<Workspace>,
-    /// Where the agent works.
+    /// The agent's working directory.
     pub(crate) cwd: PathBuf,
 }
 
-/// What an agent comes with. Each way in is one of these, so that one function judges all of them.
+/// A request of an agent, of any kind, for one decision function.
 #[derive(Clone, Copy)]
-pub(crate) enum Entry<'a> {
+pub(crate) enum AgentRequest<'a> {
     /// `session/request_permission`
     Permission(&'a PermissionRequest),
-    /// `terminal/create`, and the real directory beneath the workspace.
+    /// `terminal/create`, with the real directory below the workspace.
     Terminal(&'a TerminalCommand, &'a Path),
-    /// `fs/read_text_file` and `fs/write_text_file`: the path, and where it really leads beneath the
-    /// workspace.
+    /// `fs/read_text_file` and `fs/write_text_file`: the path, and its real path below the workspace.
     File(Access, &'a str, &'a Path),
 }
 
-/// What is answered, and why.
+/// A decision and its reason.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decided {
+pub(crate) struct PermissionOutcome {
     pub(crate) decision: Decision,
-    /// The rule that says so.
+    /// The rule that decided.
     pub(crate) rule: String,
-    /// For a denial: what would allow it.
+    /// For a denial: how to allow it.
     pub(crate) remedy: Option<String>,
 }
 
-impl Judge {
-    /// Decides where nobody can be asked.
-    pub(crate) fn decide(&self, request: &PermissionRequest) -> Decided {
-        let ruling = self.ruling(Entry::Permission(request));
+impl PermissionJudge {
+    /// Decides without a user: `ask` is a denial.
+    pub(crate) fn decide(&self, request: &PermissionRequest) -> PermissionOutcome {
+        let ruling = self.ruling(AgentRequest::Permission(request));
         let rule = ruling.to_string();
         if ruling.verdict == PermissionVerdict::Allow {
             if let Some(decision) = self.allow(request) {
-                return Decided { decision, rule, remedy: None };
+                return PermissionOutcome { decision, rule, remedy: None };
             }
-            let remedy = "none of its options is known to be a plain yes; name the one in \
+            let remedy = "none of its options is known to allow it once; set \
                           [agents.NAME.acp] allow_option";
             return denied(request, rule, remedy.to_owned());
         }
@@ -68,15 +67,15 @@ impl Judge {
         let is_word = PermissionRule::from_keyword(kind).is_none_or(|rule| rule.covers_commands());
         let kind = if runs && !is_word { "all" } else { kind };
         let remedy = match ruling.verdict {
-            PermissionVerdict::Deny => "a rule denies it, whatever else allows it".to_owned(),
+            PermissionVerdict::Deny => "a rule denies it; denials override other rules".to_owned(),
             _ => format!("--yes-to {kind} allows it"),
         };
         denied(request, rule, remedy)
     }
 
-    /// What the rules say; `None` is that a person has to be asked.
+    /// Returns the rules' decision, or `None` if the user must decide.
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
-        let ruling = self.ruling(Entry::Permission(request));
+        let ruling = self.ruling(AgentRequest::Permission(request));
         let decision = match ruling.verdict {
             PermissionVerdict::Allow => self.allow(request),
             PermissionVerdict::Deny => request.choose(Verdict::Deny, None),
@@ -85,9 +84,9 @@ impl Judge {
         (decision, ruling.to_string())
     }
 
-    /// Whether aifo does itself what an agent wants. Permission for it was asked for elsewhere, if at all;
-    /// what a rule denies, is not done. The error is what its agent reads.
-    pub(crate) fn serve(&self, entry: Entry<'_>) -> Result<(), String> {
+    /// Checks a request that aifo itself serves. Only an explicit deny rule rejects it: the agent asks
+    /// for permission separately, if at all. The error text is for the agent.
+    pub(crate) fn serve(&self, entry: AgentRequest<'_>) -> Result<(), String> {
         let ruling = self.ruling(entry);
         match ruling.verdict {
             PermissionVerdict::Deny if ruling.is_from_rule => {
@@ -101,21 +100,20 @@ impl Judge {
         request.choose(Verdict::Allow, self.allow_option.as_deref())
     }
 
-    /// What the rules say of anything that an agent comes with.
-    fn ruling(&self, entry: Entry<'_>) -> PermissionDecision {
+    fn ruling(&self, entry: AgentRequest<'_>) -> PermissionDecision {
         let (kind, command, mut paths) = match entry {
-            Entry::Permission(request) => match &request.call {
+            AgentRequest::Permission(request) => match &request.call {
                 None => ("", None, Vec::new()),
                 Some(call) => {
                     let paths = call.paths().into_iter().map(str::to_owned).collect();
                     (call.kind(), command_of(call), self.with_real_paths(paths))
                 }
             },
-            Entry::Terminal(command, real) => {
+            AgentRequest::Terminal(command, real) => {
                 let paths = vec![command.cwd.clone(), self.beneath(real)];
                 ("execute", Some(CallCommand::from_argv(&command.argv)), paths)
             }
-            Entry::File(access, path, real) => {
+            AgentRequest::File(access, path, real) => {
                 let kind = match access {
                     Access::Read => "read",
                     Access::Write => "edit",
@@ -145,7 +143,7 @@ impl Judge {
             };
             match resolved {
                 Resolved::Beneath(path) => real.push(self.beneath(&path)),
-                // What leads there is not covered by any path.
+                // No path of a rule covers it.
                 Resolved::Nowhere => real.push(NOWHERE.to_owned()),
                 Resolved::Elsewhere => {}
             }
@@ -155,20 +153,20 @@ impl Judge {
         paths
     }
 
-    /// The name of what lies beneath the workspace.
+    /// The absolute path of a path below the workspace.
     fn beneath(&self, real: &Path) -> String {
         let root = self.workspace.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
         root.join(real).to_string_lossy().into_owned()
     }
 }
 
-/// So many paths of one call are followed.
+/// Paths of one call that are resolved; the rest counts as unresolvable.
 const MOST_RESOLVED: usize = 1024;
 
-/// A path that no rule knows.
+/// A path that matches no rule.
 const NOWHERE: &str = "~";
 
-/// The command of a call. Two that differ, and one in an unknown form, are a command, too.
+/// The command of a call. Two different ones, or one of unknown form, still make it a command.
 fn command_of(call: &ToolCall) -> Option<CallCommand> {
     if is_file_editor(call) {
         return None;
@@ -188,7 +186,7 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
 
-/// Whether a call is one of a file editor, whose `command` is a verb and no program: the editor tool of
+/// Whether a call is a file editor's, whose `command` is a verb, not a program: the editor tool of
 /// OpenHands and others sends `{"command": "view", "path": ..}`.
 fn is_file_editor(call: &ToolCall) -> bool {
     const VERBS: [&str; 5] = ["create", "insert", "str_replace", "undo_edit", "view"];
@@ -201,13 +199,13 @@ fn is_file_editor(call: &ToolCall) -> bool {
         && input.get("cmd").is_none()
 }
 
-/// A word as a shell takes it for itself.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     shlex::try_quote(word).map(Into::into).unwrap_or_default()
 }
 
-fn denied(request: &PermissionRequest, rule: String, remedy: String) -> Decided {
-    // Without an option to deny, what is left ends the turn.
+fn denied(request: &PermissionRequest, rule: String, remedy: String) -> PermissionOutcome {
+    // Without an option to deny, only cancelling the turn is left.
     let decision = request.choose(Verdict::Deny, None).unwrap_or(Decision::Cancelled);
-    Decided { decision, rule, remedy: Some(remedy) }
+    PermissionOutcome { decision, rule, remedy: Some(remedy) }
 }

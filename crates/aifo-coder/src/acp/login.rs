@@ -1,4 +1,4 @@
-//! `aifo-coder acp` in a terminal: the agent's own program, for a person to authenticate
+//! `aifo-coder acp` in a terminal: the agent's own program, for logging in
 //! (`spec/acp-commands.md#in-a-terminal`).
 
 use std::ffi::OsString;
@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use aifo_launch::{AGENT_VARIABLE_PREFIX, agent_variables};
 use anyhow::Context;
 
-use crate::acp::stage::{choose_places, wanted};
+use crate::acp::agent_session::{choose_places, resolve_target};
 use crate::cli::Acp;
-use crate::console::{self, Chatter};
-use crate::run::{Share, run_wanted};
+use crate::console::{self, LogLevel};
+use crate::run::{Share, run_target};
 use crate::settings;
 
-/// Runs the agent's program with these arguments, where and as it is run for an editor.
+/// Runs the agent's program with these arguments, as for an editor.
 pub(crate) async fn login(
     mut flags: Acp,
     name: Option<String>,
@@ -21,28 +21,28 @@ pub(crate) async fn login(
 ) -> anyhow::Result<ExitCode> {
     let cwd = choose_places(&mut flags.agent)?;
     let workspace = &mut flags.agent.session.project.workspace;
-    *workspace = workspace.canonicalize().context("the workspace is not there")?;
-    // The agent starts where we are, which is only in question with --cwd.
+    *workspace = workspace.canonicalize().context("the workspace does not exist")?;
+    // The agent inherits the current directory, which --cwd changes.
     std::env::set_current_dir(&cwd).with_context(|| format!("cannot enter '{}'", cwd.display()))?;
     let session = &flags.agent.session;
-    let config = settings::load(session, &session.flags(), Chatter::Warnings)?;
-    let (mut wanted, profile) = wanted(&flags.agent, name.as_deref(), &config)?;
+    let config = settings::load(session, &session.flags(), LogLevel::Warnings)?;
+    let (mut target, profile) = resolve_target(&flags.agent, name.as_deref(), &config)?;
     if args.is_empty() && !session.quiet {
-        let name = wanted.name().unwrap_or_default();
+        let name = target.name().unwrap_or_default();
         console::say(format!(
             "stdin is a terminal, so '{name}' runs for a person, not for an editor"
         ));
         console::say_lines(&format!("hint: its usual interface: aifo-coder run {name}\n"));
     }
-    wanted.command.extend(args);
+    target.command.extend(args);
     let mut given = profile.set;
-    if wanted.image.is_none() {
-        // In a container they are let in by their names.
+    if target.image.is_none() {
+        // A container gets them by name.
         let value = |name: String| {
             Some((name.clone(), std::env::var(format!("{AGENT_VARIABLE_PREFIX}{name}")).ok()?))
         };
         given.extend(agent_variables().into_iter().filter_map(value));
     }
-    // The connection for which it authenticates may still be open in the same workspace.
-    run_wanted(wanted, session, &config, Share::Yes, given).await
+    // The editor's connection may still be open in the same workspace.
+    run_target(target, session, &config, Share::Yes, given).await
 }

@@ -1,4 +1,4 @@
-//! What `prompt` tells, and in which form.
+//! The output of `prompt`, as text or JSON Lines.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use crate::cli::OutputFormat;
 use crate::console;
 
-/// Stdout, and for people stderr as well.
+/// Writes the answer to stdout, and in text form notes on calls to stderr.
 pub(crate) struct Output {
     form: Form,
-    /// What is printed is written when there is nothing else to do, or enough of it.
+    /// Flushed when the event loop is idle, or when the buffer is full.
     stdout: BufWriter<Stdout>,
-    /// Whether stderr tells of calls and denials.
+    /// No lines about calls and denials on stderr.
     is_quiet: bool,
-    /// Where decisions are told, too.
+    /// Also records decisions.
     log: Option<Arc<WireLog>>,
 }
 
@@ -30,17 +30,17 @@ enum Form {
     Json,
 }
 
-/// The answer's text, as far as it is printed.
+/// State of the printed answer.
 struct Answer {
     position: Position,
     printed: usize,
     ends_line: bool,
     reader: Reader,
-    /// Whether what is told on stderr comes between what is printed.
+    /// Both stdout and stderr are terminals, so their lines mix.
     shares_terminal: bool,
 }
 
-/// What reads the answer: a terminal obeys some of its characters.
+/// The reader of the answer. For a terminal, control characters are escaped.
 #[derive(Clone, Copy)]
 enum Reader {
     Terminal,
@@ -65,11 +65,11 @@ impl Output {
                 shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             }),
         };
-        let stdout = BufWriter::with_capacity(AT_ONCE, io::stdout());
+        let stdout = BufWriter::with_capacity(BUFFER_SIZE, io::stdout());
         Output { form, stdout, is_quiet, log }
     }
 
-    /// Tells what has happened, if that is anybody's business.
+    /// Prints an event, if the format shows it.
     pub(crate) fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
         if let Event::Update { change: Some(change), update, .. } = event {
             let before = change.before.as_ref().map(|state| state.word());
@@ -84,7 +84,7 @@ impl Output {
             Form::Text(answer) => answer,
         };
         let Event::Update { update, change, scope } = event else { return Ok(()) };
-        // What was before is no news.
+        // History of a resumed session is not printed.
         let (UpdateScope::Turn(_) | UpdateScope::Late(_)) = scope else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
@@ -95,12 +95,12 @@ impl Output {
             .filter(|change| is_end(&change.after) && !change.before.as_ref().is_some_and(is_end));
         if let Some(call) = ended.and_then(|change| session.tools().get(&change.id)) {
             let (kind, what) = (or(call.kind(), "call"), what(call));
-            self.say(&format!("{kind} '{what}' {}", call.state().word()));
+            self.print_line(&format!("{kind} '{what}' {}", call.state().word()));
         }
         Ok(())
     }
 
-    /// Tells how a permission was decided, by which rule, and what would change that.
+    /// Reports a permission decision, its rule, and for a denial the remedy.
     pub(crate) fn decided(
         &mut self,
         id: &Id,
@@ -121,15 +121,15 @@ impl Output {
         let what = call.map_or_else(|| "?".to_owned(), what);
         match remedy {
             Some(remedy) => {
-                self.say(&format!("denied {kind} '{what}': {rule}; {remedy}"));
+                self.print_line(&format!("denied {kind} '{what}': {rule}; {remedy}"));
             }
             None => tracing::debug!(kind, what, rule, "permission"),
         }
         Ok(())
     }
 
-    /// Tells how it ended, with the answer, which is gone from it then. Nothing comes after it.
-    pub(crate) fn ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
+    /// Prints the end of the turn and takes its answer. The last output.
+    pub(crate) fn turn_ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
         let answer = std::mem::take(&mut end.answer);
         match &mut self.form {
             Form::Json => print_json(&mut self.stdout, &turn_end_report(end, answer))?,
@@ -142,7 +142,7 @@ impl Output {
         self.stdout.flush()
     }
 
-    /// Tells that no turn came to an end.
+    /// Reports that no turn completed.
     pub(crate) fn failed(&mut self, why: &str) -> io::Result<()> {
         match &mut self.form {
             Form::Json => {
@@ -161,25 +161,23 @@ impl Output {
         self.stdout.flush()
     }
 
-    /// Whether something is printed that nobody has yet.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn has_unflushed(&self) -> bool {
         !self.stdout.buffer().is_empty()
     }
 
-    /// Whoever reads has all that is printed.
-    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.stdout.flush()
     }
 
-    /// One line for people.
-    fn say(&mut self, line: &str) {
+    /// Prints a line on stderr.
+    fn print_line(&mut self, line: &str) {
         if self.is_quiet {
             return;
         }
         if let Form::Text(answer) = &mut self.form
             && answer.shares_terminal
         {
-            // A terminal that is gone is told of by what is printed next.
+            // The next write to stdout reports a closed terminal.
             let _ = answer.end_line(&mut self.stdout);
         }
         let _ = self.stdout.flush();
@@ -214,15 +212,15 @@ fn print_json(stdout: &mut impl Write, report: &Value) -> io::Result<()> {
     stdout.write_all(b"\n")
 }
 
-/// Escapes JSON on its way. A report may be as long as an answer, so it is never held as a whole.
+/// Escapes JSON while it is written: a report may be too long to hold in memory twice.
 struct EscapedJson<W>(W);
 
 impl<W: Write> Write for EscapedJson<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The serializer writes whole pieces of text.
+        // serde_json never splits a character.
         let mut text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         while !text.is_empty() {
-            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            let (piece, rest) = text.split_at(text.floor_char_boundary(ESCAPE_CHUNK));
             self.0.write_all(escape_json(piece).as_bytes())?;
             text = rest;
         }
@@ -234,10 +232,10 @@ impl<W: Write> Write for EscapedJson<W> {
     }
 }
 
-/// JSON that is escaped at once, in bytes.
-const PIECE: usize = 64 * 1024;
+/// Bytes of JSON that are escaped at a time.
+const ESCAPE_CHUNK: usize = 64 * 1024;
 
-/// What a call does, for people: its command if that is known, as a title may be anything.
+/// A call's command if known, else its title, which the agent may choose freely.
 fn what(call: &ToolCall) -> String {
     call.command().unwrap_or_else(|| or(call.title(), call.id()).to_owned())
 }
@@ -246,8 +244,8 @@ fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
-/// What is written at once, in bytes: what a pipe holds.
-const AT_ONCE: usize = 64 * 1024;
+/// Bytes; the capacity of a pipe.
+const BUFFER_SIZE: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

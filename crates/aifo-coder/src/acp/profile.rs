@@ -1,4 +1,4 @@
-//! An agent's profile, in the terms of those who speak with it.
+//! Converts an agent's profile to the types of `aifo-acp` and `aifo-doors`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
     }
 }
 
-/// How long it has to end.
+/// Time limits for the agent's exit.
 pub(crate) fn process_limits(profile: &AcpProfile) -> ProcessLimits {
     let limits = ProcessLimits::default();
     match profile.kill_on_eof {

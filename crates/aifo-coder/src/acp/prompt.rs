@@ -1,4 +1,4 @@
-//! `aifo-coder prompt`: an agent does one thing, without anybody at it (`spec/acp-commands.md#prompt`).
+//! `aifo-coder prompt`: runs one prompt non-interactively (`spec/acp-commands.md#prompt`).
 
 use std::future::ready;
 use std::io::{self, IsTerminal, Read};
@@ -15,18 +15,18 @@ use aifo_types::{Ending, exit};
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 
+use crate::acp::agent_session::{AgentSession, Prepared};
+use crate::acp::failure::agent_failure;
+use crate::acp::history_drain::HistoryDrain;
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::Judge;
+use crate::acp::judge::PermissionJudge;
 use crate::acp::output::Output;
 use crate::acp::profile::{process_limits, streaming};
-use crate::acp::resume::Sessions;
-use crate::acp::settling::Settling;
-use crate::acp::stage::{Setting, Stage};
+use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
-use crate::acp::told::failed;
 use crate::cli::Prompt;
 use crate::console;
-use crate::run::called_off;
+use crate::run::signal_exit_code;
 use crate::start::EndSignals;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
@@ -40,61 +40,72 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let (format, timeout, resume) = (flags.format, flags.timeout, flags.resume);
     let idle = flags.idle_timeout;
     let is_quiet = flags.agent.session.quiet;
-    let (stage, behind) = match Stage::set(flags.agent, agent.as_deref(), &mut signals).await? {
-        Setting::Up(stage, behind) => (*stage, behind),
-        Setting::Shown => return Ok(ExitCode::SUCCESS),
-        Setting::CalledOff(signal) => return Ok(called_off(signal)),
-    };
-    let sessions = Sessions::read();
+    let (agent_session, guard) =
+        match AgentSession::prepare(flags.agent, agent.as_deref(), &mut signals).await? {
+            Prepared::Ready(agent_session, guard) => (*agent_session, guard),
+            Prepared::DryRun => return Ok(ExitCode::SUCCESS),
+            Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
+        };
+    let sessions = SavedSessions::read();
     let resumed = match resume {
         None => None,
         Some(Some(session)) => Some(session),
         Some(None) => {
-            let last = sessions.last(&stage.name, &stage.cwd).map(str::to_owned);
+            let last = sessions.last(&agent_session.name, &agent_session.cwd).map(str::to_owned);
             if last.is_none() {
-                tracing::warn!("there is no session with {} here, so it is a new one", stage.name);
+                tracing::warn!(
+                    "no earlier session with {} here; starting a new one",
+                    agent_session.name
+                );
             }
             last
         }
     };
-    let errand = Errand {
+    let prompt_run = PromptRun {
         text,
-        settling: None,
-        cwd: stage.cwd.clone(),
+        drain: None,
+        cwd: agent_session.cwd.clone(),
         resumed,
-        judge: stage.judge,
-        output: Output::new(format, is_quiet, stage.log.clone()),
+        judge: agent_session.judge,
+        output: Output::new(format, is_quiet, agent_session.log.clone()),
         session: None,
-        told_to_end: None,
+        end_signal: None,
         end: None,
         failure: None,
     };
     let limits = Limits {
-        initialize: stage.profile.initialize,
+        initialize: agent_session.profile.initialize,
         prompt_total: timeout.map(Duration::from_secs),
-        // A time that no clock reaches.
+        // No limit.
         prompt_idle: Some(idle).filter(|secs| *secs > 0).map_or(Duration::MAX, Duration::from_secs),
         ..Limits::default()
     };
-    let config = Config { limits, streaming: streaming(stage.profile.stream), ..Config::default() };
-    let ending = process_limits(&stage.profile);
-    let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
-    let started = AgentConnection::start(stage.command, config, ending, stage.log, stage.hosts);
+    let config =
+        Config { limits, streaming: streaming(agent_session.profile.stream), ..Config::default() };
+    let ending = process_limits(&agent_session.profile);
+    let program = agent_session.command.as_std().get_program().to_string_lossy().into_owned();
+    let started = AgentConnection::start(
+        agent_session.command,
+        config,
+        ending,
+        agent_session.log,
+        agent_session.hosts,
+    );
     let connection = match started {
         Ok(connection) => connection,
         Err(error) => {
-            behind.close().await;
+            guard.close().await;
             return Err(error).with_context(|| format!("cannot start '{program}'"));
         }
     };
-    let (errand, end) = errand.run(connection, &mut signals).await;
-    if let Some(session) = &errand.session
-        && let Err(error) = sessions.note(&stage.name, &stage.cwd, session)
+    let (prompt_run, end) = prompt_run.run(connection, &mut signals).await;
+    if let Some(session) = &prompt_run.session
+        && let Err(error) = sessions.note(&agent_session.name, &agent_session.cwd, session)
     {
-        tracing::warn!(%error, "the session is not noted for --resume");
+        tracing::warn!(%error, "could not save the session for --resume");
     }
-    behind.close().await;
-    Ok(ExitCode::from(errand.over(&stage.name, &end)))
+    guard.close().await;
+    Ok(ExitCode::from(prompt_run.finish(&agent_session.name, &end)))
 }
 
 fn read_stdin() -> anyhow::Result<String> {
@@ -104,34 +115,34 @@ fn read_stdin() -> anyhow::Result<String> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
     if text.trim().is_empty() {
-        bail!("stdin has no prompt\nhint: say it as the last argument");
+        bail!("no prompt on stdin\nhint: pass it as the last argument");
     }
     Ok(text)
 }
 
-/// One prompt, and what comes of it.
-struct Errand {
+/// One prompt and its result.
+struct PromptRun {
     text: String,
     cwd: PathBuf,
-    /// The session to go on with.
+    /// The session to resume.
     resumed: Option<String>,
-    /// It has been loaded, and its history may still come.
-    settling: Option<Settling>,
-    judge: Judge,
+    /// Set after loading, while history may still arrive.
+    drain: Option<HistoryDrain>,
+    judge: PermissionJudge,
     output: Output,
-    /// The one it came to.
+    /// The session that the prompt was sent in.
     session: Option<String>,
-    /// By this signal.
-    told_to_end: Option<u8>,
+    /// The signal that ended the run.
+    end_signal: Option<u8>,
     end: Option<Box<TurnEnd>>,
     failure: Option<String>,
 }
 
 type Agent = AgentConnection<Hosts>;
 
-impl Errand {
-    /// Goes through with it. The agent has ended when this returns.
-    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, Told) {
+impl PromptRun {
+    /// Runs the prompt. The agent has exited when this returns.
+    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, ExitedAgent) {
         let version = env!("CARGO_PKG_VERSION");
         let begun = agent.with_client(|client, now| client.initialize("aifo-coder", version, now));
         if let Err(refused) = begun {
@@ -140,9 +151,9 @@ impl Errand {
         while self.end.is_none() && self.failure.is_none() {
             tokio::select! {
                 biased;
-                signal = signals.told() => {
-                    if self.told_to_end.replace(signal).is_some() || !self.cancel(&mut agent) {
-                        self.failure = Some("it was told to end".to_owned());
+                signal = signals.recv() => {
+                    if self.end_signal.replace(signal).is_some() || !self.cancel(&mut agent) {
+                        self.failure = Some("interrupted by a signal".to_owned());
                     }
                 }
                 event = agent.next() => match event {
@@ -151,27 +162,27 @@ impl Errand {
                             self.failure = Some(format!("{error:#}"));
                         }
                     }
-                    None => self.failure = Some("it has ended".to_owned()),
+                    None => self.failure = Some("the agent exited".to_owned()),
                 },
-                session = settled(self.settling.as_ref()) => {
-                    self.settling = None;
+                session = drained(self.drain.as_ref()) => {
+                    self.drain = None;
                     if let Err(error) = self.prompt(session, &mut agent) {
                         self.failure = Some(format!("{error:#}"));
                     }
                 }
                 // Nothing has happened: whoever reads along is to have what there is.
-                () = ready(()), if self.output.is_behind() => {
-                    if let Err(error) = self.output.catch_up() {
+                () = ready(()), if self.output.has_unflushed() => {
+                    if let Err(error) = self.output.flush() {
                         self.failure = Some(format!("{NO_STDOUT}: {error}"));
                     }
                 }
             }
         }
         let non_json = agent.client().non_json().to_owned();
-        (self, Told { end: agent.end().await, non_json })
+        (self, ExitedAgent { end: agent.end().await, non_json })
     }
 
-    /// Whether there was something to cancel.
+    /// Cancels the turn. Returns `false` if none is running.
     fn cancel(&self, agent: &mut Agent) -> bool {
         let Some(session) = &self.session else { return false };
         let cancel =
@@ -185,9 +196,9 @@ impl Errand {
                 Ok(reason) => reason.word().to_owned(),
                 Err(failure) => failure.to_string(),
             };
-            summary::tell(&end.session, &outcome, &end.counts, agent.client().traffic());
-            summary::tell_answer(&end.session, &end.answer);
-            self.output.ended(&mut end).context(NO_STDOUT)?;
+            summary::log_turn(&end.session, &outcome, &end.counts, agent.client().traffic());
+            summary::log_answer(&end.session, &end.answer);
+            self.output.turn_ended(&mut end).context(NO_STDOUT)?;
             self.end = Some(end);
             return Ok(());
         }
@@ -195,12 +206,12 @@ impl Errand {
         match event {
             Event::Ready(_) => self.open(agent),
             Event::Opened { session, .. } if self.resumed.is_some() => {
-                self.settling = Some(Settling::begin(session, &Limits::default(), Instant::now()));
+                self.drain = Some(HistoryDrain::begin(session, &Limits::default(), Instant::now()));
                 Ok(())
             }
             Event::Opened { session, .. } => self.prompt(session, agent),
             Event::Update { .. } => {
-                self.settling.iter_mut().for_each(|settling| settling.heard(Instant::now()));
+                self.drain.iter_mut().for_each(|drain| drain.note_update(Instant::now()));
                 Ok(())
             }
             Event::Failed { method, failure, .. } if method == "session/load" => {
@@ -208,9 +219,9 @@ impl Errand {
                 self.resumed = None;
                 self.open_new(agent)
             }
-            Event::Failed { failure, .. } => bail!("{}", in_words(&failure)),
+            Event::Failed { failure, .. } => bail!("{}", describe(&failure)),
             Event::Permission { id, request } => self.decide(&id, &request, agent),
-            Event::Closed => bail!("it has ended"),
+            Event::Closed => bail!("the agent exited"),
             _ => Ok(()),
         }
     }
@@ -246,7 +257,7 @@ impl Errand {
         json!({"cwd": self.cwd, "mcpServers": []})
     }
 
-    /// Nobody is there to be asked.
+    /// Decides by the rules alone.
     fn decide(
         &mut self,
         id: &Id,
@@ -255,59 +266,64 @@ impl Errand {
     ) -> anyhow::Result<()> {
         let decided = self.judge.decide(request);
         let remedy = decided.remedy.as_deref();
-        let told = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
-        told.context(NO_STDOUT)?;
+        let printed = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
+        printed.context(NO_STDOUT)?;
         agent.with_client(|client, now| client.decide(id, &decided.decision, now));
         Ok(())
     }
 
-    /// Tells what is still to be told, and gives the exit code.
-    fn over(mut self, name: &str, told: &Told) -> u8 {
+    /// Prints the final report and returns the exit code.
+    fn finish(mut self, name: &str, exited: &ExitedAgent) -> u8 {
         if let Some(end) = self.end.take() {
             if let Err(failure) = &end.outcome
                 && end.cancelled.is_none()
             {
-                console::fail(&failed(name, &in_words(failure), &told.end, &told.non_json));
+                console::fail(&agent_failure(
+                    name,
+                    &describe(failure),
+                    &exited.end,
+                    &exited.non_json,
+                ));
             }
-            return code(&end, self.told_to_end);
+            return exit_code(&end, self.end_signal);
         }
         let why = self.failure.take().unwrap_or_default();
-        // Whoever cannot be told has been told so, or is gone.
+        // A failed write to stdout is already the failure, or its reader is gone.
         let _ = self.output.failed(&why);
-        match self.told_to_end {
+        match self.end_signal {
             Some(signal) => Ending::Signaled(signal).exit_code(),
             None => {
-                console::fail(&failed(name, &why, &told.end, &told.non_json));
+                console::fail(&agent_failure(name, &why, &exited.end, &exited.non_json));
                 FAILED
             }
         }
     }
 }
 
-/// The session that has settled, once there is one. Cancel-safe.
-async fn settled(settling: Option<&Settling>) -> String {
-    match settling {
+/// Waits for the end of a resumed session's history and returns the session. Cancel-safe.
+async fn drained(drain: Option<&HistoryDrain>) -> String {
+    match drain {
         None => std::future::pending().await,
-        Some(settling) => settling.settled().await,
+        Some(drain) => drain.drained().await,
     }
 }
 
-/// What is left of an agent that has ended.
-struct Told {
+/// An exited agent: its status, and output that is no ACP.
+struct ExitedAgent {
     end: AgentExit,
     non_json: String,
 }
 
-/// A failure, with what would help.
-fn in_words(failure: &Failure) -> String {
+/// The failure's text, with a hint.
+fn describe(failure: &Failure) -> String {
     let Failure::AuthRequired { methods, .. } = failure else { return failure.to_string() };
     let names: Vec<_> = methods.iter().filter_map(|method| method.get("name")?.as_str()).collect();
-    let ways = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    format!("{failure}{ways}\nhint: log in with it once by `aifo-coder run`, or give it a key")
+    let methods = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    format!("{failure}{methods}\nhint: log in once with `aifo-coder run`, or set its API key")
 }
 
-/// By the reason the turn stopped for.
-fn code(end: &TurnEnd, signal: Option<u8>) -> u8 {
+/// The exit code for the turn's stop reason.
+fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     match end.cancelled {
         Some(CancelCause::Requested) => {
             return Ending::Signaled(signal.unwrap_or_default()).exit_code();
@@ -328,6 +344,6 @@ fn code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     }
 }
 
-/// The agent failed.
+/// Exit code: the agent failed.
 const FAILED: u8 = 1;
 const NO_STDOUT: &str = "cannot write to stdout";

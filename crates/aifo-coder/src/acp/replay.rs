@@ -29,7 +29,7 @@ pub(crate) fn replay(files: &[PathBuf], format: OutputFormat) -> anyhow::Result<
             }
         }
     })
-    .context("the log cannot be read")?;
+    .context("cannot read the log")?;
     written.and_then(|()| stdout.flush()).context("cannot write to stdout")?;
     drop(stdout);
     match mismatches {

@@ -1,4 +1,4 @@
-//! The sessions that `prompt` had, so that one can be gone on with (`spec/acp-commands.md#resuming`).
+//! The sessions of `prompt`, saved for `--resume` (`spec/acp-commands.md#resuming`).
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -10,21 +10,20 @@ use serde::{Deserialize, Serialize};
 
 /// The latest session with each agent in each directory, the newest last.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Sessions(Vec<Known>);
+pub(crate) struct SavedSessions(Vec<SavedSession>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct SavedSession {
     agent: String,
     cwd: PathBuf,
     session: String,
 }
 
-/// How many are kept.
-const KEPT: usize = 100;
+const MAX_SESSIONS: usize = 100;
 const FILE: &str = "prompt.json";
 
-impl Sessions {
-    /// What is written down; nothing if that cannot be read.
+impl SavedSessions {
+    /// Reads the saved sessions; empty if the file cannot be read.
     pub(crate) fn read() -> Self {
         state_directory().and_then(|state| Self::read_from(&state.join(FILE))).unwrap_or_default()
     }
@@ -33,18 +32,18 @@ impl Sessions {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// The last session with this agent in this directory.
+    /// Returns the last session of this agent in this directory.
     pub(crate) fn last(&self, agent: &str, cwd: &Path) -> Option<&str> {
-        let is_it = |known: &&Known| known.agent == agent && known.cwd == cwd;
+        let is_it = |known: &&SavedSession| known.agent == agent && known.cwd == cwd;
         self.0.iter().rev().find(is_it).map(|known| known.session.as_str())
     }
 
-    /// Notes a session, and writes all of them down.
+    /// Adds a session and writes the file.
     pub(crate) fn note(mut self, agent: &str, cwd: &Path, session: &str) -> io::Result<()> {
         let Some(state) = state_directory() else { return Ok(()) };
         self.push(agent, cwd, session);
         DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
-        // Whoever reads it sees one or the other; who writes last, wins.
+        // A rename is atomic; the last writer wins.
         let new = state.join(format!("{FILE}.{}", std::process::id()));
         let mut file =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -55,8 +54,8 @@ impl Sessions {
     fn push(&mut self, agent: &str, cwd: &Path, session: &str) {
         self.0.retain(|known| known.agent != agent || known.cwd != cwd);
         let (agent, cwd, session) = (agent.to_owned(), cwd.to_owned(), session.to_owned());
-        self.0.push(Known { agent, cwd, session });
-        let surplus = self.0.len().saturating_sub(KEPT);
+        self.0.push(SavedSession { agent, cwd, session });
+        let surplus = self.0.len().saturating_sub(MAX_SESSIONS);
         self.0.drain(..surplus);
     }
 }
@@ -67,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_last_session_of_each_agent_in_each_directory() {
-        let mut sessions = Sessions::default();
+        let mut sessions = SavedSessions::default();
         let (here, there) = (Path::new("/here"), Path::new("/there"));
         for (agent, cwd, session) in
             [("a", here, "1"), ("b", here, "2"), ("a", there, "3"), ("a", here, "4")]
@@ -75,7 +74,7 @@ mod tests {
             sessions.push(agent, cwd, session);
         }
         let text = serde_json::to_vec(&sessions).unwrap();
-        let sessions: Sessions = serde_json::from_slice(&text).unwrap();
+        let sessions: SavedSessions = serde_json::from_slice(&text).unwrap();
         assert_eq!(sessions.last("a", here), Some("4"));
         assert_eq!(sessions.last("b", here), Some("2"));
         assert_eq!(sessions.last("a", there), Some("3"));
@@ -86,7 +85,7 @@ mod tests {
         for number in 0..200 {
             sessions.push("c", Path::new(&format!("/{number}")), "s");
         }
-        assert_eq!(sessions.0.len(), KEPT);
-        assert_eq!(sessions.last("a", here), None, "the oldest make room");
+        assert_eq!(sessions.0.len(), MAX_SESSIONS);
+        assert_eq!(sessions.last("a", here), None, "the oldest are dropped");
     }
 }

@@ -1,14 +1,14 @@
-//! What came of a turn, in a line for whoever looks for a fault (`spec/acp-commands.md#log-lines`).
+//! Debug log lines about a turn and its answer (`spec/acp-commands.md#log-lines`).
 
 use std::collections::BTreeMap;
 
 use aifo_acp::{Answer, Counts, Traffic};
 
-/// The beginning of an answer that is told.
+/// Characters of an answer that are logged.
 const PREFIX: usize = 60;
 
-/// Writes the line of a turn that has ended.
-pub(crate) fn tell(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
+/// Logs a finished turn.
+pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
     let Traffic { requests, notifications, responses, batches, non_json, too_long } = traffic;
     let updates = listed(&counts.kinds);
     tracing::debug!(
@@ -26,8 +26,8 @@ pub(crate) fn tell(session: &str, outcome: &str, counts: &Counts, traffic: Traff
     );
 }
 
-/// Writes the line of an answer: what its blocks are, and how its text begins.
-pub(crate) fn tell_answer(session: &str, answer: &Answer) {
+/// Logs an answer: the number of its blocks by type, and the beginning of its text.
+pub(crate) fn log_answer(session: &str, answer: &Answer) {
     let mut blocks = BTreeMap::new();
     for block in &answer.blocks {
         let kind = block.get("type").and_then(|kind| kind.as_str()).unwrap_or("(none)");

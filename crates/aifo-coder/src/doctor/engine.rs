@@ -1,33 +1,33 @@
-//! Container engines: which answer, what they can do, and what images they have.
+//! Checks of container engines: availability, features and images.
 
 use aifo_launch::{CgroupVersion, Engine, Facts, Flavor};
 
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 use crate::backend;
 use crate::config::Backend;
-use crate::engines::Asked;
+use crate::engines::EngineStatus;
 
-pub(super) fn engines(scene: &Scene) -> Vec<Finding> {
-    let mut findings: Vec<_> = scene.engines.iter().flat_map(judge).collect();
-    if let Some(flavor) = scene.wanted_engine().filter(|_| findings.is_empty()) {
+pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
+    let mut findings: Vec<_> = context.engines.iter().flat_map(judge).collect();
+    if let Some(flavor) = context.named_engine().filter(|_| findings.is_empty()) {
         let fix = format!("install {flavor}, or use another --backend");
-        findings.push(Finding::fail(flavor.to_string(), "it is not in PATH", fix));
+        findings.push(Finding::fail(flavor.to_string(), "not found in PATH", fix));
     }
-    if findings.is_empty() && scene.config.containers.backend.value == Backend::Auto {
+    if findings.is_empty() && context.config.containers.backend.value == Backend::Auto {
         findings.push(Finding::warn(
             "engines",
-            "neither docker nor podman is in PATH, so tools run as processes of this machine",
-            "install one of them if tools are to be kept from what you can read",
+            "found neither docker nor podman in PATH; tools run as processes of this machine",
+            "install one of them to isolate tools from your files",
         ));
     }
     findings
 }
 
-fn judge(asked: &Asked) -> Vec<Finding> {
-    let name = asked.flavor.to_string();
-    match &asked.answer {
-        Err(reason) => vec![Finding::failure(name, reason, remedy(asked.flavor))],
+fn judge(status: &EngineStatus) -> Vec<Finding> {
+    let name = status.flavor.to_string();
+    match &status.result {
+        Err(reason) => vec![Finding::failure(name, reason, remedy(status.flavor))],
         Ok(engine) => {
             let facts = engine.facts();
             vec![
@@ -42,18 +42,18 @@ fn judge(asked: &Asked) -> Vec<Finding> {
 fn remedy(flavor: Flavor) -> &'static str {
     match flavor {
         Flavor::Docker => {
-            "start its daemon (systemctl start docker), and see that you may use its socket (group \
+            "start its daemon (systemctl start docker), and check access to its socket (group \
              docker)"
         }
-        Flavor::Podman => "see what it says to: podman info",
+        Flavor::Podman => "run: podman info",
     }
 }
 
 fn summary(facts: &Facts) -> String {
     let rights = if facts.rootless { "rootless" } else { "as root" };
     let security = match facts.security[..] {
-        [] => "nothing holds its containers besides".to_owned(),
-        _ => format!("containers are held by {}", facts.security.join(", ")),
+        [] => "no further confinement of containers".to_owned(),
+        _ => format!("containers are confined by {}", facts.security.join(", ")),
     };
     format!("{} on {}, {rights}; {security}", facts.version, facts.system)
 }
@@ -63,13 +63,13 @@ fn judge_kernel(name: &str, facts: &Facts) -> Finding {
     if facts.shares_host_kernel() {
         return Finding::ok(
             check,
-            "containers run on our own, so descriptors can be passed to them",
+            "containers share this machine's kernel, so descriptors can be passed to them",
         );
     }
     Finding::warn(
         check,
-        format!("containers run on another, {}: every byte of a tool's is relayed", facts.kernel),
-        "run the engine on this machine itself, if calls are to be as fast as they can",
+        format!("containers run on another kernel, {}: all tool output is relayed", facts.kernel),
+        "run the engine on this machine for faster calls",
     )
 }
 
@@ -80,38 +80,38 @@ fn judge_cgroups(name: &str, facts: &Facts) -> Finding {
         (CgroupVersion::V1, false) => Finding::ok(check, "version 1"),
         (CgroupVersion::V1, true) => Finding::warn(
             check,
-            "version 1, with which a rootless engine cannot limit containers",
+            "version 1: a rootless engine cannot limit containers",
             "boot with systemd.unified_cgroup_hierarchy=1",
         ),
         (CgroupVersion::Unknown, _) => Finding::warn(
             check,
-            "the engine does not tell its version, so limits may not hold",
-            "see what it says to: info",
+            "the engine reports no version; limits may not be enforced",
+            "run the engine's 'info' command",
         ),
     }
 }
 
-/// Of the kinds that a session here would have.
-pub(super) async fn images(scene: &Scene) -> Vec<Finding> {
+/// Checks the images of the session's kinds.
+pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for engine in scene.answering() {
-        findings.extend(images_of(engine, scene).await);
+    for engine in context.answering() {
+        findings.extend(images_of(engine, context).await);
     }
     findings
 }
 
-async fn images_of(engine: &Engine, scene: &Scene) -> Option<Finding> {
-    let kinds = &scene.config.toolchains.value.kinds();
-    let containers = backend::containers(engine.clone(), &scene.config);
+async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
+    let kinds = &context.config.toolchains.value.kinds();
+    let containers = backend::containers(engine.clone(), &context.config);
     let missing = aifo_launch::missing_images(&containers, kinds).await;
     let check = format!("{} images", engine.flavor());
     match (kinds.len(), missing.as_slice()) {
         (0, _) => None,
-        (count, []) => Some(Finding::ok(check, format!("there for each of {count} toolchains"))),
+        (count, []) => Some(Finding::ok(check, format!("present for all {count} toolchains"))),
         (_, missing) => Some(Finding::warn(
             check,
             format!("missing: {}", missing.join(", ")),
-            "build ours with 'cargo xtask images build', or name others with --toolchain-image",
+            "build them with 'cargo xtask images build', or name others with --toolchain-image",
         )),
     }
 }
@@ -144,6 +144,6 @@ mod tests {
         }
         let other = facts(CgroupVersion::V2, false);
         assert_eq!(judge_kernel("docker", &other).status, Status::Warn);
-        assert_eq!(summary(&other), "1 on Debian, as root; containers are held by seccomp");
+        assert_eq!(summary(&other), "1 on Debian, as root; containers are confined by seccomp");
     }
 }

@@ -1,48 +1,47 @@
-//! The machine itself: what is installed, and what its kernel can do.
+//! Checks of the machine: installed versions, kernel features, limits.
 
 use std::fs;
 use std::io::IsTerminal;
 
 use aifo_process::{Enforcement, current_limits, enforcement, landlock_version};
 
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 
-pub(super) fn versions(scene: &Scene) -> Vec<Finding> {
-    let ours = env!("CARGO_PKG_VERSION");
-    vec![match &scene.shim {
+pub(super) fn versions(context: &CheckContext) -> Vec<Finding> {
+    let version = env!("CARGO_PKG_VERSION");
+    vec![match &context.shim {
         Ok(shim) => {
-            let text = format!("aifo-coder and aifo-shim are {ours}: {}", shim.path().display());
+            let text = format!("aifo-coder and aifo-shim are {version}: {}", shim.path().display());
             Finding::ok("versions", text)
         }
         Err(error) => Finding::failure("versions", error, "install both from the same build"),
     }]
 }
 
-pub(super) fn kernel(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn kernel(_scene: &CheckContext) -> Vec<Finding> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
     vec![Finding::ok("kernel", format!("Linux {release}"))]
 }
 
-pub(super) fn landlock(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn landlock(_scene: &CheckContext) -> Vec<Finding> {
     let version = landlock_version();
-    let fix = "for tools that run as processes of this machine use a kernel of 6.12 or later with \
+    let fix = "for local tools use a kernel of 6.12 or later with \
                landlock among its security modules, or sidecars in containers";
     vec![match enforcement() {
         Enforcement::WritesAndSignals => {
-            let held = "local tools are held to their place, for writes and for signals";
+            let held = "local tools are confined in writes and signals";
             Finding::ok("landlock", format!("version {version}: {held}"))
         }
         Enforcement::Writes => {
-            let held =
-                "local tools are held to their place for writes, but may signal your processes";
+            let held = "local tools are confined in writes, but can signal your processes";
             Finding::warn("landlock", format!("version {version}: {held}"), fix)
         }
         Enforcement::Nothing => {
             let text = match version {
-                0 => "none: local tools can write whatever you can".to_owned(),
+                0 => "none: local tools can write all that you can".to_owned(),
                 _ => {
-                    format!("version {version} is too old: local tools can write whatever you can")
+                    format!("version {version} is too old: local tools can write all that you can")
                 }
             };
             Finding::warn("landlock", text, fix)
@@ -50,11 +49,11 @@ pub(super) fn landlock(_scene: &Scene) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn security_modules(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn security_modules(_scene: &CheckContext) -> Vec<Finding> {
     let active = read("/sys/kernel/security/lsm");
     let text = match &active {
         Some(modules) => modules.replace(',', ", "),
-        None => "the kernel does not tell which modules are active".to_owned(),
+        None => "the kernel does not report its active modules".to_owned(),
     };
     if read("/sys/fs/selinux/enforce").as_deref() == Some("1") {
         let fix = "if a container cannot reach the workspace, label it: \
@@ -64,35 +63,35 @@ pub(super) fn security_modules(_scene: &Scene) -> Vec<Finding> {
     vec![Finding::ok("security", text)]
 }
 
-/// Whether a process may put words into the mouth of whoever types at its terminal.
-pub(super) fn tiocsti(_scene: &Scene) -> Vec<Finding> {
+/// Whether a process can inject input into its terminal (`TIOCSTI`).
+pub(super) fn tiocsti(_scene: &CheckContext) -> Vec<Finding> {
     vec![judge_tiocsti(read("/proc/sys/dev/tty/legacy_tiocsti").as_deref())]
 }
 
 fn judge_tiocsti(setting: Option<&str>) -> Finding {
     let fix = "sysctl -w dev.tty.legacy_tiocsti=0";
     match setting {
-        Some("0") => Finding::ok("tiocsti", "no process can type into a terminal for you"),
-        Some(_) => Finding::warn("tiocsti", "a process can type into its terminal for you", fix),
+        Some("0") => Finding::ok("tiocsti", "processes cannot inject terminal input"),
+        Some(_) => Finding::warn("tiocsti", "a process can inject input into its terminal", fix),
         None => Finding::warn(
             "tiocsti",
-            "a process can type into its terminal for you, and this kernel cannot forbid it",
+            "a process can inject input into its terminal, and this kernel cannot prevent it",
             "use a kernel of 6.2 or later",
         ),
     }
 }
 
-pub(super) fn open_files(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn open_files(_scene: &CheckContext) -> Vec<Finding> {
     let limit = current_limits().into_iter().find(|limit| limit.resource == OPEN_FILES);
     vec![match limit {
         Some(limit) => judge_open_files(limit.soft, limit.hard),
-        None => Finding::warn("open files", "the limit is not known", "see: ulimit -Hn"),
+        None => Finding::warn("open files", "limit unknown", "check: ulimit -Hn"),
     }]
 }
 
 /// `RLIMIT_NOFILE`
 const OPEN_FILES: u8 = 7;
-/// A call that is streamed takes some ten at the proxy, and 512 may run at once.
+/// A streamed call takes about ten at the proxy, and up to 512 run at once.
 const ENOUGH_FILES: u64 = 4096;
 
 fn judge_open_files(soft: u64, hard: u64) -> Finding {
@@ -107,7 +106,7 @@ fn judge_open_files(soft: u64, hard: u64) -> Finding {
     }
 }
 
-pub(super) fn terminal(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn terminal(_scene: &CheckContext) -> Vec<Finding> {
     let is = [
         ("stdin", std::io::stdin().is_terminal()),
         ("stdout", std::io::stdout().is_terminal()),
@@ -116,8 +115,8 @@ pub(super) fn terminal(_scene: &Scene) -> Vec<Finding> {
     let names: Vec<_> =
         is.iter().filter(|(_, terminal)| *terminal).map(|(name, _)| *name).collect();
     let text = match names[..] {
-        [] => "none: a tool that is called like this gets none".to_owned(),
-        _ => format!("{}: a tool that is called like this gets one of its own", names.join(", ")),
+        [] => "none: a tool called from here gets none".to_owned(),
+        _ => format!("{}: a tool called from here gets its own", names.join(", ")),
     };
     vec![Finding::ok("terminal", text)]
 }

@@ -1,28 +1,27 @@
-//! What a check found, and how it is told.
+//! The findings of checks, as text and JSON.
 
 use aifo_types::escape_line;
 use serde::Serialize;
 
 use crate::paint::Paint;
 
-/// One thing that was found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) check: String,
     pub(super) status: Status,
     pub(super) finding: String,
-    /// What to do about it.
+    /// The remedy.
     pub(super) fix: Option<String>,
 }
 
-/// What it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
     Ok,
-    /// Sessions work, but not as well as they could.
+    /// Sessions work, with restrictions.
     Warn,
-    /// Sessions of this sort do not work.
+    /// Sessions of this kind do not work.
     Fail,
 }
 
@@ -49,14 +48,14 @@ impl Finding {
         Finding { status: Status::Fail, ..Finding::warn(check, finding, fix) }
     }
 
-    /// A failure in the words of an error; a hint in its text is the fix.
+    /// A failure with an error's text; its hint, if any, is the fix.
     pub(super) fn failure(check: impl Into<String>, error: &impl ToString, fix: &str) -> Self {
         let text = error.to_string();
         let (finding, hint) = text.split_once("\nhint: ").unwrap_or((text.as_str(), fix));
         Finding::fail(check, finding, hint)
     }
 
-    /// `ok    what: finding`, and an indented `fix:` below what is not.
+    /// `ok    check: finding`, and for others an indented line with the fix.
     pub(super) fn lines(&self, paint: Paint) -> String {
         let word = match self.status {
             Status::Ok => paint.good("ok  "),
@@ -86,8 +85,8 @@ mod tests {
 
     #[test]
     fn a_hint_is_the_fix() {
-        let told = Finding::failure("versions", &"not found\nhint: set it", "unused");
-        assert_eq!(told, Finding::fail("versions", "not found", "set it"));
+        let hinted = Finding::failure("versions", &"not found\nhint: set it", "unused");
+        assert_eq!(hinted, Finding::fail("versions", "not found", "set it"));
         let silent = Finding::failure("versions", &"not found", "look");
         assert_eq!(silent.fix.as_deref(), Some("look"));
     }

@@ -1,5 +1,4 @@
-//! A session of our own, in which tools are called as an agent calls them: what comes of it is
-//! measured, then it is taken down.
+//! A trial session: calls tools as an agent does, measures them, and ends the session.
 
 mod calls;
 
@@ -10,92 +9,92 @@ use aifo_launch::{
 use aifo_types::{Kind, ToolName};
 
 use self::calls::{Calls, Measured};
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 use crate::backend;
 
-pub(super) async fn local(scene: &Scene) -> Vec<Finding> {
-    if scene.wanted_engine().is_some() {
+pub(super) async fn local(context: &CheckContext) -> Vec<Finding> {
+    if context.named_engine().is_some() {
         return Vec::new();
     }
-    match measure(scene, SidecarBackend::Local).await {
+    match measure(context, SidecarBackend::Local).await {
         Ok(measured) => measured.findings("local"),
-        Err(error) => vec![Finding::failure("local", &error, "see what it says")],
+        Err(error) => vec![Finding::failure("local", &error, "see the error")],
     }
 }
 
-pub(super) async fn docker(scene: &Scene) -> Vec<Finding> {
-    in_containers(scene, Flavor::Docker).await
+pub(super) async fn docker(context: &CheckContext) -> Vec<Finding> {
+    in_containers(context, Flavor::Docker).await
 }
 
-pub(super) async fn podman(scene: &Scene) -> Vec<Finding> {
-    in_containers(scene, Flavor::Podman).await
+pub(super) async fn podman(context: &CheckContext) -> Vec<Finding> {
+    in_containers(context, Flavor::Podman).await
 }
 
-async fn in_containers(scene: &Scene, flavor: Flavor) -> Vec<Finding> {
-    let Some(engine) = scene.answering().find(|engine| engine.flavor() == flavor) else {
+async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
+    let Some(engine) = context.answering().find(|engine| engine.flavor() == flavor) else {
         return Vec::new();
     };
     let check = format!("{flavor} trial");
-    let images = candidates(engine, scene).await;
+    let images = candidates(engine, context).await;
     let mut lacking = Vec::new();
     for image in images {
         let mut containers = Containers::of(engine.clone());
         containers.images.named.insert(kind(), image.clone());
         containers.net = Net::None;
-        match measure(scene, SidecarBackend::Containers(Box::new(containers))).await {
+        match measure(context, SidecarBackend::Containers(Box::new(containers))).await {
             Ok(Measured { cost: None, .. }) => lacking.push(image),
             Ok(measured) => return measured.findings(&format!("{flavor} ({image})")),
             Err(error) => return vec![Finding::failure(check, &error, remedy(&error))],
         }
     }
-    let fix = "build ours with 'cargo xtask images build', or pull one";
+    let fix = "build one with 'cargo xtask images build', or pull one";
     match lacking[..] {
-        [] => vec![Finding::warn(check, "there is no image at all, so nothing was measured", fix)],
+        [] => vec![Finding::warn(check, "no images found; nothing was measured", fix)],
         _ => {
-            let text = format!("nothing was measured: {} has no 'true'", lacking.join(", "));
+            let text = format!("nothing was measured: no 'true' in {}", lacking.join(", "));
             vec![Finding::warn(check, text, fix)]
         }
     }
 }
 
-/// What helps where the engine's own words do not.
+/// A remedy for errors of engines that contain none.
 fn remedy(error: &TrialError) -> &'static str {
     if error.to_string().contains("rlimit") {
         return "raise the hard limit on open files, or set default_ulimits in containers.conf";
     }
-    "see what the engine says to the same by hand"
+    "run the engine's command by hand"
 }
 
-/// Images that can be tried: those of the toolchains, then any.
-async fn candidates(engine: &Engine, scene: &Scene) -> Vec<String> {
-    let ours = backend::containers(engine.clone(), &scene.config).images;
+/// Returns images for the trial: those of the toolchains, then any.
+async fn candidates(engine: &Engine, context: &CheckContext) -> Vec<String> {
+    let images_of_kinds = backend::containers(engine.clone(), &context.config).images;
     let mut images = Vec::new();
-    for kind in scene.config.toolchains.value.kinds() {
-        let image = ours.of(&kind);
+    for kind in context.config.toolchains.value.kinds() {
+        let image = images_of_kinds.of(&kind);
         if engine.has_image(&image).await {
             images.push(image);
         }
     }
     let list = engine.command().args(["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"]);
-    let told = engine.output(&list).await.unwrap_or_default();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    images.extend(told.lines().filter(|image| !image.contains("<none>")).map(str::to_owned));
+    let listed = engine.output(&list).await.unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed).into_owned();
+    images.extend(listed.lines().filter(|image| !image.contains("<none>")).map(str::to_owned));
     images.truncate(MAX_IMAGES);
     images
 }
 
-/// Some images hold one program and nothing else; not all of them can be tried in time.
+/// Some images hold a single program, and time does not allow to try all.
 const MAX_IMAGES: usize = 3;
 
-/// The kind that is only ours, for tools that no other kind has.
+/// A kind for the trial only.
 fn kind() -> Kind {
     Kind::parse("doctor").unwrap_or_else(|_| Kind::host())
 }
 
-async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, TrialError> {
-    let shim = scene.shim.as_ref().map_err(|_| TrialError::NoShim)?;
-    let mut config = SessionConfig::new(&scene.workspace, shim.clone());
+async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Measured, TrialError> {
+    let shim = context.shim.as_ref().map_err(|_| TrialError::NoShim)?;
+    let mut config = SessionConfig::new(&context.workspace, shim.clone());
     config.toolchains = vec![kind().into()];
     let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
     config.policy.allow(&kind(), tools);
@@ -107,8 +106,8 @@ async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, Tri
     };
     config.backend = backend;
     let session = Session::start(config).await?;
-    let calls = Calls::of(&session, shim.path(), &scene.workspace, pids);
-    // The session is served by this thread, so whoever calls has one of its own.
+    let calls = Calls::of(&session, shim.path(), &context.workspace, pids);
+    // This thread serves the session, so the calls are made on another one.
     let measured = tokio::task::spawn_blocking(move || calls.measure()).await;
     session.close().await;
     measured.map_err(|_| TrialError::Lost)
@@ -117,10 +116,10 @@ async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, Tri
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
-    #[error("without aifo-shim nothing can be measured\nhint: see 'versions'")]
+    #[error("cannot measure without aifo-shim\nhint: see 'versions'")]
     NoShim,
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    #[error("the calls were not made to their end\nhint: see what was said before")]
+    #[error("trial calls did not complete\nhint: see the messages above")]
     Lost,
 }

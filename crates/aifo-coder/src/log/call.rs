@@ -1,4 +1,4 @@
-//! One call of a log, as a line for people.
+//! One call of a log, formatted as a line.
 
 use aifo_types::escape_line;
 use serde::Deserialize;
@@ -6,8 +6,7 @@ use serde::Deserialize;
 use super::clock::{Moment, duration};
 use crate::paint::Paint;
 
-/// What of a call's record is shown. A key that a newer version added is passed over, one that is
-/// missing is empty.
+/// The shown fields of a call's record. Unknown keys are ignored; missing ones are empty.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Call {
     #[serde(default)]
@@ -41,13 +40,12 @@ enum Ending {
 }
 
 impl Call {
-    /// Whether anything but a plain success came of it.
+    /// Whether the call ended in any way but exit code 0.
     pub(crate) fn has_failed(&self) -> bool {
         self.ending != Ending::Exited || self.exit_code != 0
     }
 
-    /// Time, ending, duration, peak memory, kind, and then what has no fixed width: the call, and
-    /// the limit it ran into or the reason, if there is one.
+    /// Time, ending, duration, peak memory, kind, call, then the exceeded limit or the reason.
     pub(crate) fn line(&self, paint: Paint) -> String {
         let ending = match self.ending {
             Ending::Exited => format!("exit {}", self.exit_code),
@@ -77,7 +75,7 @@ impl Call {
     }
 }
 
-/// Kibibytes in whole mebibytes, or as they are where there is not one.
+/// Formats kibibytes as mebibytes, or as kibibytes below one.
 fn memory(kib: u64) -> String {
     if kib < 1024 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
 }
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_only_for_who_wants_them() {
+    fn colours_only_when_painted() {
         let line = call(r#"{"tool":"x","ending":"exited","exit_code":1}"#).line(Paint::Colours);
         assert!(line.contains("\x1b[31mexit 1"), "{line:?}");
     }

@@ -1,4 +1,4 @@
-//! Times as people read them, in UTC: whoever wants another zone has `--json`.
+//! Formats times in UTC and durations.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Year, month and day of the day that comes so many days after 1970-01-01.
+/// Returns year, month and day for a number of days since 1970-01-01.
 ///
 /// Years begin in March here, so that the leap day is the last of its year: the months before then
 /// have the lengths of a line with the slope 153/5. Howard Hinnant's `civil_from_days`.
@@ -40,7 +40,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year + era * 400 + later, month, day)
 }
 
-/// How long something took, with a unit that fits: `85 ms`, `1.23 s`, `4 min 5 s`.
+/// Formats a duration: `85 ms`, `1.23 s`, `4 min 5 s`.
 pub(crate) fn duration(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds} ms"),

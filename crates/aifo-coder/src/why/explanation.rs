@@ -1,4 +1,4 @@
-//! The answer: what `--json` prints, and what the words are made of (`spec/cli.md#why`).
+//! The explanation: the content of `--json` and of the text (`spec/cli.md#why`).
 
 use std::path::PathBuf;
 
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use crate::config::{StartMode, Toolchains};
 
-/// What would become of a call.
+/// How a call would be handled.
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     pub(crate) tool: String,
-    /// Without the tool; what is not text is shown as far as it is.
+    /// Without the tool; invalid UTF-8 is replaced.
     pub(crate) args: Vec<String>,
     pub(crate) cwd: PathBuf,
     pub(crate) workspace: PathBuf,
     /// Where the call would go.
     pub(crate) mode: Mode,
-    /// Why there: the word of `spec/decide.md#reasons`, or `no-shim`.
+    /// The reason's word of `spec/decide.md#reasons`, or `no-shim`.
     pub(crate) reason: String,
-    /// The same in a sentence.
+    /// The reason in a sentence.
     pub(crate) because: String,
-    /// Where a runtime's toggle mattered: whether it is on.
+    /// The runtime's toggle, if it mattered.
     pub(crate) smart: Option<bool>,
-    /// What would be executed; `None` if nothing.
+    /// The program that would run; `None` if nothing.
     pub(crate) executable: Option<PathBuf>,
-    /// The toolchains that were looked at, for a call that goes to the proxy.
+    /// The toolchains considered, for a call that goes to the proxy.
     pub(crate) route: Option<Route>,
     /// The directory the tool would start in.
     pub(crate) directory: Option<PathBuf>,
@@ -33,12 +33,11 @@ pub(crate) struct Explanation {
     pub(crate) refusal: Option<Refused>,
     /// Which environment the tool would have.
     pub(crate) environment: &'static str,
-    /// What passes of this environment and what is set, by name; only for a call that goes to a
-    /// sidecar.
+    /// The variables that pass or are set; only for a call that goes to a sidecar.
     pub(crate) variables: Option<Vec<Variable>>,
-    /// What keeps a tool of a sidecar in its place.
+    /// The confinement of a sidecar's tools.
     pub(crate) confinement: Option<&'static str>,
-    /// The tool's time limit; `None`: none.
+    /// The tool's time limit in seconds; `None` for no limit.
     pub(crate) max_secs: Option<u64>,
 }
 
@@ -48,26 +47,26 @@ pub(crate) struct Explanation {
 pub(crate) enum Mode {
     /// To a sidecar.
     Proxy,
-    /// To a runtime in the agent's own place.
+    /// To a runtime in the agent's environment.
     Local,
-    /// To a command of the user's, as a notification.
+    /// To a notification command on the user's machine.
     Notify,
-    /// Past us: no shim has this name.
+    /// Not through a shim: none has this name.
     Direct,
 }
 
-/// How the proxy looks for a sidecar.
+/// The proxy's search for a sidecar.
 #[derive(Debug, Serialize)]
 pub(crate) struct Route {
     /// The session's toolchains.
     pub(crate) toolchains: Vec<String>,
-    /// Whether none of them runs before it is needed.
+    /// Whether sidecars start on demand.
     pub(crate) on_demand: bool,
-    /// Those that are asked, in this order: the last has the tool, or none has it.
+    /// The kinds searched, in order: the last one has the tool, or none has.
     pub(crate) tried: Vec<Tried>,
-    /// The one that would run it.
+    /// The kind that would run it.
     pub(crate) kind: Option<String>,
-    /// By which rule.
+    /// The routing rule.
     pub(crate) rule: Option<&'static str>,
 }
 
@@ -76,35 +75,35 @@ pub(crate) struct Route {
 pub(crate) struct Tried {
     pub(crate) kind: String,
     pub(crate) rule: &'static str,
-    /// Where it has the tool; `None`: it is not installed there.
+    /// The tool's path; `None` if it is not installed.
     pub(crate) installed: Option<PathBuf>,
 }
 
-/// A variable of this environment, or one that the session sets. Its value is nobody's to print.
+/// A variable of this environment, or one that the session sets. Values are never printed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) fate: Fate,
     /// Why, in a few words.
     pub(crate) reason: String,
-    /// What would make one pass that stays, if anything does.
+    /// How to make a withheld variable pass, if possible.
     pub(crate) remedy: Option<String>,
 }
 
-/// What becomes of a variable.
+/// How a variable is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Fate {
     Passes,
     Stays,
-    /// The tool gets the session's.
+    /// Set by the session.
     Set,
 }
 
-/// Why nothing would run, and what to do about it.
+/// Why nothing would run, and the remedy.
 #[derive(Debug, Serialize)]
 pub(crate) struct Refused {
-    /// The proxy's answer; `None` if it would not even be asked.
+    /// The proxy's status; `None` if the call would not reach it.
     pub(crate) status: Option<u16>,
     pub(crate) exit_code: u8,
     pub(crate) text: String,
@@ -112,7 +111,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// What the proxy would say.
+    /// The proxy's refusal.
     pub(crate) fn by_proxy(refusal: &Refusal, remedy: impl Into<String>) -> Self {
         Refused {
             status: Some(refusal.status().0),

@@ -1,4 +1,4 @@
-//! What the decision asks of this machine.
+//! Facts about this machine for the decision.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use aifo_decide::FileFacts;
 use aifo_policy::Executables;
 use aifo_process::{Lookup, find_in_path};
 
-/// The file system we are in, which the agent would see too.
+/// The file system of this process, which the agent would see too.
 pub(crate) struct FileSystem;
 
 impl FileFacts for FileSystem {
@@ -32,37 +32,38 @@ impl Executables for FileSystem {
     }
 }
 
-/// What stands under a tool's name in PATH, shims aside.
+/// Looks up a tool in PATH, ignoring shims.
 pub(crate) fn installed(tool: &str) -> Lookup {
     find(tool, std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()))
 }
 
-/// What the local sidecar of a kind executes for a tool in a directory: a project's own tools come
-/// first, and some tools stand in for others.
+/// Looks up the program that the local sidecar of a kind runs for a tool in a directory: the project's
+/// own tools come first, and some tools substitute others.
 pub(crate) fn installed_in(kind: &str, tool: &str, directory: &Path, workspace: &Path) -> Lookup {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let upwards = || directory.ancestors().take_while(|folder| folder.starts_with(workspace));
-    let has =
-        |folder: &Path, name: &str| matches!(find(name, [folder.to_owned()]), Lookup::Found(_));
-    let mut venvs = upwards().map(|folder| folder.join(".venv/bin"));
-    let mut modules = upwards().map(|folder| folder.join("node_modules/.bin"));
+    let upwards = || directory.ancestors().take_while(|directory| directory.starts_with(workspace));
+    let has = |directory: &Path, name: &str| {
+        matches!(find(name, [directory.to_owned()]), Lookup::Found(_))
+    };
+    let mut venvs = upwards().map(|directory| directory.join(".venv/bin"));
+    let mut modules = upwards().map(|directory| directory.join("node_modules/.bin"));
     let (first, instead) = match (kind, tool) {
         ("python", "python") => (venvs.find(|bin| has(bin, "python3")), Some("python3")),
         ("python", _) => (venvs.find(|bin| has(bin, "python3")), None),
         ("node", "tsc") => (modules.find(|bin| has(bin, "tsc")), Some("npx")),
         _ => (None, None),
     };
-    let folders = || first.iter().cloned().chain(std::env::split_paths(&path));
-    match (find(tool, folders()), instead) {
-        (Lookup::Absent, Some(instead)) => find(instead, folders()),
+    let search_path = || first.iter().cloned().chain(std::env::split_paths(&path));
+    match (find(tool, search_path()), instead) {
+        (Lookup::Absent, Some(instead)) => find(instead, search_path()),
         (found, _) => found,
     }
 }
 
-fn find(tool: &str, folders: impl IntoIterator<Item = PathBuf>) -> Lookup {
+fn find(tool: &str, directories: impl IntoIterator<Item = PathBuf>) -> Lookup {
     let mut best = Lookup::Absent;
-    for folder in folders {
-        match find_in_path(tool, folder.as_os_str()) {
+    for directory in directories {
+        match find_in_path(tool, directory.as_os_str()) {
             Lookup::Found(path) if !is_shim(&path) => return Lookup::Found(path),
             found @ Lookup::NotExecutable(_) if best == Lookup::Absent => best = found,
             _ => {}
@@ -71,7 +72,7 @@ fn find(tool: &str, folders: impl IntoIterator<Item = PathBuf>) -> Lookup {
     best
 }
 
-/// A session that we run inside of has its shims in PATH, its sidecars do not.
+/// Shims of an enclosing session are in this PATH, but not in that of sidecars.
 fn is_shim(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| real.file_name() == Some("aifo-shim".as_ref()))
 }

@@ -1,4 +1,4 @@
-//! The way of a call, step by step as shim, proxy and runner take it.
+//! Follows a call through the steps of shim, proxy and runner.
 
 use std::path::{Path, PathBuf};
 
@@ -13,71 +13,75 @@ use super::variables::judge_variables;
 use super::words;
 use crate::config::{Config, Source, ToolEffect, ToolRule, user_file_name};
 
-/// All that an answer depends on, but for the call and the machine.
-pub(crate) struct Judge<'a> {
+/// Explains calls under one configuration.
+pub(crate) struct CallExplainer<'a> {
     pub(crate) config: &'a Config,
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
     pub(crate) smart: aifo_launch::SmartRuntimes,
-    pub(crate) place: Place,
+    pub(crate) place: SidecarLocation,
 }
 
-/// Where sidecars are.
+/// Where sidecars run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SidecarLocation {
     /// On this machine, with its tools.
     Machine,
     /// In containers, with the tools of their images.
     Containers,
 }
 
-/// What a sidecar has under a tool's name.
+/// The lookup of a tool in a sidecar.
 enum Found {
     /// On this machine.
     Here(Lookup),
-    /// In a container, whose tools only a session would find.
+    /// In a container, where only a session could look it up.
     InContainer,
 }
 
-impl Judge<'_> {
-    /// Follows a call that is made in `cwd`, a real path.
+impl CallExplainer<'_> {
+    /// Explains a call made in `cwd`, a real path.
     pub(crate) fn explain(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
-        let mut told = self.blank(tool, args, cwd);
+        let mut explanation = self.unexplained(tool, args, cwd);
         let settings = self.settings();
         let notifies = settings.notify_tools.iter().any(|name| name == tool.as_str());
         if !notifies && !self.has_shim(tool) {
-            self.pass_by(tool, &mut told);
-            return told;
+            self.explain_direct(tool, &mut explanation);
+            return explanation;
         }
         let call = ToolCall { tool: tool.as_str().as_bytes(), args, cwd };
         match decide(&call, &settings, &FileSystem) {
             Ok(Decision::Local(local)) => {
-                told.mode = Mode::Local;
-                told.reason = local.reason.to_string();
-                told.because = words::because(tool.as_str(), local.reason, Some(&local.program));
-                told.smart = Some(true);
-                told.executable = Some(local.runtime);
-                told.directory = Some(cwd.to_owned());
-                told.environment = "the agent's own";
-                told.max_secs = None;
+                explanation.mode = Mode::Local;
+                explanation.reason = local.reason.to_string();
+                explanation.because =
+                    words::because(tool.as_str(), local.reason, Some(&local.program));
+                explanation.smart = Some(true);
+                explanation.executable = Some(local.runtime);
+                explanation.directory = Some(cwd.to_owned());
+                explanation.environment = "the agent's own";
+                explanation.max_secs = None;
             }
-            Ok(Decision::Notify(notify)) => self.notify(&notify.command, args, &mut told),
+            Ok(Decision::Notify(notify)) => {
+                self.explain_notify(&notify.command, args, &mut explanation);
+            }
             Ok(Decision::Proxy(proxy)) => {
-                told.reason = proxy.reason.to_string();
-                told.because = words::because(tool.as_str(), proxy.reason, proxy.program.as_ref());
+                explanation.reason = proxy.reason.to_string();
+                explanation.because =
+                    words::because(tool.as_str(), proxy.reason, proxy.program.as_ref());
                 let undecided = proxy.reason == Reason::NotARuntime;
                 let off = proxy.reason == Reason::SmartOff;
-                told.smart = (!undecided).then_some(!off);
-                self.send(tool, args, &mut told);
+                explanation.smart = (!undecided).then_some(!off);
+                self.explain_proxied(tool, args, &mut explanation);
             }
             Err(no_runtime) => {
                 let text = no_runtime.to_string();
                 let (text, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
-                told.mode = Mode::Local;
-                told.reason = "no-runtime".to_owned();
-                told.because = "what it runs is left to the agent's own runtime".to_owned();
-                told.smart = Some(true);
-                told.refusal = Some(Refused {
+                explanation.mode = Mode::Local;
+                explanation.reason = "no-runtime".to_owned();
+                explanation.because = "the agent's own runtime must run this program".to_owned();
+                explanation.smart = Some(true);
+                explanation.refusal = Some(Refused {
                     status: None,
                     exit_code: no_runtime.exit_code(),
                     text: text.to_owned(),
@@ -85,10 +89,10 @@ impl Judge<'_> {
                 });
             }
         }
-        told
+        explanation
     }
 
-    fn blank(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+    fn unexplained(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
         Explanation {
             tool: tool.to_string(),
             args: args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
@@ -102,7 +106,7 @@ impl Judge<'_> {
             route: None,
             directory: None,
             refusal: None,
-            environment: "the sidecar's own, and what passes of the caller's",
+            environment: "the sidecar's own, with the caller's variables that pass",
             variables: None,
             max_secs: self.config.max_secs.value,
             confinement: None,
@@ -122,78 +126,79 @@ impl Judge<'_> {
         }
     }
 
-    /// Every name of the table has one, what is denied too.
+    /// Whether the tool has a shim; denied tools have one too.
     fn has_shim(&self, tool: &ToolName) -> bool {
         let policy = &self.config.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
     }
 
-    /// The agent's own PATH decides.
-    fn pass_by(&self, tool: &ToolName, told: &mut Explanation) {
-        told.mode = Mode::Direct;
-        told.reason = "no-shim".to_owned();
-        told.because = format!("no toolchain has a tool '{tool}', so the agent finds its own");
-        told.environment = "the agent's own";
-        told.max_secs = None;
+    /// No shim: the agent's own PATH decides.
+    fn explain_direct(&self, tool: &ToolName, explanation: &mut Explanation) {
+        explanation.mode = Mode::Direct;
+        explanation.reason = "no-shim".to_owned();
+        explanation.because =
+            format!("no toolchain has a tool '{tool}', so the agent's PATH decides");
+        explanation.environment = "the agent's own";
+        explanation.max_secs = None;
         let remedy = self.remedy_to_allow(tool);
         match installed(tool.as_str()) {
             Lookup::Found(path) => {
-                told.executable = Some(path);
-                told.directory = Some(told.cwd.clone());
+                explanation.executable = Some(path);
+                explanation.directory = Some(explanation.cwd.clone());
             }
             Lookup::NotExecutable(path) => {
                 let text = format!("'{}' cannot be executed: permission denied", path.display());
                 let exit_code = exit::NOT_EXECUTABLE;
-                told.refusal = Some(Refused { status: None, exit_code, text, remedy });
+                explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
             }
             Lookup::Absent => {
-                let text = format!("'{tool}' is in no folder of PATH");
+                let text = format!("'{tool}' is not found in PATH");
                 let exit_code = exit::NOT_FOUND;
-                told.refusal = Some(Refused { status: None, exit_code, text, remedy });
+                explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
             }
         }
     }
 
-    fn notify(&self, command: &str, args: &[Vec<u8>], told: &mut Explanation) {
-        told.mode = Mode::Notify;
-        told.reason = "notify-tool".to_owned();
-        told.because = words::because(command, Reason::NotifyTool, None);
+    fn explain_notify(&self, command: &str, args: &[Vec<u8>], explanation: &mut Explanation) {
+        explanation.mode = Mode::Notify;
+        explanation.reason = "notify-tool".to_owned();
+        explanation.because = words::because(command, Reason::NotifyTool, None);
         let notify = &self.config.notify;
-        told.environment = match notify.trim_env.value {
+        explanation.environment = match notify.trim_env.value {
             true => "the user's, trimmed",
             false => "the user's",
         };
-        told.max_secs = notify.timeout_secs.value.or(self.config.max_secs.value);
+        explanation.max_secs = notify.timeout_secs.value.or(self.config.max_secs.value);
         match notify.rules().judge(command.as_bytes(), args, &FileSystem) {
-            Ok(notification) => told.executable = Some(notification.program),
+            Ok(notification) => explanation.executable = Some(notification.program),
             Err(refusal) => {
                 let remedy = match notify.enabled.value {
-                    false => format!("notifications are switched off by {}", notify.enabled.source),
-                    true => format!("[notify] in '{}' says what may run", user_file_name()),
+                    false => format!("notifications are disabled by {}", notify.enabled.source),
+                    true => format!("see [notify] in '{}'", user_file_name()),
                 };
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
     }
 
-    /// What the proxy does, and then the runner of the kind it asks.
-    fn send(&self, tool: &ToolName, args: &[Vec<u8>], told: &mut Explanation) {
+    /// Follows the call through the proxy to the runner.
+    fn explain_proxied(&self, tool: &ToolName, args: &[Vec<u8>], explanation: &mut Explanation) {
         let toolchains = &self.config.toolchains.value;
         let mut route = Route::among(toolchains);
         match self.config.policy.route(tool, &toolchains.kinds()) {
-            Ok(routes) => match self.start_in(&told.cwd, args) {
+            Ok(routes) => match self.start_in(&explanation.cwd, args) {
                 Ok(directory) => {
-                    let found = self.ask(tool, routes, &directory, &mut route);
-                    told.directory = Some(directory);
-                    self.finish(tool, found, &mut route, told);
+                    let found = self.find_sidecar(tool, routes, &directory, &mut route);
+                    explanation.directory = Some(directory);
+                    self.finish(tool, found, &mut route, explanation);
                 }
                 Err(refusal) => {
                     let remedy = format!(
                         "call it below '{}', or choose a larger workspace with --workspace",
                         self.workspace.display()
                     );
-                    told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                    explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
                 }
             },
             Err(refusal) => {
@@ -201,19 +206,19 @@ impl Judge<'_> {
                     Refusal::ToolUnavailable { .. } => self.remedy_to_start(tool),
                     _ => self.remedy_to_allow(tool),
                 };
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
-        told.variables = Some(judge_variables(self.config, self.workspace));
-        told.confinement = Some(match self.place {
-            Place::Machine => self.config.confine.value.summary(),
-            Place::Containers => IN_CONTAINERS,
+        explanation.variables = Some(judge_variables(self.config, self.workspace));
+        explanation.confinement = Some(match self.place {
+            SidecarLocation::Machine => self.config.confine.value.summary(),
+            SidecarLocation::Containers => IN_CONTAINERS,
         });
-        told.route = Some(route);
+        explanation.route = Some(route);
     }
 
-    /// Asks one sidecar after the other, until one has the tool.
-    fn ask(
+    /// Searches the candidate sidecars in order for the tool.
+    fn find_sidecar(
         &self,
         tool: &ToolName,
         candidates: Vec<aifo_policy::Route>,
@@ -222,7 +227,7 @@ impl Judge<'_> {
     ) -> Found {
         for candidate in candidates {
             let (kind, rule) = (candidate.kind.to_string(), candidate.reason.as_str());
-            if self.place == Place::Containers {
+            if self.place == SidecarLocation::Containers {
                 route.tried.push(Tried { kind, rule, installed: None });
                 return Found::InContainer;
             }
@@ -239,7 +244,13 @@ impl Judge<'_> {
         Found::Here(Lookup::Absent)
     }
 
-    fn finish(&self, tool: &ToolName, found: Found, route: &mut Route, told: &mut Explanation) {
+    fn finish(
+        &self,
+        tool: &ToolName,
+        found: Found,
+        route: &mut Route,
+        explanation: &mut Explanation,
+    ) {
         let choose_last = |route: &mut Route| {
             if let Some(last) = route.tried.last() {
                 (route.kind, route.rule) = (Some(last.kind.clone()), Some(last.rule));
@@ -248,25 +259,25 @@ impl Judge<'_> {
         match found {
             Found::InContainer => choose_last(route),
             Found::Here(Lookup::Found(path)) => {
-                told.executable = Some(path);
+                explanation.executable = Some(path);
                 choose_last(route);
             }
             Found::Here(Lookup::NotExecutable(path)) => {
                 let cause = format!("cannot execute '{}': permission denied", path.display());
                 let refusal = Refusal::StartFailed { cause, exit_code: exit::NOT_EXECUTABLE };
                 let remedy = format!("make it executable: chmod +x '{}'", path.display());
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
             Found::Here(Lookup::Absent) => {
                 let refusal = self.config.policy.unavailable(tool);
-                let remedy = format!("install {tool}: it is in no folder of the sidecar's PATH");
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                let remedy = format!("install {tool} in the sidecar's PATH");
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
     }
 
-    /// The directory a tool starts in; the session's temporary one would do too, but there is no
-    /// session here.
+    /// Returns the directory the tool starts in. The session's temporary directory would be valid too,
+    /// but there is no session here.
     fn start_in(&self, cwd: &Path, args: &[Vec<u8>]) -> Result<PathBuf, Refusal> {
         if cwd.starts_with(self.workspace) {
             return Ok(cwd.to_owned());
@@ -280,7 +291,7 @@ impl Judge<'_> {
 
     fn remedy_to_start(&self, tool: &ToolName) -> String {
         if let source @ Source::WorkspaceFile(_) = &self.config.toolchains.source {
-            return format!("its toolchain is left out by {source}");
+            return format!("its toolchain is omitted by {source}");
         }
         let kinds = self.config.policy.kinds().iter();
         let offering = kinds.filter(|kind| kind.allowance(tool.as_str()).is_some());
@@ -289,7 +300,7 @@ impl Judge<'_> {
         let flags = flags.join(" or ");
         match installed(tool.as_str()) {
             Lookup::Found(_) => format!("start the session with {flags}"),
-            _ => format!("install {tool}, and start the session with {flags}"),
+            _ => format!("install {tool} and start the session with {flags}"),
         }
     }
 
@@ -306,13 +317,13 @@ impl Judge<'_> {
                 format!("it is denied by {all}")
             }
             None => format!(
-                "to have a sidecar run it, write in '{}': [kind.NAME] allow = [\"{tool}\"]",
+                "to run it in a sidecar, add to '{}': [kind.NAME] allow = [\"{tool}\"]",
                 user_file_name()
             ),
         }
     }
 }
 
-/// What holds tools to their place in a container.
+/// The confinement of tools in containers.
 const IN_CONTAINERS: &str = "tools run in containers: of this machine's files they see the workspace, \
                              the session's temporary directory and caches";

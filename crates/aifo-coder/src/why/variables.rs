@@ -1,4 +1,4 @@
-//! What a tool would get of the environment we are asked in.
+//! The variables of this environment that a tool would get.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use aifo_policy::{ForwardDecision, StayReason};
 use super::explanation::{Fate, Variable};
 use crate::config::{Config, EnvEffect, EnvRule};
 
-/// Every variable of ours, and every one that the configuration sets, by name.
+/// Judges every variable of this process and of the configuration, sorted by name.
 pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable> {
     let mut all = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
@@ -32,15 +32,15 @@ pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable
     all.into_values().collect()
 }
 
-/// What would make a variable pass.
+/// How to make a variable pass, if possible.
 fn remedy(name: &str, why: StayReason) -> Option<String> {
     let final_word =
         matches!(why, StayReason::NoName | StayReason::SidecarOwn | StayReason::Denied);
     (!final_word).then(|| format!("--env {name} passes it"))
 }
 
-/// `set by --env`: a deed, and who had the last word about it.
-fn by(deed: &str, config: &Config, effect: EnvEffect, name: &str) -> String {
+/// `set by --env`: the action and the source of the last rule that matches.
+fn by(action: &str, config: &Config, effect: EnvEffect, name: &str) -> String {
     let speaks = |rule: &&EnvRule| {
         let fits = |pattern: &String| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
@@ -49,7 +49,7 @@ fn by(deed: &str, config: &Config, effect: EnvEffect, name: &str) -> String {
         rule.effect == effect && rule.names.value.iter().any(fits)
     };
     match config.env_rules.iter().rev().find(speaks) {
-        Some(rule) => format!("{deed} by {}", rule.names.source),
-        None => deed.to_owned(),
+        Some(rule) => format!("{action} by {}", rule.names.source),
+        None => action.to_owned(),
     }
 }

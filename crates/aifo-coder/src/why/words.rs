@@ -1,4 +1,4 @@
-//! The answer as a person reads it.
+//! The explanation as text.
 
 use std::path::Path;
 
@@ -7,47 +7,51 @@ use aifo_types::escape_line;
 
 use super::explanation::{Explanation, Fate, Mode, Route, Variable};
 
-/// How much is told.
+/// The level of detail of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Variables are summed up.
+    /// Variables are summarised.
     Summary,
-    /// Each variable is told of.
+    /// Each variable is explanation of.
     Variables,
 }
 
-/// `key: value` lines, the values in one column; the third says what it all comes to.
-pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
+/// Renders `key: value` lines with aligned values. The third line is the result.
+pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
     let mut lines = vec![
-        ("call", call(told)),
-        ("made in", show(&told.cwd)),
-        ("result", result(told)),
-        ("because", told.because.clone()),
+        ("call", call(explanation)),
+        ("made in", show(&explanation.cwd)),
+        ("result", result(explanation)),
+        ("because", explanation.because.clone()),
     ];
-    if let Some(refused) = &told.refusal {
+    if let Some(refused) = &explanation.refusal {
         lines.push(("refused", refused.text.clone()));
         lines.push(("remedy", refused.remedy.clone()));
     }
-    if let Some(route) = &told.route {
+    if let Some(route) = &explanation.route {
         let kinds = route.toolchains.join(", ");
         let kinds = match (kinds.is_empty(), route.on_demand) {
             (true, _) => "none".to_owned(),
-            (false, true) => format!("{kinds}, each started when it is needed"),
+            (false, true) => format!("{kinds}, each started on demand"),
             (false, false) => kinds,
         };
         lines.push(("sidecars", kinds));
-        lines.extend(chosen(told, route).map(|chosen| ("chosen", chosen)));
+        lines.extend(chosen(explanation, route).map(|chosen| ("chosen", chosen)));
     }
-    if told.refusal.is_none() {
-        lines.extend(told.directory.iter().map(|path| ("starts in", starts_in(told, path))));
-        lines.push(("environment", environment(told, detail)));
-        let each = told.variables.iter().flatten().filter(|_| detail == Detail::Variables);
+    if explanation.refusal.is_none() {
+        lines.extend(
+            explanation.directory.iter().map(|path| ("starts in", starts_in(explanation, path))),
+        );
+        lines.push(("environment", environment(explanation, detail)));
+        let each = explanation.variables.iter().flatten().filter(|_| detail == Detail::Variables);
         lines.extend(each.map(|one| ("variable", variable(one))));
-        if matches!(told.mode, Mode::Proxy | Mode::Notify) {
-            let limit = told.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
+        if matches!(explanation.mode, Mode::Proxy | Mode::Notify) {
+            let limit =
+                explanation.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
             lines.push(("time limit", limit));
         }
-        lines.extend(told.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
+        lines
+            .extend(explanation.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
     }
     let line = |(key, value): (&str, String)| {
         let key = format!("{key}:");
@@ -56,7 +60,7 @@ pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
     lines.into_iter().map(line).collect()
 }
 
-/// Why a call of `tool` runs where it does, in a sentence.
+/// Explains in a sentence where a call of `tool` runs.
 pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> String {
     let program = program.map(ToString::to_string).unwrap_or_else(|| "its program".to_owned());
     let runtime = if tool.starts_with("python") { "python" } else { "node" };
@@ -65,7 +69,7 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
             format!("{program} lies outside the workspace, so the agent's own {runtime} runs it")
         }
         Reason::PythonModule => {
-            format!("the module {program} (-m) is left to the agent's own python")
+            format!("the agent's own python runs the module {program} (-m)")
         }
         Reason::NotifyTool => format!("{tool} is a notification"),
         Reason::NotARuntime => format!("{tool} always runs in a sidecar"),
@@ -73,14 +77,14 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
             format!("{tool} always runs in a sidecar while smart decisions are off for {runtime}")
         }
         Reason::InsideWorkspace => in_a_sidecar(&format!("{program} lies in the workspace")),
-        Reason::LinkIntoWorkspace => in_a_sidecar(&format!("{program} leads into the workspace")),
-        Reason::NoProgram => in_a_sidecar("no program is named"),
-        Reason::StdinProgram => in_a_sidecar("the program comes on standard input"),
-        Reason::Eval => in_a_sidecar("the program is text among the arguments"),
-        Reason::TestRunner => in_a_sidecar("the workspace's tests are asked for"),
-        Reason::RunScript => in_a_sidecar("a script of package.json is asked for"),
+        Reason::LinkIntoWorkspace => in_a_sidecar(&format!("{program} links into the workspace")),
+        Reason::NoProgram => in_a_sidecar("it names no program"),
+        Reason::StdinProgram => in_a_sidecar("the program is read from stdin"),
+        Reason::Eval => in_a_sidecar("the program is an argument"),
+        Reason::TestRunner => in_a_sidecar("it runs the workspace's tests"),
+        Reason::RunScript => in_a_sidecar("it runs a script of package.json"),
         Reason::EntryUrl => in_a_sidecar("the program is a URL"),
-        Reason::Debugger => in_a_sidecar("the debugger is given no program"),
+        Reason::Debugger => in_a_sidecar("the debugger has no program"),
     }
 }
 
@@ -88,32 +92,34 @@ fn in_a_sidecar(what: &str) -> String {
     format!("{what}, so it runs in a sidecar")
 }
 
-fn call(told: &Explanation) -> String {
-    let args: Vec<Vec<u8>> = told.args.iter().map(|arg| arg.clone().into_bytes()).collect();
-    format!("{} {}", told.tool, aifo_policy::redact(&args)).trim_end().to_owned()
+fn call(explanation: &Explanation) -> String {
+    let args: Vec<Vec<u8>> = explanation.args.iter().map(|arg| arg.clone().into_bytes()).collect();
+    format!("{} {}", explanation.tool, aifo_policy::redact(&args)).trim_end().to_owned()
 }
 
-fn result(told: &Explanation) -> String {
-    if let Some(refused) = &told.refusal {
+fn result(explanation: &Explanation) -> String {
+    if let Some(refused) = &explanation.refusal {
         return format!("nothing would run, exit code {}", refused.exit_code);
     }
-    let executable = told.executable.as_deref().map_or_else(|| told.tool.clone(), show);
-    let kind = told.route.as_ref().and_then(|route| route.kind.as_deref()).unwrap_or("right");
-    match told.mode {
+    let executable =
+        explanation.executable.as_deref().map_or_else(|| explanation.tool.clone(), show);
+    let kind =
+        explanation.route.as_ref().and_then(|route| route.kind.as_deref()).unwrap_or("right");
+    match explanation.mode {
         Mode::Proxy => format!("{executable} would run in the {kind} sidecar"),
         Mode::Notify => format!("{executable} would run on the user's machine"),
         Mode::Local | Mode::Direct => format!("{executable} would run where the agent is"),
     }
 }
 
-fn starts_in(told: &Explanation, directory: &Path) -> String {
-    let moved = if *directory == told.cwd { "" } else { ", as it only asks for the version" };
+fn starts_in(explanation: &Explanation, directory: &Path) -> String {
+    let moved = if *directory == explanation.cwd { "" } else { ", as it only queries the version" };
     show(directory) + moved
 }
 
-/// What the tool would get, in one line.
-fn environment(told: &Explanation, detail: Detail) -> String {
-    let Some(variables) = &told.variables else { return told.environment.to_owned() };
+/// Summarises the tool's environment.
+fn environment(explanation: &Explanation, detail: Detail) -> String {
+    let Some(variables) = &explanation.variables else { return explanation.environment.to_owned() };
     let names = |fate| {
         let of_fate = variables.iter().filter(|one| one.fate == fate);
         of_fate.map(|one| one.name.as_str()).collect::<Vec<_>>()
@@ -127,33 +133,36 @@ fn environment(told: &Explanation, detail: Detail) -> String {
         line += &format!("; {} as set", set.join(", "));
     }
     line += &format!("; {} not passed on", staying.len());
-    line + if detail == Detail::Summary { " (-v tells why)" } else { "" }
+    line + if detail == Detail::Summary { " (see -v)" } else { "" }
 }
 
-/// `FOO stays, unlisted; --env FOO passes it`.
+/// `FOO is withheld, unlisted; --env FOO passes it`.
 fn variable(variable: &Variable) -> String {
     let Variable { name, fate, reason, remedy } = variable;
     let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     match fate {
         Fate::Passes => format!("{name} passes, {reason}"),
-        Fate::Stays => format!("{name} stays, {reason}{remedy}"),
+        Fate::Stays => format!("{name} is withheld, {reason}{remedy}"),
         Fate::Set => format!("{name} is {reason}"),
     }
 }
 
-/// Which sidecar the proxy takes, or which of them have let it down.
-fn chosen(told: &Explanation, route: &Route) -> Option<String> {
-    let tool = &told.tool;
+/// The chosen sidecar, or those that lack the tool.
+fn chosen(explanation: &Explanation, route: &Route) -> Option<String> {
+    let tool = &explanation.tool;
     match (&route.kind, route.rule) {
-        (Some(kind), Some("own-kind")) => Some(format!("{kind}, to which {tool} belongs")),
-        (Some(kind), _) if told.executable.is_none() => {
+        (Some(kind), Some("own-kind")) => Some(format!("{kind}, the kind of {tool}")),
+        (Some(kind), _) if explanation.executable.is_none() => {
             Some(format!("{kind}, if its container has {tool}"))
         }
         (Some(kind), _) => Some(format!("{kind}, the first that has {tool}")),
         (None, _) if route.tried.iter().all(|tried| tried.installed.is_some()) => None,
         (None, _) => {
             let tried: Vec<_> = route.tried.iter().map(|tried| tried.kind.as_str()).collect();
-            Some(format!("none: {tool} may run in {}, but is not installed", tried.join(", ")))
+            Some(format!(
+                "none: {tool} may run in {}, but is not installed there",
+                tried.join(", ")
+            ))
         }
     }
 }

@@ -14,12 +14,11 @@ use self::read::Slice;
 use crate::rpc::{error, invalid, text};
 use crate::workspace::Workspace;
 
-/// Says whether a file may be served: how, at the path that its agent names, and where it really lies
-/// beneath the workspace. An error is the reason that the agent reads. It is asked again whenever more is
-/// known of where that is.
+/// Decides whether a file may be served, by access, the agent's path and the real path below the
+/// workspace. Called again when more of the real path is known. The error text is for the agent.
 pub type FileJudge = Arc<dyn Fn(Access, &str, &Path) -> Result<(), String> + Send + Sync>;
 
-/// What is done with a file.
+/// The access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It is read.
@@ -30,7 +29,7 @@ pub enum Access {
 
 /// Serves `fs/read_text_file` and `fs/write_text_file` (`spec/acp-hosts.md`).
 ///
-/// Both block for as long as the disk takes.
+/// Both methods block on file I/O.
 pub struct Files {
     workspace: Arc<Workspace>,
     missing: MissingFile,
@@ -39,39 +38,38 @@ pub struct Files {
     judge: FileJudge,
 }
 
-/// What an agent gets that reads a file which is not there.
+/// The response for reading a missing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingFile {
-    /// The error that the protocol has for it.
+    /// The protocol's error.
     #[default]
     Error,
-    /// An empty text. Some agents read what they want to make, and take no error for a no.
+    /// An empty text. Some agents read a file before they create it, and fail on an error.
     Empty,
 }
 
-/// Whether files may be written.
+/// Whether `fs/write_text_file` is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// They may.
+    /// Served.
     Served,
-    /// Nobody serves that.
+    /// Not served.
     Refused,
 }
 
-/// How much of a file travels at once; all in bytes.
+/// Limits on files, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLimits {
-    /// What is read by one request. A line of the protocol takes 16 MiB.
+    /// Bytes read by one request. A line of the protocol holds 16 MiB.
     pub read: usize,
-    /// What is looked through for the first line that was asked for: a file may pretend to be of
-    /// any length.
+    /// Bytes scanned for the first requested line: a file may be endless.
     pub skipped: u64,
-    /// What is written by one request.
+    /// Bytes written by one request.
     pub write: usize,
 }
 
 impl Files {
-    /// For agents whose profile has this word on missing files.
+    /// Creates the host with this response for missing files.
     pub fn new(workspace: Arc<Workspace>, missing: MissingFile, writing: Writing) -> Self {
         Self::with_limits(workspace, missing, writing, FileLimits::default())
     }
@@ -86,7 +84,7 @@ impl Files {
         Files { workspace, missing, writing, limits, judge: Arc::new(|_, _, _| Ok(())) }
     }
 
-    /// Serves only what is not refused.
+    /// Adds a check of every access.
     pub fn judged(self, judge: FileJudge) -> Self {
         Files { judge, ..self }
     }
@@ -108,7 +106,7 @@ impl Files {
     /// `fs/write_text_file`: `path` and `content`; gives an empty object once all of it is there.
     pub fn write(&self, params: &Value) -> Result<Value, RpcError> {
         if self.writing == Writing::Refused {
-            return Err(error(code::METHOD_NOT_FOUND, "files are not written here"));
+            return Err(error(code::METHOD_NOT_FOUND, "writing files is not supported"));
         }
         let path = text(params, "path")?;
         let content = text(params, "content")?;

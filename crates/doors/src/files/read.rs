@@ -1,4 +1,4 @@
-//! Reading a text, or some lines of it.
+//! Reads a text file, or some of its lines.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -12,12 +12,12 @@ use super::FileLimits;
 use crate::rpc::{failed, invalid, optional, refused};
 use crate::workspace::{Workspace, regular};
 
-/// Which lines are asked for.
+/// The requested lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
-    /// How many lines come before the first.
+    /// Lines before the first one.
     skip: u64,
-    /// How many there are, or all the rest.
+    /// Number of lines; `None` for all.
     count: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Slice {
     pub(super) fn parse(params: &Value) -> Result<Self, RpcError> {
         let number = |name| {
             let whole = |value: &Value| {
-                value.as_u64().ok_or_else(|| invalid(format!("'{name}' has to be a whole number")))
+                value.as_u64().ok_or_else(|| invalid(format!("'{name}' must be an integer")))
             };
             optional(params, name).map(whole).transpose()
         };
@@ -36,8 +36,8 @@ impl Slice {
     }
 }
 
-/// The lines of the file at `path`, exactly as they stand there, with their ends. The path is judged as far
-/// as it leads, then the file that was opened.
+/// Returns the requested lines of a file unchanged. Checks the path as far as it resolves, then the
+/// opened file.
 pub(super) fn read(
     workspace: &Workspace,
     path: &str,
@@ -48,7 +48,7 @@ pub(super) fn read(
 ) -> Result<String, RpcError> {
     let refuse = |errno| refused(path, errno);
     judge(&workspace.resolve_beneath(beneath).map_err(refuse)?)?;
-    // Neither a FIFO nor a terminal must hold us or become ours before it is looked at.
+    // Opening must not block on a FIFO nor acquire a controlling terminal.
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let opened = workspace.open_beneath(beneath, flags).and_then(regular);
     let (file, _) = opened.map_err(refuse)?;
@@ -66,7 +66,7 @@ pub(super) fn read(
     String::from_utf8(bytes).map_err(|_| invalid(format!("'{path}' is not UTF-8 text")))
 }
 
-/// The bytes of these lines; `None` if they are beyond the limits.
+/// Returns the bytes of the lines; `None` if they exceed the limits.
 fn lines(file: impl Read, slice: Slice, limits: &FileLimits) -> io::Result<Option<Vec<u8>>> {
     let mut file = BufReader::with_capacity(BUFFER, file);
     let mut ahead = (&mut file).take(limits.skipped);
@@ -81,7 +81,7 @@ fn lines(file: impl Read, slice: Slice, limits: &FileLimits) -> io::Result<Optio
     let mut bytes = Vec::new();
     let mut counted = 0;
     while slice.count.is_none_or(|count| counted < count) {
-        // One more than there may be tells that there are more.
+        // Read one byte more than permitted, to detect the excess.
         let room = limits.read.saturating_sub(bytes.len()).saturating_add(1);
         if (&mut file).take(room as u64).read_until(b'\n', &mut bytes)? == 0 {
             break;

@@ -1,4 +1,4 @@
-//! Writing a text, whole or not at all.
+//! Writes a text file atomically.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -17,9 +17,8 @@ use super::FileLimits;
 use crate::rpc::{failed, invalid, refused};
 use crate::workspace::{Workspace, regular};
 
-/// Puts `content` at `path`, in place of the file that is there, or as a new one with the folders
-/// that it lacks. The path is judged as far as it leads, before anything is made, then the folder that was
-/// opened.
+/// Writes `content` to `path`, replacing a file or creating it with its missing directories. Checks the
+/// path as far as it resolves before anything is created, then the opened directory.
 pub(super) fn write(
     workspace: &Workspace,
     path: &str,
@@ -52,8 +51,7 @@ pub(super) fn write(
     draft.become_file(name).map_err(refuse)
 }
 
-/// The file that is there now, if we could write to it: what its mode forbids is not undone by
-/// replacing it.
+/// Returns the existing file if it is writable: replacing must not circumvent its mode.
 fn present(folder: &OwnedFd, name: &OsStr) -> nix::Result<Option<FileStat>> {
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let flags = flags | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -63,7 +61,7 @@ fn present(folder: &OwnedFd, name: &OsStr) -> nix::Result<Option<FileStat>> {
     }
 }
 
-/// A file beside the one that it is to become. It goes with this, unless it became that.
+/// A temporary file beside its target; removed on drop unless renamed.
 struct Draft<'a> {
     folder: &'a OwnedFd,
     name: Option<OsString>,
@@ -75,7 +73,7 @@ impl<'a> Draft<'a> {
         let bits = u128::from_ne_bytes(aifo_process::random_bits()?);
         let name = OsString::from(format!(".aifo-draft-{bits:032x}"));
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        // What others must not read in the end, they must not read meanwhile.
+        // Private from the start, since the target may be.
         let mode = if before.is_some() { 0o600 } else { 0o666 };
         let file = openat(folder, name.as_os_str(), flags, Mode::from_bits_truncate(mode))?;
         Ok(Draft { folder, name: Some(name), file: File::from(file) })
@@ -87,7 +85,7 @@ impl<'a> Draft<'a> {
         if (made.uid(), made.gid()) != (before.st_uid, before.st_gid) {
             fchown(&self.file, Some(before.st_uid), Some(before.st_gid))?;
         }
-        // As the kernel has it for whoever writes, set-user-ID does not stay.
+        // Drops set-user-ID, as the kernel does on a write.
         self.file.set_permissions(Permissions::from_mode(before.st_mode & 0o777))
     }
 
@@ -103,7 +101,7 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // Somebody else may have been quicker.
+            // Another process may have created it first.
             let _ = unlinkat(self.folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
         }
     }

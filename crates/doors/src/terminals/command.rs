@@ -1,23 +1,23 @@
-//! What an agent wants to be run.
+//! Parses the command of `terminal/create`.
 
 use aifo_acp::RpcError;
 use serde_json::Value;
 
 use crate::rpc::{invalid, optional, text};
 
-/// A command of `terminal/create`, as it is judged and run (`spec/acp-hosts.md#commands`).
+/// A command of `terminal/create` (`spec/acp-hosts.md#commands`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminalCommand {
     /// The program and its arguments, never empty.
     pub argv: Vec<String>,
-    /// Where it is to run, as the agent names it.
+    /// The directory, as the agent names it.
     pub cwd: String,
-    /// The variables that it gets beside those of its place.
+    /// Variables in addition to those of its environment.
     pub variables: Vec<(String, String)>,
 }
 
 impl TerminalCommand {
-    /// Reads the parameters; `cwd` is for commands that name no directory.
+    /// Parses the parameters; `cwd` is the default directory.
     pub(super) fn parse(params: &Value, cwd: &str) -> Result<Self, RpcError> {
         let command = text(params, "command")?;
         let args = words(params)?;
@@ -43,7 +43,7 @@ impl TerminalCommand {
 
 /// `args`, which may be missing.
 fn words(params: &Value) -> Result<Vec<&str>, RpcError> {
-    let wrong = || invalid("'args' has to be an array of texts");
+    let wrong = || invalid("'args' must be an array of strings");
     let Some(args) = optional(params, "args") else { return Ok(Vec::new()) };
     let args = args.as_array().ok_or_else(wrong)?;
     args.iter().map(|arg| arg.as_str().ok_or_else(wrong)).collect()
@@ -51,7 +51,7 @@ fn words(params: &Value) -> Result<Vec<&str>, RpcError> {
 
 /// Those of `env` that may pass.
 fn variables(params: &Value) -> Result<Vec<(String, String)>, RpcError> {
-    let wrong = || invalid("'env' has to be an array of objects with 'name' and 'value'");
+    let wrong = || invalid("'env' must be an array of objects with 'name' and 'value'");
     let Some(env) = optional(params, "env") else { return Ok(Vec::new()) };
     let entry = |entry: &Value| {
         let text = |name| entry.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -62,8 +62,7 @@ fn variables(params: &Value) -> Result<Vec<(String, String)>, RpcError> {
     Ok(all.into_iter().filter(|(name, value)| passes(name) && !has_nul(value)).collect())
 }
 
-/// Whether a command may have a variable: not one by which something else would be run than what was
-/// judged, and not one of ours.
+/// Whether a variable may pass: not one that changes the program that runs, and not one of aifo.
 fn passes(name: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = name.bytes().all(word) && !name.starts_with(|first: char| first.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! A child that leads a process group, and its end.
+//! A child that is a process group leader, and its end.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +23,7 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    /// As the protocol tells it.
+    /// The protocol's form.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Exit::Code(code) => json!({"exitCode": code, "signal": null}),
@@ -32,8 +32,8 @@ impl Exit {
     }
 }
 
-/// A child in a group of its own. It is not reaped as long as this is there, so its number is
-/// nobody else's, and a signal reaches its group or no one. With this, all of the group ends.
+/// A child in its own process group. It is not reaped while this exists, so its PID is not reused and
+/// signals reach only its group. Dropping this kills the group.
 #[derive(Debug)]
 pub(super) struct Leader {
     child: Child,
@@ -43,7 +43,7 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Takes a child that was started as the leader of a group. An error ends it.
+    /// Wraps a child that was started as a group leader. An error kills it.
     pub(super) fn new(mut child: Child) -> io::Result<Self> {
         let watched = i32::try_from(child.id()).map_err(io::Error::other).and_then(|pid| {
             let pid = Pid::from_raw(pid);
@@ -65,7 +65,7 @@ impl Leader {
         signal_group_number(self.pid, Signal::Kill.number());
     }
 
-    /// Waits until the leader has ended, and tells how, as often as it is asked. Cancel-safe.
+    /// Waits for the leader's end and returns its status; may be called again. Cancel-safe.
     pub(super) async fn exit(&self) -> Exit {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         loop {

@@ -1,4 +1,4 @@
-//! The terminals of an agent that has its client run commands.
+//! Terminals of an ACP agent.
 
 mod command;
 mod leader;
@@ -27,8 +27,8 @@ use crate::workspace::Workspace;
 /// there. Arguments, directory and streams are to be set; no value may become an argument.
 pub type InPlace = Arc<dyn Fn(&OsStr, &[(String, String)]) -> io::Result<Command> + Send + Sync>;
 
-/// Says whether a command may run, and in the directory that really is at this path beneath the
-/// workspace; an error is the reason that its agent reads.
+/// Decides whether a command may run in this real directory below the workspace. The error text is for
+/// the agent.
 pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> Result<(), String> + Send + Sync>;
 
 /// Serves `terminal/*` for one connection with an agent (`spec/acp-hosts.md#terminals`). When it goes,
@@ -39,7 +39,7 @@ pub struct Terminals {
     open: Mutex<Open>,
 }
 
-/// What terminals are made with.
+/// The configuration of terminals.
 #[derive(Clone)]
 pub struct TerminalConfig {
     /// Where commands may run.
@@ -99,7 +99,7 @@ impl Terminals {
         let limit = limit.unwrap_or(usize::MAX).min(self.config.output);
         let mut open = self.open();
         if open.ended {
-            return Err(failed("the connection is over"));
+            return Err(failed("the connection is closed"));
         }
         if open.terminals.len() >= self.config.terminals {
             let most = self.config.terminals;
@@ -142,7 +142,7 @@ impl Terminals {
         Ok(json!({}))
     }
 
-    /// Ends all of them, and returns when they have ended. No more are made.
+    /// Ends all terminals and waits for them. No more can be created.
     pub async fn end_all(&self) {
         let terminals = {
             let mut open = self.open();
@@ -155,7 +155,7 @@ impl Terminals {
         }
     }
 
-    /// What is to be spawned, or why nothing is.
+    /// Builds the child, or returns why it cannot run.
     fn prepare(&self, command: TerminalCommand) -> Result<Prepared, RpcError> {
         let cwd = self.config.workspace.directory(&command.cwd)?;
         let real = self.config.workspace.real_path(cwd.as_fd());

@@ -1,4 +1,4 @@
-//! The end of what a command has printed.
+//! The last bytes of a command's output.
 
 use std::collections::VecDeque;
 
@@ -14,11 +14,11 @@ pub(super) struct Tail {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// Whether anything came before it.
+    /// Whether earlier output was dropped.
     pub(super) truncated: bool,
 }
 
-/// Whether more may come.
+/// Whether the stream may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Open,
@@ -26,7 +26,7 @@ pub(super) enum Stream {
 }
 
 impl Tail {
-    /// One of at most `limit` bytes.
+    /// Creates a tail of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Tail { bytes: VecDeque::new(), limit, truncated: false }
     }

@@ -1,4 +1,4 @@
-//! One terminal: a command that runs, or has run, and the end of its output.
+//! One terminal: a running or ended command and the tail of its output.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use super::leader::{Exit, Leader};
 use super::tail::{Stream, Tail, Text};
 
-/// A terminal as its agent sees it. With this, its group ends.
+/// An agent's terminal. Dropping it kills its process group.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tail: Arc<Mutex<Tail>>,
@@ -79,7 +79,7 @@ impl Terminal {
         Terminal { tail, exit, kills, task }
     }
 
-    /// What `terminal/output` answers.
+    /// The response to `terminal/output`.
     pub(super) fn output(&self) -> Value {
         let exit = self.exit.borrow().as_ref().map(Exit::to_value);
         let stream = if exit.is_some() { Stream::Over } else { Stream::Open };
@@ -87,7 +87,7 @@ impl Terminal {
         json!({"output": text, "truncated": truncated, "exitStatus": exit})
     }
 
-    /// Hears of its end, also if that was long ago.
+    /// Waits for its end; returns at once if it has ended.
     pub(super) fn exit(&self) -> watch::Receiver<Option<Exit>> {
         self.exit.clone()
     }
@@ -131,7 +131,7 @@ async fn attend(
             }
             () = output.take() => {}
         }
-        // A flood must not be all that is looked at.
+        // Heavy output must not starve the other events.
         tokio::task::yield_now().await;
     }
     let exit = leader.exit().await;
@@ -206,7 +206,7 @@ impl Output {
 
 const CHUNK: usize = 16 * 1024;
 
-/// Nobody panics while holding it, and a tail is a tail after every step.
+/// No holder panics, and a tail is valid after every step.
 fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
     tail.lock().unwrap_or_else(PoisonError::into_inner)
 }

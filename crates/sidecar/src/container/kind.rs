@@ -1,4 +1,4 @@
-//! What the container of a kind is made of.
+//! Container specifications of sidecars and agents.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,27 +10,27 @@ use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::local::Transport;
 
-/// Where the runner is, in every container.
+/// Path of the runner in every container.
 pub(super) const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
-/// Where its socket is.
+/// Directory of the runner's socket.
 pub(super) const SOCKETS: &str = "/run/aifo";
 /// The socket's name.
 pub(super) const SOCKET: &str = "control";
-/// Where the workspace is, besides its own path.
+/// Second path of the workspace.
 pub const WORKSPACE: &str = "/workspace";
-/// Where the session's temporary directory is, besides its own path.
+/// Second path of the session's temporary directory.
 pub const TMP: &str = "/tmp";
 /// The tools' home, empty at the start.
 pub const HOME: &str = "/home/coder";
 
 /// A volume that outlives sessions.
 struct Cache {
-    /// Of the volume, before the user's id and the project's key.
+    /// Prefix of the volume's name, before user id and project key.
     name: &'static str,
     path: &'static str,
 }
 
-/// What a kind keeps, and the variables that say where.
+/// The caches of a kind, and the variables that point to them.
 struct Keeps {
     caches: &'static [Cache],
     variables: &'static [(&'static str, &'static str)],
@@ -38,7 +38,7 @@ struct Keeps {
 
 const CARGO_HOME: &str = "/home/coder/.cargo";
 
-/// By kind. Folders of caches that are not below a tool's own home lie together.
+/// Caches by kind.
 fn keeps(kind: &str) -> Keeps {
     match kind {
         "rust" => Keeps {
@@ -80,7 +80,7 @@ fn keeps(kind: &str) -> Keeps {
     }
 }
 
-/// The owner of a volume, if it is a cache of this kind and of this user.
+/// Returns the owner of a volume, if it is a cache of this kind and user.
 pub fn cache_volume_owner(kind: &Kind, volume: &str) -> Option<CacheOwner> {
     keeps(kind.as_str()).caches.iter().find_map(|cache| {
         let rest = volume.strip_prefix(&users_volume(cache))?;
@@ -91,8 +91,8 @@ pub fn cache_volume_owner(kind: &Kind, volume: &str) -> Option<CacheOwner> {
     })
 }
 
-/// The name of a cache's volume. It has its owner in it: what another project or another user wrote
-/// there is not to be trusted.
+/// Returns the name of a cache's volume. It contains the owner, since other projects and users are not
+/// trusted.
 fn volume(cache: &Cache, owner: &CacheOwner) -> String {
     let name = users_volume(cache);
     match owner {
@@ -105,17 +105,17 @@ fn users_volume(cache: &Cache) -> String {
     format!("{}-{}", cache.name, nix::unistd::getuid())
 }
 
-/// Where a container has what belongs to the runner.
+/// Paths of the runner in a container.
 pub(super) struct RunnerPlace {
     /// The program.
     pub(super) program: &'static str,
-    /// What is mounted so that it is there.
+    /// The mount that provides it.
     pub(super) mount: Mount,
-    /// The folder of its socket.
+    /// The directory of its socket.
     pub(super) sockets: &'static str,
 }
 
-/// What every container of a session is made of, whatever it is for.
+/// Returns the base specification of all containers of a session.
 pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
     let mount = Mount::bind(&shared.config.runner_program, RUNNER, true);
     container_with(
@@ -127,7 +127,7 @@ pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String
     )
 }
 
-/// The same, with the runner somewhere else.
+/// The same, with other paths of the runner.
 pub(super) fn container_with(
     shared: &Shared,
     name: String,
@@ -167,7 +167,7 @@ pub(super) fn container_with(
     }
 }
 
-/// What a container has whose processes work in the project, be they tools or the agent.
+/// Adds workspace and variables, for containers of tools and agents.
 pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec {
     let config = &shared.config;
     spec.network = match config.net {
@@ -209,7 +209,7 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
     let keeps = keeps(kind.as_str());
     spec.variables.extend(keeps.variables.iter().copied().map(plain));
     if kind.as_str() == "rust" {
-        // Otherwise the engine would make it for the mounts below it, and root would own it.
+        // Otherwise the engine creates it as root for the mounts below.
         spec.mounts.push(Mount::Scratch { to: CARGO_HOME.into() });
     }
     for cache in keeps.caches {
@@ -228,12 +228,12 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
     spec
 }
 
-/// The container that gives the volumes of another to the caller, and nothing else.
+/// The container that changes the owner of another's volumes to the caller.
 pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
     let kind = format!("{}-owner", of.kind);
     let name = format!("{}-owner", of.name);
     let mut spec = container(shared, name, &kind, of.image.clone());
-    // It needs no socket.
+    // No socket needed.
     spec.mounts.truncate(1);
     let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
     spec.args = vec!["chown".into(), ids.into()];
@@ -249,7 +249,7 @@ pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
     spec
 }
 
-/// How the host reaches the world, for tools that download. They may hold a password.
+/// Proxy variables of the host, for downloads. They may contain a password.
 fn proxies() -> Vec<(OsString, Value)> {
     let names = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
     let both = names.into_iter().flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
@@ -261,7 +261,6 @@ fn proxies() -> Vec<(OsString, Value)> {
 mod tests {
     use super::*;
 
-    /// For each cache there is, and each that is added.
     #[test]
     fn a_projects_volumes_have_its_key_and_an_owner_is_read_from_a_name() {
         let uid = nix::unistd::getuid();

@@ -1,4 +1,4 @@
-//! Some calls in a session, and what they show.
+//! The calls of a trial session and their measurements.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,19 +15,19 @@ use aifo_process::{Lookup, find_in_path};
 
 use crate::doctor::report::Finding;
 
-/// What is called.
+/// The tools that are called.
 pub(super) const TOOLS: [&str; 4] = ["true", "readlink", "touch", "cat"];
 
-/// Somebody who can call tools of a session, from a thread of its own.
+/// Calls tools of a session, from a separate thread.
 pub(super) struct Calls {
     shim: PathBuf,
     variables: Vec<(&'static str, OsString)>,
     workspace: PathBuf,
-    /// The limit on processes that should be in force.
+    /// The expected limit on processes.
     pids: Option<u32>,
 }
 
-/// What came of the calls. `None` where the sidecar has no tool to find it out.
+/// The measurements. `None` if the sidecar lacks the tool for it.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) cost: Option<Cost>,
@@ -36,26 +36,26 @@ pub(super) struct Measured {
     pub(super) limits: Option<Limits>,
 }
 
-/// How long a call of a tool takes that does nothing.
+/// The time of a call of `true`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     proxied: Duration,
-    /// Where this machine has the tool, too.
+    /// `None` if this machine has no `true`.
     native: Option<Duration>,
 }
 
-/// What a tool has as its standard output, if its caller has a pipe.
+/// A tool's stdout when its caller's is a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Descriptors {
-    /// That pipe.
+    /// The same pipe.
     Passed,
-    /// Another, from which the bytes came to that pipe.
+    /// Another pipe, whose bytes are copied to the caller's.
     Relayed,
-    /// Something from which nothing came.
+    /// No output arrived.
     Lost,
 }
 
-/// Whom a file belongs to that a tool made in the workspace.
+/// The owner of a file that a tool created in the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Caller,
@@ -63,18 +63,18 @@ pub(super) enum Owner {
         uid: u32,
         gid: u32,
     },
-    /// There is no such file.
-    Nobody,
+    /// The file was not created.
+    Missing,
 }
 
-/// Whether the limit on processes is in force where the tool runs.
+/// Whether the limit on processes is enforced for the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limits {
     InForce,
     Absent,
 }
 
-/// Calls that are made to tell one's cost: the middle one counts.
+/// Calls per measurement, of which the median is taken.
 const ROUNDS: usize = 31;
 
 impl Calls {
@@ -116,18 +116,18 @@ impl Calls {
     }
 
     fn descriptors(&self) -> Option<Descriptors> {
-        let (mut ours, theirs) = io::pipe().ok()?;
-        let way = format!("/proc/self/fd/{}", ours.as_raw_fd());
-        let pipe = format!("pipe:[{}]", fs::metadata(way).ok()?.ino());
+        let (mut reader, writer) = io::pipe().ok()?;
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let pipe = format!("pipe:[{}]", fs::metadata(path).ok()?.ino());
         let mut command = self.call("readlink", &["/proc/self/fd/1"]);
-        let mut child = command.stdout(theirs).spawn().ok()?;
-        // The command holds our copy of the other end; the pipe would never end.
+        let mut child = command.stdout(writer).spawn().ok()?;
+        // The command holds the writing end, which would keep the pipe open.
         drop(command);
-        let mut said = String::new();
-        let read = ours.read_to_string(&mut said);
+        let mut output_text = String::new();
+        let read = reader.read_to_string(&mut output_text);
         child.wait().ok().filter(|status| status.success())?;
-        Some(match said.trim_end() {
-            said if said == pipe => Descriptors::Passed,
+        Some(match output_text.trim_end() {
+            output_text if output_text == pipe => Descriptors::Passed,
             "" => Descriptors::Lost,
             _ if read.is_err() => Descriptors::Lost,
             _ => Descriptors::Relayed,
@@ -144,27 +144,27 @@ impl Calls {
         match found {
             Ok(made) if made.uid() == ours.uid() && made.gid() == ours.gid() => Some(Owner::Caller),
             Ok(made) => Some(Owner::Other { uid: made.uid(), gid: made.gid() }),
-            // 86: no such tool, so nothing is known.
+            // 86: the sidecar has no such tool.
             Err(_) if status.code() == Some(i32::from(aifo_types::exit::NOTHING_RAN)) => None,
-            Err(_) => Some(Owner::Nobody),
+            Err(_) => Some(Owner::Missing),
         }
     }
 
     fn limits(&self) -> Option<Limits> {
-        let wanted = self.pids?.to_string();
-        // By version 2 of cgroups, and by version 1.
+        let expected = self.pids?.to_string();
+        // cgroup version 2, then version 1.
         let files = ["/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"];
         let output = self.call("cat", &files).stdout(Stdio::piped()).output().ok()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        match said.lines().next() {
+        let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+        match output_text.lines().next() {
             None => None,
-            Some(_) if said.lines().any(|line| line == wanted) => Some(Limits::InForce),
+            Some(_) if output_text.lines().any(|line| line == expected) => Some(Limits::InForce),
             Some(_) => Some(Limits::Absent),
         }
     }
 }
 
-/// The time that the middle one of some runs takes; `None` as soon as one does not succeed.
+/// Returns the median time of [`ROUNDS`] runs; `None` if one fails.
 fn median(mut command: impl FnMut() -> Command) -> Option<Duration> {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
@@ -180,12 +180,12 @@ fn median(mut command: impl FnMut() -> Command) -> Option<Duration> {
 }
 
 impl Measured {
-    /// What it means for sessions of this backend.
+    /// Returns the findings for this backend.
     pub(super) fn findings(&self, backend: &str) -> Vec<Finding> {
         let check = |what: &str| format!("{backend} {what}");
         let unknown = |what: &str| {
             let fix = "try an image with the usual tools";
-            Finding::warn(check(what), "not measured: the sidecar has no tool for it", fix)
+            Finding::warn(check(what), "not measured: the sidecar lacks the tool for it", fix)
         };
         let mut findings = vec![
             match self.cost {
@@ -206,8 +206,8 @@ impl Measured {
     }
 }
 
-/// A call that costs more has a reason that can be mended.
-const DEAR: f64 = 10.0;
+/// Slower calls have a cause that can be fixed.
+const MAX_RATIO: f64 = 10.0;
 
 impl Cost {
     fn judge(self, check: String) -> Finding {
@@ -222,10 +222,10 @@ impl Cost {
         let times = ms(proxied) / ms(native).max(0.001);
         let text =
             format!("{:.2} ms for a tool that does nothing, {times:.1} x native", ms(proxied));
-        if times <= DEAR {
+        if times <= MAX_RATIO {
             return Finding::ok(check, text);
         }
-        let fix = "see whether the machine is busy, and whether this is a release build";
+        let fix = "check the machine's load, and use a release build";
         Finding::warn(check, text, fix)
     }
 }
@@ -233,16 +233,16 @@ impl Cost {
 impl Descriptors {
     fn judge(self, check: String) -> Finding {
         match self {
-            Descriptors::Passed => Finding::ok(check, "a tool has its caller's own pipe"),
+            Descriptors::Passed => Finding::ok(check, "tools write to the caller's pipe directly"),
             Descriptors::Relayed => Finding::warn(
                 check,
-                "a tool's bytes are relayed, they do not go into its caller's own pipe",
-                "let the proxy listen on a unix socket, and run the engine on this machine itself",
+                "tool output is relayed instead of written to the caller's pipe",
+                "let the proxy listen on a unix socket, and run the engine on this machine",
             ),
             Descriptors::Lost => Finding::fail(
                 check,
-                "a tool's bytes did not arrive",
-                "run 'aifo-coder exec -v -- TOOL' to see what becomes of a call",
+                "tool output did not arrive",
+                "run 'aifo-coder exec -v -- TOOL' to trace a call",
             ),
         }
     }
@@ -251,16 +251,18 @@ impl Descriptors {
 impl Owner {
     fn judge(self, check: String) -> Finding {
         match self {
-            Owner::Caller => Finding::ok(check, "what a tool makes in the workspace is yours"),
+            Owner::Caller => {
+                Finding::ok(check, "files that tools create in the workspace are yours")
+            }
             Owner::Other { uid, gid } => Finding::fail(
                 check,
-                format!("what a tool makes in the workspace belongs to {uid}:{gid}"),
-                "see how the engine maps users, and how the workspace is mounted",
+                format!("files that tools create in the workspace belong to {uid}:{gid}"),
+                "check the engine's user mapping and the mount of the workspace",
             ),
-            Owner::Nobody => Finding::fail(
+            Owner::Missing => Finding::fail(
                 check,
-                "a tool cannot make a file in the workspace",
-                "see who may write there; with SELinux, label it: chcon -Rt container_file_t DIR",
+                "tools cannot create files in the workspace",
+                "check its permissions; with SELinux, label it: chcon -Rt container_file_t DIR",
             ),
         }
     }
@@ -269,10 +271,10 @@ impl Owner {
 impl Limits {
     fn judge(self, check: String) -> Finding {
         match self {
-            Limits::InForce => Finding::ok(check, "that on processes is in force"),
+            Limits::InForce => Finding::ok(check, "the limit on processes is enforced"),
             Limits::Absent => Finding::warn(
                 check,
-                "that on processes is not in force",
+                "the limit on processes is not enforced",
                 "give the engine the cgroup controllers: pids, memory, cpu",
             ),
         }
@@ -285,21 +287,21 @@ mod tests {
     use crate::doctor::report::Status;
 
     #[test]
-    fn costs_are_told_in_both_measures() {
+    fn costs_in_time_and_relative_to_native() {
         let cost = |proxied, native: Option<u64>| Cost {
             proxied: Duration::from_micros(proxied),
             native: native.map(Duration::from_micros),
         };
-        let told = cost(1500, Some(500)).judge("local call".to_owned());
-        assert_eq!(told.finding, "1.50 ms for a tool that does nothing, 3.0 x native");
-        assert_eq!(told.status, Status::Ok);
+        let both = cost(1500, Some(500)).judge("local call".to_owned());
+        assert_eq!(both.finding, "1.50 ms for a tool that does nothing, 3.0 x native");
+        assert_eq!(both.status, Status::Ok);
         assert_eq!(cost(9000, Some(500)).judge(String::new()).status, Status::Warn);
         let alone = cost(9000, None).judge(String::new());
         assert_eq!(alone.finding, "9.00 ms for a tool that does nothing");
     }
 
     #[test]
-    fn what_was_not_measured_is_said() {
+    fn missing_measurements_are_reported() {
         let statuses = |measured: Measured| -> Vec<Status> {
             measured.findings("docker").into_iter().map(|finding| finding.status).collect()
         };

@@ -1,4 +1,4 @@
-//! What is to be run, and where: an agent of the table, or a command that stands for one.
+//! The program to run and its image: an agent of the table, or any command.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::config::Config;
 use crate::progress;
 use crate::settings;
 
-/// A command, and what is known of it.
-pub(crate) struct Wanted {
+/// A command with the agent's table entry and image.
+pub(crate) struct Target {
     pub(crate) command: Vec<OsString>,
-    /// What is known of it; nothing of a command that is no agent's.
+    /// The table's entry; `None` for other commands.
     pub(crate) spec: Option<AgentSpec>,
-    /// The image of its container; none if it runs on this machine.
+    /// The image of its container; `None` if it runs on this machine.
     pub(crate) image: Option<Image>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Image {
     is_named: bool,
 }
 
-impl Wanted {
+impl Target {
     /// An agent of the table, run by this command.
     pub(crate) fn agent(
         spec: AgentSpec,
@@ -39,38 +39,37 @@ impl Wanted {
     ) -> anyhow::Result<Self> {
         let contained = config.containers.backend.value.engine().is_some();
         if !contained && image.is_some() {
-            bail!("--image is for an agent in a container, and --backend local has none");
+            bail!("--image needs containers, but --backend local has none");
         }
         let image = contained.then(|| match image {
             Some(name) => Image::named(name),
             None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
         });
-        Ok(Wanted { command, spec: Some(spec), image })
+        Ok(Target { command, spec: Some(spec), image })
     }
 
-    /// Any command. Its program may have an agent's name; with an image it is an agent in any case.
+    /// Any command. It is an agent if its program has an agent's name, or if an image is given.
     pub(crate) fn command(command: Vec<OsString>, image: Option<&str>, config: &Config) -> Self {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let program = program.unwrap_or_default().to_string_lossy();
         let known = config.agent_named(&program).ok().cloned();
-        // Whatever is to be in a container of its own is an agent.
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        Wanted { command, spec, image: image.map(Image::named) }
+        Target { command, spec, image: image.map(Image::named) }
     }
 
-    /// What it is called.
+    /// The agent's name, else the program's.
     pub(crate) fn name(&self) -> Option<&str> {
         let program = || Path::new(self.command.first()?).file_name()?.to_str();
         self.spec.as_ref().map(|spec| spec.name.as_str()).or_else(program)
     }
 
-    /// Adds to a session what it needs in a container, if it is to be in one. Errors: its image is not
-    /// there, and is one of ours.
-    pub(crate) async fn furnish(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
+    /// Configures a session for an agent in a container. Does nothing for one on this machine.
+    /// Errors: the default image is missing.
+    pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
         let (Some(image), Some(spec)) = (&self.image, &self.spec) else { return Ok(()) };
         if let SidecarBackend::Containers(containers) = &session.backend {
-            let is_ours = !image.is_named && containers.images.prefix.is_empty();
-            if is_ours && !containers.engine.has_image(&image.name).await {
+            let is_default = !image.is_named && containers.images.prefix.is_empty();
+            if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
                     "{} has no image '{}'\n\
                      hint: build it with `cargo xtask images build agent-{}`, or name another with \
@@ -83,7 +82,7 @@ impl Wanted {
         }
         let mut forwarding = session.forwarding.clone();
         for name in spec.variables.iter().cloned().chain(agent_variables()) {
-            // What nobody may set was refused where it was written, or is left out.
+            // Names that may not pass are left out; the configuration has rejected the user's already.
             let _ = forwarding.allow(&name);
         }
         session.agent_forwarding = forwarding;

@@ -1,4 +1,4 @@
-//! A session around an agent that is spoken with.
+//! The session around an ACP agent.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,26 +17,26 @@ use anyhow::{Context, bail};
 use tokio::process::Command;
 
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::{Entry, Judge};
+use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::backend::{self, Fallback};
 use crate::cli::AcpAgent;
 use crate::config::{Config, Flags};
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::settings;
 use crate::start::{EndSignals, Started, start};
-use crate::wanted::Wanted;
+use crate::target::Target;
 
-/// An agent that can be started, and all that it is to be met with.
-pub(crate) struct Stage {
-    /// What it is called.
+/// An agent that is ready to start, with its hosts, permission rules and log.
+pub(crate) struct AgentSession {
+    /// The agent's name.
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) profile: AcpProfile,
     pub(crate) hosts: Hosts,
-    pub(crate) judge: Judge,
+    pub(crate) judge: PermissionJudge,
     pub(crate) log: Option<Arc<WireLog>>,
-    /// Where it works; the same path in its container.
+    /// The agent's working directory; the same path in its container.
     pub(crate) cwd: PathBuf,
     pub(crate) workspace: PathBuf,
     /// The session's temporary directory.
@@ -44,115 +44,115 @@ pub(crate) struct Stage {
     pub(crate) place: AgentEnvironment,
 }
 
-/// What has to be there as long as the agent is.
-pub(crate) struct Behind {
+/// Keeps the session and the workspace lock for as long as the agent runs.
+pub(crate) struct SessionGuard {
     session: Session,
-    /// It is the only one here.
+    /// Keeps other agents out of the workspace.
     _lock: Option<WorkspaceLock>,
 }
 
-/// What came of setting it up.
-pub(crate) enum Setting {
-    Up(Box<Stage>, Box<Behind>),
-    /// Only what would be done was wanted.
-    Shown,
-    /// It was called off by this signal.
-    CalledOff(u8),
+/// The result of [`AgentSession::prepare`].
+pub(crate) enum Prepared {
+    Ready(Box<AgentSession>, Box<SessionGuard>),
+    /// `--dry-run` printed the plan.
+    DryRun,
+    /// This signal arrived during the start.
+    Cancelled(u8),
 }
 
-impl Stage {
-    /// Brings everything up but the agent itself.
-    pub(crate) async fn set(
+impl AgentSession {
+    /// Starts the session, but not the agent.
+    pub(crate) async fn prepare(
         mut flags: AcpAgent,
         agent: Option<&str>,
         signals: &mut EndSignals,
-    ) -> anyhow::Result<Setting> {
+    ) -> anyhow::Result<Prepared> {
         let cwd = choose_places(&mut flags)?;
         let given: Flags = flags.yes_to.add_to(flags.session.flags());
-        let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
-        let (wanted, mut profile) = wanted(&flags, agent, &config)?;
+        let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+        let (target, mut profile) = resolve_target(&flags, agent, &config)?;
         if let Some(stream) = flags.stream {
             profile.stream = stream;
         }
-        let mut agent = Agent::new(wanted.command.clone()).context("there is no agent to run")?;
-        for (name, value) in config.smart_for(wanted.name()).variables() {
+        let mut agent = Agent::new(target.command.clone()).context("there is no agent to run")?;
+        for (name, value) in config.smart_for(target.name()).variables() {
             agent.set(name, value);
         }
-        let fallback = match wanted.image {
+        let fallback = match target.image {
             None => Fallback::Local,
             Some(_) => Fallback::None,
         };
         let mut session = settings::session_config_with(&flags.session, &config, fallback).await?;
-        wanted.furnish(&mut session).await?;
+        target.configure(&mut session).await?;
         if flags.session.containers.dry_run {
             backend::show_plan(&session)?;
-            return Ok(Setting::Shown);
+            return Ok(Prepared::DryRun);
         }
-        if wanted.image.is_none() {
-            // Whatever the agent starts, however it hides, is below us and goes with it.
-            become_subreaper().context("cannot look after what the agent starts")?;
+        if target.image.is_none() {
+            // Every process that the agent starts stays below this one, also after a double fork.
+            become_subreaper().context("cannot become a subreaper for the agent's processes")?;
         }
-        let is_alone = wanted.spec.is_some() && !flags.force_share;
+        let is_alone = target.spec.is_some() && !flags.force_share;
         let lock = is_alone.then(|| WorkspaceLock::acquire(&session.workspace)).transpose()?;
         let session = match start(session, signals).await? {
-            Started::Up(session) => *session,
-            Started::CalledOff(signal) => return Ok(Setting::CalledOff(signal)),
+            Started::Running(session) => *session,
+            Started::Cancelled(signal) => return Ok(Prepared::Cancelled(signal)),
         };
-        let behind = Behind { session, _lock: lock };
-        // An error must not leave the session's containers to chance.
-        match dress(&behind.session, wanted, &agent, profile, &flags, config, cwd).await {
-            Ok(stage) => Ok(Setting::Up(Box::new(stage), Box::new(behind))),
+        let guard = SessionGuard { session, _lock: lock };
+        // An error must still remove the session's containers.
+        match build(&guard.session, target, &agent, profile, &flags, config, cwd).await {
+            Ok(agent_session) => Ok(Prepared::Ready(Box::new(agent_session), Box::new(guard))),
             Err(error) => {
-                behind.close().await;
+                guard.close().await;
                 Err(error)
             }
         }
     }
 }
 
-impl Behind {
-    /// Takes the session down, and tells what its tools came to.
+impl SessionGuard {
+    /// Ends the session and returns the statistics of its tool calls.
     pub(crate) async fn close(self) -> CallStats {
         self.session.close().await
     }
 }
 
-/// Makes the agent's place ready, and tells what bypasses us there.
-async fn dress(
+/// Builds the agent's command, hosts and rules, and warns of tools that bypass the shims.
+async fn build(
     session: &Session,
-    wanted: Wanted,
+    target: Target,
     agent: &Agent,
     profile: AcpProfile,
     flags: &AcpAgent,
     config: Config,
     cwd: PathBuf,
-) -> anyhow::Result<Stage> {
-    // Of any other command nobody knows whether it calls tools by their names.
-    if wanted.spec.is_some() {
+) -> anyhow::Result<AgentSession> {
+    // Another command may not call tools by name at all.
+    if target.spec.is_some() {
         let findings = agent.check(session).await;
-        for finding in findings.context("the agent's place cannot be looked at")? {
+        for finding in findings.context("cannot inspect the agent's environment")? {
             console::say(format_args!("WARNING: {finding}"));
         }
     }
-    let place = agent.prepare(session).context("the agent's place cannot be entered")?;
-    let (program, args) = wanted.command.split_first().context("there is no agent to run")?;
+    let place = agent.prepare(session).context("cannot enter the agent's environment")?;
+    let (program, args) = target.command.split_first().context("there is no agent to run")?;
     let mut command = place.command_with(program, &profile.set);
     command.args(args).current_dir(&cwd);
     let workspace = session.workspace().to_owned();
     let alias = place.workspace_alias().map(Path::to_owned);
-    let name = wanted.name().unwrap_or_default().to_owned();
+    let name = target.name().unwrap_or_default().to_owned();
     let log = match &flags.wire_log {
         None => None,
-        Some(folder) => {
-            let (limits, secrets) = (WireLogLimits::default(), secrets(session, &wanted));
-            let log = WireLog::open(folder, limits, &name, flags.requests, secrets);
-            let failed = || format!("no log can be written in '{}'", folder.display());
+        Some(directory) => {
+            let (limits, secrets) = (WireLogLimits::default(), secrets(session, &target));
+            let log = WireLog::open(directory, limits, &name, flags.requests, secrets);
+            let failed = || format!("cannot write a log in '{}'", directory.display());
             Some(Arc::new(log.with_context(failed)?))
         }
     };
     let opened = Workspace::open(workspace.clone(), alias.clone()).map(Arc::new);
     let opened = opened.with_context(|| format!("cannot open '{}'", workspace.display()))?;
-    let judge = Judge {
+    let judge = PermissionJudge {
         rules: config.permissions,
         allow_option: profile.allow_option.clone(),
         workspace: alias.iter().cloned().chain([workspace.clone()]).collect(),
@@ -162,7 +162,7 @@ async fn dress(
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();
     let files = files.judged(Arc::new(move |access, path, real| {
-        for_files.serve(Entry::File(access, path, real))
+        for_files.serve(AgentRequest::File(access, path, real))
     }));
     let hosts = Hosts {
         files: Arc::new(files),
@@ -174,15 +174,15 @@ async fn dress(
         },
     };
     let tmp = session.tmp().to_owned();
-    Ok(Stage { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
+    Ok(AgentSession { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
 }
 
-/// Terminals in the agent's place, for all that no rule denies.
+/// Terminals in the agent's environment, for commands that no rule denies.
 fn terminals(
     workspace: Arc<Workspace>,
     cwd: &Path,
     place: &AgentEnvironment,
-    judge: &Judge,
+    judge: &PermissionJudge,
 ) -> Terminals {
     let (place, judge) = (place.clone(), judge.clone());
     let cwd = cwd.to_string_lossy();
@@ -191,56 +191,56 @@ fn terminals(
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
     config.judge = Arc::new(move |command: &TerminalCommand, real: &Path| {
-        judge.serve(Entry::Terminal(command, real))
+        judge.serve(AgentRequest::Terminal(command, real))
     });
     Terminals::new(config)
 }
 
-/// What may stand in no log: the session's token, and the agent's credentials.
-fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
+/// Values that logs must not contain: the session's token and the agent's credentials.
+fn secrets(session: &Session, target: &Target) -> Vec<String> {
     let text = |value: OsString| value.into_string().ok();
-    let ours = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
-    let known = wanted.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
-    let theirs = known.chain(agent_variables()).flat_map(|name| {
+    let own = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
+    let known = target.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
+    let agents = known.chain(agent_variables()).flat_map(|name| {
         let given = std::env::var(format!("{AGENT_VARIABLE_PREFIX}{name}")).ok();
         [(name.clone(), std::env::var(&name).ok()), (name, given)]
     });
-    let all = ours.chain(theirs).filter(|(name, _)| names_secret(name.as_bytes()));
+    let all = own.chain(agents).filter(|(name, _)| names_secret(name.as_bytes()));
     all.filter_map(|(_, value)| value).collect()
 }
 
-/// The agent, and how one speaks with it.
-pub(super) fn wanted(
+/// Returns the agent's command and its ACP profile.
+pub(super) fn resolve_target(
     flags: &AcpAgent,
     agent: Option<&str>,
     config: &Config,
-) -> anyhow::Result<(Wanted, AcpProfile)> {
+) -> anyhow::Result<(Target, AcpProfile)> {
     let image = flags.image.as_deref();
     if let Some(line) = &flags.agent_command {
         let words = shlex::split(line).filter(|words| !words.is_empty());
-        let words = words.with_context(|| format!("'{line}' is no command line"))?;
+        let words = words.with_context(|| format!("'{line}' is not a valid command line"))?;
         let command = words.iter().map(OsString::from).collect();
-        let wanted = Wanted::command(command, image, config);
-        let known = wanted.spec.as_ref().and_then(|spec| spec.acp.clone());
+        let target = Target::command(command, image, config);
+        let known = target.spec.as_ref().and_then(|spec| spec.acp.clone());
         let profile = known.unwrap_or_else(|| AcpProfile::plain(words));
-        return Ok((wanted, profile));
+        return Ok((target, profile));
     }
-    let name = agent.context("there is no agent")?;
+    let name = agent.context("no agent is named")?;
     let spec = config.agent_named(name)?.clone();
     let Some(profile) = spec.acp.clone() else {
         bail!(
-            "'{name}' is not known to speak ACP\n\
-             hint: say how it does in your configuration, [agents.{name}.acp], or use --agent-command"
+            "agent '{name}' has no ACP profile\n\
+             hint: add [agents.{name}.acp] to your configuration, or use --agent-command"
         );
     };
     let command = profile.command.iter().map(OsString::from).collect();
-    Ok((Wanted::agent(spec, command, image, config)?, profile))
+    Ok((Target::agent(spec, command, image, config)?, profile))
 }
 
-/// Where the agent works. A directory outside of a workspace that nobody named is the workspace.
+/// Returns the agent's working directory. `--cwd` outside the default workspace makes it the workspace.
 pub(super) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
     let real = |path: &Path| {
-        path.canonicalize().with_context(|| format!("'{}' is not there", path.display()))
+        path.canonicalize().with_context(|| format!("no directory '{}'", path.display()))
     };
     let cwd = real(flags.cwd.as_deref().unwrap_or(Path::new(".")))?;
     let workspace = &mut flags.session.project.workspace;
@@ -249,7 +249,7 @@ pub(super) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
         return Ok(cwd);
     }
     if flags.cwd.is_none() {
-        // Whoever names a workspace from elsewhere means that.
+        // --workspace from outside of it: the agent works in its root.
         return Ok(root);
     }
     if workspace != Path::new(".") {
