@@ -83,7 +83,7 @@ impl Mailbox {
         loop {
             self.start_waiting();
             tokio::select! {
-                () = told(&mut stop, Stop::Gracefully) => break,
+                () = requested(&mut stop, Stop::Gracefully) => break,
                 () = self.wait() => {}
                 _ = look.tick(), if is_there => {
                     is_there = !self.shared.directory.is_removed();
@@ -104,7 +104,7 @@ impl Mailbox {
         self.refuse_waiting();
         while !self.tasks.is_empty() {
             tokio::select! {
-                () = told(&mut stop, Stop::AtOnce), if in_grace => in_grace = false,
+                () = requested(&mut stop, Stop::AtOnce), if in_grace => in_grace = false,
                 () = sleep_until(end), if in_grace => in_grace = false,
                 () = self.wait() => self.refuse_waiting(),
             }
@@ -333,8 +333,8 @@ fn acquire(directory: &Directory, request_id: &RequestId) -> Option<Claim> {
 }
 
 /// Waits for this stop request or a later one.
-async fn told(stop: &mut watch::Receiver<Stop>, word: Stop) {
-    if stop.wait_for(|told| *told >= word).await.is_err() {
+async fn requested(stop: &mut watch::Receiver<Stop>, word: Stop) {
+    if stop.wait_for(|current| *current >= word).await.is_err() {
         // The sender is gone.
         std::future::pending::<()>().await;
     }

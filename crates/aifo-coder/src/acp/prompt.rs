@@ -170,7 +170,7 @@ impl PromptRun {
                         self.failure = Some(format!("{error:#}"));
                     }
                 }
-                // Nothing has happened: whoever reads along is to have what there is.
+                // Idle: flush what has been printed.
                 () = ready(()), if self.output.has_unflushed() => {
                     if let Err(error) = self.output.flush() {
                         self.failure = Some(format!("{NO_STDOUT}: {error}"));

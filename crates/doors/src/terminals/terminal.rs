@@ -73,9 +73,9 @@ impl Terminal {
     }
 
     fn attended(leader: Leader, output: Output, tail: Arc<Mutex<Tail>>) -> Self {
-        let (told, exit) = watch::channel(None);
+        let (sender, exit) = watch::channel(None);
         let (kills, heard) = watch::channel(());
-        let task = Some(tokio::spawn(attend(leader, output, told, heard)));
+        let task = Some(tokio::spawn(attend(leader, output, sender, heard)));
         Terminal { tail, exit, kills, task }
     }
 
@@ -108,11 +108,11 @@ impl Terminal {
     }
 }
 
-/// Carries a command to its end, and beyond: what it left behind may write until it is told to end.
+/// Runs a command to its end. Remaining processes may write until a kill or the terminal's end.
 async fn attend(
     leader: Leader,
     mut output: Output,
-    told: watch::Sender<Option<Exit>>,
+    sender: watch::Sender<Option<Exit>>,
     mut kills: watch::Receiver<()>,
 ) {
     let mut is_over = false;
@@ -127,7 +127,7 @@ async fn attend(
             exit = leader.exit(), if !is_over => {
                 is_over = true;
                 output.take_rest();
-                told.send_replace(Some(exit));
+                sender.send_replace(Some(exit));
             }
             () = output.take() => {}
         }
@@ -137,7 +137,7 @@ async fn attend(
     let exit = leader.exit().await;
     output.take_rest();
     if !is_over {
-        told.send_replace(Some(exit));
+        sender.send_replace(Some(exit));
     }
 }
 
