@@ -193,7 +193,7 @@ pub struct HostEnvironment {
     shim_variables: Vec<(OsString, OsString)>,
 }
 
-/// The agent's container, reached through its [`AgentEndpoint`](crate::agent_endpoint).
+/// The agent's container, reached through its agent endpoint.
 #[derive(Clone, Debug)]
 pub struct ContainerEnvironment {
     shim: ShimBinary,

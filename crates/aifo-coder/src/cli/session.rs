@@ -77,7 +77,7 @@ pub(crate) struct ContainerArgs {
     /// engine answers and has the images, else local) [default: auto] [env: AIFO_BACKEND]
     #[arg(long, value_name = "HOW")]
     pub(crate) backend: Option<String>,
-    /// Image of a toolchain's containers; repeatable [env: AIFO_<KIND>_TOOLCHAIN_IMAGE]
+    /// Image of a toolchain's containers; repeatable [env: AIFO_KIND_TOOLCHAIN_IMAGE]
     #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
     pub(crate) images: Vec<String>,
     /// Run a toolchain's tools in a running container of yours, such as a devcontainer; repeatable
