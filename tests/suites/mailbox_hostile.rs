@@ -260,7 +260,7 @@ fn a_removed_directory_is_reported_and_the_daemon_lives() {
     let client = Running::start(client.arg("hold").arg(&go));
     client.expect("first\n");
     fs::remove_dir_all(mailbox.directory()).unwrap();
-    mailbox.running().complains("the directory was removed");
+    mailbox.running().complains("the mailbox's directory was removed");
     drop(client);
     let (_setup, ended) = mailbox.stop();
     ended.exited(0);
