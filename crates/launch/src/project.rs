@@ -13,6 +13,7 @@ use nix::unistd::getuid;
 use sha2::{Digest, Sha256};
 
 use crate::call_log::state_directory;
+use crate::session_dir::is_own;
 
 /// The sessions that share caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,8 +134,7 @@ fn main_repository(workspace: &Path) -> Option<PathBuf> {
     let backlink = read_small(&entry.join("gitdir"))?;
     let backlink = entry.join(OsStr::from_bytes(line(backlink.as_bytes())?));
     let named = backlink.parent().filter(|_| backlink.file_name() == Some(OsStr::new(".git")))?;
-    let is_linked =
-        named.canonicalize().ok()? == workspace && is_own_directory(root) && is_own_directory(git);
+    let is_linked = named.canonicalize().ok()? == workspace && is_own(root) && is_own(git);
     is_linked.then(|| root.to_owned())
 }
 
@@ -142,10 +142,6 @@ fn main_repository(workspace: &Path) -> Option<PathBuf> {
 fn line(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     (!text.is_empty() && !text.contains(&b'\n')).then_some(text)
-}
-
-fn is_own_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == getuid().as_raw())
 }
 
 /// Reads a small regular file of the user. `None` for anything else: links, FIFOs, devices, large
