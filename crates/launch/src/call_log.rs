@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use aifo_proxy::CallLog;
 
 use crate::call_stats::CallCounter;
+use crate::own_directories::state_directory;
 
 /// Number of logs that are kept; older ones are removed.
 const MAX_LOGS: usize = 20;
@@ -28,14 +29,6 @@ pub enum CallLogRetention {
 /// some services.
 pub fn log_directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("log"))
-}
-
-/// Returns the directory of persistent state: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
-pub fn state_directory() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("aifo"))
 }
 
 /// Opens the log in the log directory, where it outlives the session, or else in the session

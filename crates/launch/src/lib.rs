@@ -84,7 +84,7 @@ pub use aifo_sidecar::{
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
-pub use call_log::{CallLogRetention, log_directory, state_directory};
+pub use call_log::{CallLogRetention, log_directory};
 pub use call_stats::CallStats;
 pub use check::Finding;
 pub use cleanup::{
@@ -94,6 +94,7 @@ pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
 pub use detect::detect_kinds;
 pub use error::LaunchError;
+pub use own_directories::state_directory;
 pub use plan::plan;
 pub use project::{CacheScope, Project, recorded_root};
 pub use registries::{Admission, AdmissionError, AdmissionSources};

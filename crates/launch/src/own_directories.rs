@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::call_log::state_directory;
 use crate::session_dir::{runtime_directory, session_of, temporary_directory};
 
 /// A directory of aifo, and its name in error messages.
@@ -26,6 +25,11 @@ pub(crate) fn own_directories() -> Vec<OwnDirectory> {
     let named =
         directories.into_iter().filter_map(|(description, path)| Some((description, path?)));
     named.map(|(description, path)| OwnDirectory { description, path: real_path(&path) }).collect()
+}
+
+/// Returns the directory of persistent state: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
+pub fn state_directory() -> Option<PathBuf> {
+    base("XDG_STATE_HOME", ".local/state").map(|base| base.join("aifo"))
 }
 
 /// Returns the directory of local sidecars' caches: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.

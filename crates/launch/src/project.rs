@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::getuid;
 use sha2::{Digest, Sha256};
 
-use crate::call_log::state_directory;
+use crate::own_directories::state_directory;
 use crate::session_dir::is_own;
 
 /// The sessions that share caches.
