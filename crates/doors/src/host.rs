@@ -32,6 +32,7 @@ pub async fn host_fleet(host: Host) -> Result<Fleet, Arc<SidecarError>> {
         path: host.path,
         open_files: host.open_files,
         confinement: LocalConfinement::Unconfined,
+        restrictions: Vec::new(),
         transport: Transport::Descriptors,
         caches: Caches::None,
     };

@@ -5,12 +5,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use aifo_engine::{Engine, Flavor, Labels};
+use aifo_process::Restriction;
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
     Transport,
 };
 use aifo_types::{Kind, Subnet};
 
+use crate::config::SessionConfig;
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 
@@ -129,7 +131,7 @@ impl Containers {
         &self,
         session: &str,
         session_dir: &Path,
-        runner: (&Path, RunnerTransport),
+        runner: RunnerOptions<'_>,
         (workspace, caches): (&Path, Caches),
         tmp: &Path,
         agent: Option<AgentContainer>,
@@ -137,8 +139,9 @@ impl Containers {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
             labels: Labels::of_session(session, session_dir),
-            runner_program: runner.0.to_owned(),
-            transport: runner.1.containers(&self.engine),
+            runner_program: runner.program.to_owned(),
+            transport: runner.transport.containers(&self.engine),
+            restrictions: runner.restrictions.to_vec(),
             sockets: session_dir.join("back"),
             workspace: workspace.to_owned(),
             tmp: tmp.to_owned(),
@@ -154,6 +157,25 @@ impl Containers {
     }
 }
 
+/// The runner of all containers.
+#[derive(Clone, Copy)]
+pub(crate) struct RunnerOptions<'a> {
+    /// The `aifo-shim` binary.
+    pub(crate) program: &'a Path,
+    pub(crate) transport: RunnerTransport,
+    pub(crate) restrictions: &'a [Restriction],
+}
+
+impl<'a> RunnerOptions<'a> {
+    pub(crate) fn of(config: &'a SessionConfig) -> Self {
+        RunnerOptions {
+            program: config.shim.path(),
+            transport: config.runner_transport,
+            restrictions: &config.restrictions,
+        }
+    }
+}
+
 /// More than a build needs, and few enough to keep the machine usable.
 const DEFAULT_PIDS: u32 = 4096;
 
@@ -162,7 +184,7 @@ pub(crate) fn container_backend(
     containers: &Containers,
     session: &str,
     session_dir: &Path,
-    runner: (&Path, RunnerTransport),
+    runner: RunnerOptions<'_>,
     (workspace, caches): (&Path, Caches),
     tmp: &Path,
     agent: Option<AgentContainer>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
+use aifo_process::Restriction;
 use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
 use aifo_types::Endpoint;
@@ -48,6 +49,8 @@ pub struct SessionConfig {
     pub notify: NotifyRules,
     /// Whether local tools are confined.
     pub confinement: ConfinementMode,
+    /// The restrictions of system calls of tools in containers, and of confined local tools.
+    pub restrictions: Vec<Restriction>,
     /// The agent's own python, for local decisions of shims; `None` for the usual paths.
     pub local_python: Option<PathBuf>,
     /// Time limit of a tool; `None` for no limit.
@@ -92,6 +95,7 @@ impl SessionConfig {
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
             confinement: ConfinementMode::Auto,
+            restrictions: Restriction::ALL.to_vec(),
             local_python: None,
             max_runtime: None,
             limits: Limits::default(),

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
-use crate::backend::{self, SelectedBackend, SidecarBackend};
+use crate::backend::{self, RunnerOptions, SelectedBackend, SidecarBackend};
 use crate::call_log::{self, CallLogRetention};
 use crate::call_stats::CallCounter;
 use crate::check;
@@ -247,6 +247,7 @@ impl Backends {
             path: path_without_shims(std::env::var_os("PATH")),
             open_files: raise_open_files()?,
             confinement: config.confinement.local()?,
+            restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
             caches: dirs.caches.clone(),
         };
@@ -261,7 +262,7 @@ impl Backends {
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
-                let runner = (config.shim.path(), config.runner_transport);
+                let runner = RunnerOptions::of(config);
                 let directory = dirs.directory.path();
                 let mut agent = None;
                 if let Some(asked) = &config.agent {

@@ -80,6 +80,9 @@ pub const WRITABLE: &str = "--writable";
 /// The option before a path that tools may write to; without it, they may write everywhere.
 pub const WRITE: &str = "--write";
 
+/// The option before the names of restrictions of system calls, with commas between them.
+pub const RESTRICT: &str = "--restrict";
+
 /// The option before the pid of the guard.
 pub const GUARDED_BY: &str = "--guarded-by";
 

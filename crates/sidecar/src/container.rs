@@ -21,6 +21,7 @@ use std::time::Duration;
 use aifo_engine::{
     ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
 };
+use aifo_process::Restriction;
 use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
@@ -64,6 +65,8 @@ pub struct ContainerConfig {
     pub pools: Option<Vec<Subnet>>,
     /// The resource limits of each container.
     pub limits: ContainerLimits,
+    /// The restrictions of system calls in every container.
+    pub restrictions: Vec<Restriction>,
     /// The transport of the control connections.
     pub transport: Transport,
     /// The caches of downloads and builds.

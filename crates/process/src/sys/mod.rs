@@ -18,7 +18,7 @@ pub use process::{
     drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
     random_bits,
 };
-pub(crate) use process::{nice, prlimit, wait4_any};
+pub(crate) use process::{install_filter, nice, no_new_privileges, prlimit, wait4_any};
 pub use signals::pidfd_open;
 pub(crate) use signals::{
     Disposition, MaskOperation, change_mask, is_ignored_number, pidfd_send_signal, raise,

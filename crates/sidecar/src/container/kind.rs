@@ -8,7 +8,7 @@ use aifo_types::Kind;
 
 use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
-use crate::local::Transport;
+use crate::local::{Transport, restriction_words};
 
 /// Path of the runner in every container.
 pub(super) const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
@@ -138,6 +138,7 @@ pub(super) fn container_with(
     let config = &shared.config;
     let mut mounts = vec![runner.mount];
     let mut args = vec![OsString::from("serve")];
+    args.extend(restriction_words(&config.restrictions));
     let stdio = match config.transport {
         Transport::Descriptors => {
             mounts.push(Mount::bind(&config.sockets.join(kind), runner.sockets, true));
