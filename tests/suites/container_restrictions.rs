@@ -99,6 +99,12 @@ open ok
 pid ok
 ";
 
+/// This process's hard limits on open files and pending signals.
+fn own_limits() -> [u64; 2] {
+    use nix::sys::resource::{Resource, getrlimit};
+    [Resource::RLIMIT_NOFILE, Resource::RLIMIT_SIGPENDING].map(|it| getrlimit(it).unwrap().1)
+}
+
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn restricted_calls_fail_with_an_errno() {
@@ -109,6 +115,13 @@ fn restricted_calls_fail_with_an_errno() {
     }
     let session = ContainerSetup::of(&engine).kind("python").start();
     assert_eq!(session.python(CALLS, &[]), RESTRICTED);
+    let limits = "import resource as r; print([r.getrlimit(n) for n in (4, 7, 11)])";
+    let mut seen = session.python(limits, &[]);
+    seen.retain(|c| !matches!(c, '(' | ')' | '[' | ']' | ' ' | '\n'));
+    let seen: Vec<u64> = seen.split(',').map(|number| number.parse().unwrap()).collect();
+    let own = own_limits();
+    assert_eq!(seen[..2], [0, 0], "no core dumps");
+    assert!(seen[3] < own[0] && seen[5] < own[1], "below the host's limits: {seen:?} {own:?}");
     session.finish();
 
     // The engine's own profile allows what the probe tries.

@@ -76,8 +76,8 @@ pub enum EngineError {
         /// The timeout in seconds.
         secs: u64,
     },
-    /// A path with a character that `--mount` cannot carry.
-    #[error("'{}' cannot be mounted: its name has a comma, a quote or a line break", .0.display())]
+    /// A path that `--mount` cannot carry.
+    #[error("cannot mount '{}': its name contains a line break", .0.display())]
     UnmountablePath(PathBuf),
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use aifo_engine::{Engine, Flavor, Labels};
-use aifo_process::Restriction;
+use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
     Transport,
@@ -104,6 +104,7 @@ impl Containers {
     /// container.
     pub fn of(engine: Engine) -> Self {
         let memory = engine.facts().memory / 4 * 3;
+        let ulimits = process_limits(engine.flavor(), &current_limits());
         Containers {
             engine,
             images: Images::default(),
@@ -114,6 +115,7 @@ impl Containers {
                 memory: Some(memory).filter(|memory| *memory > 0),
                 pids: Some(DEFAULT_PIDS),
                 cpus: None,
+                ulimits,
             },
             admitted: Vec::new(),
         }
@@ -156,6 +158,26 @@ impl Containers {
         })
     }
 }
+
+/// Returns limits of each process in a container, by the engine's names: no core dumps, which the host
+/// would store, and half of the open files and pending signals that this machine allows, so that one
+/// session does not use them up.
+fn process_limits(flavor: Flavor, of_launcher: &[ResourceLimit]) -> Vec<(&'static str, u64)> {
+    // Podman raises nproc, which not every host permits, unless it is given.
+    let nproc = (flavor == Flavor::Podman).then_some(("nproc", 6, 1, MAX_PROCESSES));
+    let shares = [("nofile", 7, 2, MAX_OPEN_FILES), ("sigpending", 11, 2, MAX_PENDING_SIGNALS)];
+    let shares = shares.into_iter().chain(nproc).filter_map(|(name, number, divisor, most)| {
+        let limit = of_launcher.iter().find(|limit| limit.resource == number)?;
+        Some((name, (limit.hard / divisor).min(most)))
+    });
+    [("core", 0)].into_iter().chain(shares).collect()
+}
+
+/// A program that closes or scans all possible descriptors takes seconds with a larger limit.
+const MAX_OPEN_FILES: u64 = 1 << 19;
+const MAX_PENDING_SIGNALS: u64 = 1 << 19;
+/// Podman's own limit on a machine that permits no more.
+const MAX_PROCESSES: u64 = 1 << 15;
 
 /// The runner of all containers.
 #[derive(Clone, Copy)]
@@ -250,4 +272,18 @@ pub async fn missing_images(containers: &Containers, kinds: &[Kind]) -> Vec<Stri
         }
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_has_half_of_the_launchers_limits() {
+        let limit = |resource, hard| ResourceLimit { resource, soft: 1024, hard };
+        let own = [limit(7, 20_000), limit(6, 90_000), limit(11, u64::MAX)];
+        let expected = [("core", 0), ("nofile", 10_000), ("sigpending", 1 << 19)];
+        assert_eq!(process_limits(Flavor::Docker, &own), expected);
+        assert_eq!(process_limits(Flavor::Podman, &own)[3..], [("nproc", 1 << 15)]);
+    }
 }
