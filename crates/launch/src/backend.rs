@@ -8,7 +8,7 @@ use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
-    Transport,
+    Transport, proxy_logins,
 };
 use aifo_types::{Kind, Subnet};
 
@@ -126,6 +126,20 @@ impl Containers {
     pub(crate) fn runs_as_root(&self) -> bool {
         let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;
         namespaced || nix::unistd::getuid().is_root()
+    }
+
+    /// Warns if containers get a proxy's URL without the login that it has on the host.
+    pub(crate) fn warn_of_removed_logins(&self) {
+        let names = proxy_logins(|name| std::env::var_os(name));
+        let is_admitted = |name: &&str| {
+            self.admitted.iter().any(|it| it.variables.iter().any(|(of, _)| of == name))
+        };
+        if let Some(name) = names.into_iter().find(|name| !is_admitted(name)) {
+            tracing::warn!(
+                "tools get '{name}' without its login; to pass it: admit = [\"proxy-login\"] in \
+                 [containers] of the user's file"
+            );
+        }
     }
 
     /// Returns the backend of a session.

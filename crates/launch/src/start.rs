@@ -263,6 +263,7 @@ impl Backends {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = RunnerOptions::of(config);
+                containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
                 if let Some(asked) = &config.agent {

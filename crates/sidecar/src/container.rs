@@ -10,6 +10,7 @@ mod images;
 mod kind;
 mod network_isolation;
 mod pod;
+mod proxies;
 mod runner_listener;
 mod starting;
 
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use aifo_engine::{
     ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
+    container_name,
 };
 use aifo_process::Restriction;
 use aifo_types::{Kind, Subnet};
@@ -38,6 +40,7 @@ pub use self::kind::{
     HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,
     cache_volume_owner,
 };
+pub use self::proxies::{ProxyLogin, proxy_logins, proxy_variables};
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
@@ -218,10 +221,7 @@ impl Backend for ContainerBackend {
 
 impl Shared {
     fn container_name(&self, kind: &Kind) -> String {
-        match self.agent(kind) {
-            Some(_) => format!("aifo-agent-{}", self.config.labels.session),
-            None => format!("aifo-tc-{kind}-{}", self.config.labels.session),
-        }
+        container_name(kind.as_str(), &self.config.labels.session)
     }
 
     fn image(&self, kind: &Kind) -> String {

@@ -78,8 +78,8 @@ pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
-    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, cache_volume_owner,
-    remove_session,
+    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, ProxyLogin,
+    cache_volume_owner, proxy_logins, proxy_variables, remove_session,
 };
 pub use error::SidecarError;
 pub use event::ExecEvent;

@@ -21,8 +21,8 @@ pub use process::{
 pub(crate) use process::{install_filter, nice, no_new_privileges, prlimit, wait4_any};
 pub use signals::pidfd_open;
 pub(crate) use signals::{
-    Disposition, MaskOperation, change_mask, is_ignored_number, pidfd_send_signal, raise,
-    set_disposition, signal_group, signalfd,
+    Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number,
+    pidfd_send_signal, raise, set_disposition, signal_group, signalfd,
 };
 pub use socket::accept;
 pub(crate) use socket::recvmsg;

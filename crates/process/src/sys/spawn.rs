@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::process::prlimit;
-use super::signals::{Disposition, set_disposition};
+use super::signals::{Disposition, handled_signals, set_disposition};
 use crate::limits::ResourceLimit;
 use crate::signal_set::SignalSet;
 use crate::spawn::{Group, Spawn, SpawnError};
@@ -25,6 +25,8 @@ struct ChildPlan<'a> {
     umask: Option<u32>,
     nice: Option<i8>,
     ignored: SignalSet,
+    /// Signals with a handler in the parent.
+    handled: SignalSet,
     /// Written by the child on failure, in memory shared with the suspended parent.
     failure: Option<(Step, c_int)>,
 }
@@ -59,6 +61,7 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
         umask: spawn.umask,
         nice: spawn.nice,
         ignored: SignalSet::from_bits(spawn.ignored),
+        handled: SignalSet::default(),
         failure: None,
     };
 
@@ -66,6 +69,7 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     // No signal handler of the parent may run in the child, which shares its memory. The child
     // clears its mask right before execve.
     let before = SignalSet::all().block().map_err(SpawnError::Prepare)?;
+    plan.handled = handled_signals();
     // SAFETY: the stack's end is one past a live, 16-byte aligned allocation that nothing else
     // uses, and it grows down. CLONE_VFORK suspends this thread until the child has called execve
     // or exited, so `plan`, the vectors it points into and the stack outlive the child's use of
@@ -162,7 +166,11 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
     for limit in plan.limits {
         apply_limit(limit);
     }
-    // All other signals are default already, or become so at execve.
+    // A handler would run in the parent's memory once the mask is cleared. Ignored signals stay
+    // ignored, as execve leaves them.
+    for signal in plan.handled.iter() {
+        set_disposition(signal, Disposition::Default);
+    }
     set_disposition(libc::SIGPIPE as u8, Disposition::Default);
     for signal in plan.ignored.iter() {
         set_disposition(signal, Disposition::Ignore);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use aifo_engine::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
 use aifo_types::Kind;
 
+use super::proxies::{ProxyLogin, proxy_variables};
 use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::local::{Transport, restriction_words};
@@ -190,7 +191,8 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     ]);
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     spec.variables.extend(identity.map(plain));
-    spec.variables.extend(proxies());
+    let host = |name: &str| std::env::var_os(name);
+    spec.variables.extend(proxy_variables(ProxyLogin::Removed, host));
     spec
 }
 
@@ -248,14 +250,6 @@ pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
     spec.user = User::Root;
     spec.capabilities = vec!["CHOWN", "DAC_READ_SEARCH"];
     spec
-}
-
-/// Proxy variables of the host, for downloads. They may contain a password.
-fn proxies() -> Vec<(OsString, Value)> {
-    let names = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
-    let both = names.into_iter().flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
-    let set = both.filter_map(|name| Some((OsString::from(&name), std::env::var_os(&name)?)));
-    set.map(|(name, value)| (name, Value::Hidden(value))).collect()
 }
 
 #[cfg(test)]
