@@ -63,7 +63,7 @@ pub enum EngineError {
     /// A command failed.
     #[error("{} failed: {reason}{}", summary(command), hint_for(reason))]
     Failed {
-        /// What was run.
+        /// The command that was run.
         command: Box<EngineCommand>,
         /// Its error message, or its exit status.
         reason: String,
@@ -71,7 +71,7 @@ pub enum EngineError {
     /// A command did not end in time.
     #[error("{} did not end within {} s", summary(command), secs)]
     TimedOut {
-        /// What was run.
+        /// The command that was run.
         command: Box<EngineCommand>,
         /// The timeout in seconds.
         secs: u64,
@@ -201,8 +201,8 @@ impl Engine {
         }
     }
 
-    /// Whether a container is independent of the command that has started it. Without a daemon, that
-    /// command records the container's state.
+    /// Returns whether a container is independent of the command that has started it. Without a
+    /// daemon, that command records the container's state.
     pub fn container_outlives_command(&self) -> bool {
         self.flavor == Flavor::Docker
     }
@@ -219,7 +219,7 @@ impl Engine {
         self.command().args(["network", "create"]).args(isolation).args(labels).arg(name)
     }
 
-    /// Whether the engine has this image.
+    /// Returns whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> bool {
         self.output(&self.command().args(["image", "inspect", "--format", "{{.Id}}", image]))
             .await
