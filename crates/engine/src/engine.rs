@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::flavor::Flavor;
 use crate::program::{MissingProgram, Program, Programs};
 
-/// An engine that answers.
+/// An engine that responds.
 #[derive(Clone, Debug)]
 pub struct Engine {
     flavor: Flavor,
@@ -20,7 +20,7 @@ pub struct Engine {
 /// The engines to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// docker, then podman; the first that answers.
+    /// docker, then podman; the first that responds.
     Any,
     /// This engine.
     Only(Flavor),
@@ -95,7 +95,7 @@ impl Choice {
 
 impl Engine {
     /// Finds an engine among `programs` and reads its properties. Errors: there is none, it does not
-    /// answer, or it cannot be used; of several errors, that of the first installed engine.
+    /// respond, or it cannot be used; of several errors, that of the first installed engine.
     pub async fn find(choice: Choice, programs: &impl Programs) -> Result<Self, EngineError> {
         let mut failure = None;
         for flavor in choice.flavors() {
