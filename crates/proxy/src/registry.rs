@@ -44,9 +44,9 @@ impl Registry {
         Registry { max, running: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes an id. Waits 250 ms if it is in use, because a version 3 client learns of the end when the
-    /// proxy does and may call again before the proxy has released the id. Errors: 409 if the id is in
-    /// use, 429 at the maximum of running execs.
+    /// Takes an id. Waits 250 ms if it is in use, because a version 3 client receives `Exit` at the
+    /// same time as the proxy and may call again before the proxy has released the id. Errors: 409
+    /// if the id is in use, 429 at the maximum of running execs.
     pub(crate) async fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
         let deadline = tokio::time::Instant::now() + ID_RELEASE_TIMEOUT;
         loop {
