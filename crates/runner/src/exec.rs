@@ -38,7 +38,7 @@ pub(crate) struct Exec {
     started: Instant,
     /// The counts of the sidecar's limits at the start.
     limit_counts: LimitCounts,
-    /// Which frames the proxy wants.
+    /// The frames that the proxy has requested.
     reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
     started_due: Option<Instant>,
@@ -332,7 +332,7 @@ impl Exec {
         }
     }
 
-    /// The proxy is gone: disconnects the client without `Exit`.
+    /// After the loss of the proxy: disconnects the client without `Exit`.
     pub(crate) fn on_proxy_lost(&mut self, context: &mut ExecContext<'_>) {
         self.session.drop_client(context.poller);
         self.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);

@@ -1,17 +1,17 @@
-//! The resident exec server inside a sidecar.
+//! The exec server of a sidecar.
 //!
-//! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
-//! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
-//! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
-//! network of a container.
+//! In scope: the control connection to the proxy; starting tools; the client session, which relays
+//! streams, signals and the exit status; reaping adopted orphans; the monitor of a tool on a
+//! terminal; the guard, which ends all processes of a lost runner; isolating the network of a
+//! container.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
 //! frames are specified in `spec/runner.md`.
 //!
 //! The runner is one thread around one epoll. [`serve`] owns all state, an exec is a value in its table,
-//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is bounded
-//! whatever a tool prints: one buffer for all output, one window per input stream. When a client stops
-//! reading, the runner stops reading its tool's pipe.
+//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is
+//! bounded: one buffer for all output, one window per input stream. When a client stops reading,
+//! the runner stops reading its tool's pipe.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -212,7 +212,8 @@ impl Server {
         })
     }
 
-    /// The proxy is gone: disconnects all clients at once, without waiting for their tools.
+    /// After the loss of the proxy: disconnects all clients at once, without waiting for their
+    /// tools.
     fn on_proxy_lost(&mut self) -> Result<(), ServeError> {
         if std::mem::replace(&mut self.proxy_lost, true) {
             return Ok(());
