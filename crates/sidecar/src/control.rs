@@ -130,7 +130,7 @@ impl ControlConnection {
         }
     }
 
-    /// Closes one direction, or both. The runner ends its tools when no more frames can come.
+    /// Closes one direction, or both. The runner ends its tools when it can receive no more frames.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         self.link.shutdown(how);
     }

@@ -142,7 +142,7 @@ impl Runner {
         let (sender, busy) = oneshot::channel();
         self.control().replies().busy = Some(sender);
         if self.is_lost() {
-            // No reply would come.
+            // There would be no reply.
             self.control().replies().busy = None;
         }
         self.control().send(&Frame::Retire, Vec::new());
