@@ -1,9 +1,9 @@
-//! The exec server of a sidecar.
+//! The resident exec server inside a sidecar.
 //!
-//! In scope: the control connection to the proxy; starting tools; the client session, which relays
-//! streams, signals and the exit status; reaping adopted orphans; the monitor of a tool on a
-//! terminal; the guard, which ends all processes of a lost runner; isolating the network of a
-//! container.
+//! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
+//! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
+//! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
+//! network of a container.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
 //! frames are specified in `spec/runner.md`.
