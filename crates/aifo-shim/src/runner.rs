@@ -75,7 +75,7 @@ struct Options {
     lifetime: Lifetime,
 }
 
-/// Whether the runner's executable is temporary.
+/// Lifetime of the runner's executable.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Lifetime {
     #[default]

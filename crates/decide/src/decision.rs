@@ -56,7 +56,7 @@ pub enum Program {
 /// Why a call runs where it does. `Display` prints the word from `spec/decide.md#reasons`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The program lies outside the workspace.
+    /// The program is outside the workspace.
     OutsideWorkspace,
     /// The program is a python module.
     PythonModule,
@@ -66,7 +66,7 @@ pub enum Reason {
     NotARuntime,
     /// The runtime's toggle is off.
     SmartOff,
-    /// The program lies in the workspace.
+    /// The program is in the workspace.
     InsideWorkspace,
     /// The program's path is outside the workspace, but a link in it points into the workspace.
     LinkIntoWorkspace,

@@ -1,8 +1,8 @@
 //! Decides where a tool call runs: locally, in a sidecar, or as a notification on the host.
 //!
-//! In scope: finding the program in the arguments of node or python, checking whether it lies in
-//! the workspace, choosing the local runtime, and the reason as one log line. `spec/decide.md`
-//! holds the rules; the tests replay its tables.
+//! In scope: finding the program in the arguments of node or python, checking whether it is in the
+//! workspace, choosing the local runtime, and the reason as one log line. `spec/decide.md` defines
+//! the rules; the tests replay its tables.
 //!
 //! Out of scope: whether the tool is allowed (proxy), reading the settings and carrying out the
 //! decision (shim).

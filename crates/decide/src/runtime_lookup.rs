@@ -19,7 +19,7 @@ pub(crate) struct RuntimeLookup<'a> {
 }
 
 impl RuntimeLookup<'_> {
-    /// Returns the first candidate that is executable and lies outside the workspace both lexically
+    /// Returns the first candidate that is executable and outside the workspace both lexically
     /// and with links resolved: a workspace must not supply the runtime of foreign programs.
     ///
     /// `script` holds the paths of the program's file, the resolved one first; it is empty for a

@@ -1,11 +1,11 @@
-//! Checks whether a path lies in the workspace: `spec/decide.md#paths`.
+//! Checks whether a path is in the workspace (`spec/decide.md#paths`).
 
 use std::cell::OnceCell;
 use std::path::{Component, Path, PathBuf};
 
 use crate::decide::FileFacts;
 
-/// Where a path lies relative to the workspace.
+/// The location of a path relative to the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathLocation {
     /// Lexically inside, regardless of links.
@@ -58,8 +58,8 @@ impl<'w> Workspace<'w> {
         path.starts_with(&self.lexical) || path.starts_with(real())
     }
 
-    /// Resolves links. If the path does not exist, resolves its nearest existing parent: node finds
-    /// `cli.js` when asked for `cli`, which is in the workspace if its directory is.
+    /// Resolves links. If the path does not exist, resolves its nearest existing parent: for `cli`
+    /// node finds `cli.js`, which is in the workspace if its directory is.
     fn resolve(&self, path: &Path) -> PathBuf {
         let found = path.ancestors().find_map(|ancestor| {
             let rest = path.strip_prefix(ancestor).ok()?;

@@ -36,7 +36,7 @@ pub struct ContainerSpec {
     pub publish: Vec<String>,
     /// Its resource limits.
     pub limits: ContainerLimits,
-    /// Whether its stdin and stdout are those of the engine's command.
+    /// The standard streams of its first process.
     pub stdio: Stdio,
     /// The user of its processes.
     pub user: User,
@@ -71,7 +71,7 @@ pub enum Mount {
         from: PathBuf,
         /// In the container.
         to: PathBuf,
-        /// Whether it is mounted read-only.
+        /// True for a read-only mount.
         read_only: bool,
     },
     /// A volume of the engine, created if there is none of this name.

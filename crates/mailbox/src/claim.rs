@@ -37,7 +37,7 @@ pub struct ClientFiles {
     pub heartbeat: Option<HeartbeatFile>,
 }
 
-/// Why a request cannot be claimed. There is no way to answer it.
+/// A request cannot be claimed, nor answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The client has withdrawn it, or another daemon has claimed it.
@@ -152,7 +152,7 @@ impl Claim {
         self.answer(directory, CommandExit { code, reason: Some(ExitReason::Refused) });
     }
 
-    /// Removes all files of the request without an answer, after its client is gone.
+    /// Removes all files of the request without an answer, after its client was lost.
     pub fn discard(self, directory: &Directory) {
         for file in self.id.files() {
             let _ = directory.remove(&file);

@@ -21,8 +21,8 @@
 //! assert_eq!(policy.route(&ls, &running).unwrap_err().status().0, 403);
 //! ```
 //!
-//! Architecture invariant: every function is pure. `policy` does not know whether a sidecar is a
-//! container, and no request changes its state.
+//! Architecture invariant: every function is pure. `policy` treats containers and local sidecars
+//! alike, and no request changes its state.
 
 mod directory;
 mod forwarding;

@@ -111,7 +111,7 @@ impl RelayedExec {
         if ending.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
         }
-        // The id is released before the client learns of the end, so that it can be used again.
+        // The id is released before the end of the response, so that the client can use it again.
         drop(self.registration);
         if response.connected {
             let end = ExecEnd { ending, limit, timed_out, exit_code };

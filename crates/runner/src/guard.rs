@@ -21,8 +21,8 @@ use crate::control::ControlTransport;
 /// Starts a runner on `control`, and kills everything below this process once the runner has ended,
 /// or has not ended a few seconds after the proxy. Returns when no descendant is left.
 ///
-/// Outside of a container, a tool whose runner was killed would live on. The guard is the subreaper
-/// that adopts it.
+/// Outside of a container, a tool whose runner was killed would continue. The guard is the
+/// subreaper that adopts it.
 ///
 /// `options` are passed on to the runner. The guard itself is not confined, because it must be able
 /// to signal confined processes.

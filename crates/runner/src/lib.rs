@@ -9,9 +9,9 @@
 //! frames are specified in `spec/runner.md`.
 //!
 //! The runner is one thread around one epoll. [`serve`] owns all state, an exec is a value in its table,
-//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is bounded
-//! whatever a tool prints: one buffer for all output, one window per input stream. When a client stops
-//! reading, the runner stops reading its tool's pipe.
+//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is
+//! bounded: one buffer for all output, one window per input stream. When a client stops reading,
+//! the runner stops reading its tool's pipe.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -134,7 +134,7 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
             signal_group_number(tool, number);
         }
         if !open {
-            // The runner is gone; the guard ends the tool.
+            // The runner was lost; the guard ends the tool.
             return Ok(());
         }
     }
@@ -147,7 +147,7 @@ fn report_exit(
     reaped: &Reaped,
 ) -> io::Result<()> {
     // The end of the session leader hangs up the foreground group, which must not contain
-    // background processes of the tool. The terminal may be gone already.
+    // background processes of the tool. The terminal may be closed already.
     let _ = tcsetpgrp(terminal, getpgrp());
     let usage = Usage {
         user: reaped.user,

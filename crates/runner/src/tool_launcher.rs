@@ -23,7 +23,7 @@ use crate::stream_pipe::StreamPipe;
 use crate::tool_stdio::ToolStdio;
 use crate::working_directory::Roots;
 
-/// What all tools of this sidecar have in common.
+/// Settings common to all tools of this sidecar.
 #[derive(Debug)]
 pub(crate) struct ToolLauncher {
     /// The sidecar's kind, which selects the project's own tools.
@@ -44,7 +44,7 @@ pub(crate) struct LaunchedTool {
     /// start.
     pub(crate) monitor: Option<FrameSocket>,
     pub(crate) pipes: Vec<StreamPipe>,
-    /// What 0, 1 and 2 have become.
+    /// The types of 0, 1 and 2.
     pub(crate) stdio: [Stdio; 3],
 }
 

@@ -46,7 +46,7 @@ impl Runner {
             Vec::new()
         };
         if self.is_lost() {
-            // No reply would come.
+            // There would be no reply.
             control.forget_exec(serial);
             control.forget_tunnel(serial);
         }

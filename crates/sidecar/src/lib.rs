@@ -1,15 +1,14 @@
-//! Sidecars: starts runners, starts tools in them, and stops them.
+//! Starts and stops the runners of sidecars, and starts tools in them.
 //!
 //! In scope: the [`Backend`] trait, which returns a connection to a runner of a kind; the local
 //! backend, whose sidecars are child processes under guards, and the backends with containers;
 //! [`Runner`], a control connection over which tools are started on their clients' descriptors;
-//! [`Exec`], the events of one tool; and [`Fleet`], the sidecars of one session, started at once or each
-//! when it is first needed.
+//! [`Exec`], the events of one tool; and [`Fleet`], the sidecars of one session, started at once or
+//! on demand.
 //!
-//! Out of scope: routes (`aifo-policy`), responses to clients (`aifo-proxy`), and the runner's end of the
-//! connection (`aifo-runner`). `spec/runner.md` defines the frames between the two.
-//!
-//! Everything here runs on a tokio runtime of any flavour.
+//! Out of scope: routes (`aifo-policy`), responses to clients (`aifo-proxy`), and the runner's end
+//! of the connection (`aifo-runner`). `spec/runner.md` defines its frames. The crate needs a tokio
+//! runtime of any flavour.
 //!
 //! ```no_run
 //! use std::os::fd::OwnedFd;
@@ -50,7 +49,7 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: a [`Runner`] is used alike, whichever backend started it.
+//! Architecture invariant: a [`Runner`] has the same interface for every backend.
 
 mod backend;
 mod caches;

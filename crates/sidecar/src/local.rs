@@ -40,7 +40,7 @@ pub struct LocalBackend {
     pub path: OsString,
     /// The tools' limit of open files.
     pub open_files: ResourceLimit,
-    /// Whether tools are confined.
+    /// Confinement of tools.
     pub confinement: LocalConfinement,
     /// The restrictions of system calls, for confined tools.
     pub restrictions: Vec<Restriction>,

@@ -126,8 +126,8 @@ impl Places {
         }
     }
 
-    /// Whether tools can write to a path without a separate rule. Rules follow links, and a tool could
-    /// place one to get access elsewhere in the next session.
+    /// Returns whether tools can write to a path without a separate rule. Rules follow links, and a
+    /// tool could place one to get access elsewhere in the next session.
     fn covers(&self, path: &Path, site: Site<'_>) -> bool {
         let mut places = self.writable.iter().map(PathBuf::as_path);
         let is_plain = path.components().all(|part| part != Component::ParentDir);

@@ -54,8 +54,8 @@ fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
 const NON_JOINER: char = '\u{200c}';
 const JOINER: char = '\u{200d}';
 
-/// Whether a terminal interprets or hides a character: control characters, and Unicode's ignorable and
-/// format characters.
+/// Returns whether a terminal interprets or hides a character: control characters, and Unicode's
+/// ignorable and format characters.
 fn is_hidden(char: char) -> bool {
     if char.is_ascii() {
         return char.is_ascii_control();

@@ -1,8 +1,8 @@
-//! The domain's data types, validated when they are created.
+//! Data types of calls, sessions and settings, validated on creation.
 //!
-//! In scope: tool names, exec ids, tokens, signals, endings, endpoints, subnets, the request to run
-//! a tool, the refusals a proxy gives, the names of the environment contract, which names stand for secrets, and
-//! text that is fit for a terminal. All of it is plain data: a value that exists is valid.
+//! In scope: tool names, exec ids, tokens, signals, exit statuses, endpoints, subnets, the request
+//! to run a tool, refusals, names of environment variables, detection of secrets by name, and
+//! escaping text for a terminal. All of it is plain data, and every value is valid.
 //!
 //! Out of scope: encoding (`aifo-wire`), policy (`aifo-policy`) and the operating system
 //! (`aifo-process`).

@@ -85,7 +85,7 @@ pub fn encode_signal(
     push_short_request(out, endpoint, "signal", token, &body);
 }
 
-/// Whether a client waits until its notification has ended.
+/// The waiting mode of a notification's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientMode {
     /// The client waits for the response; disconnecting ends the command.

@@ -74,7 +74,7 @@ fn paths_that_lead_out_are_refused() {
         "/ws/file",
         "/ws/dangling",
         "/ws/magic/etc/passwd",
-        // Inside, but nobody can tell on the way.
+        // Its target is inside, but an absolute link is not followed.
         "/ws/absolute/a",
         "/ws/loop",
         "/ws/a\0b",
@@ -128,7 +128,7 @@ fn only_regular_files_are_read_and_written_and_nothing_blocks() {
             assert_eq!(refused.map(|error| error.code), Some(code::INVALID_PARAMS), "{path}");
         }
     }
-    // Nor a FIFO that somebody reads.
+    // Nor a FIFO with a reader.
     let options = || fs::File::options().read(true).write(true).open(scratch.ws("fifo"));
     let _reader = options().unwrap();
     assert!(write(&files, "/ws/fifo", "x").is_err());
@@ -143,7 +143,7 @@ fn a_file_with_another_name_is_read_and_not_written() {
     fs::hard_link(scratch.outside().join("secret"), scratch.ws("hard")).unwrap();
     assert_eq!(write(&files, "/ws/hard", "x").unwrap_err().code, code::INVALID_PARAMS);
     scratch.assert_outside_untouched();
-    // It is in the workspace: whoever put it there let it in, and package managers do.
+    // It may be read: it is in the workspace, and package managers create hard links.
     assert_eq!(read(&files, "/ws/hard").unwrap(), SECRET);
 }
 
@@ -277,7 +277,7 @@ fn a_folder_that_is_swapped_with_a_link_never_lets_anybody_out() {
     scratch.assert_outside_untouched();
 }
 
-/// Ends whoever looks at it, also when a test fails.
+/// Stops the threads that poll it, also when a test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -299,8 +299,8 @@ fn what_cannot_be_written_to_is_not_replaced() {
     let scratch = Scratch::new("forbidden");
     let program = scratch.ws("program");
     fs::copy("/bin/sleep", &program).unwrap();
-    // As long as it runs, nobody writes to it, not even root. Another test's child may have it open
-    // for a moment.
+    // While it runs, no process can write to it, not even root's. Another test's child may have it
+    // open for a moment.
     let mut running = loop {
         match Command::new(&program).arg("1000").spawn() {
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}

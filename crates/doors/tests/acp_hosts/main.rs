@@ -1,4 +1,4 @@
-//! What an agent's client serves, as an agent sees it: `spec/acp-hosts.md`.
+//! Files and terminals as an agent uses them (`spec/acp-hosts.md`).
 
 mod files;
 mod scratch;

@@ -1,4 +1,4 @@
-//! A workspace for a test, and something beside it that nobody may touch.
+//! A workspace for a test, and a directory beside it that must not change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Scratch {
         Scratch(folder)
     }
 
-    /// What lies in the workspace.
+    /// Returns a path in the workspace.
     pub(crate) fn ws(&self, path: &str) -> PathBuf {
         self.0.join("ws").join(path)
     }
@@ -30,7 +30,7 @@ impl Scratch {
         self.ws(path).to_str().unwrap().to_owned()
     }
 
-    /// What lies beside it.
+    /// Returns a path outside the workspace.
     pub(crate) fn outside(&self) -> PathBuf {
         self.0.join("outside")
     }
@@ -55,7 +55,7 @@ impl Drop for Scratch {
 
 pub(crate) const SECRET: &str = "nobody's\n";
 
-/// What lies in a folder, sorted.
+/// Returns the names in a directory, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<_> =

@@ -78,7 +78,8 @@ async fn pid_in(file: &Path) -> Pid {
     Pid::from_raw(number().unwrap())
 }
 
-/// Whether nothing is left of a process, not even its number. One that init has to reap counts as gone.
+/// Returns whether nothing is left of a process, not even its number. One that init has to reap
+/// counts as gone.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     kill(pid, None) == Err(Errno::ESRCH) || stat.contains(") Z ")
@@ -193,8 +194,7 @@ async fn its_end_is_told_as_often_as_it_is_asked_for() {
 async fn at_its_end_all_that_it_printed_is_there() {
     let scratch = Scratch::new("rest");
     let terminals = terminals(&scratch);
-    // It ends while nobody reads, so the end and the output are seen at once; which comes first is
-    // chance.
+    // It ends before its output is read, so end and output arrive at once, in any order.
     for n in 0..10 {
         let command = format!("head -c 60000 /dev/zero | tr '\\0' x; echo $$ > leader{n}");
         let id = line(&terminals, &command);

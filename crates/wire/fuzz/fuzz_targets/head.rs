@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Whether the server collects or discards a body.
+/// The treatment of a body by the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     Wanted,
