@@ -72,6 +72,7 @@ mod limits;
 mod message;
 mod message_reader;
 mod outbox;
+mod peer;
 mod pending;
 mod permission;
 mod protocol_errors;

@@ -14,17 +14,17 @@ impl Client {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let idle = self.idle();
         let turns = self.sessions.values().filter_map(|session| session.poll_timeout(idle));
-        let others = [self.pending.poll_timeout(), self.agent_requests.poll_timeout()];
+        let others = [self.agent.sent.poll_timeout(), self.agent.received.poll_timeout()];
         turns.chain(others.into_iter().flatten()).min()
     }
 
     /// Handles expired deadlines. Does nothing if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        while let Some((request, sent)) = self.pending.expire(now) {
+        while let Some((request, sent)) = self.agent.sent.expire(now) {
             self.complete(request, sent, Err(Failure::TimedOut));
         }
-        while let Some((id, session)) = self.agent_requests.expired(now) {
+        while let Some((id, session)) = self.agent.received.expired(now) {
             // `session/cancel` goes first, then the answers to the turn's permission requests.
             self.cancel(&session, CancelCause::PermissionTimeout, now);
             if self.answer_permission(&id, &Decision::Cancelled) {
@@ -48,7 +48,7 @@ impl Client {
 
     /// Returns when the agent has been idle for too long; `None` while it waits for an answer.
     fn idle(&self) -> Option<Instant> {
-        let is_waiting_for_us = self.agent_requests.len() > 0;
+        let is_waiting_for_us = self.agent.received.len() > 0;
         (!is_waiting_for_us)
             .then(|| self.last_activity.checked_add(self.config.limits.prompt_idle))
             .flatten()
