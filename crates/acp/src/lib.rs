@@ -97,7 +97,7 @@ pub use content::{Channel, Piece, pieces};
 pub use counts::Counts;
 pub use data_uri::{Image, ImageKind, rewrite_data_uris};
 pub use envelope::Envelope;
-pub use event::{Event, Withdrawal};
+pub use event::{Event, RequestEvent, Withdrawal};
 pub use failure::Failure;
 pub use frame::{Frame, FrameReader};
 pub use json::{JsonError, LineTooLong, MAX_DEPTH, encode_line, parse_json};

@@ -48,7 +48,7 @@ pub use terminal_login::TerminalLogin;
 /// ```
 /// use std::time::Instant;
 ///
-/// use aifo_acp::{Relay, RelayConfig, RelayEvent, Side, Verdict};
+/// use aifo_acp::{Relay, RelayConfig, RelayEvent, RequestEvent, Side, Verdict};
 /// use serde_json::{Value, json};
 ///
 /// let now = Instant::now();
@@ -71,7 +71,7 @@ pub use terminal_login::TerminalLogin;
 /// // .. the agent requests a permission, which a rule decides without the editor ..
 /// let params = json!({"sessionId": "s", "options": [{"optionId": "no", "kind": "reject_once"}]});
 /// let ask = json!({"id": 0, "method": "session/request_permission", "params": params});
-/// let Some(RelayEvent::Permission { id, request }) = send(&mut relay, Side::Agent, ask) else {
+/// let Some(RelayEvent::Request(RequestEvent::Permission { id, request })) = send(&mut relay, Side::Agent, ask) else {
 ///     panic!("a permission request")
 /// };
 /// assert!(relay.decide(&id, &request.choose(Verdict::Deny, None).unwrap(), now));

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use aifo_acp::{
     Announced, CallState, Channel, Client, Completion, Config, ConnectionState, Decision, Event,
     Frame, FrameReader, Id, Inbound, Limits, Message, MessageReader, Pending, Piece, PushOutcome,
-    Streaming, Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
+    RequestEvent, Streaming, Timeline, ToolCalls, Traffic, classify, encode_line, parse_json,
+    rewrite_data_uris,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -298,11 +299,11 @@ impl Ledger {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Permission { id, .. } | Event::Request { id, .. } => {
+            Event::Request(RequestEvent::Permission { id, .. } | RequestEvent::Host { id, .. }) => {
                 assert!(!self.waiting.contains(&id), "two pending requests with the same id");
                 self.waiting.push(id);
             }
-            Event::Withdrawn { id, why: aifo_acp::Withdrawal::Ended } => {
+            Event::Request(RequestEvent::Withdrawn { id, why: aifo_acp::Withdrawal::Ended }) => {
                 let at = self.waiting.iter().position(|waiting| *waiting == id);
                 self.waiting.remove(at.expect("only pending requests are withdrawn"));
             }

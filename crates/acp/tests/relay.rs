@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aifo_acp::{
     Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, MethodServer, PathMap, Relay,
-    RelayConfig, RelayEvent, Side, Withdrawal,
+    RelayConfig, RelayEvent, RequestEvent, Side, Withdrawal,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,8 +33,8 @@ proptest! {
             while let Some(event) = relay.poll_event() {
                 // The caller answers at once; the ends never read.
                 match event {
-                    RelayEvent::Permission { id, .. } => _ = relay.ask_editor(&id, now),
-                    RelayEvent::Request { id, .. } => _ = relay.respond(&id, Ok(json!({})), now),
+                    RelayEvent::Request(RequestEvent::Permission { id, .. }) => _ = relay.ask_editor(&id, now),
+                    RelayEvent::Request(RequestEvent::Host { id, .. }) => _ = relay.respond(&id, Ok(json!({})), now),
                     _ => {}
                 }
             }
@@ -316,9 +316,9 @@ impl Ledger {
     fn event(&mut self, event: RelayEvent) {
         assert_eq!(self.closed, 0, "an event after the last one: {event:?}");
         match event {
-            RelayEvent::Permission { id, .. } => self.permissions.push(id),
-            RelayEvent::Request { id, .. } => self.hosts.push(id),
-            RelayEvent::Withdrawn { id, why } => {
+            RelayEvent::Request(RequestEvent::Permission { id, .. }) => self.permissions.push(id),
+            RelayEvent::Request(RequestEvent::Host { id, .. }) => self.hosts.push(id),
+            RelayEvent::Request(RequestEvent::Withdrawn { id, why }) => {
                 self.permissions.retain(|waiting| *waiting != id);
                 if why == Withdrawal::Ended {
                     self.hosts.retain(|waiting| *waiting != id);

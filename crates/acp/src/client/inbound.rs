@@ -6,7 +6,7 @@ use super::agent_requests::AgentRequest;
 use super::{Client, ConnectionState, EarlyUpdates, SentRequest};
 use crate::capabilities::AgentInfo;
 use crate::envelope::Envelope;
-use crate::event::{Event, Withdrawal};
+use crate::event::{Event, RequestEvent, Withdrawal};
 use crate::failure::Failure;
 use crate::json::weight;
 use crate::message::{Id, Message, RpcError, code};
@@ -52,7 +52,8 @@ impl Client {
             }
         }
         while let Some((id, _)) = self.agent.received.take_first(|_| true) {
-            self.events.push_back(Event::Withdrawn { id, why: Withdrawal::Ended });
+            self.events
+                .push_back(Event::Request(RequestEvent::Withdrawn { id, why: Withdrawal::Ended }));
         }
         self.early = EarlyUpdates::default();
         self.state = ConnectionState::Closed;
@@ -213,7 +214,7 @@ impl Client {
             self.permission(id, params);
         } else {
             self.agent.received.push(id.clone(), AgentRequest::Host);
-            self.events.push_back(Event::Request { id, method, params });
+            self.events.push_back(Event::Request(RequestEvent::Host { id, method, params }));
         }
     }
 
@@ -235,7 +236,8 @@ impl Client {
         let pending =
             AgentRequest::Permission { session: name, options: request.option_ids(), deadline };
         self.agent.received.push(id.clone(), pending);
-        self.events.push_back(Event::Permission { id, request: Box::new(request) });
+        self.events
+            .push_back(Event::Request(RequestEvent::Permission { id, request: Box::new(request) }));
     }
 
     /// Handles `$/cancel_request`. The request is still answered.
@@ -244,7 +246,8 @@ impl Client {
         if self.agent.received.permission(&id).is_some() {
             self.answer_permission(&id, &Decision::Cancelled);
         }
-        self.events.push_back(Event::Withdrawn { id, why: Withdrawal::ByAgent });
+        self.events
+            .push_back(Event::Request(RequestEvent::Withdrawn { id, why: Withdrawal::ByAgent }));
     }
 
     /// Answers all pending permission requests of a session with `cancelled`.
@@ -258,7 +261,7 @@ impl Client {
         while let Some(id) = self.agent.received.take_permission_of(session) {
             self.last_activity = self.now;
             self.reply(id.clone(), Ok(Decision::Cancelled.to_result()));
-            self.events.push_back(Event::Withdrawn { id, why });
+            self.events.push_back(Event::Request(RequestEvent::Withdrawn { id, why }));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Client;
-use crate::event::{Event, Withdrawal};
+use crate::event::{Event, RequestEvent, Withdrawal};
 use crate::failure::Failure;
 use crate::permission::Decision;
 use crate::turn::Due;
@@ -28,7 +28,10 @@ impl Client {
             // `session/cancel` goes first, then the answers to the turn's permission requests.
             self.cancel(&session, CancelCause::PermissionTimeout, now);
             if self.answer_permission(&id, &Decision::Cancelled) {
-                self.events.push_back(Event::Withdrawn { id, why: Withdrawal::TimedOut });
+                self.events.push_back(Event::Request(RequestEvent::Withdrawn {
+                    id,
+                    why: Withdrawal::TimedOut,
+                }));
             }
         }
         let idle = self.idle();

@@ -11,6 +11,7 @@ use super::requests::{Decider, IncomingRequest, PendingPermission, RequestKind};
 use super::session_state::SessionState;
 use super::terminals::CallRef;
 use super::{CANCEL_REQUEST, MethodServer, Relay, Side};
+use crate::event::RequestEvent;
 use crate::message::{Id, RpcError, code};
 use crate::permission::{Decision, PermissionRequest};
 use crate::protocol_errors::count;
@@ -37,7 +38,11 @@ impl Relay {
             MethodServer::Host => {
                 self.terminals.record_request(&id, &method, &params);
                 self.agent.received.push(id.clone(), IncomingRequest::Host);
-                self.events.push_back(RelayEvent::Request { id, method, params });
+                self.events.push_back(RelayEvent::Request(RequestEvent::Host {
+                    id,
+                    method,
+                    params,
+                }));
             }
             MethodServer::Neither => {
                 let error = self.agent.unknown_method(&method);
@@ -118,7 +123,10 @@ impl Relay {
         if is_cancelling {
             self.answer(Side::Agent, &id, Ok(Decision::Cancelled.to_result()), Map::new());
         } else {
-            self.events.push_back(RelayEvent::Permission { id, request: Box::new(request) });
+            self.events.push_back(RelayEvent::Request(RequestEvent::Permission {
+                id,
+                request: Box::new(request),
+            }));
         }
     }
 

@@ -6,7 +6,7 @@ use super::event::RelayEvent;
 use super::requests::{Decider, IncomingRequest};
 use super::session_state::SessionState;
 use super::{CANCEL, Relay, Side};
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::message::Id;
 use crate::permission::Decision;
 use crate::update::session_of;
@@ -66,7 +66,10 @@ impl Relay {
             }
             (Some(number), _) => self.cancel_sent_request(Side::Editor, number),
             (None, why) => {
-                self.events.push_back(RelayEvent::Withdrawn { id: id.clone(), why });
+                self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                    id: id.clone(),
+                    why,
+                }));
             }
         }
     }

@@ -8,7 +8,7 @@ use super::event::RelayEvent;
 use super::requests::{Decider, IncomingRequest, RequestKind};
 use super::session_state::SessionState;
 use super::{Relay, Release, Side};
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::message::{RpcError, code};
 
 impl Relay {
@@ -58,7 +58,10 @@ impl Relay {
                 IncomingRequest::Permission { decider: Decider::Host(_), .. }
                 | IncomingRequest::Host
                 | IncomingRequest::Queued { .. } => {
-                    self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
+                    self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                        id,
+                        why: Withdrawal::Ended,
+                    }));
                 }
             }
         }
@@ -90,7 +93,10 @@ impl Relay {
             self.agent.received.take_first(|asked| matches!(asked, IncomingRequest::Host))
         {
             self.reject(Side::Agent, id.clone(), Self::editor_ended());
-            self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
+            self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                id,
+                why: Withdrawal::Ended,
+            }));
         }
     }
 

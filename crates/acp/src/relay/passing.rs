@@ -8,7 +8,7 @@ use super::requests::{ForwardedRequest, IncomingRequest, RequestKind};
 use super::{CANCEL_REQUEST, INITIALIZE, Relay, Side};
 use crate::capabilities::{UnsupportedVersion, later_version};
 use crate::envelope::Envelope;
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::json::LineTooLong;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
@@ -204,7 +204,10 @@ impl Relay {
                 self.cancel_permission(&id, Withdrawal::ByAgent);
             }
             Some(IncomingRequest::Host) => {
-                self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::ByAgent });
+                self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                    id,
+                    why: Withdrawal::ByAgent,
+                }));
             }
             None => {}
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use aifo_acp::{
     CancelCause, Client, Config, Decision, Event, Id, Limits, Message, ClientCapabilities, ConnectionState, Streaming,
-    Withdrawal, classify,
+    RequestEvent, Withdrawal, classify,
 };
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
@@ -91,8 +91,8 @@ impl Ledger {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Permission { id, .. } | Event::Request { id, .. } => self.waiting.push(id),
-            Event::Withdrawn { id, why: Withdrawal::Ended } => {
+            Event::Request(RequestEvent::Permission { id, .. }) | Event::Request(RequestEvent::Host { id, .. }) => self.waiting.push(id),
+            Event::Request(RequestEvent::Withdrawn { id, why: Withdrawal::Ended }) => {
                 self.waiting.retain(|waiting| *waiting != id);
             }
             Event::Opened { request, .. }

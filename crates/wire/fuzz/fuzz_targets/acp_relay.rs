@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use aifo_acp::{
     Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
-    RelayEvent, MethodServer, Side, Withdrawal,
+    RelayEvent, RequestEvent, MethodServer, Side, Withdrawal,
 };
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
@@ -164,9 +164,9 @@ impl Ledger {
     fn event(&mut self, event: RelayEvent) {
         assert!(!self.is_closed, "nothing comes after the last event");
         match event {
-            RelayEvent::Permission { id, .. } => self.permissions.push(id),
-            RelayEvent::Request { id, .. } => self.hosts.push(id),
-            RelayEvent::Withdrawn { id, why } => {
+            RelayEvent::Request(RequestEvent::Permission { id, .. }) => self.permissions.push(id),
+            RelayEvent::Request(RequestEvent::Host { id, .. }) => self.hosts.push(id),
+            RelayEvent::Request(RequestEvent::Withdrawn { id, why }) => {
                 self.permissions.retain(|waiting| *waiting != id);
                 if why == Withdrawal::Ended {
                     self.hosts.retain(|waiting| *waiting != id);

@@ -69,7 +69,8 @@ fn half_a_surrogate_pair_is_forwarded_as_a_replacement_character() {
     let ask = permission(7).to_string().replace("toolCallId\":\"t", "toolCallId\":\"\\udead");
     assert!(ask.contains("\\udead"), "{ask}");
     story.line(Side::Agent, &ask);
-    let Some(RelayEvent::Permission { id, .. }) = story.events().pop() else {
+    let Some(RelayEvent::Request(RequestEvent::Permission { id, .. })) = story.events().pop()
+    else {
         panic!("no permission request")
     };
     story.relay.ask_editor(&id, story.now);
