@@ -7,16 +7,6 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// Splits `bytes` into pieces of the given lengths, repeated.
-pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = bytes;
-    lengths.iter().cycle().map_while(move |len| {
-        let (piece, after) = rest.split_at((*len).min(rest.len()));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
-
 /// Any small, shallow JSON.
 pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
