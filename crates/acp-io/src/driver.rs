@@ -34,7 +34,7 @@ pub(crate) trait Protocol: Sized {
 
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// Returns what the driver does with an event.
+    /// Returns the driver's reaction to an event.
     fn action(event: Self::Event) -> Action<Self::Event>;
 
     /// Passes in bytes of the agent.
@@ -76,7 +76,7 @@ pub(crate) trait Protocol: Sized {
     async fn finish(self) {}
 }
 
-/// What a driver does with an event.
+/// The driver's reaction to an event.
 pub(crate) enum Action<E> {
     /// Handles a request of the agent, if it is the host's; returns the others.
     Request(RequestEvent),

@@ -42,7 +42,7 @@ pub use terminal_login::TerminalLogin;
 ///
 /// Messages are forwarded as received, except for paths, ids and declared capabilities. After each
 /// call that passes bytes or time in, the caller takes out all events and lines. Then
-/// [`should_read`](Relay::should_read) says which end to read from, and
+/// [`should_read`](Relay::should_read) returns which end to read from, and
 /// [`poll_timeout`](Relay::poll_timeout) when to call [`handle_timeout`](Relay::handle_timeout).
 ///
 /// ```
@@ -298,13 +298,13 @@ impl Relay {
     /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_ours = matches!(self.agent.received.get(id), Some(IncomingRequest::Host));
-        if is_ours {
+        let is_host = matches!(self.agent.received.get(id), Some(IncomingRequest::Host));
+        if is_host {
             let shown = self.terminals.record_response(id, outcome.as_ref().ok());
             self.answer(Side::Agent, id, outcome, Map::new());
             shown.into_iter().for_each(|shown| self.resend_content(shown));
         }
-        is_ours
+        is_host
     }
 
     /// Returns the tool calls of a tracked session.

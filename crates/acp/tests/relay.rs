@@ -75,13 +75,13 @@ impl Arbitrary for Ends {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let said = prop_oneof![
+    let line = prop_oneof![
         (Just(Side::Editor), editor_line()),
         (Just(Side::Agent), agent_line()),
         (select(vec![Side::Editor, Side::Agent]), odd_line()),
     ];
     let action = select(vec![Action::Decide, Action::AskEditor, Action::Respond, Action::Wait]);
-    (said, action, 0..4u64).prop_map(|((from, line), action, seconds)| Step {
+    (line, action, 0..4u64).prop_map(|((from, line), action, seconds)| Step {
         from,
         line,
         action,

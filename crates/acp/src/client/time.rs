@@ -51,8 +51,8 @@ impl Client {
 
     /// Returns when the agent has been idle for too long; `None` while it waits for an answer.
     fn idle(&self) -> Option<Instant> {
-        let is_waiting_for_us = self.agent.received.len() > 0;
-        (!is_waiting_for_us)
+        let has_pending_request = self.agent.received.len() > 0;
+        (!has_pending_request)
             .then(|| self.last_activity.checked_add(self.config.limits.prompt_idle))
             .flatten()
     }

@@ -38,7 +38,7 @@ impl Relay {
 
     /// Cancels the pending permission requests of matching sessions, the oldest first.
     fn cancel_permissions(&mut self, is_it: impl Fn(&str) -> bool) {
-        let waiting = self.agent.received.iter().filter_map(|(id, asked)| match asked {
+        let waiting = self.agent.received.iter().filter_map(|(id, request)| match request {
             IncomingRequest::Permission { session, .. } => is_it(session).then(|| id.clone()),
             IncomingRequest::Forwarded(_)
             | IncomingRequest::Queued { .. }

@@ -49,8 +49,8 @@ impl Relay {
         while let Some((id, _)) = self.editor.received.take_first(|_| true) {
             self.reject(Side::Editor, id, error.clone());
         }
-        while let Some((id, asked)) = self.agent.received.take_first(|_| true) {
-            match asked {
+        while let Some((id, request)) = self.agent.received.take_first(|_| true) {
+            match request {
                 IncomingRequest::Forwarded(number)
                 | IncomingRequest::Permission { decider: Decider::Editor(number), .. } => {
                     self.cancel_sent_request(Side::Editor, number);
@@ -90,7 +90,7 @@ impl Relay {
     /// disconnected.
     fn fail_host_requests(&mut self) {
         while let Some((id, _)) =
-            self.agent.received.take_first(|asked| matches!(asked, IncomingRequest::Host))
+            self.agent.received.take_first(|request| matches!(request, IncomingRequest::Host))
         {
             self.reject(Side::Agent, id.clone(), Self::editor_ended());
             self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {

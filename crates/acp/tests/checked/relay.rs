@@ -37,7 +37,7 @@ pub(crate) fn config() -> RelayConfig {
     }
 }
 
-/// What the caller of a relay does.
+/// An action of a relay's caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Decide,

@@ -71,11 +71,11 @@ pub(crate) fn updates() -> impl Strategy<Value = Vec<CallUpdate>> {
         select(vec!["pending", "in_progress", "thinking", "completed", "failed", "cancelled"]);
     let part = (0..4u8, any::<[bool; 4]>(), any::<bool>(), option::of(status));
     vec(part, 0..24).prop_map(|parts| {
-        let updates = parts.into_iter().map(|(call, says, is_call, status)| {
-            let value = |name: &str, said: bool| {
-                if said { json!(format!("{name} of {call}")) } else { Value::Null }
+        let updates = parts.into_iter().map(|(call, has_fields, is_call, status)| {
+            let value = |name: &str, is_present: bool| {
+                if is_present { json!(format!("{name} of {call}")) } else { Value::Null }
             };
-            let [title, kind, input, content] = says;
+            let [title, kind, input, content] = has_fields;
             let body = json!({
                 "toolCallId": format!("t{call}"),
                 "status": status,

@@ -21,7 +21,7 @@ fn a_rule_decides_without_the_editor() {
     assert_eq!(request.params, permission(7)["params"]);
     let unheard = Decision::Select(json!("maybe"));
     assert!(!story.relay.decide(&id(7), &unheard, story.now), "not offered");
-    assert!(!story.relay.respond(&id(7), Ok(json!({})), story.now), "no request of ours to serve");
+    assert!(!story.relay.respond(&id(7), Ok(json!({})), story.now), "not a request for the host");
     assert!(story.relay.decide(&id(7), &Decision::Select(json!("no")), story.now));
     assert!(!story.relay.decide(&id(7), &Decision::Select(json!("no")), story.now), "once");
     assert_eq!((story.agent(), story.editor()), (vec![selected(7, "no")], vec![]));
