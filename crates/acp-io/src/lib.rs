@@ -29,8 +29,8 @@
 
 mod agent_connection;
 mod agent_process;
-mod agent_stdout;
 mod bridge;
+mod driver;
 mod host;
 mod host_calls;
 mod refusal;

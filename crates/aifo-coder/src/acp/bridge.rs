@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use aifo_acp::{
-    MethodServer, PathMap, RelayConfig, RelayEvent, Requests, RpcError, Side, TerminalLogin, code,
-    decision_report,
+    MethodServer, PathMap, RelayConfig, RelayEvent, RequestEvent, Requests, RpcError, Side,
+    TerminalLogin, code, decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, refuse_editor};
 use aifo_launch::AGENT_VARIABLE_PREFIX;
@@ -194,7 +194,7 @@ fn take(
     log: Option<&WireLog>,
 ) {
     match event {
-        RelayEvent::Permission { id, request } => {
+        RelayEvent::Request(RequestEvent::Permission { id, request }) => {
             let (decision, rule) = judge.consult(&request);
             let call = request.call.as_ref();
             let (kind, command) =
@@ -235,8 +235,7 @@ fn take(
             tracing::warn!(session, "the agent ignores cancellation; ending it");
         }
         // Handled elsewhere.
-        RelayEvent::Request { .. }
-        | RelayEvent::Withdrawn { .. }
+        RelayEvent::Request(RequestEvent::Host { .. } | RequestEvent::Withdrawn { .. })
         | RelayEvent::Ended { .. }
         | RelayEvent::Released
         | RelayEvent::Closed => {}

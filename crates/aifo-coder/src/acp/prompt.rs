@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest, SendError,
-    StopReason, TurnEnd,
+    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest,
+    RequestEvent, SendError, StopReason, TurnEnd,
 };
 use aifo_acp_io::{AgentConnection, AgentExit};
 use aifo_types::{Ending, exit};
@@ -220,7 +220,9 @@ impl PromptRun {
                 self.open_new(agent)
             }
             Event::Failed { failure, .. } => bail!("{}", describe(&failure)),
-            Event::Permission { id, request } => self.decide(&id, &request, agent),
+            Event::Request(RequestEvent::Permission { id, request }) => {
+                self.decide(&id, &request, agent)
+            }
             Event::Closed => bail!("the agent exited"),
             _ => Ok(()),
         }

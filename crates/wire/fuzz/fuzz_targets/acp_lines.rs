@@ -19,19 +19,19 @@ fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Vec<String> {
     for piece in pieces {
         reader.receive(piece);
         while let Some(frame) = reader.next_frame() {
-            frames.push(tell(frame));
+            frames.push(describe(frame));
         }
         assert!(reader.held() <= LIMIT + HEAD, "less than a line is held");
     }
     reader.receive_eof();
     while let Some(frame) = reader.next_frame().filter(|frame| *frame != Frame::Eof) {
-        frames.push(tell(frame));
+        frames.push(describe(frame));
     }
     assert_eq!(reader.next_frame(), Some(Frame::Eof), "the end stays");
     frames
 }
 
-fn tell(frame: Frame<'_>) -> String {
+fn describe(frame: Frame<'_>) -> String {
     match frame {
         Frame::Line(line) => {
             assert!(!line.is_empty() && line.len() <= LIMIT && !line.contains('\n'));

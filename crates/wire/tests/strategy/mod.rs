@@ -1,5 +1,7 @@
 //! Generators for property tests: exec ids, invocations and splits.
 
+mod pieces;
+
 use aifo_types::{ExecId, TerminalModes, WindowSize};
 use aifo_wire::{
     Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, TerminalSettings,
@@ -9,15 +11,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Splits `bytes` into pieces of the given lengths, repeated as needed.
-pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = bytes;
-    lengths.iter().cycle().map_while(move |len| {
-        let (piece, after) = rest.split_at((*len).min(rest.len()));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
+pub(crate) use pieces::pieces;
 
 pub(crate) fn exec_id() -> impl Strategy<Value = ExecId> {
     "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
