@@ -9,7 +9,7 @@ use crate::observation::Difference;
 use crate::place::Mode;
 
 /// The maximum number of differences: of any backend, and of containers.
-pub(crate) const MOST: usize = 12 + 4;
+pub(crate) const MOST: usize = 12 + 6;
 
 /// A row of the table of differences.
 #[derive(Clone, Debug)]
