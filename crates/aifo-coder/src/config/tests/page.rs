@@ -10,7 +10,10 @@ fn table(heading: &str) -> Vec<Vec<String>> {
     let (_, section) = PAGE.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let cells = |line: &str| line.trim_matches('|').split(" | ").map(plain).collect();
+    let cells = |line: &str| {
+        let line = line.trim_start_matches('|').strip_suffix('|').expect(line);
+        line.split('|').map(plain).collect()
+    };
     rows.map(cells).collect()
 }
 
