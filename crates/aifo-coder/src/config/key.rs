@@ -71,9 +71,14 @@ pub(crate) struct Tightening<T> {
     pub(crate) is_stricter: fn(&T, &T) -> bool,
 }
 
+/// A row: the names of a key, and its [`Setting`] or [`Rule`].
+pub(crate) struct Row<K> {
+    names: Names,
+    body: K,
+}
+
 /// A key that has one value.
 pub(crate) struct Setting<C, T: 'static> {
-    names: Names,
     format: Format<T>,
     get: fn(&C) -> &Sourced<T>,
     get_mut: fn(&mut C) -> &mut Sourced<T>,
@@ -84,7 +89,6 @@ pub(crate) struct Setting<C, T: 'static> {
 
 /// A key whose values are merged, or that has its own structure.
 pub(crate) struct Rule<C> {
-    names: Names,
     apply: Apply<C>,
     workspace: Result<Apply<C>, &'static str>,
     environment: Option<ReadAll<C>>,
@@ -96,7 +100,7 @@ pub(crate) type Apply<C> = fn(&mut C, &Item<'_>) -> Result<(), ConfigError>;
 type Read<T> = fn(VariableLookup<'_>) -> Result<Option<Sourced<T>>, ConfigError>;
 type ReadAll<C> = fn(&mut C, VariableLookup<'_>) -> Result<(), ConfigError>;
 
-/// A row of the table of keys.
+/// A key of any type.
 pub(crate) trait Key<C>: Sync {
     fn names(&self) -> &Names;
 
@@ -157,40 +161,9 @@ impl ConfigEntry {
     }
 }
 
-impl<C, T> Setting<C, T> {
-    /// Creates a row. `unset` is shown for null, and `effect` is the error's text if the
-    /// workspace's file has the key.
-    pub(crate) const fn new(
-        key: &'static str,
-        (get, get_mut): At<C, T>,
-        format: Format<T>,
-        effect: &'static str,
-    ) -> Self {
-        let names = Names { key, variables: &[], flag: None };
-        Setting {
-            names,
-            format,
-            get,
-            get_mut,
-            unset: "",
-            workspace: Err(effect),
-            environment: None,
-        }
-    }
-
-    pub(crate) const fn unset(mut self, text: &'static str) -> Self {
-        self.unset = text;
-        self
-    }
-
+impl<K> Row<K> {
     pub(crate) const fn variables(mut self, names: &'static [&'static str]) -> Self {
         self.names.variables = names;
-        self
-    }
-
-    /// Reads the variables with `read`.
-    pub(crate) const fn read_with(mut self, read: Read<T>) -> Self {
-        self.environment = Some(read);
         self
     }
 
@@ -213,69 +186,82 @@ impl<C, T> Setting<C, T> {
     }
 }
 
-impl<C> Rule<C> {
+impl<C, T> Row<Setting<C, T>> {
+    /// Creates a row. `effect` is the error's text if the workspace's file has the key.
+    pub(crate) const fn setting(
+        key: &'static str,
+        (get, get_mut): At<C, T>,
+        format: Format<T>,
+        effect: &'static str,
+    ) -> Self {
+        let names = Names { key, variables: &[], flag: None };
+        let workspace = Err(effect);
+        let body = Setting { format, get, get_mut, unset: "", workspace, environment: None };
+        Row { names, body }
+    }
+
+    /// Sets the text for null.
+    pub(crate) const fn unset(mut self, text: &'static str) -> Self {
+        self.body.unset = text;
+        self
+    }
+
+    /// Reads the variables with `read`.
+    pub(crate) const fn read_with(mut self, read: Read<T>) -> Self {
+        self.body.environment = Some(read);
+        self
+    }
+}
+
+impl<C, T: Copy> Row<Setting<C, T>> {
+    /// Lets the workspace's file restrict the value.
+    pub(crate) const fn tightened(mut self, by: Tightening<T>) -> Self {
+        self.body.workspace = Ok(by);
+        self
+    }
+}
+
+impl<C> Row<Rule<C>> {
     /// Creates a row. `workspace` applies the workspace's file, or is the error's text.
-    pub(crate) const fn new(
+    pub(crate) const fn rule(
         key: &'static str,
         apply: Apply<C>,
         workspace: Result<Apply<C>, &'static str>,
     ) -> Self {
         let names = Names { key, variables: &[], flag: None };
-        Rule { names, apply, workspace, environment: None, show: |_| Vec::new() }
+        Row { names, body: Rule { apply, workspace, environment: None, show: |_| Vec::new() } }
     }
 
-    pub(crate) const fn variables(mut self, names: &'static [&'static str]) -> Self {
-        self.names.variables = names;
-        self
-    }
-
+    /// Reads the variables with `read`.
     pub(crate) const fn read_with(mut self, read: ReadAll<C>) -> Self {
-        self.environment = Some(read);
-        self
-    }
-
-    pub(crate) const fn flag(
-        mut self,
-        long: &'static str,
-        takes: Takes,
-        group: FlagGroup,
-        help: &'static str,
-    ) -> Self {
-        self.names.flag = Some(Flag { long, short: None, takes, group, help });
+        self.body.environment = Some(read);
         self
     }
 
     pub(crate) const fn shown(mut self, show: fn(&C) -> Vec<ConfigEntry>) -> Self {
-        self.show = show;
+        self.body.show = show;
         self
     }
 }
 
-impl<C, T: Copy> Setting<C, T> {
-    /// Lets the workspace's file restrict the value.
-    pub(crate) const fn tightened(mut self, by: Tightening<T>) -> Self {
-        self.workspace = Ok(by);
-        self
-    }
-}
-
-impl<C: 'static, T: 'static> Key<C> for Setting<C, T> {
+impl<C: 'static, T: 'static> Key<C> for Row<Setting<C, T>> {
     fn names(&self) -> &Names {
         &self.names
     }
 
     fn apply(&self, config: &mut C, item: &Item<'_>) -> Result<(), ConfigError> {
-        *(self.get_mut)(config) = Sourced::new((self.format.parse)(item)?, item.source.clone());
+        *(self.body.get_mut)(config) =
+            Sourced::new((self.body.format.parse)(item)?, item.source.clone());
         Ok(())
     }
 
     fn tighten(&self, config: &mut C, item: &Item<'_>) -> Result<(), ConfigError> {
-        let Ok(tightening) = &self.workspace else { return Ok(()) };
-        let value = (self.format.parse)(item)?;
+        let Ok(tightening) = &self.body.workspace else { return Ok(()) };
+        let value = (self.body.format.parse)(item)?;
         if let Some(objection) = (tightening.objection)(&value) {
             return Err(extends(item, objection));
         }
-        let place = (self.get_mut)(config);
+        let place = (self.body.get_mut)(config);
         if (tightening.is_stricter)(&place.value, &value) {
             *place = Sourced::new(value, item.source.clone());
         }
@@ -283,7 +269,7 @@ impl<C: 'static, T: 'static> Key<C> for Setting<C, T> {
     }
 
     fn objection(&self) -> Option<&'static str> {
-        self.workspace.as_ref().err().copied()
+        self.body.workspace.as_ref().err().copied()
     }
 
     fn read_environment(
@@ -291,10 +277,10 @@ impl<C: 'static, T: 'static> Key<C> for Setting<C, T> {
         config: &mut C,
         lookup: VariableLookup<'_>,
     ) -> Result<(), ConfigError> {
-        match self.environment {
+        match self.body.environment {
             Some(read) => {
                 if let Some(sourced) = read(lookup)? {
-                    *(self.get_mut)(config) = sourced;
+                    *(self.body.get_mut)(config) = sourced;
                 }
                 Ok(())
             }
@@ -306,34 +292,34 @@ impl<C: 'static, T: 'static> Key<C> for Setting<C, T> {
     }
 
     fn show(&self, config: &C) -> Vec<ConfigEntry> {
-        let Sourced { value, source } = (self.get)(config);
-        let value = (self.format.show)(value);
-        vec![ConfigEntry::new(self.names.key, value, source).unset(self.unset)]
+        let Sourced { value, source } = (self.body.get)(config);
+        let value = (self.body.format.show)(value);
+        vec![ConfigEntry::new(self.names.key, value, source).unset(self.body.unset)]
     }
 
     fn words(&self) -> Vec<&'static str> {
-        (self.format.words)()
+        (self.body.format.words)()
     }
 }
 
-impl<C: 'static> Key<C> for Rule<C> {
+impl<C: 'static> Key<C> for Row<Rule<C>> {
     fn names(&self) -> &Names {
         &self.names
     }
 
     fn apply(&self, config: &mut C, item: &Item<'_>) -> Result<(), ConfigError> {
-        (self.apply)(config, item)
+        (self.body.apply)(config, item)
     }
 
     fn tighten(&self, config: &mut C, item: &Item<'_>) -> Result<(), ConfigError> {
-        match self.workspace {
+        match self.body.workspace {
             Ok(tighten) => tighten(config, item),
             Err(_) => Ok(()),
         }
     }
 
     fn objection(&self) -> Option<&'static str> {
-        self.workspace.err()
+        self.body.workspace.err()
     }
 
     fn read_environment(
@@ -341,11 +327,11 @@ impl<C: 'static> Key<C> for Rule<C> {
         config: &mut C,
         lookup: VariableLookup<'_>,
     ) -> Result<(), ConfigError> {
-        self.environment.map_or(Ok(()), |read| read(config, lookup))
+        self.body.environment.map_or(Ok(()), |read| read(config, lookup))
     }
 
     fn show(&self, config: &C) -> Vec<ConfigEntry> {
-        (self.show)(config)
+        (self.body.show)(config)
     }
 
     fn words(&self) -> Vec<&'static str> {

@@ -17,7 +17,7 @@ use crate::config::format::{
     ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, PATHS, SECONDS, SWITCH,
     TEXT, TEXTS,
 };
-use crate::config::key::{Apply, At, FlagGroup, Key, Rule, Setting, Takes, Tightening};
+use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
 use crate::config::kinds::{Kinds, ToolEffect};
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
@@ -310,12 +310,12 @@ const fn setting<T>(
     at: At<Config, T>,
     format: Format<T>,
     effect: &'static str,
-) -> Setting<Config, T> {
-    Setting::new(key, at, format, effect)
+) -> Row<Setting<Config, T>> {
+    Row::setting(key, at, format, effect)
 }
 
-const fn rule(key: &'static str, apply: Apply<Config>, workspace: Workspace) -> Rule<Config> {
-    Rule::new(key, apply, workspace)
+const fn rule(key: &'static str, apply: Apply<Config>, workspace: Workspace) -> Row<Rule<Config>> {
+    Row::rule(key, apply, workspace)
 }
 
 type Workspace = Result<Apply<Config>, &'static str>;
