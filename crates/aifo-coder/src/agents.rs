@@ -13,12 +13,12 @@ use crate::{engines, paint};
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     let config = config::load(&flags.workspace, &Flags::default())?;
-    let engine = match config.containers.backend.value.engine() {
+    let engine = match config.backend.value.engine() {
         Some(choice) => find(choice).await,
         None => Err("the backend is local".to_owned()),
     };
     let mut rows = Vec::new();
-    for spec in &config.agents {
+    for spec in &config.agents.all {
         rows.push(Row::of(spec, &config, engine.as_ref().ok()).await);
     }
     if flags.json {
@@ -44,12 +44,8 @@ async fn find(choice: Choice) -> Result<Engine, String> {
 
 /// The default image of an agent's container.
 pub(crate) fn image(spec: &AgentSpec, config: &Config) -> String {
-    let containers = &config.containers;
     let ours = || {
-        format!(
-            "{}aifo-agent-{}:{}",
-            containers.image_prefix.value, spec.name, containers.image_tag.value
-        )
+        format!("{}aifo-agent-{}:{}", config.image_prefix.value, spec.name, config.image_tag.value)
     };
     spec.image.clone().unwrap_or_else(ours)
 }

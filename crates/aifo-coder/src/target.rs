@@ -37,7 +37,7 @@ impl Target {
         image: Option<&str>,
         config: &Config,
     ) -> anyhow::Result<Self> {
-        let contained = config.containers.backend.value.engine().is_some();
+        let contained = config.backend.value.engine().is_some();
         if !contained && image.is_some() {
             bail!("--image needs containers, but --backend local has none");
         }

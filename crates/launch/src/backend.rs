@@ -215,20 +215,11 @@ impl<'a> RunnerOptions<'a> {
 /// More than a build needs, and few enough to keep the machine usable.
 const DEFAULT_PIDS: u32 = 4096;
 
-/// Checks the workspace, creates mount points and returns the backend.
-pub(crate) fn container_backend(
-    containers: &Containers,
-    session: &str,
-    session_dir: &Path,
-    runner: RunnerOptions<'_>,
-    (workspace, caches): (&Path, Caches),
-    tmp: &Path,
-    agent: Option<AgentContainer>,
-) -> Result<ContainerBackend, LaunchError> {
+/// Checks the workspace, and creates the mount points of containers in the temporary directory.
+pub(crate) fn prepare_mounts(workspace: &Path, tmp: &Path) -> Result<(), LaunchError> {
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
-    make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, session_dir, runner, (workspace, caches), tmp, agent))
+    make_mount_point(tmp, tmp)
 }
 
 /// Containers mount the workspace at its own path, so that absolute paths stay valid. Errors: the

@@ -274,9 +274,9 @@ impl Backends {
                     agent = Some(agent_container::container(asked, directory));
                 }
                 let workspace = (workspace.as_path(), dirs.caches.clone());
-                let backend = backend::container_backend(
-                    containers, id, directory, runner, workspace, shared_tmp, agent,
-                )?;
+                backend::prepare_mounts(workspace.0, shared_tmp)?;
+                let backend =
+                    containers.backend(id, directory, runner, workspace, shared_tmp, agent);
                 SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
             }
         };
