@@ -8,7 +8,7 @@ mod session;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use aifo_doors::{CommandName, InvalidCommandName};
+use aifo_proxy::mailbox::{CommandName, InvalidCommandName};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 

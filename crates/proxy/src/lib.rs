@@ -55,6 +55,7 @@ mod connection;
 mod exec;
 mod fd_passing;
 mod listener;
+pub mod mailbox;
 mod notify;
 mod pending;
 mod proxy;

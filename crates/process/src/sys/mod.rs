@@ -19,10 +19,9 @@ pub use process::{
     random_bits,
 };
 pub(crate) use process::{nice, prlimit, wait4_any};
-pub use signals::pidfd_open;
 pub(crate) use signals::{
-    Disposition, MaskOperation, change_mask, is_ignored_number, pidfd_send_signal, raise,
-    set_disposition, signal_group, signalfd,
+    Disposition, MaskOperation, change_mask, is_ignored_number, pidfd_open, pidfd_send_signal,
+    raise, set_disposition, signal_group, signalfd,
 };
 pub use socket::accept;
 pub(crate) use socket::recvmsg;

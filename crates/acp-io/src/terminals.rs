@@ -2,7 +2,6 @@
 
 mod command;
 mod leader;
-mod tail;
 mod terminal;
 
 use std::collections::HashMap;
@@ -19,20 +18,22 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 pub use self::command::TerminalCommand;
-use self::terminal::Terminal;
+use self::terminal::{Terminal, exit_value};
 use crate::rpc::{failed, not_found, optional, refused, text};
 use crate::workspace::Workspace;
 
-/// Makes a command that runs a program in the agent's place, with these variables over those that are
-/// there. Arguments, directory and streams are to be set; no value may become an argument.
-pub type InPlace = Arc<dyn Fn(&OsStr, &[(String, String)]) -> io::Result<Command> + Send + Sync>;
+/// Builds a command that runs a program where the agent runs, with these variables added to its
+/// environment. The caller sets arguments, directory and streams. No variable's value may become an
+/// argument, which other users can read.
+pub type CommandBuilder =
+    Arc<dyn Fn(&OsStr, &[(String, String)]) -> io::Result<Command> + Send + Sync>;
 
 /// Decides whether a command may run in this real directory below the workspace. The error text is for
 /// the agent.
 pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> Result<(), String> + Send + Sync>;
 
-/// Serves `terminal/*` for one connection with an agent (`spec/acp-hosts.md#terminals`). When it goes,
-/// so does all that it runs. It wants a runtime around it.
+/// Serves `terminal/*` for one connection with an agent (`spec/acp-hosts.md#terminals`). Needs a tokio
+/// runtime. Dropping it kills its commands.
 #[derive(Debug)]
 pub struct Terminals {
     config: TerminalConfig,
@@ -42,55 +43,61 @@ pub struct Terminals {
 /// The configuration of terminals.
 #[derive(Clone)]
 pub struct TerminalConfig {
-    /// Where commands may run.
+    /// The workspace in which commands may run.
     pub workspace: Arc<Workspace>,
-    /// Where they do that name no directory: a path that the workspace knows.
+    /// The default directory: a path in the workspace.
     pub cwd: String,
-    /// How they get into the agent's place.
-    pub place: InPlace,
-    /// Which of them run.
+    /// Builds the commands.
+    pub builder: CommandBuilder,
+    /// Decides which commands run.
     pub judge: TerminalJudge,
-    /// Terminals that are not released, at once. acpx and Zed have no bound.
+    /// Maximum number of unreleased terminals. acpx and Zed have none.
     pub terminals: usize,
-    /// Bytes of output that one keeps, whatever its agent asks for. Real ones ask for 16 000 to
-    /// 50 000.
+    /// Maximum bytes kept of a terminal's output. Agents request 16 000 to 50 000.
     pub output: usize,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     terminals: HashMap<String, Terminal>,
-    made: u64,
+    created: u64,
     ended: bool,
 }
 
-/// A command on its way to a terminal.
+/// A command that was checked for a terminal.
 enum Prepared {
     Denied(String),
     Command {
         child: Box<Command>,
         program: String,
-        /// Open until it has started.
+        /// Open until the command has started.
         _cwd: OwnedFd,
     },
 }
 
 impl TerminalConfig {
-    /// One in which every command runs, with the limits as they are by default.
-    pub fn new(workspace: Arc<Workspace>, cwd: impl Into<String>, place: InPlace) -> Self {
+    /// Returns a configuration that permits every command, with the default limits.
+    pub fn new(workspace: Arc<Workspace>, cwd: impl Into<String>, builder: CommandBuilder) -> Self {
         let judge: TerminalJudge = Arc::new(|_, _| Ok(()));
-        TerminalConfig { workspace, cwd: cwd.into(), place, judge, terminals: 32, output: 1 << 20 }
+        TerminalConfig {
+            workspace,
+            cwd: cwd.into(),
+            builder,
+            judge,
+            terminals: 32,
+            output: 1 << 20,
+        }
     }
 }
 
 impl Terminals {
-    /// None so far.
+    /// Creates the host without terminals.
     pub fn new(config: TerminalConfig) -> Self {
         Terminals { config, open: Mutex::default() }
     }
 
-    /// `terminal/create`: answers with a `terminalId` as soon as the command has started. One that is
-    /// denied, or cannot be started, is a terminal too: agents show people the JSON of an error.
+    /// `terminal/create`: returns a `terminalId` once the command has started. A denied command, or one
+    /// that cannot be started, gets an ended terminal: agents show the JSON of an error to their users.
     pub fn create(&self, params: &Value) -> Result<Value, RpcError> {
         let command = TerminalCommand::parse(params, &self.config.cwd)?;
         let prepared = self.prepare(command)?;
@@ -106,35 +113,35 @@ impl Terminals {
             return Err(failed(format!("{most} terminals are open, and no more: release one")));
         }
         let terminal = match prepared {
-            Prepared::Denied(reason) => Terminal::over(exit::NOT_EXECUTABLE, &reason, limit),
+            Prepared::Denied(reason) => Terminal::ended(exit::NOT_EXECUTABLE, &reason, limit),
             Prepared::Command { child, program, .. } => Terminal::start(*child, &program, limit),
         };
-        open.made += 1;
-        let id = format!("terminal-{}", open.made);
+        open.created += 1;
+        let id = format!("terminal-{}", open.created);
         open.terminals.insert(id.clone(), terminal);
         Ok(json!({"terminalId": id}))
     }
 
-    /// `terminal/output`: what there is by now, and how the command ended if it has.
+    /// `terminal/output`: returns the output so far, and the exit status if the command has ended.
     pub fn output(&self, params: &Value) -> Result<Value, RpcError> {
         self.with(params, Terminal::output)
     }
 
-    /// `terminal/wait_for_exit`: waits for the command's end, and tells it as often as it is asked.
+    /// `terminal/wait_for_exit`: waits for the command's exit and returns the status; may be repeated.
     pub async fn wait_for_exit(&self, params: &Value) -> Result<Value, RpcError> {
         let mut exit = self.with(params, Terminal::exit)?;
         let lost = |_| failed("the terminal was lost");
         let exit = exit.wait_for(Option::is_some).await.map_err(lost)?;
-        Ok(exit.as_ref().map(leader::Exit::to_value).unwrap_or_default())
+        Ok(exit.map(exit_value).unwrap_or_default())
     }
 
-    /// `terminal/kill`: kills what there is of the command. The terminal stays.
+    /// `terminal/kill`: kills the command's process group. The terminal remains.
     pub fn kill(&self, params: &Value) -> Result<Value, RpcError> {
         self.with(params, Terminal::kill).map(|()| json!({}))
     }
 
-    /// `terminal/release`: kills what there is of the command, and forgets the terminal. Answers when
-    /// the command has ended; it does so, too, if nobody waits for that.
+    /// `terminal/release`: kills the command's process group, removes the terminal, and returns when the
+    /// command has ended. It ends even if this future is dropped.
     pub async fn release(&self, params: &Value) -> Result<Value, RpcError> {
         let id = text(params, "terminalId")?;
         let terminal = self.open().terminals.remove(id).ok_or_else(|| unknown(id))?;
@@ -165,10 +172,9 @@ impl Terminals {
         }
         let mut argv = command.argv.into_iter();
         let program = argv.next().unwrap_or_default();
-        let made = (self.config.place)(program.as_ref(), &command.variables);
-        let mut child = made.map_err(|error| failed(format!("cannot run commands: {error}")))?;
-        // The directory that was looked at, whatever has its name by now. Ours is none of its
-        // business.
+        let built = (self.config.builder)(program.as_ref(), &command.variables);
+        let mut child = built.map_err(|error| failed(format!("cannot run commands: {error}")))?;
+        // The checked directory, even if it was renamed or replaced since. aifo's own PWD is dropped.
         child
             .args(argv)
             .current_dir(format!("/proc/self/fd/{}", cwd.as_raw_fd()))
@@ -176,9 +182,9 @@ impl Terminals {
         Ok(Prepared::Command { child: Box::new(child), program, _cwd: cwd })
     }
 
-    fn with<T>(&self, params: &Value, ask: impl FnOnce(&Terminal) -> T) -> Result<T, RpcError> {
+    fn with<T>(&self, params: &Value, call: impl FnOnce(&Terminal) -> T) -> Result<T, RpcError> {
         let id = text(params, "terminalId")?;
-        self.open().terminals.get(id).map(ask).ok_or_else(|| unknown(id))
+        self.open().terminals.get(id).map(call).ok_or_else(|| unknown(id))
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -198,7 +204,7 @@ impl fmt::Debug for TerminalConfig {
     }
 }
 
-/// A terminal that is not there, or not any more. Nobody's id is long.
+/// Returns the error for an unknown terminal. Ids that this host made are short.
 fn unknown(id: &str) -> RpcError {
     not_found(id.get(..id.len().min(64)).unwrap_or("a terminal"))
 }

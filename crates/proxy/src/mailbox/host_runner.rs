@@ -11,7 +11,7 @@ use aifo_sidecar::{
 
 /// The environment of host commands.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct HostRunner {
     /// The `aifo-shim` binary, which is the runner.
     pub runner_program: PathBuf,
     /// Their directory; a real path.
@@ -24,7 +24,7 @@ pub struct Host {
 
 /// Creates a fleet without sidecars, for the runner of the host. It is not confined: its commands must
 /// reach the host.
-pub async fn host_fleet(host: Host) -> Result<Fleet, Arc<SidecarError>> {
+pub async fn host_fleet(host: HostRunner) -> Result<Fleet, Arc<SidecarError>> {
     let backend = LocalBackend {
         runner_program: host.runner_program,
         workspace: host.workspace,

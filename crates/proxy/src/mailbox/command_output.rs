@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 /// The reading end of a command's stdout or stderr. The command does not write to the file directly: a
 /// program that reopens `/dev/stderr` would truncate it.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct CommandOutput {
     pipe: AsyncFd<OwnedFd>,
     capacity: usize,
     moved: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Output {
 
 /// The result of copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum Copied {
     /// Bytes in the file.
     Some(usize),
     /// All writers have closed the pipe.
@@ -35,7 +35,7 @@ pub(crate) enum Moved {
 /// Bytes of the pipe, so that command and daemon run concurrently.
 const ROOM: i32 = 256 * 1024;
 
-impl Output {
+impl CommandOutput {
     /// Creates the pipe. Returns the reader and the command's end.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
         let (ours, commands) = pipe2(OFlag::O_CLOEXEC)?;
@@ -43,11 +43,14 @@ impl Output {
         // A smaller pipe works too.
         let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(ROOM));
         let capacity = usize::try_from(fcntl(&ours, FcntlArg::F_GETPIPE_SZ)?).unwrap_or_default();
-        Ok((Output { pipe: on_reactor(ours, Interest::READABLE)?, capacity, moved: 0 }, commands))
+        Ok((
+            CommandOutput { pipe: on_reactor(ours, Interest::READABLE)?, capacity, moved: 0 },
+            commands,
+        ))
     }
 
     /// Copies the next bytes. Cancel-safe.
-    pub(crate) async fn carry(&mut self, file: &File) -> Moved {
+    pub(crate) async fn carry(&mut self, file: &File) -> Copied {
         loop {
             if let Some(moved) = self.try_carry(file) {
                 return moved;
@@ -55,7 +58,7 @@ impl Output {
             // Cleared before the next attempt, so an event in between is not lost.
             match self.pipe.readable().await {
                 Ok(mut ready) => ready.clear_ready(),
-                Err(_) => return Moved::End,
+                Err(_) => return Copied::End,
             }
         }
     }
@@ -65,32 +68,32 @@ impl Output {
         let mut owed = self.capacity;
         while owed > 0 {
             match self.try_carry(file) {
-                Some(Moved::Some(count)) => owed = owed.saturating_sub(count),
-                Some(Moved::End) => return,
-                Some(Moved::Full) | None => break,
+                Some(Copied::Some(count)) => owed = owed.saturating_sub(count),
+                Some(Copied::End) => return,
+                Some(Copied::Full) | None => break,
             }
         }
         self.drain_unseen();
     }
 
-    fn try_carry(&mut self, file: &File) -> Option<Moved> {
+    fn try_carry(&mut self, file: &File) -> Option<Copied> {
         if self.moved >= limits::OUTPUT {
-            return Some(Moved::Full);
+            return Some(Copied::Full);
         }
         let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
         loop {
             return Some(
                 match splice(self.pipe.get_ref(), None, file, None, self.capacity, flags) {
-                    Ok(0) => Moved::End,
+                    Ok(0) => Copied::End,
                     Ok(count) => {
                         self.moved = self.moved.saturating_add(count as u64);
-                        Moved::Some(count)
+                        Copied::Some(count)
                     }
                     Err(Errno::EAGAIN) => return None,
                     Err(Errno::EINTR) => continue,
                     Err(errno) => {
                         tracing::warn!(reason = errno.desc(), "cannot write a command's output");
-                        Moved::Full
+                        Copied::Full
                     }
                 },
             );
@@ -125,17 +128,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_is_moved_and_no_more_than_stood_there_at_the_end() {
-        let path = std::env::temp_dir().join(format!("aifo-doors-output-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("aifo-command-output-{}", std::process::id()));
         let mut file =
             File::options().read(true).write(true).create(true).truncate(true).open(&path);
         let file = file.as_mut().unwrap();
         std::fs::remove_file(&path).unwrap();
-        let (mut output, commands) = Output::new().unwrap();
+        let (mut output, commands) = CommandOutput::new().unwrap();
         // The writing end of a background child.
         let kept = commands.try_clone().unwrap();
         let mut commands = File::from(commands);
         commands.write_all(b"first").unwrap();
-        assert_eq!(output.carry(file).await, Moved::Some(5));
+        assert_eq!(output.carry(file).await, Copied::Some(5));
         commands.write_all(b", rest").unwrap();
         drop(commands);
         output.carry_rest(file);
@@ -145,16 +148,16 @@ mod tests {
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "first, rest");
 
-        let (mut output, commands) = Output::new().unwrap();
+        let (mut output, commands) = CommandOutput::new().unwrap();
         drop(commands);
-        assert_eq!(output.carry(file).await, Moved::End);
+        assert_eq!(output.carry(file).await, Copied::End);
     }
 
     #[tokio::test]
     async fn a_file_that_takes_no_more_is_told() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let (mut output, commands) = Output::new().unwrap();
+        let (mut output, commands) = CommandOutput::new().unwrap();
         File::from(commands).write_all(b"too much").unwrap();
-        assert_eq!(output.carry(&full).await, Moved::Full);
+        assert_eq!(output.carry(&full).await, Copied::Full);
     }
 }

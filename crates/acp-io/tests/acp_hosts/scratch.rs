@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aifo_doors::Workspace;
+use aifo_acp_io::Workspace;
 
 /// A folder of the test's own, gone with it: `ws`, the workspace, which agents know as `/ws` too, and
 /// `outside` with a `secret` in it.
@@ -11,7 +11,7 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let folder = format!("aifo-doors-{name}-{}", std::process::id());
+        let folder = format!("aifo-acp-io-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().canonicalize().unwrap().join(folder);
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("ws")).unwrap();

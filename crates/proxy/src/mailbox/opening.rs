@@ -13,9 +13,9 @@ use aifo_policy::HostCommands;
 use aifo_sidecar::{Fleet, SidecarError};
 use tokio::sync::watch;
 
-use crate::client::Client;
-use crate::mailbox::Mailbox;
-use crate::request::Shared;
+use crate::mailbox::client_program::ClientProgram;
+use crate::mailbox::daemon::Mailbox;
+use crate::mailbox::request::MailboxState;
 
 /// The configuration of a mailbox.
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub struct MailboxConfig {
     /// The directory in which commands run; a real path.
     pub workspace: PathBuf,
     /// The served commands, at least one.
-    pub commands: Vec<Command>,
+    pub commands: Vec<ServedCommand>,
     /// Names of the caller's variables that pass to its command.
     pub variables: Vec<String>,
     /// The form of the clients in the directory.
-    pub client: Client,
+    pub client: ClientProgram,
     /// The time limit of a command; `None` for no limit.
     pub max_runtime: Option<Duration>,
     /// The grace period of running commands when the daemon stops.
@@ -38,7 +38,7 @@ pub struct MailboxConfig {
 
 /// A command of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct ServedCommand {
     /// The name in requests and in the directory.
     pub name: CommandName,
     /// The program; an absolute path.
@@ -98,7 +98,8 @@ impl Mailbox {
         }
         let pid_files = taken.keep();
         let ending = watch::Sender::new(false);
-        let shared = Shared { directory, workspace, commands: allowed, fleet, max_runtime, ending };
+        let shared =
+            MailboxState { directory, workspace, commands: allowed, fleet, max_runtime, ending };
         Ok(Mailbox::new(Arc::new(shared), names, pid_files, watch, grace)?)
     }
 }
@@ -119,7 +120,7 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.clients.iter().for_each(|command| Client::remove(self.directory, command));
+        self.clients.iter().for_each(|command| ClientProgram::remove(self.directory, command));
         self.pid_files.drain(..).for_each(|pid_file| pid_file.remove(self.directory));
     }
 }

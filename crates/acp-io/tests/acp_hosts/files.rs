@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::scratch::{SECRET, Scratch, names};
 use aifo_acp::{RpcError, code};
-use aifo_doors::{FileLimits, Files, MissingFile, Writing};
+use aifo_acp_io::{FileLimits, Files, MissingFile, Writing};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::scratch::Scratch;
 use aifo_acp::code;
-use aifo_doors::{InPlace, TerminalConfig, Terminals};
+use aifo_acp_io::{CommandBuilder, TerminalConfig, Terminals};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 /// Programs of this machine. Where a folder of PATH cannot be looked into, one that is nowhere would be
 /// forbidden instead.
-fn here() -> InPlace {
+fn here() -> CommandBuilder {
     Arc::new(|program: &OsStr, variables: &[(String, String)]| {
         let mut command = Command::new(program);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
@@ -349,8 +349,8 @@ async fn what_cannot_be_started_is_a_terminal_that_says_so() {
         assert_eq!(exit, exited(expected), "{command}");
         assert!(output.starts_with(&format!("{command}: ")), "{output}");
     }
-    let nowhere: InPlace = Arc::new(|_, _| Err(std::io::Error::other("no container")));
-    let terminals = Terminals::new(TerminalConfig { place: nowhere, ..config(&scratch) });
+    let nowhere: CommandBuilder = Arc::new(|_, _| Err(std::io::Error::other("no container")));
+    let terminals = Terminals::new(TerminalConfig { builder: nowhere, ..config(&scratch) });
     assert_eq!(terminals.create(&json!({"command": "ls"})).unwrap_err().code, code::INTERNAL);
 }
 

@@ -1,22 +1,26 @@
-//! Files and terminals that agents are served (`spec/acp-hosts.md`).
+//! The host that serves a workspace's files and terminals to an agent (`spec/acp-hosts.md`).
 
 use std::sync::Arc;
 
 use aifo_acp::{ClientCapabilities, RpcError, code};
-use aifo_acp_io::{CallFuture, EndFuture, Host};
-use aifo_doors::{Files, Terminals};
 use serde_json::Value;
 
-/// The file and terminal hosts of one agent.
+use crate::files::Files;
+use crate::host::{CallFuture, EndFuture, Host};
+use crate::terminals::Terminals;
+
+/// Serves files and terminals to one agent.
 #[derive(Debug)]
-pub(crate) struct Hosts {
-    pub(crate) files: Arc<Files>,
-    pub(crate) terminals: Terminals,
-    /// The methods that the profile enables.
-    pub(crate) capabilities: ClientCapabilities,
+pub struct WorkspaceHost {
+    /// Serves `fs/*`.
+    pub files: Arc<Files>,
+    /// Serves `terminal/*`.
+    pub terminals: Terminals,
+    /// The methods that are declared to the agent.
+    pub capabilities: ClientCapabilities,
 }
 
-impl Host for Hosts {
+impl Host for WorkspaceHost {
     fn capabilities(&self) -> ClientCapabilities {
         self.capabilities
     }

@@ -21,12 +21,12 @@ use aifo_wire::{
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use crate::input::Input;
-use crate::output::{Moved, Output};
+use crate::mailbox::command_output::{CommandOutput, Copied};
+use crate::mailbox::command_stdin::CommandStdin;
 
 /// State shared by all requests.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MailboxState {
     pub(crate) directory: Directory,
     pub(crate) workspace: std::path::PathBuf,
     pub(crate) commands: HostCommands,
@@ -53,12 +53,12 @@ struct NotRun {
 
 /// Runs a claimed request and responds.
 pub(crate) async fn attend(
-    shared: Arc<Shared>,
+    shared: Arc<MailboxState>,
     claim: Claim,
     tool: ToolName,
     placed: ClientFiles,
     notifier: Arc<Notifier>,
-    input: Option<(Input, OwnedFd)>,
+    input: Option<(CommandStdin, OwnedFd)>,
 ) {
     let began = Instant::now();
     let (input, stdin) = input.unzip();
@@ -72,7 +72,7 @@ pub(crate) async fn attend(
                 let liveness = Liveness::new(began.into_std(), heartbeat.read());
                 (heartbeat, liveness)
             });
-            Running {
+            RunningCommand {
                 exec,
                 tool,
                 id,
@@ -93,13 +93,13 @@ pub(crate) async fn attend(
 }
 
 /// A running command.
-struct Running {
+struct RunningCommand {
     exec: Exec,
     tool: Canceller,
     id: ExecId,
-    stdout: Option<Output>,
-    stderr: Option<Output>,
-    input: Option<Input>,
+    stdout: Option<CommandOutput>,
+    stderr: Option<CommandOutput>,
+    input: Option<CommandStdin>,
     heartbeat: Option<(HeartbeatFile, Liveness)>,
     verdict: Option<ToolEnd>,
     /// The time of the client's last signal.
@@ -115,8 +115,14 @@ enum ToolEnd {
     Ended(ExitReason),
 }
 
-impl Running {
-    async fn finish(mut self, shared: &Shared, claim: Claim, notifier: &Notifier, began: Instant) {
+impl RunningCommand {
+    async fn finish(
+        mut self,
+        shared: &MailboxState,
+        claim: Claim,
+        notifier: &Notifier,
+        began: Instant,
+    ) {
         let exit = self.follow(shared, &claim, notifier, began).await;
         for (output, file) in [(self.stdout, &claim.stdout), (self.stderr, &claim.stderr)] {
             if let Some(output) = output {
@@ -139,7 +145,7 @@ impl Running {
     /// Copies input and output until the command has ended. `None` if the runner was lost first.
     async fn follow(
         &mut self,
-        shared: &Shared,
+        shared: &MailboxState,
         claim: &Claim,
         notifier: &Notifier,
         began: Instant,
@@ -199,7 +205,7 @@ impl Running {
     }
 
     /// Reads and removes the signal file, which permits the next one.
-    async fn pass_signal(&mut self, shared: &Shared, request_id: &RequestId) {
+    async fn pass_signal(&mut self, shared: &MailboxState, request_id: &RequestId) {
         let name = request_id.file(FileKind::Signal);
         let read = shared.directory.read(&name, limits::SIGNAL);
         if read == Err(FileError::Missing) {
@@ -225,12 +231,12 @@ const RECENT: Duration = Duration::from_millis(2500);
 
 /// Checks a request and starts its command.
 async fn start(
-    shared: &Shared,
+    shared: &MailboxState,
     request_id: &RequestId,
     tool: ToolName,
     (arguments, caller): (Arguments, CallerInfo),
     stdin: Option<OwnedFd>,
-) -> Result<(Exec, ExecId, [Option<Output>; 2]), NotRun> {
+) -> Result<(Exec, ExecId, [Option<CommandOutput>; 2]), NotRun> {
     let refused = |why: String| NotRun { code: exit::UNKNOWN, why };
     let bits = aifo_process::random_bits();
     let bits = bits.map_err(|error| refused(format!("cannot create an exec id: {error}")))?;
@@ -244,8 +250,8 @@ async fn start(
     let command =
         command.ok_or_else(|| refused(format!("'{}' is not served here", request.tool)))?;
     let no_pipe = |error: std::io::Error| refused(format!("cannot create a pipe: {error}"));
-    let (stdout, to_stdout) = Output::new().map_err(no_pipe)?;
-    let (stderr, to_stderr) = Output::new().map_err(no_pipe)?;
+    let (stdout, to_stdout) = CommandOutput::new().map_err(no_pipe)?;
+    let (stderr, to_stderr) = CommandOutput::new().map_err(no_pipe)?;
     let kind = if stdin.is_some() { Stdio::Passed } else { Stdio::Null };
     let fds = stdin.into_iter().chain([to_stdout, to_stderr]).collect();
     let lease = shared.fleet.host().await.map_err(|error| refused(error.to_string()))?;
@@ -322,7 +328,7 @@ fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> 
     }
 }
 
-async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
+async fn carry(output: &mut Option<CommandOutput>, file: &File) -> Copied {
     match output {
         Some(output) => {
             let moved = output.carry(file).await;
@@ -335,14 +341,14 @@ async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
 }
 
 /// Checks the result of copying. Returns a verdict if the command must end.
-fn settle(output: &mut Option<Output>, moved: Moved) -> Option<ToolEnd> {
+fn settle(output: &mut Option<CommandOutput>, moved: Copied) -> Option<ToolEnd> {
     match moved {
-        Moved::Some(_) => None,
-        Moved::End => {
+        Copied::Some(_) => None,
+        Copied::End => {
             *output = None;
             None
         }
-        Moved::Full => {
+        Copied::Full => {
             if let Some(output) = output.take() {
                 output.drain_unseen();
             }
@@ -351,7 +357,7 @@ fn settle(output: &mut Option<Output>, moved: Moved) -> Option<ToolEnd> {
     }
 }
 
-async fn feed(input: &mut Option<Input>, directory: &Directory, grown: &Notify) {
+async fn feed(input: &mut Option<CommandStdin>, directory: &Directory, grown: &Notify) {
     match input.as_mut().filter(|input| input.goes_on()) {
         Some(input) => input.carry(directory, grown).await,
         None => std::future::pending().await,

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 /// The client's file, and the writing end of the command's stdin.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct CommandStdin {
     file: File,
     /// `None` after the end of the file, or when the command has closed its stdin.
     pipe: Option<AsyncFd<OwnedFd>>,
@@ -33,7 +33,7 @@ pub(crate) struct Input {
 /// Bytes that one write to an empty pipe accepts.
 const BLOCK: usize = 64 * 1024;
 
-impl Input {
+impl CommandStdin {
     /// Creates the pipe. Returns the forwarder and the command's end.
     pub(crate) fn new(
         directory: &Directory,
@@ -42,7 +42,7 @@ impl Input {
     ) -> io::Result<(Self, OwnedFd)> {
         let (commands, ours) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let input = Input {
+        let input = CommandStdin {
             file,
             pipe: Some(on_reactor(ours, Interest::WRITABLE)?),
             taken: directory.create(&id.file(FileKind::Taken)).ok(),

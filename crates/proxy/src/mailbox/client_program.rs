@@ -9,14 +9,14 @@ use aifo_mailbox::{ClientInfo, CommandName, Directory, client_info_file, client_
 
 /// The form of a command's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Client {
+pub enum ClientProgram {
     /// A script for any POSIX shell.
     Script,
     /// A copy of this `aifo-shim`.
     Binary(PathBuf),
 }
 
-impl Client {
+impl ClientProgram {
     /// Writes the client of a command and its configuration. Replaces files of these names, but no
     /// directory.
     pub(crate) fn put(
@@ -34,8 +34,8 @@ impl Client {
         };
         directory.replace_bytes(&client_info_file(command.as_str()), info.encode().as_bytes())?;
         directory.replace(command.as_str(), EXECUTABLE, |file| match self {
-            Client::Script => file.write_all(&client_script(command, &here, &info)),
-            Client::Binary(shim) => io::copy(&mut File::open(shim)?, file).map(drop),
+            ClientProgram::Script => file.write_all(&client_script(command, &here, &info)),
+            ClientProgram::Binary(shim) => io::copy(&mut File::open(shim)?, file).map(drop),
         })
     }
 

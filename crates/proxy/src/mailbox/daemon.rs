@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, interval, sleep_until};
 
-use crate::client::Client;
-use crate::input::Input;
-use crate::request::{Notifier, Shared, attend};
+use crate::mailbox::client_program::ClientProgram;
+use crate::mailbox::command_stdin::CommandStdin;
+use crate::mailbox::request::{MailboxState, Notifier, attend};
 
 /// The stop request of a daemon; later values include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ pub enum Stop {
 /// An open mailbox.
 #[derive(Debug)]
 pub struct Mailbox {
-    shared: Arc<Shared>,
+    shared: Arc<MailboxState>,
     commands: Vec<CommandName>,
     pid_files: Vec<PidFile>,
     watch: Watch,
@@ -53,7 +53,7 @@ pub struct Mailbox {
 impl Mailbox {
     /// Creates the daemon of a watched directory with locked commands.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<MailboxState>,
         commands: Vec<CommandName>,
         pid_files: Vec<PidFile>,
         watch: Watch,
@@ -113,7 +113,7 @@ impl Mailbox {
             }
         }
         for command in &self.commands {
-            Client::remove(&self.shared.directory, command);
+            ClientProgram::remove(&self.shared.directory, command);
         }
         // No client starts from now on; requests of the last ones are answered.
         self.scan();
@@ -252,7 +252,8 @@ impl Mailbox {
         };
         let placed = match claim.read(directory) {
             Ok(mut placed) => {
-                let input = placed.stdin.take().map(|file| Input::new(directory, request_id, file));
+                let input =
+                    placed.stdin.take().map(|file| CommandStdin::new(directory, request_id, file));
                 (placed, input.transpose())
             }
             Err(refused) => return refuse(claim, &refused.to_string()),
