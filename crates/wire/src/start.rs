@@ -2,7 +2,7 @@
 
 use aifo_types::ExecId;
 
-use crate::frame::MAX_PAYLOAD;
+use crate::frame_limits::MAX_PAYLOAD;
 use crate::invocation::Invocation;
 use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
