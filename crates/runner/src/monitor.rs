@@ -29,7 +29,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 
 use crate::frame_socket::FrameSocket;
-use crate::tool_launcher::{c_string, spawn_error_text, spawn_start_error};
+use crate::start_failure::{c_string, spawn_error_text, spawn_start_error};
 
 /// Starts a monitor on `terminal`, and sends it the tool to start. Returns the monitor's pid and
 /// the connection on which it reports. The tool inherits limits, umask, nice value and directory
