@@ -17,10 +17,7 @@ use aifo_process::{
     signal_group_number,
 };
 use aifo_types::{ExecId, Signal};
-use aifo_wire::{
-    Environment, Exit, Frame, Invocation, OutsideDirectory, Reports, Start, StartError, Stdio,
-    Usage,
-};
+use aifo_wire::{Exit, Frame, Invocation, Start, StartError, Stdio, Usage};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -52,16 +49,8 @@ pub(crate) fn start(
         stdio: [open(&tool.stdio[0]), open(&tool.stdio[1]), open(&tool.stdio[2])],
         ..Invocation::plain(Vec::new(), None)
     };
-    let start = Start {
-        serial: 0,
-        id: id.clone(),
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(bytes(&tool.program)),
-        environment: Environment::All,
-        client: None,
-        reports: Reports::StartAndExit,
-        invocation,
-    };
+    let mut start = Start::new(id.clone(), invocation);
+    start.program = Some(bytes(&tool.program));
     let monitor = Spawn {
         program: CString::new("/proc/self/exe")?,
         argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
