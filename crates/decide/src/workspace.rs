@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::path::{Component, Path, PathBuf};
 
-use crate::decide::FileFacts;
+use crate::file_facts::FileFacts;
 
 /// Where a path lies relative to the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::unistd::Pid;
 
 use crate::limits::ResourceLimit;
-use crate::sys;
 
 /// A program to start, and everything that it inherits. In the child, descriptors above 2 are
 /// closed, the signal mask is empty and SIGPIPE has its default action. Other signals that this
@@ -78,17 +76,6 @@ pub enum SpawnError {
     /// An argument or a variable contains a NUL byte.
     #[error("an argument holds a NUL byte")]
     Nul(#[from] NulError),
-}
-
-impl Spawn<'_> {
-    /// Starts the program and returns its pid as soon as execve has succeeded.
-    ///
-    /// The address space is not copied (`CLONE_VM | CLONE_VFORK`), so the cost does not depend on
-    /// this process's memory. The calling thread is suspended until execve returns. The caller must
-    /// reap the process with [`crate::reap`].
-    pub fn spawn(&self) -> Result<Pid, SpawnError> {
-        sys::spawn(self)
-    }
 }
 
 #[cfg(test)]

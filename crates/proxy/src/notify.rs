@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
 use aifo_types::{ExecId, Refusal};
-use aifo_wire::{ClientMode, Environment, Invocation, OutsideDirectory, Reports, Start};
+use aifo_wire::{ClientMode, Environment, Invocation, Start};
 use nix::unistd::{AccessFlags, access};
 
 use crate::buffered::BufferedResponse;
@@ -36,18 +36,12 @@ pub(crate) async fn run(
     let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
     let kept = state.config.notify.kept_variables();
-    let start = Start {
-        serial: 0,
-        id,
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(program.as_os_str().as_bytes().to_vec()),
-        environment: kept.map_or(Environment::All, |names| {
-            Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
-        }),
-        client: None,
-        reports: Reports::StartAndExit,
-        invocation: Invocation::plain(argv, None),
-    };
+    let mut start = Start::new(id, Invocation::plain(argv, None));
+    start.program = Some(program.as_os_str().as_bytes().to_vec());
+    if let Some(names) = kept {
+        let names = names.into_iter().map(|name| name.as_bytes().to_vec());
+        start.environment = Environment::Only(names.collect());
+    }
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let Some(exec) = start_on(lease, start, &[writer]).await? else {
         // The program was removed after its path was resolved.

@@ -7,9 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent, Lease};
 use aifo_types::{ExecRequest, Kind, Refusal};
-use aifo_wire::{
-    ClientHandover, Environment, Invocation, OutsideDirectory, Reports, Start, StartErrorCause,
-};
+use aifo_wire::{ClientHandover, Invocation, OutsideDirectory, Start, StartErrorCause};
 
 use crate::record::CallRecord;
 use crate::refusals::{lost, start_refusal};
@@ -33,22 +31,13 @@ pub(crate) fn start_frame(
     invocation: Invocation,
     client: Option<ClientHandover>,
 ) -> Start {
-    let outside_directory = if aifo_policy::asks_only_for_version(&request.args) {
-        OutsideDirectory::UseRoot
-    } else {
-        OutsideDirectory::Refuse
-    };
-    Start {
-        // `Runner::start` sets it.
-        serial: 0,
-        id: request.id.clone(),
-        outside_directory,
-        program: state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
-        environment: Environment::All,
-        client,
-        reports: Reports::StartAndExit,
-        invocation,
+    let mut start = Start::new(request.id.clone(), invocation);
+    if aifo_policy::asks_only_for_version(&request.args) {
+        start.outside_directory = OutsideDirectory::UseRoot;
     }
+    start.program = state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
+    start.client = client;
+    start
 }
 
 pub(crate) struct StartedExec {

@@ -84,7 +84,7 @@ impl Exec {
         started: Instant,
     ) -> Self {
         Exec {
-            serial: start.serial,
+            serial: start.serial(),
             id: start.id.clone(),
             exec_tag: ExecTag::new(&start.id),
             pid: launched.pid,

@@ -41,6 +41,7 @@ mod poller;
 mod project_tools;
 mod server;
 mod sidecar_limits;
+mod start_failure;
 mod stream_pipe;
 mod tool_launcher;
 mod tool_stdio;

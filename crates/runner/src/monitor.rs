@@ -17,10 +17,7 @@ use aifo_process::{
     signal_group_number,
 };
 use aifo_types::{ExecId, Signal};
-use aifo_wire::{
-    Environment, Exit, Frame, Invocation, OutsideDirectory, Reports, Start, StartError, Stdio,
-    Usage,
-};
+use aifo_wire::{Exit, Frame, Invocation, Start, StartError, Stdio, Usage};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -29,7 +26,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 
 use crate::frame_socket::FrameSocket;
-use crate::tool_launcher::{c_string, spawn_error_text, spawn_start_error};
+use crate::start_failure::{c_string, spawn_error_text, spawn_start_error};
 
 /// Starts a monitor on `terminal`, and sends it the tool to start. Returns the monitor's pid and
 /// the connection on which it reports. The tool inherits limits, umask, nice value and directory
@@ -52,16 +49,8 @@ pub(crate) fn start(
         stdio: [open(&tool.stdio[0]), open(&tool.stdio[1]), open(&tool.stdio[2])],
         ..Invocation::plain(Vec::new(), None)
     };
-    let start = Start {
-        serial: 0,
-        id: id.clone(),
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(bytes(&tool.program)),
-        environment: Environment::All,
-        client: None,
-        reports: Reports::StartAndExit,
-        invocation,
-    };
+    let mut start = Start::new(id.clone(), invocation);
+    start.program = Some(bytes(&tool.program));
     let monitor = Spawn {
         program: CString::new("/proc/self/exe")?,
         argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],

@@ -6,19 +6,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{
-    ExecTag, Group, Lookup, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path,
-    variable,
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, current_limits, find_in_path, variable,
 };
 use aifo_types::env;
 use aifo_wire::{
     Environment, Invocation, OutsideDirectory, SoftLimit, Start, StartError, StartErrorCause, Stdio,
 };
-use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::frame_socket::FrameSocket;
 use crate::monitor;
 use crate::project_tools::ProjectTools;
+use crate::start_failure::{c_string, spawn_start_error, start_error};
 use crate::stream_pipe::StreamPipe;
 use crate::tool_stdio::ToolStdio;
 use crate::working_directory::Roots;
@@ -228,40 +227,3 @@ const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
 /// The C library's default for an unset PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-pub(crate) fn start_error(cause: StartErrorCause, message: String) -> StartError {
-    StartError { cause, message }
-}
-
-/// Translates an exec failure into the message of a shell and the cause that determines the exit
-/// code.
-pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartError {
-    let program = program.display();
-    let (cause, reason) = match error {
-        // The file itself exists, so its interpreter is missing.
-        SpawnError::Exec(Errno::ENOENT) => {
-            (StartErrorCause::NotFound, "its interpreter was not found".to_owned())
-        }
-        SpawnError::Exec(Errno::E2BIG) => {
-            (StartErrorCause::NotExecutable, "argument list too long".to_owned())
-        }
-        SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
-        other => (StartErrorCause::Failed, spawn_error_text(other)),
-    };
-    start_error(cause, format!("cannot execute '{program}': {reason}"))
-}
-
-/// Describes why no process was created.
-pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
-    match error {
-        SpawnError::TooManyProcesses => {
-            format!("{error}; end some processes, or raise the sidecar's limit with --pids")
-        }
-        error => error.to_string(),
-    }
-}
-
-pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {
-    CString::new(text)
-        .map_err(|error| start_error(StartErrorCause::Failed, SpawnError::from(error).to_string()))
-}

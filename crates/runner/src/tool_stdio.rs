@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use aifo_process::Pty;
 use aifo_wire::{Start, StartError, StartErrorCause, Stdio, Stream};
 
+use crate::start_failure::start_error;
 use crate::stream_pipe::StreamPipe;
-use crate::tool_launcher::start_error;
 
 /// The tool's standard descriptors, and the runner's ends of relayed streams.
 #[derive(Debug)]

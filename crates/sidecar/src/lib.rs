@@ -16,7 +16,7 @@
 //! use std::sync::Arc;
 //! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
 //! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{OutsideDirectory, Environment, Invocation, Start, Reports};
+//! use aifo_wire::{Invocation, Start};
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
@@ -28,16 +28,7 @@
 //!     Reporter::default(),
 //! ).await?;
 //! let argv = vec![b"cargo".to_vec(), b"--version".to_vec()];
-//! let start = Start {
-//!     serial: 0,
-//!     id: ExecId::parse(b"e1").expect("an id"),
-//!     outside_directory: OutsideDirectory::Refuse,
-//!     program: None,
-//!     environment: Environment::All,
-//!     client: None,
-//!     reports: Reports::StartAndExit,
-//!     invocation: Invocation::plain(argv, None),
-//! };
+//! let start = Start::new(ExecId::parse(b"e1").expect("an id"), Invocation::plain(argv, None));
 //! // The tool writes directly to this program's stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");

@@ -2,15 +2,15 @@
 
 use aifo_types::ExecId;
 
-use crate::frame::MAX_PAYLOAD;
+use crate::frame_limits::MAX_PAYLOAD;
 use crate::invocation::Invocation;
 use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
 /// A tool to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The exec's number, unique on this control connection.
-    pub serial: u32,
+    /// The exec's number, unique on a control connection.
+    serial: u32,
     /// The exec's id, which its processes inherit as the exec tag.
     pub id: ExecId,
     /// The handling of a directory outside the session's directories.
@@ -94,6 +94,32 @@ code_table! {
 }
 
 impl Start {
+    /// Creates the start of a tool that the runner finds in its PATH. The tool inherits the runner's
+    /// whole environment, must run inside the session's directories, and has no client; all reports
+    /// are sent. The sender of the frame assigns the serial.
+    pub fn new(id: ExecId, invocation: Invocation) -> Self {
+        Start {
+            serial: 0,
+            id,
+            outside_directory: OutsideDirectory::Refuse,
+            program: None,
+            environment: Environment::All,
+            client: None,
+            reports: Reports::StartAndExit,
+            invocation,
+        }
+    }
+
+    /// Returns the exec's number on the control connection that sent the frame.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Sets the exec's number, unique on the control connection that will send the frame.
+    pub fn set_serial(&mut self, serial: u32) {
+        self.serial = serial;
+    }
+
     /// Returns the number of descriptors sent with the frame.
     pub fn descriptors(&self) -> usize {
         usize::from(self.client.is_some()) + self.invocation.passed()
@@ -188,16 +214,9 @@ mod tests {
             (Some(ClientHandover::default()), [Stdio::Passed; 3], 4),
         ];
         for (client, stdio, expected) in rows {
-            let start = Start {
-                serial: 1,
-                id: ExecId::parse(b"e1").unwrap(),
-                outside_directory: OutsideDirectory::Refuse,
-                program: None,
-                environment: Environment::All,
-                client,
-                reports: Reports::ExitOnly,
-                invocation: Invocation { stdio, ..Invocation::plain(vec![b"cc".to_vec()], None) },
-            };
+            let invocation = Invocation { stdio, ..Invocation::plain(vec![b"cc".to_vec()], None) };
+            let id = ExecId::parse(b"e1").unwrap();
+            let start = Start { client, ..Start::new(id, invocation) };
             assert_eq!(start.descriptors(), expected, "{start:?}");
         }
     }

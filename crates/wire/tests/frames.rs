@@ -63,42 +63,28 @@ fn invocation() -> Invocation {
 
 #[test]
 fn start_frames() {
+    let argv = vec![b"cc".to_vec(), vec![], b"\xff".to_vec()];
+    let environment = vec![b"CI=1".to_vec()];
+    let plain = Invocation::plain(argv, Some(b"/w".to_vec()));
+    let mut full = Start::new(id(), Invocation { environment, ..plain });
+    full.set_serial(7);
+    full.outside_directory = OutsideDirectory::UseRoot;
+    full.program = Some(b"/usr/bin/make".to_vec());
+    full.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
+    full.client =
+        Some(ClientHandover { response_head: b"101\r\n".to_vec(), received: b"\x06".to_vec() });
     check_both_ways(
-        Frame::Start(Box::new(Start {
-            serial: 7,
-            id: id(),
-            outside_directory: OutsideDirectory::UseRoot,
-            program: Some(b"/usr/bin/make".to_vec()),
-            environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-            client: Some(ClientHandover {
-                response_head: b"101\r\n".to_vec(),
-                received: b"\x06".to_vec(),
-            }),
-            reports: Reports::StartAndExit,
-            invocation: Invocation {
-                environment: vec![b"CI=1".to_vec()],
-                ..Invocation::plain(
-                    vec![b"cc".to_vec(), vec![], b"\xff".to_vec()],
-                    Some(b"/w".to_vec()),
-                )
-            },
-        })),
+        Frame::Start(Box::new(full)),
         b"\x01\0\0\0\x77\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
           \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
           \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
+    let mut least = Start::new(id(), invocation());
+    least.set_serial(u32::MAX);
+    least.reports = Reports::ExitOnly;
     check_both_ways(
-        Frame::Start(Box::new(Start {
-            serial: u32::MAX,
-            id: id(),
-            outside_directory: OutsideDirectory::Refuse,
-            program: None,
-            environment: Environment::All,
-            client: None,
-            reports: Reports::ExitOnly,
-            invocation: invocation(),
-        })),
+        Frame::Start(Box::new(least)),
         b"\x01\0\0\0\x2d\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
           \0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );

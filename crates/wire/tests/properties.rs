@@ -140,16 +140,14 @@ fn start() -> impl Strategy<Value = Start> {
         (any::<u32>(), exec_id(), outside_directory, option::of(absolute()), environment);
     (proxy_fields, option::of(handover), reports, invocation()).prop_map(
         |((serial, id, outside_directory, program, environment), client, reports, invocation)| {
-            Start {
-                serial,
-                id,
-                outside_directory,
-                program,
-                environment,
-                client,
-                reports,
-                invocation,
-            }
+            let mut start = Start::new(id, invocation);
+            start.set_serial(serial);
+            start.outside_directory = outside_directory;
+            start.program = program;
+            start.environment = environment;
+            start.client = client;
+            start.reports = reports;
+            start
         },
     )
 }

@@ -25,7 +25,6 @@ pub(crate) use signals::{
 };
 pub use socket::accept;
 pub(crate) use socket::recvmsg;
-pub(crate) use spawn::spawn;
 pub(crate) use terminal::{
     pty_slave, set_terminal_attributes, set_window_size, terminal_attributes, window_size,
 };

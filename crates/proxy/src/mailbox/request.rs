@@ -15,8 +15,7 @@ use aifo_policy::{HostCommand, HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
 use aifo_types::{ExecId, ExecRequest, Signal, ToolName, exit};
 use aifo_wire::{
-    CancelCause, Environment, Exit, Interrupt, Invocation, OutsideDirectory, Reports, Start,
-    StartError, StartErrorCause, Stdio,
+    CancelCause, Exit, Interrupt, Invocation, Start, StartError, StartErrorCause, Stdio,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -285,17 +284,9 @@ fn message(
         stdio: [stdin, Stdio::Passed, Stdio::Passed],
         ..Invocation::plain(argv, request.cwd)
     };
-    Start {
-        // The runner sets these itself.
-        serial: 0,
-        id: request.id,
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(command.program.as_os_str().as_bytes().to_vec()),
-        environment: Environment::All,
-        client: None,
-        reports: Reports::StartAndExit,
-        invocation,
-    }
+    let mut start = Start::new(request.id, invocation);
+    start.program = Some(command.program.as_os_str().as_bytes().to_vec());
+    start
 }
 
 fn not_started(StartError { cause, message }: StartError, program: &Path) -> NotRun {

@@ -12,9 +12,8 @@ use std::time::Duration;
 use aifo_types::{Ending, ExecId, Signal, WindowSize};
 use aifo_wire::{
     CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt,
-    Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader, Setup,
-    SidecarLimit, SoftLimit, Start, StartError, StartErrorCause, Stdio, Stream, TerminalSettings,
-    Usage,
+    Invocation, Limits, RequestEvent, RequestReader, Setup, SidecarLimit, SoftLimit, Start,
+    StartError, StartErrorCause, Stdio, Stream, TerminalSettings, Usage,
 };
 use transcript::Transcript;
 
@@ -131,19 +130,15 @@ fn frames() -> Vec<Frame<'static>> {
 }
 
 fn start() -> Start {
-    Start {
-        serial: 7,
-        id: id(),
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(b"/usr/bin/make".to_vec()),
-        environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-        client: Some(ClientHandover {
-            response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
-            received: Vec::new(),
-        }),
-        reports: Reports::StartAndExit,
-        invocation: full(),
-    }
+    let mut start = Start::new(id(), full());
+    start.set_serial(7);
+    start.program = Some(b"/usr/bin/make".to_vec());
+    start.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
+    start.client = Some(ClientHandover {
+        response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
+        received: Vec::new(),
+    });
+    start
 }
 
 fn plain() -> Invocation {
