@@ -1,5 +1,6 @@
 //! Process attributes that the tool inherits from the shim (`spec/exec3.md#invocation`).
 
+use aifo_types::{Inherited, SoftLimit, Stdio, TerminalSettings};
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -8,20 +9,13 @@ use std::path::{Component, Path, PathBuf};
 
 use aifo_policy::Forwarding;
 use aifo_process::{SignalSet, current_limits, nice, terminal};
-use aifo_wire::{Invocation, SoftLimit, Stdio, TerminalSettings};
+
 use nix::sys::stat::{Mode, umask};
 
-/// Returns the invocation of `argv` in `cwd`, without its descriptors.
-pub(crate) fn invocation(
-    argv: Vec<Vec<u8>>,
-    cwd: &Path,
-    environment: Vec<Vec<u8>>,
-    ignored: SignalSet,
-) -> Invocation {
+/// Returns what the tool inherits, without descriptors.
+pub(crate) fn attributes(environment: Vec<Vec<u8>>, ignored: SignalSet) -> Inherited {
     let limits = current_limits().into_iter();
-    Invocation {
-        argv,
-        cwd: Some(logical_directory(cwd, std::env::var_os("PWD"))),
+    Inherited {
         environment,
         umask: Some(current_umask()),
         nice: Some(nice()),
@@ -30,6 +24,11 @@ pub(crate) fn invocation(
         stdio: [Stdio::Null; 3],
         terminal: None,
     }
+}
+
+/// Returns the current directory as the tool's PWD will name it.
+pub(crate) fn directory(cwd: &Path) -> Vec<u8> {
+    logical_directory(cwd, std::env::var_os("PWD"))
 }
 
 /// Returns the variables to forward. The proxy filters them again.
@@ -96,12 +95,11 @@ mod tests {
     #[test]
     fn attributes_of_the_current_process() {
         let ignored = SignalSet::from_bits(1 << 12);
-        let cwd = std::env::current_dir().unwrap();
-        let invocation = invocation(vec![b"make".to_vec()], &cwd, Vec::new(), ignored);
-        assert_eq!((invocation.ignored, invocation.limits.len()), (1 << 12, 16));
+        let inherited = attributes(Vec::new(), ignored);
+        assert_eq!((inherited.ignored, inherited.limits.len()), (1 << 12, 16));
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let shown = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap().trim();
         let shown = u16::from_str_radix(shown, 8).unwrap();
-        assert_eq!(invocation.umask, Some(shown & 0o777));
+        assert_eq!(inherited.umask, Some(shown & 0o777));
     }
 }

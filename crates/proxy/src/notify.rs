@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
-use aifo_types::{ExecId, Refusal};
-use aifo_wire::{ClientMode, Environment, Invocation, Start};
+use aifo_types::{ExecId, ExecRequest, Refusal};
+use aifo_wire::{ClientMode, Environment, Start};
 use nix::unistd::{AccessFlags, access};
 
 use crate::buffered::BufferedResponse;
@@ -30,13 +30,13 @@ pub(crate) async fn run(
     mode: ClientMode,
 ) -> Result<(), Refusal> {
     let notification = state.config.notify.judge(command, args, &HostExecutables)?;
+    let Notification { program, tool, args: argv } = notification;
     let registration = state.registry.register(&id).await?;
     let lease = state.fleet.host().await.map_err(internal_error)?;
     let runner = lease.runner().clone();
-    let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
     let kept = state.config.notify.kept_variables();
-    let mut start = Start::new(id, Invocation::plain(argv, None));
+    let mut start = Start::new(ExecRequest { args: argv, ..ExecRequest::new(id, tool) });
     start.program = Some(program.as_os_str().as_bytes().to_vec());
     if let Some(names) = kept {
         let names = names.into_iter().map(|name| name.as_bytes().to_vec());

@@ -7,18 +7,18 @@ use std::os::unix::ffi::OsStrExt;
 use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent, Lease};
 use aifo_types::{ExecRequest, Kind, Refusal};
-use aifo_wire::{ClientHandover, Invocation, OutsideDirectory, Start, StartErrorCause};
+use aifo_wire::{ClientHandover, OutsideDirectory, Start, StartErrorCause};
 
 use crate::record::CallRecord;
 use crate::refusals::{lost, start_refusal};
 use crate::sidecar_lease::{self, Caller};
 use crate::state::ProxyState;
 
-pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind) {
+pub(crate) fn log_start(record: &CallRecord, kind: &Kind) {
     tracing::debug!(
-        tool = %request.tool,
+        tool = record.tool,
         %kind,
-        exec_id = %request.id,
+        exec_id = record.exec_id,
         argv = record.argv,
         cwd = record.cwd,
         "exec"
@@ -27,12 +27,11 @@ pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind)
 
 pub(crate) fn start_frame(
     state: &ProxyState,
-    request: &ExecRequest,
-    invocation: Invocation,
+    request: ExecRequest,
     client: Option<ClientHandover>,
 ) -> Start {
-    let mut start = Start::new(request.id.clone(), invocation);
-    if aifo_policy::asks_only_for_version(&request.args) {
+    let mut start = Start::new(request);
+    if aifo_policy::asks_only_for_version(&start.request.args) {
         start.outside_directory = OutsideDirectory::UseRoot;
     }
     start.program = state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());

@@ -35,7 +35,7 @@ impl Runner {
         let (events_sender, events) = mpsc::unbounded_channel();
         let serial = control.replies().next_serial();
         start.set_serial(serial);
-        if let Some(cwd) = &mut start.invocation.cwd {
+        if let Some(cwd) = &mut start.request.cwd {
             self.translation().apply(cwd);
         }
         let fds = if control.takes_descriptors() {

@@ -15,8 +15,8 @@
 //! use std::os::fd::OwnedFd;
 //! use std::sync::Arc;
 //! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
-//! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{Invocation, Start};
+//! use aifo_types::{ExecId, ExecRequest, Kind, ToolName};
+//! use aifo_wire::Start;
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
@@ -27,8 +27,10 @@
 //!     Startup::AtOnce,
 //!     Reporter::default(),
 //! ).await?;
-//! let argv = vec![b"cargo".to_vec(), b"--version".to_vec()];
-//! let start = Start::new(ExecId::parse(b"e1").expect("an id"), Invocation::plain(argv, None));
+//! let (id, tool) = (ExecId::parse(b"e1").expect("an id"), ToolName::parse(b"cargo").expect("a name"));
+//! let mut request = ExecRequest::new(id, tool);
+//! request.args.push(b"--version".to_vec());
+//! let start = Start::new(request);
 //! // The tool writes directly to this program's stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");

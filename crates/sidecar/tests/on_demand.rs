@@ -12,10 +12,8 @@ use aifo_sidecar::{
     Backend, ExecEvent, Fleet, Progress, Reporter, Runner, SidecarError, SidecarEvent, Starting,
     Startup,
 };
-use aifo_types::{Ending, ExecId, Kind};
-use aifo_wire::{
-    Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, Reports, Setup, Start, Usage,
-};
+use aifo_types::{Ending, ExecId, ExecRequest, Kind, ToolName};
+use aifo_wire::{Exit, FRAMES_VERSION, Frame, FrameReader, Reports, Setup, Start, Usage};
 use tokio::sync::Notify;
 
 /// Counts of all runners together.
@@ -121,8 +119,8 @@ async fn fleet(backend: &Threads, kinds: &[&str], idle_stop: Option<Duration>) -
 
 /// Makes one call and waits for its end.
 async fn call(fleet: &Fleet, name: &str) -> Result<Option<ExecEvent>, Arc<SidecarError>> {
-    let invocation = Invocation::plain(vec![b"make".to_vec()], None);
-    let mut start = Start::new(ExecId::parse(b"e1").expect("an id"), invocation);
+    let (id, tool) = (ExecId::parse(b"e1").unwrap(), ToolName::parse(b"make").unwrap());
+    let mut start = Start::new(ExecRequest::new(id, tool));
     start.reports = Reports::ExitOnly;
     let mut exec = fleet.lease(&kind(name)).await?.start(start, Vec::new());
     Ok(exec.next().await)

@@ -42,7 +42,7 @@ pub use escape::{escape_json, escape_line, escape_text};
 pub use exec_id::{ExecId, InvalidExecId};
 pub use kind::{InvalidKind, Kind};
 pub use refusal::{Refusal, Status};
-pub use request::ExecRequest;
+pub use request::{ExecRequest, Inherited, SoftLimit, Stdio, TerminalSettings};
 pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;
 pub use subnet::{InvalidSubnet, Subnet};

@@ -3,13 +3,13 @@
 //! On the wire a frame is `kind u8, length u32, payload`; numbers are big-endian. The two
 //! connections carry different kinds.
 
-use aifo_types::{ExecId, Signal, WindowSize};
+use aifo_types::{ExecId, Signal, Stdio, WindowSize};
 
 use crate::exit::Exit;
 use crate::frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 use crate::frame_error::FrameError;
 use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
-use crate::invocation::{Stdio, decode_size, encode_size};
+use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
 use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
 
@@ -222,7 +222,7 @@ impl Frame<'_> {
             Frame::Started { serial, pid, stdio } => {
                 out.extend(serial.to_be_bytes());
                 out.extend(pid.to_be_bytes());
-                out.extend(stdio.map(Stdio::code));
+                out.extend(encode_stdio(*stdio));
             }
             Frame::Exit { serial, exit } => {
                 out.extend(serial.to_be_bytes());
@@ -294,7 +294,7 @@ impl<'a> Frame<'a> {
             FrameKind::Started => Frame::Started {
                 serial: fields.u32()?,
                 pid: fields.u32()?,
-                stdio: Stdio::decode_all(fields)?,
+                stdio: decode_stdio(fields)?,
             },
             FrameKind::Exit => Frame::Exit { serial: fields.u32()?, exit: Exit::decode(fields)? },
             FrameKind::StartError => {

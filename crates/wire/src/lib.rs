@@ -2,7 +2,7 @@
 //!
 //! In scope: HTTP/1.1 of protocol versions 1 and 2 for servers ([`RequestReader`], `encode_*`) and
 //! clients ([`ExecCall`], [`ResponseReader`]); the chunked coding with trailers; forms
-//! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`Invocation`]); frames
+//! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`parse_invocation`]); frames
 //! ([`Frame`], [`FrameReader`]) and their flow control ([`SendWindow`], [`ReceiveWindow`]); and the
 //! limits on peers ([`Limits`]).
 //!
@@ -102,8 +102,7 @@ pub use frame_limits::{MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUN
 pub use frame_reader::FrameReader;
 pub use framing::FramingError;
 pub use invocation::{
-    InvalidInvocation, Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio,
-    TerminalSettings,
+    InvalidInvocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, encode_invocation, parse_invocation,
 };
 pub use limits::Limits;
 pub use request_error::RequestError;

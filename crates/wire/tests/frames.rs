@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use aifo_types::{Ending, ExecId, Signal, WindowSize};
+use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
     CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError, FrameKind,
-    FrameReader, Interrupt, Invocation, MAX_PAYLOAD, OutsideDirectory, Reports, Setup,
-    SidecarLimit, Start, StartError, StartErrorCause, Stdio, Stream, Usage, encode_frame_head,
+    FrameReader, Interrupt, MAX_PAYLOAD, OutsideDirectory, Reports, Setup, SidecarLimit, Start,
+    StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -57,16 +57,15 @@ fn id() -> ExecId {
     ExecId::parse(b"e1").unwrap()
 }
 
-fn invocation() -> Invocation {
-    Invocation::plain(vec![b"cc".to_vec()], None)
+fn request() -> ExecRequest {
+    ExecRequest::new(id(), ToolName::parse(b"cc").unwrap())
 }
 
 #[test]
 fn start_frames() {
-    let argv = vec![b"cc".to_vec(), vec![], b"\xff".to_vec()];
-    let environment = vec![b"CI=1".to_vec()];
-    let plain = Invocation::plain(argv, Some(b"/w".to_vec()));
-    let mut full = Start::new(id(), Invocation { environment, ..plain });
+    let (args, cwd) = (vec![vec![], b"\xff".to_vec()], Some(b"/w".to_vec()));
+    let mut full = Start::new(ExecRequest { args, cwd, ..request() });
+    full.request.inherited.environment = vec![b"CI=1".to_vec()];
     full.set_serial(7);
     full.outside_directory = OutsideDirectory::UseRoot;
     full.program = Some(b"/usr/bin/make".to_vec());
@@ -80,7 +79,7 @@ fn start_frames() {
           \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
-    let mut least = Start::new(id(), invocation());
+    let mut least = Start::new(request());
     least.set_serial(u32::MAX);
     least.reports = Reports::ExitOnly;
     check_both_ways(
@@ -255,7 +254,7 @@ fn invalid_payloads() {
 #[test]
 fn invalid_starts() {
     let mut encoded = Vec::new();
-    invocation().encode(&mut encoded);
+    encode_invocation(&request(), &mut encoded);
     let rows: [&[u8]; 8] = [
         b"\0\0\0\x07\x02\0\0\0\x02e1\0\0\0",
         b"\0\0\0\x07\0\0\0\0\x02e/\0\0\0",

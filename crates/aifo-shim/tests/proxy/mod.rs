@@ -11,10 +11,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aifo_process::receive_with_fds;
-use aifo_types::Ending;
+use aifo_types::{Ending, ExecId, ExecRequest, Stdio};
 use aifo_wire::{
-    Exit, Frame, FrameReader, Invocation, Limits, RequestEvent, RequestReader, Stdio, Stream,
-    Usage, encode_upgrade_head,
+    Exit, Frame, FrameReader, Limits, RequestEvent, RequestReader, Stream, Usage,
+    encode_upgrade_head, parse_invocation,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -102,8 +102,8 @@ pub(crate) struct ClientSession {
 }
 
 impl ClientSession {
-    pub(crate) fn invocation(&self) -> Invocation {
-        Invocation::parse(&self.body).unwrap()
+    pub(crate) fn request(&self) -> ExecRequest {
+        parse_invocation(&self.body, ExecId::parse(b"e1").unwrap()).unwrap()
     }
 
     pub(crate) fn send_text(&mut self, text: &str) {

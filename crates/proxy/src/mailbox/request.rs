@@ -11,12 +11,10 @@ use aifo_mailbox::{
     Arguments, CallerInfo, Claim, ClientFiles, CommandExit, Directory, ExitReason, FileError,
     FileKind, HeartbeatFile, Liveness, RequestId, WorkingDirectory, limits,
 };
-use aifo_policy::{HostCommand, HostCommands, redact};
+use aifo_policy::{HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
-use aifo_types::{ExecId, ExecRequest, Signal, ToolName, exit};
-use aifo_wire::{
-    CancelCause, Exit, Interrupt, Invocation, Start, StartError, StartErrorCause, Stdio,
-};
+use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName, exit};
+use aifo_wire::{CancelCause, Exit, Interrupt, Start, StartError, StartErrorCause};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -244,14 +242,23 @@ async fn start(
         WorkingDirectory::Below(directory) => Some(directory.as_os_str().as_bytes().to_vec()),
     };
     // The daemon chooses the id: an exec tag chosen by a container could be another exec's.
-    let request = ExecRequest { id: ExecId::from_random(bits), tool, args: arguments.0, cwd };
+    let mut request =
+        ExecRequest { args: arguments.0, cwd, ..ExecRequest::new(ExecId::from_random(bits), tool) };
     let command = shared.commands.judge(&request);
     let command =
         command.ok_or_else(|| refused(format!("'{}' is not served here", request.tool)))?;
+    request.inherited = Inherited {
+        environment: caller.variables_named(command.variables),
+        stdio: [
+            if stdin.is_some() { Stdio::Passed } else { Stdio::Null },
+            Stdio::Passed,
+            Stdio::Passed,
+        ],
+        ..Inherited::default()
+    };
     let no_pipe = |error: std::io::Error| refused(format!("cannot create a pipe: {error}"));
     let (stdout, to_stdout) = CommandOutput::new().map_err(no_pipe)?;
     let (stderr, to_stderr) = CommandOutput::new().map_err(no_pipe)?;
-    let kind = if stdin.is_some() { Stdio::Passed } else { Stdio::Null };
     let fds = stdin.into_iter().chain([to_stdout, to_stderr]).collect();
     let lease = shared.fleet.host().await.map_err(|error| refused(error.to_string()))?;
     tracing::debug!(
@@ -262,31 +269,14 @@ async fn start(
         "exec"
     );
     let id = request.id.clone();
-    let variables = caller.variables_named(command.variables);
-    let mut exec = lease.start(message(request, command, variables, kind), fds);
+    let mut start = Start::new(request);
+    start.program = Some(command.program.as_os_str().as_bytes().to_vec());
+    let mut exec = lease.start(start, fds);
     match exec.next().await {
         Some(ExecEvent::Started) => Ok((exec, id, [Some(stdout), Some(stderr)])),
         Some(ExecEvent::NotStarted(error)) => Err(not_started(error, command.program)),
         _ => Err(refused("the runner went away; whether the command ran is unknown".to_owned())),
     }
-}
-
-fn message(
-    request: ExecRequest,
-    command: HostCommand<'_>,
-    variables: Vec<Vec<u8>>,
-    stdin: Stdio,
-) -> Start {
-    let name = request.tool.as_str().as_bytes().to_vec();
-    let argv = std::iter::once(name).chain(request.args).collect();
-    let invocation = Invocation {
-        environment: variables,
-        stdio: [stdin, Stdio::Passed, Stdio::Passed],
-        ..Invocation::plain(argv, request.cwd)
-    };
-    let mut start = Start::new(request.id, invocation);
-    start.program = Some(command.program.as_os_str().as_bytes().to_vec());
-    start
 }
 
 fn not_started(StartError { cause, message }: StartError, program: &Path) -> NotRun {
