@@ -10,20 +10,18 @@ use std::time::Instant;
 use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::{ExecId, ExecRequest, Refusal, Stdio, ToolName};
-use aifo_wire::{
-    CancelCause, ClientHandover, Exit, Reports, Start, StartErrorCause, encode_upgrade_head,
-};
+use aifo_wire::{ClientHandover, Exit, Reports, Start, StartErrorCause, encode_upgrade_head};
 
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::ParkedClient;
 use crate::fd_passing::{FdDecision, decide_fd};
 use crate::record::{CallRecord, CallResult};
-use crate::refusals::start_refusal;
 use crate::registry::Registration;
 use crate::request::Upgrade;
 use crate::sidecar_lease::{self, Caller};
 use crate::start::{StartedExec, log_start, start_frame, start_in_first};
 use crate::state::ProxyState;
+use crate::tool_start::start_refusal;
 
 /// Runs a tool on the client's connection. On an error nothing was sent, and the caller sends the
 /// refusal.
@@ -148,19 +146,8 @@ async fn watch(
         }
     };
     let id = registration.id().clone();
-    if exit.is_none() {
-        // The runner may have sent `101`, so the connection ends without an `Exit`: the client reports
-        // an unknown ending.
-        tracing::warn!(exec_id = %id, "runner lost, ending unknown");
-    }
-    let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
-    Ok(CallResult {
-        id,
-        ending,
-        limit: exit.and_then(|exit| exit.limit),
-        timed_out: exit.is_some_and(|exit| exit.cancelled == Some(CancelCause::Timeout)),
-        exit_code: watcher.exit_code(ending),
-        usage,
-        bytes: 0,
-    })
+    // If the runner was lost, it may have sent `101`. Then the connection ends without an `Exit`, and
+    // the client reports an unknown ending.
+    let exit_code = watcher.exit_code(exit.map(|exit| exit.ending));
+    Ok(CallResult::new(id, exit, exit_code))
 }

@@ -71,6 +71,7 @@ mod start;
 mod state;
 mod streamed;
 mod tool_output;
+mod tool_start;
 
 pub use aifo_wire::Limits;
 pub use config::{ProxyConfig, Transcript};

@@ -15,9 +15,9 @@ use crate::client::Client;
 use crate::config::Transcript;
 use crate::refusals::{internal_error, pipe_failed};
 use crate::relayed_exec::RelayedExec;
-use crate::start::start_on;
 use crate::state::ProxyState;
 use crate::tool_output::ToolOutput;
+use crate::tool_start::start_on;
 
 /// Checks and runs a notification, and responds with its output. An unconfined runner runs it, because
 /// notifications must reach the user's desktop.
@@ -43,7 +43,7 @@ pub(crate) async fn run(
         start.environment = Environment::Only(names.collect());
     }
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
-    let Some(exec) = start_on(lease, start, &[writer]).await? else {
+    let Some(exec) = start_on(lease, start, vec![writer]).await? else {
         // The program was removed after its path was resolved.
         return Err(Refusal::Internal(format!("'{}' does not exist", program.display())));
     };

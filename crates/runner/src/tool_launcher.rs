@@ -82,10 +82,10 @@ impl ToolLauncher {
         }
         let name = start.request.tool.as_str();
         let workspace = self.roots.workspace_root_of(cwd);
-        let project = ProjectTools::find(&self.kind, &name, cwd, workspace);
+        let project = ProjectTools::find(&self.kind, name, cwd, workspace);
         let path = project.path(&self.path);
         let mut argv = argv(&start.request);
-        let mut lookup = find_in_path(&name, &path);
+        let mut lookup = find_in_path(name, &path);
         if lookup == Lookup::Absent
             && let Some((_, alternative)) =
                 ALTERNATIVE_NAMES.iter().find(|(absent, _)| *absent == name)

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +12,15 @@ use aifo_mailbox::{
 };
 use aifo_policy::{HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
-use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName, exit};
-use aifo_wire::{CancelCause, Exit, Interrupt, Start, StartError, StartErrorCause};
+use aifo_types::{ExecId, ExecRequest, Inherited, Refusal, Signal, Stdio, ToolName, exit};
+use aifo_wire::{CancelCause, Exit, Interrupt, Start};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use crate::mailbox::command_output::{CommandOutput, Copied};
 use crate::mailbox::command_stdin::CommandStdin;
+use crate::refusals::{internal_error, pipe_failed};
+use crate::tool_start::start_on;
 
 /// State shared by all requests.
 #[derive(Debug)]
@@ -46,6 +47,18 @@ pub(crate) struct Notifier {
 struct NotRun {
     code: u8,
     why: String,
+}
+
+impl From<Refusal> for NotRun {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::StartFailed { cause: why, exit_code: code } => NotRun { code, why },
+            Refusal::BadRequest(why) | Refusal::Internal(why) | Refusal::EndingUnknown(why) => {
+                NotRun { code: exit::UNKNOWN, why }
+            }
+            refusal => NotRun { code: exit::UNKNOWN, why: refusal.body().trim_end().to_owned() },
+        }
+    }
 }
 
 /// Runs a claimed request and responds.
@@ -123,7 +136,7 @@ impl RunningCommand {
         let exit = self.follow(shared, &claim, notifier, began).await;
         for (output, file) in [(self.stdout, &claim.stdout), (self.stderr, &claim.stderr)] {
             if let Some(output) = output {
-                output.carry_rest(file);
+                output.copy_rest(file);
             }
         }
         let ms = began.elapsed().as_millis();
@@ -256,11 +269,10 @@ async fn start(
         ],
         ..Inherited::default()
     };
-    let no_pipe = |error: std::io::Error| refused(format!("cannot create a pipe: {error}"));
-    let (stdout, to_stdout) = CommandOutput::new().map_err(no_pipe)?;
-    let (stderr, to_stderr) = CommandOutput::new().map_err(no_pipe)?;
+    let (stdout, to_stdout) = CommandOutput::new().map_err(pipe_failed)?;
+    let (stderr, to_stderr) = CommandOutput::new().map_err(pipe_failed)?;
     let fds = stdin.into_iter().chain([to_stdout, to_stderr]).collect();
-    let lease = shared.fleet.host().await.map_err(|error| refused(error.to_string()))?;
+    let lease = shared.fleet.host().await.map_err(internal_error)?;
     tracing::debug!(
         tool = %request.tool,
         request = %request_id,
@@ -271,22 +283,12 @@ async fn start(
     let id = request.id.clone();
     let mut start = Start::new(request);
     start.program = Some(command.program.as_os_str().as_bytes().to_vec());
-    let mut exec = lease.start(start, fds);
-    match exec.next().await {
-        Some(ExecEvent::Started) => Ok((exec, id, [Some(stdout), Some(stderr)])),
-        Some(ExecEvent::NotStarted(error)) => Err(not_started(error, command.program)),
-        _ => Err(refused("the runner went away; whether the command ran is unknown".to_owned())),
-    }
-}
-
-fn not_started(StartError { cause, message }: StartError, program: &Path) -> NotRun {
-    let (code, why) = match cause {
-        StartErrorCause::NotFound => (exit::NOT_FOUND, message),
-        StartErrorCause::Absent => (exit::NOT_FOUND, format!("'{}' is gone", program.display())),
-        StartErrorCause::NotExecutable => (exit::NOT_EXECUTABLE, message),
-        StartErrorCause::Cwd | StartErrorCause::Failed => (exit::UNKNOWN, message),
-    };
-    NotRun { code, why }
+    let exec = start_on(lease, start, fds).await?;
+    let exec = exec.ok_or_else(|| NotRun {
+        code: exit::NOT_FOUND,
+        why: format!("'{}' does not exist any more", command.program.display()),
+    })?;
+    Ok((exec, id, [Some(stdout), Some(stderr)]))
 }
 
 /// The client's exit code and reason; `None` if the ending is unknown.
@@ -312,7 +314,7 @@ fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> 
 async fn carry(output: &mut Option<CommandOutput>, file: &File) -> Copied {
     match output {
         Some(output) => {
-            let moved = output.carry(file).await;
+            let moved = output.copy(file).await;
             // Yield to other tasks, since output may be endless.
             tokio::task::yield_now().await;
             moved
@@ -331,7 +333,7 @@ fn settle(output: &mut Option<CommandOutput>, moved: Copied) -> Option<ToolEnd> 
         }
         Copied::Full => {
             if let Some(output) = output.take() {
-                output.drain_unseen();
+                output.discard();
             }
             Some(ToolEnd::Ended(ExitReason::Output))
         }
@@ -360,10 +362,12 @@ async fn shutdown_requested(ending: &mut watch::Receiver<bool>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool_start::start_refusal;
     use aifo_types::Ending::{Exited, Signaled};
+    use aifo_wire::{StartError, StartErrorCause};
 
     #[test]
-    fn a_code_and_what_it_does_not_say() {
+    fn exit_codes_and_reasons() {
         use ToolEnd::{Abandoned, Ended};
         let rows = [
             (Some(Exited(0)), None, 0, None),
@@ -387,18 +391,17 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_started_has_the_shells_codes() {
+    fn failed_starts_have_the_exit_codes_of_a_shell() {
         let rows = [
-            (StartErrorCause::Absent, 127, "'/bin/make' is gone"),
-            (StartErrorCause::NotFound, 127, "why"),
-            (StartErrorCause::NotExecutable, 126, "why"),
-            (StartErrorCause::Cwd, 125, "why"),
-            (StartErrorCause::Failed, 125, "why"),
+            (StartErrorCause::NotFound, 127),
+            (StartErrorCause::NotExecutable, 126),
+            (StartErrorCause::Cwd, 125),
+            (StartErrorCause::Failed, 125),
         ];
-        for (cause, code, why) in rows {
+        for (cause, code) in rows {
             let error = StartError { cause, message: "why".to_owned() };
-            let not_run = not_started(error, Path::new("/bin/make"));
-            assert_eq!((not_run.code, not_run.why.as_str()), (code, why), "{cause:?}");
+            let not_run = NotRun::from(start_refusal(error));
+            assert_eq!((not_run.code, not_run.why.as_str()), (code, "why"), "{cause:?}");
         }
     }
 }

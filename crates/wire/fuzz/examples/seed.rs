@@ -115,7 +115,7 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Cancel { serial: 7, cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
         Frame::Signal { number: 28 },
         Frame::Resize(WindowSize { rows: 24, columns: 80, x_pixels: 0, y_pixels: 0 }),
-        Frame::Started { serial: 7, pid: 258, stdio: full().stdio },
+        Frame::Started { serial: 7, pid: 258, stdio: full().inherited.stdio },
         Frame::Exit {
             serial: 7,
             exit: Exit { ending: Ending::Signaled(9), cancelled, limit, taken: 1, usage },
