@@ -1,5 +1,6 @@
 //! The files of a workspace, for an agent that asks its client for them.
 
+mod limits;
 mod read;
 mod write;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use aifo_acp::{RpcError, code};
 use serde_json::{Value, json};
 
+pub use self::limits::FileLimits;
 use self::read::Slice;
 use crate::rpc::{error, invalid, text};
 use crate::workspace::Workspace;
@@ -55,17 +57,6 @@ pub enum Writing {
     Served,
     /// Not served.
     Refused,
-}
-
-/// Limits on files, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct FileLimits {
-    /// Bytes read by one request. A line of the protocol holds 16 MiB.
-    pub read: usize,
-    /// Bytes scanned for the first requested line: a file may be endless.
-    pub skipped: u64,
-    /// Bytes written by one request.
-    pub write: usize,
 }
 
 impl Files {
@@ -132,11 +123,3 @@ impl fmt::Debug for Files {
             .finish_non_exhaustive()
     }
 }
-
-impl Default for FileLimits {
-    fn default() -> Self {
-        FileLimits { read: 10 * MIB, skipped: 1 << 30, write: 50 * MIB }
-    }
-}
-
-const MIB: usize = 1 << 20;

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_kept_from_a_character_on() {
+    fn the_tail_begins_with_a_whole_character() {
         let rows: [(usize, &[&[u8]], &str, bool); 11] = [
             (5, &[b"abc"], "abc", false),
             (5, &[b"abc", b"de"], "abcde", false),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_on_its_way_is_waited_for() {
+    fn an_incomplete_last_character_is_held_back() {
         let crab = "🦀".as_bytes();
         for cut in 1..crab.len() {
             let (first, rest) = crab.split_at(cut);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_of_any_text_is_text_within_the_limit() {
+    fn any_tail_is_text_within_the_limit() {
         let whole = "aé€🦀".repeat(9);
         for limit in 0..whole.len() {
             for cut in [1, 3, 7] {

@@ -37,7 +37,7 @@ pub enum Resolved {
 impl Workspace {
     /// Opens the directory at `path`, which agents know by this path and by others, such as
     /// `/workspace` in a container. Errors: it is no directory, or the kernel (before 5.6) has no
-    /// `openat2`, without which nothing would keep an agent in it.
+    /// `openat2`, which confines an agent to it.
     pub fn open(path: PathBuf, others: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root = open(&path, flags, Mode::empty())?;
@@ -46,7 +46,7 @@ impl Workspace {
         let workspace = Workspace { root, names };
         match workspace.open_beneath(Path::new(""), flags) {
             Ok(_) => Ok(workspace),
-            // EPERM is how containers say that they do not know it.
+            // Old seccomp profiles of containers return EPERM.
             Err(Errno::ENOSYS | Errno::EPERM) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "openat2 is not available, so agents cannot be confined to the workspace",
@@ -55,7 +55,7 @@ impl Workspace {
         }
     }
 
-    /// Where a path of the agent's lies, relative to the workspace. Only its spelling is looked at.
+    /// Returns an agent's path relative to the workspace, by its spelling alone.
     pub(crate) fn beneath<'a>(&self, path: &'a str) -> Result<&'a Path, RpcError> {
         if path.len() > LONGEST || path.contains('\0') {
             return Err(invalid("the path is not valid"));
@@ -68,8 +68,8 @@ impl Workspace {
         beneath.next().ok_or_else(|| invalid(format!("'{path}' is outside the workspace")))
     }
 
-    /// Opens what lies at a relative path; the empty one is the workspace itself. EXDEV for what
-    /// leads out of it, on whatever way.
+    /// Opens a relative path; the empty one is the workspace itself. EXDEV if the path leads out of
+    /// the workspace anywhere.
     pub(crate) fn open_beneath(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let how = OpenHow::new()
@@ -85,12 +85,12 @@ impl Workspace {
         }
     }
 
-    /// Where something that was opened beneath the workspace really lies, relative to it. ENOENT if it
-    /// has no name any more, EXDEV if that is elsewhere by now.
+    /// Returns the current path of an opened file, relative to the workspace. ENOENT if it was removed,
+    /// EXDEV if it was moved out.
     pub(crate) fn real_path(&self, opened: BorrowedFd<'_>) -> nix::Result<PathBuf> {
         let named = |fd: BorrowedFd<'_>| {
             let path = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str())?;
-            // The kernel's mark of a removed name; a real name may end the same.
+            // The kernel's suffix of a removed name; an existing name may end like this.
             let is_marked = path.as_bytes().ends_with(b" (deleted)");
             match is_marked && fstat(fd)?.st_nlink == 0 {
                 true => Err(Errno::ENOENT),
@@ -110,8 +110,7 @@ impl Workspace {
         }
     }
 
-    /// As far as a path is there links are followed, and what is missing of it comes behind as it is
-    /// spelled.
+    /// Resolves the existing part of a path, links included, and appends the missing part as spelled.
     pub(crate) fn resolve_beneath(&self, path: &Path) -> nix::Result<PathBuf> {
         match (self.open_beneath(path, OFlag::O_PATH), path.parent(), path.file_name()) {
             (Ok(opened), ..) => self.real_path(opened.as_fd()),
@@ -122,7 +121,7 @@ impl Workspace {
         }
     }
 
-    /// Opens a directory that an agent names.
+    /// Opens a directory by an agent's path.
     pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, RpcError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
         let opened = self.open_beneath(self.beneath(path)?, flags);
@@ -132,7 +131,7 @@ impl Workspace {
         })
     }
 
-    /// Opens a directory at a relative path, and makes what is missing of it.
+    /// Opens a directory at a relative path, and creates missing ones.
     pub(crate) fn open_or_make(&self, path: &Path) -> nix::Result<OwnedFd> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
         match (self.open_beneath(path, flags), path.parent(), path.file_name()) {
@@ -159,8 +158,7 @@ fn make(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     }
 }
 
-/// The file behind a descriptor and what is known of it, if it is a regular one. EISDIR for anything
-/// else.
+/// Returns a regular file and its status. EISDIR for any other type.
 pub(crate) fn regular(fd: OwnedFd) -> nix::Result<(File, FileStat)> {
     let stat = fstat(&fd)?;
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
@@ -187,7 +185,7 @@ mod tests {
             ("/workspace/a", Some("a")),
             ("/ws/inner/a", Some("inner/a")),
             ("/ws/inner/real/a", Some("a")),
-            // Where that leads is the kernel's to say.
+            // The kernel resolves the rest.
             ("/ws/../x", Some("../x")),
             ("/ws-evil/a", None),
             ("/wsa", None),
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_resolved_as_far_as_it_is_there() {
+    fn missing_components_are_kept_as_spelled() {
         let folder = std::env::temp_dir().join(format!("aifo-resolve-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join(".git/sub")).unwrap();

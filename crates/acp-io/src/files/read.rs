@@ -8,7 +8,7 @@ use aifo_acp::RpcError;
 use nix::fcntl::OFlag;
 use serde_json::Value;
 
-use super::FileLimits;
+use super::limits::FileLimits;
 use crate::rpc::{failed, invalid, optional, refused};
 use crate::workspace::{Workspace, regular};
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_has_to_fit_and_not_the_file() {
+    fn the_limit_applies_to_the_result() {
         let rows = [
             ("12345678", slice(1, None), true),
             ("123456789", slice(1, None), false),

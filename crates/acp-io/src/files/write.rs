@@ -13,7 +13,7 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::FileLimits;
+use super::limits::FileLimits;
 use crate::rpc::{failed, invalid, refused};
 use crate::workspace::{Workspace, regular};
 

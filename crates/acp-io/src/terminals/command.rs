@@ -49,7 +49,7 @@ fn words(params: &Value) -> Result<Vec<&str>, RpcError> {
     args.iter().map(|arg| arg.as_str().ok_or_else(wrong)).collect()
 }
 
-/// Those of `env` that may pass.
+/// Returns the variables of `env` that may pass.
 fn variables(params: &Value) -> Result<Vec<(String, String)>, RpcError> {
     let wrong = || invalid("'env' must be an array of objects with 'name' and 'value'");
     let Some(env) = optional(params, "env") else { return Ok(Vec::new()) };
@@ -70,7 +70,7 @@ fn passes(name: &str) -> bool {
     !name.is_empty() && is_name && !kept
 }
 
-/// Where programs, files and code that every shell runs are found; the first of all, what decides it.
+/// Variables that select programs, files and code that shells run.
 const KEPT: &[&str] = &[
     "PATH",
     "HOME",
@@ -90,7 +90,7 @@ const KEPT: &[&str] = &[
     "PS4",
 ];
 
-/// Ours, and the loaders'.
+/// Prefixes of aifo's variables and those of dynamic loaders.
 const KEPT_PREFIXES: &[&str] = &["AIFO_", "_AIFO_", "LD_", "DYLD_"];
 
 fn has_nul(text: &str) -> bool {
@@ -102,7 +102,7 @@ fn is_shell_line(command: &str) -> bool {
     command.contains(|letter: char| letter.is_whitespace() || SPECIAL.contains(letter))
 }
 
-/// What a POSIX shell reads as anything but itself, somewhere in a word.
+/// Characters with a meaning for a POSIX shell.
 const SPECIAL: &str = "|&;<>()$`\\\"'*?[]#~=!{}^";
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_to_a_shell_and_words_do_not() {
+    fn shell_lines_are_recognised() {
         let rows = [
             (json!({"command": "ls"}), vec!["ls"]),
             (json!({"command": "ls -l"}), vec!["sh", "-c", "ls -l"]),
@@ -125,7 +125,7 @@ mod tests {
             (json!({"command": "~/x"}), vec!["sh", "-c", "~/x"]),
             (json!({"command": "./x-1.2_3@4+5:6,%7"}), vec!["./x-1.2_3@4+5:6,%7"]),
             (json!({"command": "größe"}), vec!["größe"]),
-            // With arguments it is a program, whatever it is called.
+            // With arguments it is always a program.
             (json!({"command": "my tool", "args": ["x"]}), vec!["my tool", "x"]),
             (
                 json!({"command": "git", "args": ["commit", "-m", "it's; rm", ""]}),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command() {
+    fn invalid_commands() {
         let rows = [
             json!({}),
             json!({"command": ""}),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_pass_unless_they_decide_what_is_run() {
+    fn variables_that_select_programs_are_not_parsed() {
         let env: Vec<_> = [
             "CI",
             "_x1",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_is_the_sessions_if_none_is_named() {
+    fn the_default_directory_is_that_of_the_session() {
         assert_eq!(parse(json!({"command": "a"})).unwrap().cwd, "/ws");
         assert_eq!(parse(json!({"command": "a", "cwd": null})).unwrap().cwd, "/ws");
         assert_eq!(parse(json!({"command": "a", "cwd": "/x"})).unwrap().cwd, "/x");

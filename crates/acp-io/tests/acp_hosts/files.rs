@@ -1,4 +1,4 @@
-//! An agent's files: a real tree, and everything in it that is not what it seems.
+//! Tests of an agent's files on a real directory tree.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ fn write(files: &Files, path: &str, content: &str) -> Result<Value, RpcError> {
 }
 
 #[test]
-fn what_lies_in_the_workspace_is_read_and_written_by_each_of_its_names() {
+fn files_are_read_and_written_by_every_name_of_the_workspace() {
     let scratch = Scratch::new("names");
     let files = files(&scratch);
     assert_eq!(write(&files, "/ws/a", "one\n").unwrap(), json!({}));
@@ -40,7 +40,7 @@ fn what_lies_in_the_workspace_is_read_and_written_by_each_of_its_names() {
 }
 
 #[test]
-fn paths_that_lead_out_are_refused() {
+fn paths_out_of_the_workspace_are_rejected() {
     let scratch = Scratch::new("out");
     let files = files(&scratch);
     fs::create_dir_all(scratch.ws("dir")).unwrap();
@@ -74,7 +74,7 @@ fn paths_that_lead_out_are_refused() {
         "/ws/file",
         "/ws/dangling",
         "/ws/magic/etc/passwd",
-        // Inside, but nobody can tell on the way.
+        // Inside, but the path leaves the workspace on the way.
         "/ws/absolute/a",
         "/ws/loop",
         "/ws/a\0b",
@@ -91,7 +91,7 @@ fn paths_that_lead_out_are_refused() {
 }
 
 #[test]
-fn links_that_stay_are_read_and_never_written() {
+fn inner_links_are_read_and_not_written() {
     let scratch = Scratch::new("links");
     let files = files(&scratch);
     fs::create_dir_all(scratch.ws("real/inner")).unwrap();
@@ -112,12 +112,12 @@ fn links_that_stay_are_read_and_never_written() {
     }
     assert_eq!(fs::read_to_string(scratch.ws("real/a")).unwrap(), "a");
     assert!(!scratch.ws("nowhere").exists());
-    // A link where a folder is missing is not made one.
+    // A dangling link is not replaced by a directory.
     assert_eq!(write(&files, "/ws/dangling/x", "x").unwrap_err().code, code::NOT_FOUND);
 }
 
 #[test]
-fn only_regular_files_are_read_and_written_and_nothing_blocks() {
+fn only_regular_files_are_served_and_no_call_blocks() {
     let scratch = Scratch::new("regular");
     let files = files(&scratch);
     fs::create_dir(scratch.ws("dir")).unwrap();
@@ -128,7 +128,7 @@ fn only_regular_files_are_read_and_written_and_nothing_blocks() {
             assert_eq!(refused.map(|error| error.code), Some(code::INVALID_PARAMS), "{path}");
         }
     }
-    // Nor a FIFO that somebody reads.
+    // Nor a FIFO with a reader.
     let options = || fs::File::options().read(true).write(true).open(scratch.ws("fifo"));
     let _reader = options().unwrap();
     assert!(write(&files, "/ws/fifo", "x").is_err());
@@ -137,13 +137,13 @@ fn only_regular_files_are_read_and_written_and_nothing_blocks() {
 }
 
 #[test]
-fn a_file_with_another_name_is_read_and_not_written() {
+fn a_hard_link_is_read_and_not_written() {
     let scratch = Scratch::new("hard");
     let files = files(&scratch);
     fs::hard_link(scratch.outside().join("secret"), scratch.ws("hard")).unwrap();
     assert_eq!(write(&files, "/ws/hard", "x").unwrap_err().code, code::INVALID_PARAMS);
     scratch.assert_outside_untouched();
-    // It is in the workspace: whoever put it there let it in, and package managers do.
+    // Package managers hard-link files into a workspace.
     assert_eq!(read(&files, "/ws/hard").unwrap(), SECRET);
 }
 
@@ -165,7 +165,7 @@ fn a_missing_file_is_an_error_or_empty() {
 }
 
 #[test]
-fn lines_are_sliced_and_too_much_is_refused() {
+fn lines_are_sliced_within_limits() {
     let scratch = Scratch::new("slices");
     let limits = FileLimits { read: 16, write: 8, ..FileLimits::default() };
     let workspace = scratch.workspace();
@@ -191,7 +191,7 @@ fn lines_are_sliced_and_too_much_is_refused() {
 }
 
 #[test]
-fn what_is_no_text_is_told_without_telling_what_it_is() {
+fn errors_contain_no_content() {
     let scratch = Scratch::new("bytes");
     fs::write(scratch.ws("image"), b"payload\xff\n").unwrap();
     let error = read(&files(&scratch), "/ws/image").unwrap_err();
@@ -200,14 +200,14 @@ fn what_is_no_text_is_told_without_telling_what_it_is() {
 }
 
 #[test]
-fn a_new_file_gets_its_folders_and_an_old_one_keeps_owner_and_mode() {
+fn directories_are_created_and_owner_and_mode_are_kept() {
     let scratch = Scratch::new("mode");
     let files = files(&scratch);
     write(&files, "/ws/deep/er/new", "x").unwrap();
     assert_eq!(fs::read_to_string(scratch.ws("deep/er/new")).unwrap(), "x");
     fs::write(scratch.ws("usual"), "").unwrap();
     let mode = |path: &str| fs::metadata(scratch.ws(path)).unwrap().mode();
-    assert_eq!(mode("deep/er/new"), mode("usual"), "as whoever makes files here");
+    assert_eq!(mode("deep/er/new"), mode("usual"), "the default mode");
     if nix::unistd::geteuid().is_root() {
         chown(scratch.ws("usual"), Some(4711), Some(4712)).unwrap();
     }
@@ -225,7 +225,7 @@ fn a_new_file_gets_its_folders_and_an_old_one_keeps_owner_and_mode() {
 }
 
 #[test]
-fn a_reader_sees_all_of_the_old_file_or_all_of_the_new_one() {
+fn files_are_replaced_atomically() {
     let scratch = Scratch::new("whole");
     let files = files(&scratch);
     let (old, new) = ("old\n".repeat(50_000), "new!\n".repeat(40_000));
@@ -247,7 +247,7 @@ fn a_reader_sees_all_of_the_old_file_or_all_of_the_new_one() {
 }
 
 #[test]
-fn a_folder_that_is_swapped_with_a_link_never_lets_anybody_out() {
+fn a_directory_swapped_with_a_link_does_not_lead_out() {
     let scratch = Scratch::new("swapped");
     let files = files(&scratch);
     fs::create_dir(scratch.ws("dir")).unwrap();
@@ -264,7 +264,7 @@ fn a_folder_that_is_swapped_with_a_link_never_lets_anybody_out() {
             }
         });
         let _over = Over(&over);
-        // Until each has gone both ways often enough.
+        // Until every operation has succeeded and failed often enough.
         while [reads, refusals, writes].iter().any(|count| *count < 300) {
             match read(&files, "/ws/dir/secret") {
                 Ok(text) if text == SECRET => panic!("read outside"),
@@ -277,7 +277,7 @@ fn a_folder_that_is_swapped_with_a_link_never_lets_anybody_out() {
     scratch.assert_outside_untouched();
 }
 
-/// Ends whoever looks at it, also when a test fails.
+/// Stops the other thread on drop, also when a test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -287,7 +287,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn writing_is_not_served_where_it_is_not() {
+fn writing_can_be_disabled() {
     let scratch = Scratch::new("readonly");
     let files = Files::new(scratch.workspace(), MissingFile::Error, Writing::Refused);
     assert_eq!(write(&files, "/ws/a", "x").unwrap_err().code, code::METHOD_NOT_FOUND);
@@ -295,11 +295,11 @@ fn writing_is_not_served_where_it_is_not() {
 }
 
 #[test]
-fn what_cannot_be_written_to_is_not_replaced() {
+fn read_only_files_are_not_replaced() {
     let scratch = Scratch::new("forbidden");
     let program = scratch.ws("program");
     fs::copy("/bin/sleep", &program).unwrap();
-    // As long as it runs, nobody writes to it, not even root. Another test's child may have it open
+    // A running program cannot be written, not even by root. Another test's child may have it open
     // for a moment.
     let mut running = loop {
         match Command::new(&program).arg("1000").spawn() {

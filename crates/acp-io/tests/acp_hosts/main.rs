@@ -1,4 +1,4 @@
-//! What an agent's client serves, as an agent sees it: `spec/acp-hosts.md`.
+//! Tests of the files and terminals that agents are served (`spec/acp-hosts.md`).
 
 mod files;
 mod scratch;

@@ -1,36 +1,36 @@
-//! A workspace for a test, and something beside it that nobody may touch.
+//! A workspace for a test, and a directory beside it that must not change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp_io::Workspace;
 
-/// A folder of the test's own, gone with it: `ws`, the workspace, which agents know as `/ws` too, and
-/// `outside` with a `secret` in it.
+/// A temporary directory, removed on drop: `ws` is the workspace, also named `/ws`; `outside` contains
+/// `secret`.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let folder = format!("aifo-acp-io-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().canonicalize().unwrap().join(folder);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(folder.join("ws")).unwrap();
-        std::fs::create_dir_all(folder.join("outside")).unwrap();
-        std::fs::write(folder.join("outside/secret"), SECRET).unwrap();
-        Scratch(folder)
+        let directory = format!("aifo-acp-io-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().canonicalize().unwrap().join(directory);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(directory.join("ws")).unwrap();
+        std::fs::create_dir_all(directory.join("outside")).unwrap();
+        std::fs::write(directory.join("outside/secret"), SECRET).unwrap();
+        Scratch(directory)
     }
 
-    /// What lies in the workspace.
+    /// Returns a path in the workspace.
     pub(crate) fn ws(&self, path: &str) -> PathBuf {
         self.0.join("ws").join(path)
     }
 
-    /// The same as the agent names it.
+    /// Returns the same path as text.
     pub(crate) fn named(&self, path: &str) -> String {
         self.ws(path).to_str().unwrap().to_owned()
     }
 
-    /// What lies beside it.
+    /// Returns the directory beside it.
     pub(crate) fn outside(&self) -> PathBuf {
         self.0.join("outside")
     }
@@ -39,7 +39,7 @@ impl Scratch {
         Arc::new(Workspace::open(self.0.join("ws"), [PathBuf::from("/ws")]).unwrap())
     }
 
-    /// Nothing outside has been read into the workspace's names, written or made.
+    /// Asserts that nothing was created or written outside the workspace.
     pub(crate) fn assert_outside_untouched(&self) {
         assert_eq!(names(&self.outside()), ["secret"]);
         assert_eq!(std::fs::read_to_string(self.outside().join("secret")).unwrap(), SECRET);
@@ -53,11 +53,11 @@ impl Drop for Scratch {
     }
 }
 
-pub(crate) const SECRET: &str = "nobody's\n";
+pub(crate) const SECRET: &str = "secret\n";
 
-/// What lies in a folder, sorted.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
+/// Returns the sorted names in a directory.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();

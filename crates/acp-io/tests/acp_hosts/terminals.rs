@@ -1,4 +1,4 @@
-//! An agent's terminals: real commands, and every way for them to end.
+//! Tests of an agent's terminals with real commands.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// Programs of this machine. Where a folder of PATH cannot be looked into, one that is nowhere would be
-/// forbidden instead.
+/// Returns commands with a readable PATH: with an unreadable directory in it, a missing program would
+/// be a permission error.
 fn here() -> CommandBuilder {
     Arc::new(|program: &OsStr, variables: &[(String, String)]| {
         let mut command = Command::new(program);
@@ -40,12 +40,12 @@ fn create(terminals: &Terminals, params: Value) -> Value {
     answer
 }
 
-/// A shell line's terminal.
+/// Creates the terminal of a shell line.
 fn line(terminals: &Terminals, line: &str) -> Value {
     create(terminals, json!({"sessionId": "s", "command": line}))
 }
 
-/// Waits for the end; the output and how it ended.
+/// Waits for the exit, and returns output and exit status.
 async fn ended(terminals: &Terminals, id: &Value) -> (String, Value) {
     let exit = terminals.wait_for_exit(id).await.unwrap();
     let output = terminals.output(id).unwrap();
@@ -71,21 +71,21 @@ async fn until(condition: impl Fn() -> bool) {
     patience.await.expect("it comes to that");
 }
 
-/// The number that a command has written into a file, once it has.
+/// Waits until a command has written a number to a file.
 async fn pid_in(file: &Path) -> Pid {
     let number = || fs::read_to_string(file).ok()?.strip_suffix('\n')?.parse().ok();
     until(|| number().is_some()).await;
     Pid::from_raw(number().unwrap())
 }
 
-/// Whether nothing is left of a process, not even its number. One that init has to reap counts as gone.
+/// Whether a process is gone or a zombie that init must reap.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     kill(pid, None) == Err(Errno::ESRCH) || stat.contains(") Z ")
 }
 
 #[tokio::test]
-async fn a_line_is_a_shells_and_words_are_a_programs() {
+async fn shell_lines_and_programs_are_run() {
     let scratch = Scratch::new("line");
     let terminals = terminals(&scratch);
     let shell = line(&terminals, "echo out; echo err >&2; printf '%s' \"$0\"; exit 7");
@@ -98,7 +98,7 @@ async fn a_line_is_a_shells_and_words_are_a_programs() {
 }
 
 #[tokio::test]
-async fn commands_run_in_the_session_s_folder_or_another_one_of_the_workspace() {
+async fn commands_run_in_a_directory_of_the_workspace() {
     let scratch = Scratch::new("cwd");
     fs::create_dir_all(scratch.ws("sub/deep")).unwrap();
     fs::write(scratch.ws("file"), "").unwrap();
@@ -120,7 +120,7 @@ async fn commands_run_in_the_session_s_folder_or_another_one_of_the_workspace() 
 }
 
 #[tokio::test]
-async fn variables_pass_but_not_what_decides_what_is_run() {
+async fn variables_that_select_programs_are_dropped() {
     let scratch = Scratch::new("env");
     let terminals = terminals(&scratch);
     let env = json!([
@@ -134,7 +134,7 @@ async fn variables_pass_but_not_what_decides_what_is_run() {
 }
 
 #[tokio::test]
-async fn of_much_output_the_end_is_kept_from_a_character_on() {
+async fn the_tail_of_much_output_is_kept() {
     let scratch = Scratch::new("tail");
     let terminals = Terminals::new(TerminalConfig { output: 1000, ..config(&scratch) });
     let flood = "i=0; while [ $i -lt 2000 ]; do printf '€🦀'; i=$((i + 1)); done";
@@ -161,7 +161,7 @@ async fn of_much_output_the_end_is_kept_from_a_character_on() {
 }
 
 #[tokio::test]
-async fn a_flood_is_read_in_bounded_memory_and_ends_when_it_is_killed() {
+async fn endless_output_is_bounded_and_can_be_killed() {
     let scratch = Scratch::new("flood");
     let terminals = terminals(&scratch);
     let id = create(&terminals, json!({"command": "yes", "outputByteLimit": 50}));
@@ -174,7 +174,7 @@ async fn a_flood_is_read_in_bounded_memory_and_ends_when_it_is_killed() {
 }
 
 #[tokio::test]
-async fn its_end_is_told_as_often_as_it_is_asked_for() {
+async fn the_exit_can_be_requested_repeatedly() {
     let scratch = Scratch::new("wait");
     let terminals = terminals(&scratch);
     let id = line(&terminals, "until test -e go; do sleep 0.01; done; echo gone; exit 3");
@@ -190,11 +190,10 @@ async fn its_end_is_told_as_often_as_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn at_its_end_all_that_it_printed_is_there() {
+async fn all_output_is_there_at_the_exit() {
     let scratch = Scratch::new("rest");
     let terminals = terminals(&scratch);
-    // It ends while nobody reads, so the end and the output are seen at once; which comes first is
-    // chance.
+    // It ends while the runtime is blocked, so exit and output arrive at once, in any order.
     for n in 0..10 {
         let command = format!("head -c 60000 /dev/zero | tr '\\0' x; echo $$ > leader{n}");
         let id = line(&terminals, &command);
@@ -208,7 +207,7 @@ async fn at_its_end_all_that_it_printed_is_there() {
 }
 
 #[tokio::test]
-async fn a_signal_has_its_name() {
+async fn signals_are_reported_by_name() {
     let scratch = Scratch::new("signal");
     let terminals = terminals(&scratch);
     for signal in ["SIGTERM", "SIGSEGV", "SIGINT"] {
@@ -219,7 +218,7 @@ async fn a_signal_has_its_name() {
 }
 
 #[tokio::test]
-async fn killing_ends_the_whole_group_and_keeps_the_terminal() {
+async fn kill_ends_the_group_and_keeps_the_terminal() {
     let scratch = Scratch::new("kill");
     let terminals = terminals(&scratch);
     let id = line(&terminals, "trap '' TERM INT HUP; sleep 1000 & echo $! > child; echo on; wait");
@@ -232,7 +231,7 @@ async fn killing_ends_the_whole_group_and_keeps_the_terminal() {
 }
 
 #[tokio::test]
-async fn releasing_ends_what_runs_and_forgets_it() {
+async fn release_ends_the_group_and_removes_the_terminal() {
     let scratch = Scratch::new("release");
     let terminals = terminals(&scratch);
     let id = line(&terminals, "sleep 1000 & echo $! > child; echo $$ > leader; wait");
@@ -248,7 +247,7 @@ async fn releasing_ends_what_runs_and_forgets_it() {
 }
 
 #[tokio::test]
-async fn what_is_left_in_the_background_holds_nobody_up() {
+async fn background_processes_do_not_delay_the_exit() {
     let scratch = Scratch::new("background");
     let terminals = terminals(&scratch);
     let id = line(
@@ -256,7 +255,7 @@ async fn what_is_left_in_the_background_holds_nobody_up() {
         "(until test -e go; do sleep 0.01; done; echo late; exec sleep 1000) & echo $! > child; echo on",
     );
     assert_eq!(ended(&terminals, &id).await, ("on\n".to_owned(), exited(0)));
-    // It may still say something.
+    // It may still print.
     fs::write(scratch.ws("go"), "").unwrap();
     until(|| terminals.output(&id).unwrap()["output"] == json!("on\nlate\n")).await;
     let child = pid_in(&scratch.ws("child")).await;
@@ -266,7 +265,7 @@ async fn what_is_left_in_the_background_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn terminals_that_nobody_knows_are_told() {
+async fn unknown_terminals_are_errors() {
     let scratch = Scratch::new("unknown");
     let terminals = terminals(&scratch);
     let ids = [json!("terminal-1"), json!(""), json!("x".repeat(1 << 20))];
@@ -284,7 +283,7 @@ async fn terminals_that_nobody_knows_are_told() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_at_once() {
+async fn the_number_of_terminals_is_limited() {
     let scratch = Scratch::new("many");
     let terminals = terminals(&scratch);
     let ids: Vec<_> = (0..32).map(|_| line(&terminals, "exit 0")).collect();
@@ -300,14 +299,14 @@ async fn there_are_only_so_many_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_denied_is_a_terminal_that_says_why() {
+async fn a_denied_command_gets_an_ended_terminal() {
     let scratch = Scratch::new("denied");
     let judged = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&judged);
     let mut config = config(&scratch);
     config.judge = Arc::new(move |command, real| {
-        let told = (command.argv.join("|"), command.cwd.clone(), real.to_owned());
-        seen.lock().unwrap().push(told);
+        let judged_command = (command.argv.join("|"), command.cwd.clone(), real.to_owned());
+        seen.lock().unwrap().push(judged_command);
         if command.argv.iter().any(|word| word.starts_with("rm")) {
             Err("denied by the rule 'no-rm'".into())
         } else {
@@ -328,17 +327,17 @@ async fn what_is_denied_is_a_terminal_that_says_why() {
     std::os::unix::fs::symlink(".git", scratch.ws("link")).unwrap();
     let elsewhere = json!({"command": "true", "cwd": "/ws/link/sub"});
     ended(&terminals, &create(&terminals, elsewhere)).await;
-    let told = [
+    let expected = [
         ("sh|-c|rm -f file", "/ws", ""),
         ("echo|a b", "/ws", ""),
         ("true", "/ws/link/sub", ".git/sub"),
     ];
-    let told = told.map(|(argv, cwd, real)| (argv.to_owned(), cwd.to_owned(), real.into()));
-    assert_eq!(*judged.lock().unwrap(), told);
+    let expected = expected.map(|(argv, cwd, real)| (argv.to_owned(), cwd.to_owned(), real.into()));
+    assert_eq!(*judged.lock().unwrap(), expected);
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_a_terminal_that_says_so() {
+async fn a_failed_start_gets_an_ended_terminal() {
     let scratch = Scratch::new("start");
     let terminals = terminals(&scratch);
     fs::write(scratch.ws("plain"), "not executable").unwrap();
@@ -355,7 +354,7 @@ async fn what_cannot_be_started_is_a_terminal_that_says_so() {
 }
 
 #[tokio::test]
-async fn at_the_end_of_the_connection_all_of_them_end() {
+async fn terminals_end_with_the_connection() {
     let scratch = Scratch::new("end");
     let terminals = terminals(&scratch);
     let command = |n| format!("sleep 1000 & echo $! > child{n}; echo $$ > leader{n}; wait");
@@ -374,8 +373,8 @@ async fn at_the_end_of_the_connection_all_of_them_end() {
 }
 
 #[test]
-fn whoever_forgets_them_ends_them() {
-    // With their runtime, and without.
+fn dropping_terminals_ends_them() {
+    // Together with their runtime, and before it.
     for drops_in_runtime in [true, false] {
         let scratch = Scratch::new(&format!("drop-{drops_in_runtime}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_the_workspace() {
+    fn relative_paths_to_the_workspace() {
         let rows = [
             ("/w/p/.swe-swe/proxy", Some("../..")),
             ("/w/p", Some(".")),

@@ -40,27 +40,27 @@ impl CommandStdin {
         id: &RequestId,
         file: File,
     ) -> io::Result<(Self, OwnedFd)> {
-        let (commands, ours) = pipe2(OFlag::O_CLOEXEC)?;
-        fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let input = CommandStdin {
             file,
-            pipe: Some(on_reactor(ours, Interest::WRITABLE)?),
+            pipe: Some(on_reactor(writer, Interest::WRITABLE)?),
             taken: directory.create(&id.file(FileKind::Taken)).ok(),
             eof: id.file(FileKind::Eof),
             given: 0,
             block: Vec::new(),
             used: 0,
         };
-        Ok((input, commands))
+        Ok((input, reader))
     }
 
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
     /// Forwards the next bytes. `grown` is notified when the file grows or is complete. Cancel-safe: bytes
     /// read but not written are kept.
-    pub(crate) async fn carry(&mut self, directory: &Directory, grown: &Notify) {
+    pub(crate) async fn forward(&mut self, directory: &Directory, grown: &Notify) {
         let Some(pipe) = &self.pipe else { return std::future::pending().await };
         if self.used == self.block.len() {
             // Checked before the last read, so everything written before the end is read.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use crate::mailbox::client_program::ClientProgram;
 use crate::mailbox::command_stdin::CommandStdin;
-use crate::mailbox::request::{MailboxState, Notifier, attend};
+use crate::mailbox::request::{MailboxState, Notifier, serve};
 
 /// The stop request of a daemon; later values include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -274,7 +274,7 @@ impl Mailbox {
         let tool = command.tool().clone();
         // A signal may have been placed before the watch.
         notifier.signal.notify_one();
-        let task = attend(Arc::clone(&self.shared), claim, tool, placed, notifier, input);
+        let task = serve(Arc::clone(&self.shared), claim, tool, placed, notifier, input);
         let task = self.tasks.spawn(task);
         self.ids.insert(task.id(), request_id.clone());
         true

@@ -62,7 +62,7 @@ impl From<Refusal> for NotRun {
 }
 
 /// Runs a claimed request and responds.
-pub(crate) async fn attend(
+pub(crate) async fn serve(
     shared: Arc<MailboxState>,
     claim: Claim,
     tool: ToolName,
@@ -90,7 +90,7 @@ pub(crate) async fn attend(
                 stderr,
                 input,
                 heartbeat,
-                verdict: None,
+                end_reason: None,
                 signalled: None,
             }
         }
@@ -111,7 +111,7 @@ struct RunningCommand {
     stderr: Option<CommandOutput>,
     input: Option<CommandStdin>,
     heartbeat: Option<(HeartbeatFile, Liveness)>,
-    verdict: Option<ToolEnd>,
+    end_reason: Option<ToolEnd>,
     /// The time of the client's last signal.
     signalled: Option<Instant>,
 }
@@ -140,11 +140,11 @@ impl RunningCommand {
             }
         }
         let ms = began.elapsed().as_millis();
-        if self.verdict == Some(ToolEnd::Abandoned) {
+        if self.end_reason == Some(ToolEnd::Abandoned) {
             tracing::debug!(exec_id = %self.id, ms, "exec end, client gone");
             return claim.discard(&shared.directory);
         }
-        let ending = command_exit(exit.map(|exit| exit.ending), self.verdict);
+        let ending = command_exit(exit.map(|exit| exit.ending), self.end_reason);
         tracing::debug!(exec_id = %self.id, code = ending.code, ms, "exec end");
         if ending.reason == Some(ExitReason::Lost) {
             tracing::warn!(exec_id = %self.id, "runner lost, ending unknown");
@@ -177,35 +177,35 @@ impl RunningCommand {
                     deadline = None;
                     self.end(ToolEnd::Ended(ExitReason::Timeout), CancelCause::Timeout);
                 }
-                () = shutdown_requested(&mut ending), if self.verdict.is_none() => {
+                () = shutdown_requested(&mut ending), if self.end_reason.is_none() => {
                     self.end(ToolEnd::Ended(ExitReason::Shutdown), CancelCause::Shutdown);
                 }
-                _ = look.tick(), if self.heartbeat.is_some() => self.look(),
-                moved = carry(&mut self.stdout, &claim.stdout) => {
-                    if let Some(full) = settle(&mut self.stdout, moved) {
+                _ = look.tick(), if self.heartbeat.is_some() => self.check_liveness(),
+                copied = copy_output(&mut self.stdout, &claim.stdout) => {
+                    if let Some(full) = after_copy(&mut self.stdout, copied) {
                         self.end(full, CancelCause::Disconnect);
                     }
                 }
-                moved = carry(&mut self.stderr, &claim.stderr) => {
-                    if let Some(full) = settle(&mut self.stderr, moved) {
+                copied = copy_output(&mut self.stderr, &claim.stderr) => {
+                    if let Some(full) = after_copy(&mut self.stderr, copied) {
                         self.end(full, CancelCause::Disconnect);
                     }
                 }
-                () = feed(&mut self.input, &shared.directory, &notifier.input) => {}
+                () = forward_stdin(&mut self.input, &shared.directory, &notifier.input) => {}
             }
         }
     }
 
     /// Ends the command; the first reason is kept.
-    fn end(&mut self, verdict: ToolEnd, cause: CancelCause) {
-        self.verdict.get_or_insert(verdict);
+    fn end(&mut self, end_reason: ToolEnd, cause: CancelCause) {
+        self.end_reason.get_or_insert(end_reason);
         let recent = self.signalled.is_some_and(|at| at.elapsed() < RECENT);
-        let abandoned = verdict == ToolEnd::Abandoned;
+        let abandoned = end_reason == ToolEnd::Abandoned;
         let interrupt = if abandoned && recent { Interrupt::Skip } else { Interrupt::Send };
         self.tool.cancel(cause, interrupt);
     }
 
-    fn look(&mut self) {
+    fn check_liveness(&mut self) {
         let Some((heartbeat, liveness)) = &mut self.heartbeat else { return };
         if liveness.update(std::time::Instant::now(), heartbeat.read()) {
             self.heartbeat = None;
@@ -292,7 +292,7 @@ async fn start(
 }
 
 /// The client's exit code and reason; `None` if the ending is unknown.
-fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> CommandExit {
+fn command_exit(ended: Option<aifo_types::Ending>, end_reason: Option<ToolEnd>) -> CommandExit {
     let Some(ended) = ended else {
         return CommandExit { code: exit::UNKNOWN, reason: Some(ExitReason::Lost) };
     };
@@ -300,7 +300,7 @@ fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> 
         aifo_types::Ending::Exited(_) => None,
         aifo_types::Ending::Signaled(number) => Some(ExitReason::Signal(number)),
     };
-    match verdict {
+    match end_reason {
         Some(ToolEnd::Ended(ExitReason::Timeout)) => {
             CommandExit { code: exit::TIMED_OUT, reason: Some(ExitReason::Timeout) }
         }
@@ -311,21 +311,21 @@ fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> 
     }
 }
 
-async fn carry(output: &mut Option<CommandOutput>, file: &File) -> Copied {
+async fn copy_output(output: &mut Option<CommandOutput>, file: &File) -> Copied {
     match output {
         Some(output) => {
-            let moved = output.copy(file).await;
+            let copied = output.copy(file).await;
             // Yield to other tasks, since output may be endless.
             tokio::task::yield_now().await;
-            moved
+            copied
         }
         None => std::future::pending().await,
     }
 }
 
-/// Checks the result of copying. Returns a verdict if the command must end.
-fn settle(output: &mut Option<CommandOutput>, moved: Copied) -> Option<ToolEnd> {
-    match moved {
+/// Checks the result of copying. Returns the reason if the command must end.
+fn after_copy(output: &mut Option<CommandOutput>, copied: Copied) -> Option<ToolEnd> {
+    match copied {
         Copied::Some(_) => None,
         Copied::End => {
             *output = None;
@@ -340,9 +340,9 @@ fn settle(output: &mut Option<CommandOutput>, moved: Copied) -> Option<ToolEnd> 
     }
 }
 
-async fn feed(input: &mut Option<CommandStdin>, directory: &Directory, grown: &Notify) {
-    match input.as_mut().filter(|input| input.goes_on()) {
-        Some(input) => input.carry(directory, grown).await,
+async fn forward_stdin(input: &mut Option<CommandStdin>, directory: &Directory, grown: &Notify) {
+    match input.as_mut().filter(|input| input.is_open()) {
+        Some(input) => input.forward(directory, grown).await,
         None => std::future::pending().await,
     }
 }
@@ -381,11 +381,11 @@ mod tests {
             (Some(Exited(3)), Some(Ended(ExitReason::Output)), 3, Some(ExitReason::Output)),
             (Some(Signaled(2)), Some(Abandoned), 130, Some(ExitReason::Signal(2))),
         ];
-        for (ended, verdict, code, reason) in rows {
+        for (ended, end_reason, code, reason) in rows {
             assert_eq!(
-                command_exit(ended, verdict),
+                command_exit(ended, end_reason),
                 CommandExit { code, reason },
-                "{ended:?} {verdict:?}"
+                "{ended:?} {end_reason:?}"
             );
         }
     }
