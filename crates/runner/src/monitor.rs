@@ -51,18 +51,18 @@ pub(crate) fn start(
     };
     let mut start = Start::new(id.clone(), invocation);
     start.program = Some(bytes(&tool.program));
+    let program = CString::new("/proc/self/exe")?;
+    let argv = vec![CString::new("aifo-runner")?, CString::new("monitor")?];
+    // The exec tag alone, so that killing the exec kills its monitor.
+    let env = vec![CString::new(ExecTag::new(id).as_str())?];
     let monitor = Spawn {
-        program: CString::new("/proc/self/exe")?,
-        argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
-        // The exec tag alone, so that killing the exec kills its monitor.
-        env: vec![CString::new(ExecTag::new(id).as_str())?],
         stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
         limits: tool.limits.clone(),
         umask: tool.umask,
         nice: tool.nice,
-        ignored: 0,
+        ..Spawn::new(program, argv, env)
     };
     let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
     drop(monitor_end);
@@ -198,18 +198,13 @@ fn start_tool(
         Stdio::Passed => fds.next().map(AsFd::as_fd),
         _ => None,
     });
+    let (argv, env) = (strings(&invocation.argv)?, strings(&invocation.environment)?);
+    // Limits, umask, nice value and directory are inherited from the monitor.
     let spawn = Spawn {
-        program: c_string(program)?,
-        argv: strings(&invocation.argv)?,
-        env: strings(&invocation.environment)?,
-        cwd: None,
         stdio,
         group: Group::Foreground(terminal),
-        // Inherited from the monitor.
-        limits: Vec::new(),
-        umask: None,
-        nice: None,
         ignored: invocation.ignored,
+        ..Spawn::new(c_string(program)?, argv, env)
     };
     let path = Path::new(OsStr::from_bytes(program));
     spawn.spawn().map_err(|error| spawn_start_error(path, &error))
