@@ -20,6 +20,7 @@
 //!
 //! Architecture invariant: this crate has no dependencies and performs no I/O.
 
+pub mod container_path;
 mod ending;
 mod endpoint;
 pub mod env;
