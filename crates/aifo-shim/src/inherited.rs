@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn pwd_is_kept_if_it_names_the_current_directory() {
-        let directory = std::env::temp_dir().join(format!("aifo-shim-pwd-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
         std::fs::create_dir_all(directory.join("real/inner")).unwrap();
         let _ = std::os::unix::fs::symlink("real", directory.join("link"));
         let real = directory.join("real/inner").canonicalize().unwrap();
@@ -89,7 +90,6 @@ mod tests {
             assert_eq!(chosen(Some(other.clone())), real, "{other:?}");
         }
         assert_eq!(chosen(None), real);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

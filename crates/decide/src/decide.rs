@@ -4,13 +4,15 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use aifo_types::normalise_path;
+
 use crate::decision::{Decision, Local, Notify, Program, Proxy, Reason};
 use crate::entry_point::EntryPoint;
 use crate::file_facts::FileFacts;
 use crate::runtime::Runtime;
 use crate::runtime_lookup::{RuntimeLookup, RuntimeNotFound};
 use crate::settings::{Settings, Toggle};
-use crate::workspace::{PathLocation, Workspace, normalise};
+use crate::workspace::{PathLocation, Workspace};
 
 /// Decides where a call runs.
 ///
@@ -39,7 +41,7 @@ pub fn decide(
     match runtime.entry_point(call.args) {
         EntryPoint::Script(word) => {
             let path = call.cwd.join(OsStr::from_bytes(word));
-            let lexical = normalise(&path);
+            let lexical = normalise_path(&path);
             let program = Program::Path(lexical.clone());
             match workspace.locate(&path) {
                 PathLocation::Inside => proxy(Reason::InsideWorkspace, Some(program)),

@@ -78,6 +78,25 @@ pub enum SpawnError {
     Nul(#[from] NulError),
 }
 
+impl Spawn<'_> {
+    /// Describes a program in a new process group, with closed standard descriptors. It inherits
+    /// everything else but the environment.
+    pub fn new(program: CString, argv: Vec<CString>, env: Vec<CString>) -> Self {
+        Spawn {
+            program,
+            argv,
+            env,
+            cwd: None,
+            stdio: [None; 3],
+            group: Group::New,
+            limits: Vec::new(),
+            umask: None,
+            nice: None,
+            ignored: 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,17 +113,11 @@ mod tests {
         let cwd = File::open("/usr").unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
         let c = |text: &str| CString::new(text).unwrap();
+        let argv = vec![c("sh"), c("-c"), c(script)];
         let mut spawn = Spawn {
-            program: c("/bin/sh"),
-            argv: vec![c("sh"), c("-c"), c(script)],
-            env: vec![c("PATH=/usr/bin:/bin")],
             cwd: Some(cwd.as_fd()),
             stdio: [Some(null.as_fd()), Some(writer.as_fd()), Some(writer.as_fd())],
-            group: Group::New,
-            limits: vec![],
-            umask: None,
-            nice: None,
-            ignored: 0,
+            ..Spawn::new(c("/bin/sh"), argv, vec![c("PATH=/usr/bin:/bin")])
         };
         adapt(&mut spawn);
         let pid = spawn.spawn().unwrap();
@@ -210,19 +223,9 @@ mod tests {
     fn kernel_refusals_are_reported() {
         let null = File::open("/dev/null").unwrap();
         let attempt = |program: &str, arg: usize, group| {
-            let spawn = Spawn {
-                program: CString::new(program).unwrap(),
-                argv: vec![CString::new(vec![b'x'; arg]).unwrap()],
-                env: vec![],
-                cwd: None,
-                stdio: [Some(null.as_fd()); 3],
-                group,
-                limits: vec![],
-                umask: None,
-                nice: None,
-                ignored: 0,
-            };
-            spawn.spawn().unwrap_err()
+            let argv = vec![CString::new(vec![b'x'; arg]).unwrap()];
+            let spawn = Spawn::new(CString::new(program).unwrap(), argv, vec![]);
+            Spawn { stdio: [Some(null.as_fd()); 3], group, ..spawn }.spawn().unwrap_err()
         };
         for (program, arg, expected) in [
             ("/nonexistent", 1, Errno::ENOENT),

@@ -57,18 +57,18 @@ pub(crate) fn start(
     };
     let mut start = Start::new(request);
     start.program = Some(bytes(&tool.program));
+    let program = CString::new("/proc/self/exe")?;
+    let argv = vec![CString::new("aifo-runner")?, CString::new("monitor")?];
+    // The exec tag alone, so that killing the exec kills its monitor.
+    let env = vec![CString::new(ExecTag::new(id).as_str())?];
     let monitor = Spawn {
-        program: CString::new("/proc/self/exe")?,
-        argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
-        // The exec tag alone, so that killing the exec kills its monitor.
-        env: vec![CString::new(ExecTag::new(id).as_str())?],
         stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
         limits: tool.limits.clone(),
         umask: tool.umask,
         nice: tool.nice,
-        ignored: 0,
+        ..Spawn::new(program, argv, env)
     };
     let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
     drop(monitor_end);
@@ -204,18 +204,16 @@ fn start_tool(
         _ => None,
     });
     let variables = inherited.environment.iter().map(|variable| c_string(variable));
+    let (argv, env) = (
+        start.request.argv().map(c_string).collect::<Result<_, _>>()?,
+        variables.collect::<Result<_, _>>()?,
+    );
+    // Limits, umask, nice value and directory are inherited from the monitor.
     let spawn = Spawn {
-        program: c_string(program)?,
-        argv: start.request.argv().map(c_string).collect::<Result<_, _>>()?,
-        env: variables.collect::<Result<_, _>>()?,
-        cwd: None,
         stdio,
         group: Group::Foreground(terminal),
-        // Inherited from the monitor.
-        limits: Vec::new(),
-        umask: None,
-        nice: None,
         ignored: inherited.ignored,
+        ..Spawn::new(c_string(program)?, argv, env)
     };
     let path = Path::new(OsStr::from_bytes(program));
     spawn.spawn().map_err(|error| spawn_start_error(path, &error))

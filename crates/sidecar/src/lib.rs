@@ -80,7 +80,7 @@ pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
-pub use places::{LocalCache, local_caches};
+pub use places::{LocalCache, cache_directory, local_caches};
 pub use progress::{Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Client, ClientCapabilities, Config, ConnectionState, Decision, Event, Id, Limits,
-    Message, Streaming, Withdrawal, classify,
+    CancelCause, Client, Config, Decision, Event, Id, Limits, Message, ClientCapabilities, ConnectionState, Streaming,
+    Withdrawal, classify,
 };
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;

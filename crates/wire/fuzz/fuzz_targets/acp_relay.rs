@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, MethodServer, PathMap, Relay,
-    RelayConfig, RelayEvent, Side, Withdrawal,
+    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
+    RelayEvent, MethodServer, Side, Withdrawal,
 };
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
