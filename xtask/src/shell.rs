@@ -65,11 +65,8 @@ pub(crate) fn line(command: &Command) -> String {
 }
 
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    match word {
-        _ if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
-        _ => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    // Fails only for NUL bytes, which no argument contains.
+    shlex::try_quote(word).unwrap_or_default().into_owned()
 }
 
 #[cfg(test)]
@@ -80,7 +77,7 @@ mod tests {
     fn a_line_can_be_pasted_into_a_shell() {
         let mut command = Command::new("cargo");
         command.args(["doc", "", "it's"]).env("RUSTDOCFLAGS", "-D warnings").env_remove("HOME");
-        assert_eq!(line(&command), r"RUSTDOCFLAGS='-D warnings' cargo doc '' 'it'\''s'");
+        assert_eq!(line(&command), r#"RUSTDOCFLAGS='-D warnings' cargo doc '' "it's""#);
     }
 
     #[test]

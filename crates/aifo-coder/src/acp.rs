@@ -4,7 +4,6 @@ mod agent_session;
 mod bridge;
 mod failure;
 mod history_drain;
-mod hosts;
 mod judge;
 mod login;
 mod output;

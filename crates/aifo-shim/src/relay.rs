@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use aifo_process::{SignalSet, signal_group_number};
-use aifo_types::{Ending, exit};
-use aifo_wire::{CancelCause, Exit, Frame, FrameReader, Stdio, Stream};
+use aifo_types::{Ending, Stdio, exit};
+use aifo_wire::{CancelCause, Exit, Frame, FrameReader, Stream};
 use nix::libc;
 use nix::poll::{PollFlags, PollTimeout};
 use nix::unistd::getpgrp;

@@ -45,6 +45,7 @@
 mod decide;
 mod decision;
 mod entry_point;
+mod file_facts;
 mod node;
 mod node_options;
 mod python;
@@ -53,7 +54,8 @@ mod runtime_lookup;
 mod settings;
 mod workspace;
 
-pub use decide::{FileFacts, ToolCall, decide};
+pub use decide::{ToolCall, decide};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
+pub use file_facts::FileFacts;
 pub use runtime_lookup::RuntimeNotFound;
 pub use settings::{Settings, SmartToggles, Toggle};

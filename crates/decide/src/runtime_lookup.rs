@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use aifo_types::exit;
 
-use crate::decide::FileFacts;
 use crate::decision::Program;
+use crate::file_facts::FileFacts;
 use crate::runtime::Runtime;
 use crate::settings::Settings;
 use crate::workspace::{PathLocation, Workspace};

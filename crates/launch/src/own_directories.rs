@@ -32,9 +32,9 @@ pub fn state_directory() -> Option<PathBuf> {
     base("XDG_STATE_HOME", ".local/state").map(|base| base.join("aifo"))
 }
 
-/// Returns the directory of local sidecars' caches: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
+/// Returns the directory of local sidecars' caches.
 pub(crate) fn cache_directory() -> Option<PathBuf> {
-    base("XDG_CACHE_HOME", ".cache").map(|base| base.join("aifo"))
+    aifo_sidecar::cache_directory(|name| std::env::var_os(name))
 }
 
 /// Returns the parents of session directories. Other programs may use them too, such as `/tmp`.

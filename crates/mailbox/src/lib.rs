@@ -6,7 +6,7 @@
 //! request queue and client liveness, as state machines without a clock; inotify; the shell script
 //! client.
 //!
-//! Out of scope: running commands (`aifo-doors`), and the binary client (`aifo-shim`).
+//! Out of scope: running commands (`aifo-proxy`), and the binary client (`aifo-shim`).
 //!
 //! ```
 //! use aifo_mailbox::{Arguments, FileKind, RequestId};

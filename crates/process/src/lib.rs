@@ -66,7 +66,7 @@ pub use start::start;
 pub use start::{closed_standard_fds, ignore_broken_pipes};
 pub use sys::{
     accept, bytes_in_pipe, drop_capabilities, environment, executed_path, give_back_freed_memory,
-    landlock_version, pidfd_open, random_bits, take_fd,
+    landlock_version, random_bits, take_fd,
 };
 pub use syscall_filter::{Restriction, UnknownRestriction, restrict_system_calls};
 pub use unix_address::UnixAddress;

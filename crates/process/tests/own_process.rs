@@ -188,17 +188,11 @@ fn lead() {
     let stdin = std::io::stdin();
     println!("leads: {}", terminal::is_foreground(stdin.as_fd()));
     let c = |text: &str| CString::new(text).unwrap();
+    let argv = ["sh", "-c", "kill -TSTP $$; exit 3"].map(c).to_vec();
     let spawn = Spawn {
-        program: c("/bin/sh"),
-        argv: ["sh", "-c", "kill -TSTP $$; exit 3"].map(c).to_vec(),
-        env: vec![],
-        cwd: None,
         stdio: [Some(stdin.as_fd()), None, None],
         group: Group::Foreground(stdin.as_fd()),
-        limits: vec![],
-        umask: None,
-        nice: None,
-        ignored: 0,
+        ..Spawn::new(c("/bin/sh"), argv, vec![])
     };
     let child = spawn.spawn().unwrap();
     loop {
@@ -269,18 +263,9 @@ fn restrict() {
 /// Starts this program with a role.
 fn start<'a>(role: &str, args: &[&[u8]], adapt: impl FnOnce(&mut Spawn<'a>)) -> Pid {
     let c = |bytes: &[u8]| CString::new(bytes).unwrap();
-    let mut spawn = Spawn {
-        program: c(&std::env::current_exe().unwrap().into_os_string().into_vec()),
-        argv: [&b"own_process"[..]].iter().chain(args).map(|arg| c(arg)).collect(),
-        env: vec![c(format!("ROLE={role}").as_bytes())],
-        cwd: None,
-        stdio: [None; 3],
-        group: Group::New,
-        limits: vec![],
-        umask: None,
-        nice: None,
-        ignored: 0,
-    };
+    let program = c(&std::env::current_exe().unwrap().into_os_string().into_vec());
+    let argv = [&b"own_process"[..]].iter().chain(args).map(|arg| c(arg)).collect();
+    let mut spawn = Spawn::new(program, argv, vec![c(format!("ROLE={role}").as_bytes())]);
     adapt(&mut spawn);
     spawn.spawn().unwrap()
 }

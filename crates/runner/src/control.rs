@@ -115,7 +115,7 @@ impl ControlConnection {
         let mut attachments = match &mut self.input {
             // The client is tunnelled. Descriptors that the tool lacks are reported by `ToolStdio`.
             ControlInput::Stream(_) => {
-                let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.writer));
+                let tunnel = || Tunnel::new(start.serial(), Rc::clone(&self.writer));
                 let client = start.client.as_ref().map(|_| ClientConnection::Tunnelled(tunnel()));
                 StartAttachments { client, passed: Vec::new() }
             }

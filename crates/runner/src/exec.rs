@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
-use aifo_types::{Ending, ExecId};
+use aifo_types::{Ending, ExecId, Stdio};
 use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Stdio, Usage,
+    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Usage,
 };
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
@@ -84,9 +84,9 @@ impl Exec {
         started: Instant,
     ) -> Self {
         Exec {
-            serial: start.serial,
-            id: start.id.clone(),
-            exec_tag: ExecTag::new(&start.id),
+            serial: start.serial(),
+            id: start.request.id.clone(),
+            exec_tag: ExecTag::new(&start.request.id),
             pid: launched.pid,
             child: if launched.monitor.is_some() { ChildKind::Monitor } else { ChildKind::Tool },
             tool_pid: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),

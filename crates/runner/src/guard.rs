@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    ChildEvent, Group, Spawn, become_subreaper, end_descendants, forbid_tracing, reap,
-    reset_dispositions, variable,
+    ChildEvent, Spawn, become_subreaper, end_descendants, forbid_tracing, reap, reset_dispositions,
+    variable,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -96,23 +96,15 @@ fn spawn_runner(control: &ControlTransport, options: &[OsString]) -> io::Result<
         ControlTransport::Socket(_) => null.as_fd(),
         ControlTransport::Stream { output, .. } => output.as_fd(),
     };
-    let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));
     let own = ["aifo-runner", "serve", GUARDED_BY, &getpid().to_string()].map(OsString::from);
     let argv = own.iter().chain(options).map(|word| CString::new(word.as_bytes()));
     let argv = argv.collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
+    // This executable, even if its path was replaced.
+    let program = CString::new("/proc/self/exe").map_err(io::Error::from)?;
     let spawn = Spawn {
-        // This executable, even if its path was replaced.
-        program: text("/proc/self/exe")?,
-        argv,
-        env: variables.collect(),
-        cwd: None,
         stdio: [Some(control.input()), Some(stdout), Some(stderr.as_fd())],
-        group: Group::New,
-        limits: Vec::new(),
-        umask: None,
-        nice: None,
-        ignored: 0,
+        ..Spawn::new(program, argv, variables.collect())
     };
     spawn.spawn().map_err(io::Error::other)
 }

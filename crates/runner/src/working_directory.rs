@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_judged_by_its_real_path() {
-        let base = std::env::temp_dir().join(format!("aifo-roots-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path();
         let path = |name: &str| base.join(name);
         for name in ["ws/sub", "ws-evil", "again", "tmp", "out"] {
             std::fs::create_dir_all(path(name)).unwrap();
@@ -160,6 +161,5 @@ mod tests {
         assert!(refused.contains("lies outside"), "{refused}");
         assert!(Roots::new(&setup(&["none"], &[])).unwrap_err().contains("none"));
         assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no workspace path"));
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -34,8 +34,8 @@ impl Runner {
         let control = self.control();
         let (events_sender, events) = mpsc::unbounded_channel();
         let serial = control.replies().next_serial();
-        start.serial = serial;
-        if let Some(cwd) = &mut start.invocation.cwd {
+        start.set_serial(serial);
+        if let Some(cwd) = &mut start.request.cwd {
             self.translation().apply(cwd);
         }
         let fds = if control.takes_descriptors() {
@@ -62,7 +62,7 @@ impl Runner {
         fds: Vec<OwnedFd>,
         events_sender: mpsc::UnboundedSender<ExecEvent>,
     ) {
-        let (serial, control) = (start.serial, Arc::clone(self.control()));
+        let (serial, control) = (start.serial(), Arc::clone(self.control()));
         let (messages_sender, messages) = mpsc::unbounded_channel();
         let mut replies = self.control().replies();
         match tunnel::relay_streams(start, fds) {

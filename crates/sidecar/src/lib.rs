@@ -14,8 +14,8 @@
 //! use std::os::fd::OwnedFd;
 //! use std::sync::Arc;
 //! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
-//! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{OutsideDirectory, Environment, Invocation, Start, Reports};
+//! use aifo_types::{ExecId, ExecRequest, Kind, ToolName};
+//! use aifo_wire::Start;
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
@@ -26,17 +26,10 @@
 //!     Startup::AtOnce,
 //!     Reporter::default(),
 //! ).await?;
-//! let argv = vec![b"cargo".to_vec(), b"--version".to_vec()];
-//! let start = Start {
-//!     serial: 0,
-//!     id: ExecId::parse(b"e1").expect("an id"),
-//!     outside_directory: OutsideDirectory::Refuse,
-//!     program: None,
-//!     environment: Environment::All,
-//!     client: None,
-//!     reports: Reports::StartAndExit,
-//!     invocation: Invocation::plain(argv, None),
-//! };
+//! let (id, tool) = (ExecId::parse(b"e1").expect("an id"), ToolName::parse(b"cargo").expect("a name"));
+//! let mut request = ExecRequest::new(id, tool);
+//! request.args.push(b"--version".to_vec());
+//! let start = Start::new(request);
 //! // The tool writes directly to this program's stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");
@@ -86,7 +79,7 @@ pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
-pub use places::{LocalCache, local_caches};
+pub use places::{LocalCache, cache_directory, local_caches};
 pub use progress::{Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

@@ -120,18 +120,14 @@ impl LocalBackend {
             }
             argv.extend(restriction_words(&self.restrictions));
         }
+        let program = c_string(self.runner_program.as_os_str())?;
+        let argv = argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?;
         let spawn = Spawn {
-            program: c_string(self.runner_program.as_os_str())?,
-            argv: argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?,
-            env: self.environment(&places),
-            cwd: None,
             stdio: [Some(stdin), Some(stdout), Some(stderr.as_fd())],
             // Ctrl-C at the terminal must reach only the agent; tools have no controlling terminal.
             group: Group::Session,
             limits: vec![self.open_files],
-            umask: None,
-            nice: None,
-            ignored: 0,
+            ..Spawn::new(program, argv, self.environment(&places))
         };
         spawn.spawn().map_err(io::Error::other)
     }

@@ -185,7 +185,7 @@ impl Site<'_> {
     /// The directory of the session's caches.
     fn base(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match self.caches {
-            Caches::Of(owner) => Some(directory_of(&base(environment)?, owner)),
+            Caches::Of(owner) => Some(directory_of(&cache_directory(environment)?, owner)),
             Caches::None => Some(self.tmp?.join(OF_SESSION)),
         }
     }
@@ -206,7 +206,7 @@ pub fn local_caches(
     kind: &Kind,
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<LocalCache> {
-    let Some(base) = base(&environment) else { return Vec::new() };
+    let Some(base) = cache_directory(&environment) else { return Vec::new() };
     let mut directories: Vec<&Path> = Vec::new();
     for cache in caches(kind.as_str()) {
         let directory = Path::new(cache.directory);
@@ -238,8 +238,8 @@ fn directory_of(base: &Path, owner: &CacheOwner) -> PathBuf {
     }
 }
 
-/// aifo's cache directory.
-fn base(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+/// Returns aifo's cache directory: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
+pub fn cache_directory(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(base.join("aifo"))

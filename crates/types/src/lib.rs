@@ -20,12 +20,14 @@
 //!
 //! Architecture invariant: this crate has no dependencies and performs no I/O.
 
+pub mod container_path;
 mod ending;
 mod endpoint;
 pub mod env;
 mod escape;
 mod exec_id;
 mod kind;
+mod path;
 mod refusal;
 mod request;
 mod secret;
@@ -38,11 +40,12 @@ mod variables;
 
 pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
-pub use escape::{escape_json, escape_line, escape_text};
+pub use escape::{escape_json, escape_line, escape_text, quote_word};
 pub use exec_id::{ExecId, InvalidExecId};
 pub use kind::{InvalidKind, Kind};
+pub use path::normalise_path;
 pub use refusal::{Refusal, Status};
-pub use request::ExecRequest;
+pub use request::{ExecRequest, Inherited, SoftLimit, Stdio, TerminalSettings};
 pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;
 pub use subnet::{InvalidSubnet, Subnet};

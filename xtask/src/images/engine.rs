@@ -131,7 +131,7 @@ mod tests {
         let labels = ["a=b".to_owned()];
         let line = shell::line(&Engine::Podman.build("x:1", "debian", &labels));
         assert!(line.starts_with(
-            "podman build --tag x:1 --build-arg BASE=debian --format docker --label a=b"
+            "podman build --tag x:1 --build-arg 'BASE=debian' --format docker --label 'a=b'"
         ));
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
-use aifo_doors::{Access, Resolved, TerminalCommand, Workspace};
+use aifo_acp_io::{Access, Resolved, TerminalCommand, Workspace};
 use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,

@@ -10,7 +10,7 @@ use aifo_acp::{
     CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest,
     RequestEvent, SendError, StopReason, TurnEnd,
 };
-use aifo_acp_io::{AgentConnection, AgentExit};
+use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
 use aifo_types::{Ending, exit};
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
@@ -18,7 +18,6 @@ use serde_json::json;
 use crate::acp::agent_session::{AgentSession, Prepared};
 use crate::acp::failure::agent_failure;
 use crate::acp::history_drain::HistoryDrain;
-use crate::acp::hosts::Hosts;
 use crate::acp::judge::PermissionJudge;
 use crate::acp::output::Output;
 use crate::acp::profile::{process_limits, streaming};
@@ -138,7 +137,7 @@ struct PromptRun {
     failure: Option<String>,
 }
 
-type Agent = AgentConnection<Hosts>;
+type Agent = AgentConnection<WorkspaceHost>;
 
 impl PromptRun {
     /// Runs the prompt. The agent has exited when this returns.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aifo_mailbox::{Directory, FileKind, RequestId, limits};
 use aifo_process::terminal;
-use aifo_wire::Stdio;
+use aifo_types::Stdio;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

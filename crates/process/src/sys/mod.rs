@@ -19,14 +19,12 @@ pub use process::{
     random_bits,
 };
 pub(crate) use process::{install_filter, nice, no_new_privileges, prlimit, wait4_any};
-pub use signals::pidfd_open;
 pub(crate) use signals::{
-    Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number,
+    Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
     pidfd_send_signal, raise, set_disposition, signal_group, signalfd,
 };
 pub use socket::accept;
 pub(crate) use socket::recvmsg;
-pub(crate) use spawn::spawn;
 pub(crate) use terminal::{
     pty_slave, set_terminal_attributes, set_window_size, terminal_attributes, window_size,
 };

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use crate::signal_set::SignalSet;
 
 /// Opens a pidfd, which refers to one process even when its pid is reused.
-pub fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: a system call on two integers; a non-negative result is a new descriptor.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);

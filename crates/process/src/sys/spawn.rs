@@ -41,7 +41,18 @@ enum Step {
 /// a mapping of its own would cost two more system calls and page faults per start.
 const CHILD_STACK: usize = 16 * 1024;
 
-pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
+impl Spawn<'_> {
+    /// Starts the program and returns its pid as soon as execve has succeeded.
+    ///
+    /// The address space is not copied (`CLONE_VM | CLONE_VFORK`), so the cost does not depend on
+    /// this process's memory. The calling thread is suspended until execve returns. The caller must
+    /// reap the process with [`crate::reap`].
+    pub fn spawn(&self) -> Result<Pid, SpawnError> {
+        spawn(self)
+    }
+}
+
+fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&spawn.argv);
     let env = null_terminated(&spawn.env);
     // The child's dup2 calls overwrite 0, 1 and 2 in turn, so sources there must move first.

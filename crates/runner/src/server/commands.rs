@@ -112,7 +112,7 @@ impl Server {
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) => {
-                self.control.send(&Frame::StartError { serial: start.serial, error });
+                self.control.send(&Frame::StartError { serial: start.serial(), error });
                 return Ok(());
             }
         };

@@ -4,17 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
-use aifo_types::Kind;
+use aifo_types::{Kind, container_path};
 
 use super::proxies::{ProxyLogin, proxy_variables};
 use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::local::{Transport, restriction_words};
 
-/// Path of the runner in every container.
-pub(super) const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
-/// Directory of the runner's socket.
-pub(super) const SOCKETS: &str = "/run/aifo";
 /// The socket's name.
 pub(super) const SOCKET: &str = "control";
 /// Second path of the workspace.
@@ -118,13 +114,13 @@ pub(super) struct RunnerPlace {
 
 /// Returns the base specification of all containers of a session.
 pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
-    let mount = Mount::bind(&shared.config.runner_program, RUNNER, true);
+    let mount = Mount::bind(&shared.config.runner_program, container_path::RUNNER, true);
     container_with(
         shared,
         name,
         kind,
         image,
-        RunnerPlace { program: RUNNER, mount, sockets: SOCKETS },
+        RunnerPlace { program: container_path::RUNNER, mount, sockets: container_path::SOCKET_DIR },
     )
 }
 

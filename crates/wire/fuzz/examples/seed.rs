@@ -9,12 +9,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_types::{Ending, ExecId, Signal, WindowSize};
+use aifo_types::{
+    Ending, ExecId, ExecRequest, Inherited, Signal, SoftLimit, Stdio, TerminalSettings, ToolName,
+    WindowSize,
+};
 use aifo_wire::{
     CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt,
-    Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader, Setup,
-    SidecarLimit, SoftLimit, Start, StartError, StartErrorCause, Stdio, Stream, TerminalSettings,
-    Usage,
+    Limits, RequestEvent, RequestReader, Setup, SidecarLimit, Start, StartError, StartErrorCause,
+    Stream, Usage, encode_invocation,
 };
 use transcript::Transcript;
 
@@ -39,9 +41,9 @@ fn main() -> io::Result<()> {
         frame.encode(&mut wire);
         write(root, "frames", &format!("{:?}", frame.kind()), &whole(&wire))?;
     }
-    for (name, invocation) in [("plain", plain()), ("full", full())] {
+    for (name, request) in [("plain", plain()), ("full", full())] {
         let mut body = Vec::new();
-        invocation.encode(&mut body);
+        encode_invocation(&request, &mut body);
         write(root, "invocation", name, &body)?;
     }
     for target in ["acp_lines", "acp_messages", "acp_client"] {
@@ -113,7 +115,7 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Cancel { serial: 7, cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
         Frame::Signal { number: 28 },
         Frame::Resize(WindowSize { rows: 24, columns: 80, x_pixels: 0, y_pixels: 0 }),
-        Frame::Started { serial: 7, pid: 258, stdio: full().stdio },
+        Frame::Started { serial: 7, pid: 258, stdio: full().inherited.stdio },
         Frame::Exit {
             serial: 7,
             exit: Exit { ending: Ending::Signaled(9), cancelled, limit, taken: 1, usage },
@@ -131,27 +133,23 @@ fn frames() -> Vec<Frame<'static>> {
 }
 
 fn start() -> Start {
-    Start {
-        serial: 7,
-        id: id(),
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(b"/usr/bin/make".to_vec()),
-        environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-        client: Some(ClientHandover {
-            response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
-            received: Vec::new(),
-        }),
-        reports: Reports::StartAndExit,
-        invocation: full(),
-    }
+    let mut start = Start::new(full());
+    start.set_serial(7);
+    start.program = Some(b"/usr/bin/make".to_vec());
+    start.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
+    start.client = Some(ClientHandover {
+        response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
+        received: Vec::new(),
+    });
+    start
 }
 
-fn plain() -> Invocation {
-    Invocation::plain(vec![b"make".to_vec()], None)
+fn plain() -> ExecRequest {
+    ExecRequest::new(id(), ToolName::parse(b"make").expect("a tool name"))
 }
 
-fn full() -> Invocation {
-    Invocation {
+fn full() -> ExecRequest {
+    let inherited = Inherited {
         environment: vec![b"CI=1".to_vec()],
         umask: Some(0o22),
         nice: Some(0),
@@ -159,11 +157,9 @@ fn full() -> Invocation {
         ignored: 1 << 12,
         stdio: [Stdio::Terminal, Stdio::Relayed, Stdio::Same],
         terminal: Some(TerminalSettings::default()),
-        ..Invocation::plain(
-            vec![b"make".to_vec(), Vec::new(), b"\xff".to_vec()],
-            Some(b"/w".to_vec()),
-        )
-    }
+    };
+    let (args, cwd) = (vec![Vec::new(), b"\xff".to_vec()], Some(b"/w".to_vec()));
+    ExecRequest { args, cwd, inherited, ..plain() }
 }
 
 fn id() -> ExecId {

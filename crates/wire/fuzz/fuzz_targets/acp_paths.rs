@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use aifo_doors::{Files, MissingFile, Workspace, Writing};
+use aifo_acp_io::{Files, MissingFile, Workspace, Writing};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
