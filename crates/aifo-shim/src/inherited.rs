@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn pwd_is_kept_if_it_names_the_current_directory() {
-        let directory = std::env::temp_dir().join(format!("aifo-shim-pwd-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
         std::fs::create_dir_all(directory.join("real/inner")).unwrap();
         let _ = std::os::unix::fs::symlink("real", directory.join("link"));
         let real = directory.join("real/inner").canonicalize().unwrap();
@@ -86,11 +87,10 @@ mod tests {
         let link = directory.join("link/inner");
         assert_eq!(chosen(Some(text(&link))), link);
         let dotted = directory.join("link/../link/inner");
-        for other in [text(&dotted), text(&directory), "inner".into(), "/nonexistent".into()] {
+        for other in [text(&dotted), text(directory), "inner".into(), "/nonexistent".into()] {
             assert_eq!(chosen(Some(other.clone())), real, "{other:?}");
         }
         assert_eq!(chosen(None), real);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

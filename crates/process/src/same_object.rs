@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn append_only_files_match_however_often_opened() {
-        let directory = std::env::temp_dir().join(format!("aifo-same-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
         let open = |append: bool| {
             let mut options = File::options();
             options.write(true).create(true).append(append);
@@ -86,6 +86,5 @@ mod tests {
         let [first, second, other] = [open(true), open(true), open(false)];
         assert!(is_same_object(first.as_fd(), second.as_fd()));
         assert!(!append_to_same_file(first.as_fd(), other.as_fd()), "one has a position");
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -1,12 +1,10 @@
 //! A scripted proxy.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,35 +16,32 @@ use aifo_wire::{
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tempfile::TempDir;
 
 /// A listening socket in a temporary directory, with a link to the shim beside it.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    directory: PathBuf,
+    directory: TempDir,
     listener: UnixListener,
 }
 
 impl Proxy {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("aifo-relay-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir(&directory).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), directory.join("make"))
-            .unwrap();
-        let listener = UnixListener::bind(directory.join("sock")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let shim = directory.path().join("make");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), shim).unwrap();
+        let listener = UnixListener::bind(directory.path().join("sock")).unwrap();
         Proxy { directory, listener }
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// Returns a command that runs the shim as `make`.
     pub(crate) fn shim(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(self.directory.join("make"));
-        let url = format!("unix://{}", self.directory.join("sock").display());
+        let mut command = Command::new(self.directory().join("make"));
+        let url = format!("unix://{}", self.directory().join("sock").display());
         command.args(args).env("AIFO_TOOLEEXEC_URL", url).env("AIFO_TOOLEEXEC_TOKEN", "t");
         command.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0");
         command
@@ -81,12 +76,6 @@ impl Proxy {
                 }
             }
         }
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
