@@ -118,7 +118,7 @@ mod tests {
         let at = |name: &str, outside_directory| {
             let opened = roots.open(Some(&bytes(name)), outside_directory);
             opened.map(|directory| {
-                directory.path.strip_prefix(&base).unwrap().to_str().unwrap().to_owned()
+                directory.path.strip_prefix(base).unwrap().to_str().unwrap().to_owned()
             })
         };
         let rows = [
