@@ -74,7 +74,7 @@ pub use running::{Outcome, Running};
 pub use scratch::{Scratch, files_below};
 pub use session::{Session, fresh_id};
 pub use session_setup::{Listen, SessionSetup, Tool};
-pub use terminal::{Terminal, TerminalProcess};
+pub use terminal::{Terminal, TerminalProcess, pty};
 pub use tmux::Tmux;
 pub use trial::{can_run, passes_descriptors};
 pub use user_container::UserContainer;

@@ -4,13 +4,9 @@
 //! The tool's output proves where it ran, by a variable that only one kind's sidecar has. A file
 //! proves that it ran.
 
-#[path = "agent_acp/bridge.rs"]
 mod bridge;
-#[path = "agent_acp/kimi.rs"]
 mod kimi;
-#[path = "agent_acp/package.rs"]
 mod package;
-#[path = "agent_acp/prompt.rs"]
 mod prompt;
 
 use std::fs;

@@ -1,6 +1,5 @@
 //! Tests of the scripted model: its responses in each dialect.
 
-#[path = "fake_model/dialects.rs"]
 mod dialects;
 
 use std::net::{Ipv4Addr, Shutdown};

@@ -1,7 +1,6 @@
 //! SIGKILL to each party of a call in each state: callers are notified at once, no process
 //! survives, the terminal is restored, and the next call works.
 
-#[path = "faults/call.rs"]
 mod call;
 
 use std::fs;

@@ -1,7 +1,6 @@
 //! Parents as agents use them (a shell, node, python and tmux) with native tools and with shims:
 //! the results are equal.
 
-#[path = "parents/scripts.rs"]
 mod scripts;
 
 use aifo_tests::{Comparison, ExecMode, RunResult, Tmux, can_run, passes_descriptors, program};

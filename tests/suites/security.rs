@@ -1,6 +1,5 @@
 //! Limits of a tool and of a client with the token.
 
-#[path = "security/processes.rs"]
 mod processes;
 
 use std::fs::{self, File};

@@ -1,9 +1,7 @@
 //! Smart decisions end to end, with real shims and runtimes that print how they were started. The
 //! decision tables have their own tests, see `spec/decide.md`.
 
-#[path = "smart/place.rs"]
 mod place;
-#[path = "smart/settings.rs"]
 mod settings;
 
 use std::fs;

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_a_test() {
+    fn left_out_tests_exist() {
         for row in rows().unwrap().iter().filter(|row| row.runs != ContainerRuns::Not) {
             let dir = shell::root().join("tests/suites");
             let parts = fs::read_dir(dir.join(&row.suite)).into_iter().flatten().flatten();

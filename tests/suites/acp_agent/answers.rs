@@ -3,7 +3,7 @@
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 fn said(chunks: &[&str]) -> Vec<Step> {
     let said = chunks.iter().map(|chunk| Step::say(chunk));

@@ -3,7 +3,7 @@
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::{PromptResult, PromptTest, turn};
+use crate::acp_agent::{PromptResult, PromptTest, turn};
 
 /// The reported calls: id, old status, new status.
 fn calls(result: &PromptResult) -> Vec<String> {

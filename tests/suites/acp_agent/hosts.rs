@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use aifo_tests::{Awaited, Step, binaries};
 use serde_json::{Value, json};
 
-use crate::requests::answer;
-use crate::{PromptTest, turn};
+use crate::acp_agent::requests::answer;
+use crate::acp_agent::{PromptTest, turn};
 
 /// A request for a file, with its id.
 pub(crate) fn file(id: &str, method: &str, path: &str, content: &str) -> Step {

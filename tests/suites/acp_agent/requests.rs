@@ -3,7 +3,7 @@
 use aifo_tests::{AcpAgent, Script, Step};
 use serde_json::{Value, json};
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 /// The only response to a request of the agent.
 #[track_caller]

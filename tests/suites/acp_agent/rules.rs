@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::hosts::{PROFILE, file};
-use crate::requests::answer;
-use crate::{PromptTest, turn};
+use crate::acp_agent::hosts::{PROFILE, file};
+use crate::acp_agent::requests::answer;
+use crate::acp_agent::{PromptTest, turn};
 
 /// A kind of request.
 enum Entry {

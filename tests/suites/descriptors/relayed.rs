@@ -11,7 +11,7 @@ use aifo_tests::{
     passes_descriptors, send_signal, tagged_processes,
 };
 
-use crate::{in_sh, session, sh};
+use crate::descriptors::{in_sh, session, sh};
 
 const USR1: u8 = 10;
 const PIPE: u8 = 13;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use aifo_tests::{Backend, Landlock, can_run, status_field};
 
-use crate::invocation::Invocation;
-use crate::observation::Difference;
-use crate::place::Mode;
+use crate::native::invocation::Invocation;
+use crate::native::observation::Difference;
+use crate::native::place::Mode;
 
 /// The maximum number of differences: of any backend, and of containers.
 pub(crate) const MOST: usize = 12 + 4;

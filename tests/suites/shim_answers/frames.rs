@@ -3,7 +3,7 @@
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{Outcome, Signal};
 
-use crate::played::PlayedProxy;
+use crate::shim_answers::played::PlayedProxy;
 
 const HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
     Upgrade: aifo-exec\r\nX-Exec-Id: e1\r\n\r\n";
