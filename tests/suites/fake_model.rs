@@ -139,7 +139,7 @@ fn questions_on_the_side_use_no_turn_up() {
 }
 
 #[test]
-fn what_no_model_answers_is_404_and_remembered() {
+fn an_unknown_request_is_404_and_recorded() {
     let model = FakeModel::start(script());
     let body = json!({"event": "started"});
     for line in ["POST /v1/telemetry?x=1", "GET /v1/responses", "GET /"] {

@@ -189,7 +189,7 @@ fn before_the_tool_has_started() {
     }
 }
 
-/// Whether it has a connection and sleeps.
+/// Returns whether it has a connection and sleeps.
 fn waits_for_an_answer(pid: i32) -> bool {
     let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let mut targets = fds.filter_map(|fd| fs::read_link(fd.path()).ok());

@@ -93,7 +93,7 @@ fn a_program_in_the_workspace_goes_to_the_sidecar() {
 }
 
 #[test]
-fn what_is_no_runtime_goes_to_the_sidecar() {
+fn tools_that_are_no_runtime_go_to_the_sidecar() {
     let (place, session) = (Place::new(), session());
     for tool in ["pip", "npm"] {
         let outcome = Outcome::of(place.shim(Some(&session), tool).args(["say", "hi"]));

@@ -120,7 +120,7 @@ fn a_terminal_runs_a_command() {
 }
 
 #[test]
-fn what_runs_in_a_terminal_goes_with_the_agent() {
+fn a_terminals_command_ends_with_the_agent() {
     let test = test(|_| Vec::new());
     let command = json!({"sessionId": "$session", "command": binaries().agent,
         "args": [test.agent.dir(), "agents"]});

@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Whether a rule denied it.
+    /// Returns whether a rule denied it.
     fn is_denied(&self, test: &PromptTest, index: usize) -> bool {
         let id = index.to_string();
         match self {

@@ -244,8 +244,8 @@ fn a_tool_has_0_1_and_2_and_no_more() {
 }
 
 #[test]
-fn what_may_not_pass_is_relayed() {
-    if !passes_descriptors("what_may_not_pass_is_relayed") {
+fn descriptors_that_may_not_pass_are_relayed() {
+    if !passes_descriptors("descriptors_that_may_not_pass_are_relayed") {
         return;
     }
     let session = session();

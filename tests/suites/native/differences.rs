@@ -111,7 +111,7 @@ impl Verdict {
     }
 }
 
-/// Whether this machine can show a difference.
+/// Returns whether this machine can show a difference.
 pub(crate) fn can_occur(what: &str) -> bool {
     let in_containers = Backend::chosen().is_engine();
     match what {

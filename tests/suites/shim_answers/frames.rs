@@ -64,7 +64,7 @@ fn frames_cut_anywhere_are_125_and_one_line() {
 }
 
 #[test]
-fn what_no_proxy_would_send_is_125() {
+fn an_invalid_response_is_125() {
     let started = started();
     let rows = [
         frame(0x7f, []),
