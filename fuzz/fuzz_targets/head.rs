@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Whether the server collects or discards a body.
+/// Selects whether the server collects or discards a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     Wanted,

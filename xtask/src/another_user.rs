@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::{shell, suites};
+use crate::{shell, test_program};
 
 /// A user id without files and without a passwd entry.
 const UID: &str = "1000";
@@ -28,8 +28,8 @@ impl Copies {
     /// keep their layout.
     pub(crate) fn new() -> Result<Self> {
         let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
-        shell::run(build.args(["-p", suites::PACKAGE]))?;
-        let mut test = suites::cargo_test();
+        shell::run(build.args(["-p", test_program::PACKAGE]))?;
+        let mut test = test_program::cargo_test();
         let messages = shell::read(test.args(["--no-run", "--message-format=json"]))?;
         let program = executable(&messages).context("cargo names no test program")?;
         let profile = program.ancestors().nth(2).context("a test program lies in its profile")?;
@@ -62,7 +62,7 @@ impl Copies {
         command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
         command.arg("--").arg(&self.program).args(args).current_dir("/var/tmp");
         command.env("AIFO_TEST_BIN_DIR", self.dir.join("debug")).envs(variables.iter().copied());
-        suites::run_tests(&mut command)
+        test_program::run_tests(&mut command)
     }
 }
 

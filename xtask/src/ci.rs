@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::container_gate::{self, Outcome};
 use crate::images::Engine;
-use crate::{shell, suites, tidy, workspace};
+use crate::{shell, suites, test_program, tidy, workspace};
 
 /// A step: its title, the command that reruns it, and its function.
 struct Step {
@@ -99,7 +99,7 @@ fn lints() -> Result<()> {
 
 fn tests() -> Result<()> {
     let args = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
-    suites::run_tests(&mut shell::cargo(args))
+    test_program::run_tests(&mut shell::cargo(args))
 }
 
 fn docs() -> Result<()> {
@@ -113,7 +113,7 @@ fn doctests() -> Result<()> {
     let args = ["test", "--workspace", "--doc", "--no-fail-fast"];
     let (status, report) = shell::capture(&mut shell::cargo(args))?;
     if !status.success() {
-        bail!("doctests failed:\n{}", suites::failures(&report).join("\n"));
+        bail!("doctests failed:\n{}", test_program::failures(&report).join("\n"));
     }
     let counts = doctest_counts(&report);
     let ran = |library: &&str| counts.get(*library).is_some_and(|count| *count > 0);

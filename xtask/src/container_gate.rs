@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 
 use crate::container_suites::{self, ContainerRuns, Row};
 use crate::images::{self, Engine};
-use crate::suites::Arguments;
-use crate::{another_user, shell, suites};
+use crate::test_program::Arguments;
+use crate::{another_user, shell, test_program};
 
 /// Prefix of the container suites' names.
 pub(crate) const PREFIX: &str = "container_";
@@ -69,7 +69,7 @@ pub(crate) fn images() -> Result<Outcome> {
 }
 
 fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) -> Result<Outcome> {
-    let own = chosen(suites::suites()?, names);
+    let own = chosen(test_program::suites()?, names);
     let rows = container_suites::rows()?;
     let again: Vec<&Row> = container_suites::in_containers(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
@@ -103,9 +103,9 @@ pub(crate) fn ask(engine: Engine, suites: &[String], args: &[String]) -> Result<
     let args = Arguments::parse(args);
     let run = |names: &[String]| {
         let mut command = test(engine, ENGINE);
-        suites::run_tests(command.args(["--", "--include-ignored"]).args(names))
+        test_program::run_tests(command.args(["--", "--include-ignored"]).args(names))
     };
-    suites::run_each(suites.iter().map(|suite| (suite.as_str(), &[][..])), &args, run)?;
+    test_program::run_each(suites.iter().map(|suite| (suite.as_str(), &[][..])), &args, run)?;
     check_nothing_left(engine, &before)
 }
 
@@ -124,10 +124,10 @@ fn again_in_containers(
         rows.iter().copied().filter(|row| row.runs == ContainerRuns::Everywhere).collect();
     let args = Arguments::parse(args);
     let runs = |rows: &[&Row], image: Option<&str>| {
-        suites::run_each(with_left_out(rows), &args, |names| {
+        test_program::run_each(with_left_out(rows), &args, |names| {
             let mut command = test(engine, BACKEND);
             command.envs(image.map(|image| (IMAGE, image)));
-            suites::run_tests(command.arg("--").args(names))
+            test_program::run_tests(command.arg("--").args(names))
         })
     };
     runs(rows, None)?;
@@ -140,7 +140,7 @@ fn again_in_containers(
             let copies = another_user::Copies::new()?;
             let variables = [(BACKEND, engine.name())];
             let run = |names: &[String]| copies.run(names, &variables);
-            suites::run_each(with_left_out(&everywhere), &args, run)
+            test_program::run_each(with_left_out(&everywhere), &args, run)
         }
         Err(reason) => {
             eprintln!("skipped: suites as another user with {}: {reason}", engine.name());
@@ -156,7 +156,7 @@ fn with_left_out<'a>(rows: &[&'a Row]) -> impl Iterator<Item = (&'a str, &'a [St
 
 /// Returns `cargo test` of the suites' program, with the engine's name in this variable.
 fn test(engine: Engine, variable: &str) -> Command {
-    let mut command = suites::cargo_test();
+    let mut command = test_program::cargo_test();
     command.env(variable, engine.name());
     // Without it podman raises limits of every container, which root in a container may not do.
     command.env(PODMAN_SETTINGS, shell::root().join("xtask/images/test/containers.conf"));

@@ -63,12 +63,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{agents, container_gate, shell, suites};
+    use crate::{agents, container_gate, shell, test_program};
 
     #[test]
     fn every_suite_has_a_row() {
         let mut rows: Vec<_> = rows().unwrap().into_iter().map(|row| row.suite).collect();
-        let all = suites::suites().unwrap().into_iter();
+        let all = test_program::suites().unwrap().into_iter();
         let local = |name: &String| {
             !name.starts_with(container_gate::PREFIX) && !name.starts_with(agents::PREFIX)
         };
