@@ -80,7 +80,7 @@ fn finish(command: &mut Command) -> Outcome {
     Running::start(command.stdin(Stdio::null())).finish_within(START)
 }
 
-/// Whether a text contains a version such as `1.22.333`.
+/// Returns whether a text contains a version such as `1.22.333`.
 fn has_version(text: &str) -> bool {
     let parts = |word: &str| word.split('.').filter(|part| !part.is_empty()).count();
     text.split(|c: char| !c.is_ascii_digit() && c != '.').any(|word| parts(word) >= 3)

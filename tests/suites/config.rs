@@ -100,7 +100,7 @@ fn a_mistake_has_a_place_and_a_remedy() {
 }
 
 #[test]
-fn what_a_workspace_may_not_say_starts_nothing() {
+fn a_key_that_a_workspace_may_not_set_starts_nothing() {
     let setup = SessionSetup::new();
     let file = write(&setup, WORKSPACE, "[kind.rust]\nallow = ['sh']\n");
     let outcome = coder(&setup, &["run", "--", "make"]);

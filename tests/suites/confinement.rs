@@ -240,8 +240,8 @@ fn caches_are_writable_by_kind() {
 }
 
 #[test]
-fn what_the_user_has_set_is_used_instead() {
-    if !Landlock::Writes.available("confinement::what_the_user_has_set_is_used_instead") {
+fn the_users_settings_are_used_instead() {
+    if !Landlock::Writes.available("confinement::the_users_settings_are_used_instead") {
         return;
     }
     let setup = SessionSetup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));

@@ -87,7 +87,7 @@ struct Agent<'a> {
     serve: &'a Serve,
 }
 
-/// Whether a call uses the shims.
+/// Selects whether a call uses the shims.
 #[derive(Clone, Copy, Debug)]
 enum Side {
     Native,

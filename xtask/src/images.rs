@@ -87,7 +87,7 @@ enum Rust {
     Host,
 }
 
-/// Whether an earlier build may be reused.
+/// Selects whether an earlier build may be reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Reuse {
     /// Yes, if its inputs are the same.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_rejected() {
         for args in [&["--base"][..], &["--engine", "other"], &["--colour"]] {
             assert!(Options::parse(args).is_err(), "{args:?}");
         }

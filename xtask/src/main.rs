@@ -20,6 +20,7 @@ mod serve;
 mod shell;
 mod suites;
 mod table;
+mod test_program;
 mod tidy;
 mod workspace;
 

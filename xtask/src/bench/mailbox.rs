@@ -47,7 +47,7 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
         let mut client = quiet(&mailbox.client(Tool::Output(BULK)));
         client.args(Tool::Output(BULK).args()).stdout(File::create(&printed)?);
         let time = time(&mut client)?;
-        super::measure::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
+        super::call::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
         Ok(time)
     };
     let copy = || {

@@ -130,7 +130,7 @@ impl Depth {
     }
 }
 
-/// Whether an exceeded bound fails the command.
+/// Selects whether an exceeded bound fails the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Counts,

@@ -70,7 +70,7 @@ impl Engine {
         command
     }
 
-    /// Whether it has this image, built from these inputs.
+    /// Returns whether it has this image, built from these inputs.
     pub(super) fn has(self, image: &str, inputs: &str) -> bool {
         let format = format!("{{{{index .Config.Labels \"{INPUTS}\"}}}}");
         let mut command = self.command(["image", "inspect", "--format", &format, image]);

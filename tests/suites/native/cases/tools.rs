@@ -1,6 +1,6 @@
 //! Compilers, interpreters and build tools in common use.
 
-use crate::invocation::Invocation;
+use crate::native::invocation::Invocation;
 
 const HELLO: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n";
 const WRONG: &str = "int main(void) { return undeclared; }\n";

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../../acp/tests/checked/client.rs"]
+#[path = "../../crates/acp/tests/checked/client.rs"]
 mod checked;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Writes the seeds of every target to `corpus/TARGET/NAME`, from the golden transcripts and the
 //! tables of `spec/decide.md`.
 
-#[path = "../../tests/transcript/mod.rs"]
+#[path = "../../crates/wire/tests/transcript/mod.rs"]
 mod transcript;
 
 use std::fs;
@@ -23,7 +23,7 @@ use transcript::Transcript;
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for Transcript { name, sent, received } in
-        transcript::read_all(&root.join("../../../tests/transcripts"))
+        transcript::read_all(&root.join("../tests/transcripts"))
     {
         write(root, "head", &format!("{name}.request"), &whole(&sent))?;
         write(root, "head", &format!("{name}.answer"), &whole(&received))?;
@@ -60,7 +60,7 @@ fn main() -> io::Result<()> {
             write(root, "acp_paths", &format!("{number}.{how}"), &seed)?;
         }
     }
-    for (number, call) in calls(&root.join("../../../spec/decide.md"))?.iter().enumerate() {
+    for (number, call) in calls(&root.join("../spec/decide.md"))?.iter().enumerate() {
         write(root, "decide", &number.to_string(), call)?;
     }
     Ok(())

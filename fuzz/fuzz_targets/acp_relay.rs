@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../../acp/tests/checked/relay.rs"]
+#[path = "../../crates/acp/tests/checked/relay.rs"]
 mod checked;
 
 use std::time::Duration;
