@@ -21,7 +21,7 @@ pub struct ClientCapabilities {
 /// An agent's answer to `initialize`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentInfo {
-    /// Whether the agent supports `session/load`.
+    /// True if the agent supports `session/load`.
     pub loads_sessions: bool,
     /// The authentication methods, as received.
     pub auth_methods: Vec<Value>,

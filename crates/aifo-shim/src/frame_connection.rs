@@ -60,7 +60,7 @@ impl FrameConnection {
         }
     }
 
-    /// Whether the queue is long enough that no more input should be read.
+    /// Returns whether the queue is long enough that no more input should be read.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= MAX_PENDING
     }
@@ -74,7 +74,7 @@ impl FrameConnection {
         (self.socket.as_fd(), PollFlags::POLLIN | writing)
     }
 
-    /// Whether the peer has not yet read all data that was sent, however little.
+    /// Returns whether the peer has not yet read all data that was sent, however little.
     ///
     /// The kernel does not report that amount. But a socket with the smallest send buffer is not
     /// writable while two messages are unread.

@@ -51,7 +51,7 @@ fn logical_directory(cwd: &Path, pwd: Option<OsString>) -> Vec<u8> {
     chosen.unwrap_or_else(|| cwd.to_owned()).into_os_string().into_vec()
 }
 
-/// Whether a path is absolute and free of `..`, as `PWD` must be.
+/// Returns whether a path is absolute and free of `..`, as `PWD` must be.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }

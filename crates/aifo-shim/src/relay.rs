@@ -42,11 +42,11 @@ pub(crate) struct Relay<'a> {
     unread_since: Option<Instant>,
     stdin: Option<StdinForwarder>,
     terminal_input: Option<TerminalInput>,
-    /// Whether stdin and stdout were passed to the tool and are still open here.
+    /// True if stdin and stdout were passed to the tool and are still open here.
     is_passed: [bool; 2],
     /// stdout, stderr, and the output of the pseudo terminal.
     outputs: [Option<OutputForwarder>; 3],
-    /// Whether the last read filled its buffer.
+    /// True if the last read filled its buffer.
     reads_large: bool,
 }
 

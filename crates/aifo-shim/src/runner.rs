@@ -71,7 +71,7 @@ struct Options {
     lifetime: Lifetime,
 }
 
-/// Whether the runner's executable is temporary.
+/// Selects whether the runner's executable is temporary.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Lifetime {
     #[default]

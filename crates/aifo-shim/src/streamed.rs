@@ -34,7 +34,7 @@ pub(crate) struct StreamedCall<'a> {
     socket: OwnedFd,
     /// `None` if signals are not forwarded.
     signals: Option<SignalForwarder>,
-    /// Whether the last piece of output was large.
+    /// True if the last piece of output was large.
     reads_large: bool,
 }
 

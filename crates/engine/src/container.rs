@@ -35,7 +35,7 @@ pub struct ContainerSpec {
     pub publish: Vec<String>,
     /// Its resource limits.
     pub limits: ContainerLimits,
-    /// Whether its stdin and stdout are those of the engine's command.
+    /// True if its stdin and stdout are those of the engine's command.
     pub stdio: Stdio,
     /// The user of its processes.
     pub user: User,
@@ -70,7 +70,7 @@ pub enum Mount {
         from: PathBuf,
         /// In the container.
         to: PathBuf,
-        /// Whether it is mounted read-only.
+        /// True if it is mounted read-only.
         read_only: bool,
     },
     /// A volume of the engine, created if there is none of this name.

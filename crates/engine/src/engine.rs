@@ -201,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Whether a container is independent of the command that has started it. Without a daemon, that
+    /// True if a container is independent of the command that has started it. Without a daemon, that
     /// command records the container's state.
     pub fn container_outlives_command(&self) -> bool {
         self.flavor == Flavor::Docker
@@ -219,7 +219,7 @@ impl Engine {
         self.command().args(["network", "create"]).args(isolation).args(labels).arg(name)
     }
 
-    /// Whether the engine has this image.
+    /// Returns whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> bool {
         self.output(&self.command().args(["image", "inspect", "--format", "{{.Id}}", image]))
             .await

@@ -121,7 +121,7 @@ impl Engine {
     }
 }
 
-/// Whether an error means that the object is missing, or is being removed.
+/// Returns whether an error means that the object is missing, or is being removed.
 fn means_missing(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     let words =

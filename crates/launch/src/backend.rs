@@ -117,7 +117,7 @@ impl Containers {
         }
     }
 
-    /// Whether the caller's id in containers is root: the caller is root, or a rootless docker maps
+    /// True if the caller's id in containers is root: the caller is root, or a rootless docker maps
     /// it to root.
     pub(crate) fn runs_as_root(&self) -> bool {
         let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;

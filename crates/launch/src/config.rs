@@ -46,7 +46,7 @@ pub struct SessionConfig {
     pub forwarding: Forwarding,
     /// Which notifications may run on the host.
     pub notify: NotifyRules,
-    /// Whether local tools are confined.
+    /// True if local tools are confined.
     pub confinement: ConfinementMode,
     /// The agent's own python, for local decisions of shims; `None` for the usual paths.
     pub local_python: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct SessionConfig {
     pub max_runtime: Option<Duration>,
     /// Limits of requests, and of running tools.
     pub limits: Limits,
-    /// Whether shims and proxy log their decisions.
+    /// True if shims and proxy log their decisions.
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
     pub call_logs: CallLogRetention,
@@ -64,7 +64,7 @@ pub struct SessionConfig {
     pub agent_forwarding: Forwarding,
 }
 
-/// Whether shims and proxy log their decisions.
+/// Selects whether shims and proxy log their decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
     /// Only failures.

@@ -133,12 +133,12 @@ impl Directory {
         Ok(bytes)
     }
 
-    /// Whether the name exists.
+    /// Returns whether the name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.stat(name).is_ok()
     }
 
-    /// Whether the name still refers to this file.
+    /// Returns whether the name still refers to this file.
     pub(crate) fn is_named(&self, file: &File, name: &str) -> bool {
         let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
         matches!((fstat(file), self.stat(name)), (Ok(file), Ok(named)) if identity(file) == identity(named))
@@ -168,7 +168,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether the directory has been removed.
+    /// Returns whether the directory has been removed.
     pub fn is_removed(&self) -> bool {
         fstat(&self.0).map_or(true, |stat| stat.st_nlink == 0)
     }

@@ -14,7 +14,7 @@ use crate::name::{CommandName, FileKind, RequestId};
 pub struct OrphanFilter<'a> {
     /// The commands it serves.
     pub commands: &'a [CommandName],
-    /// Whether it serves plain requests.
+    /// True if it serves plain requests.
     pub plain: bool,
     /// The current time.
     pub now: SystemTime,
@@ -66,7 +66,7 @@ fn is_old(stat: &FileStat, now: SystemTime) -> bool {
     age.is_ok_and(|age| age > limits::ORPHAN_AGE)
 }
 
-/// Whether a client still locks or touches the `.alive` file.
+/// Returns whether a client still locks or touches the `.alive` file.
 fn is_kept_alive(directory: &Directory, id: &RequestId, now: SystemTime) -> bool {
     let name = id.file(FileKind::Alive);
     let held = directory

@@ -14,7 +14,7 @@ pub struct NotifyRules {
     pub command: Option<Vec<String>>,
     /// Allowed basenames. Empty: notifications are off.
     pub allowlist: Vec<String>,
-    /// Whether the caller's arguments may be options.
+    /// True if the caller's arguments may be options.
     pub options: CallerOptions,
     /// Directories that must contain the executable after links are resolved.
     pub safe_dirs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ pub struct NotifyRules {
     pub timeout: Option<Duration>,
 }
 
-/// Whether the caller's arguments may start with `-`. An option of a notification command could
+/// Selects whether the caller's arguments may start with `-`. An option of a notification command could
 /// read or write the user's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallerOptions {

@@ -1,4 +1,4 @@
-//! Whether two descriptors refer to one object, as after the shell's `2>&1`.
+//! Checks whether two descriptors refer to one object, as after the shell's `2>&1`.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,7 +9,7 @@ use nix::unistd::{Whence, lseek};
 
 use crate::sys;
 
-/// Whether output to both descriptors keeps its order. That is the case if they share an open file
+/// True if output to both descriptors keeps its order. That is the case if they share an open file
 /// description, as after `dup`, or if they are the same pipe, or the same file opened twice for
 /// appending (`>> log 2>> log`).
 ///
@@ -18,7 +18,7 @@ pub fn is_same_object(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     sys::kcmp_files(a, b).unwrap_or_else(|_| same_by_stat(a, b)) || append_to_same_file(a, b)
 }
 
-/// Whether both are the same pipe, or the same file, opened for appending.
+/// Returns whether both are the same pipe, or the same file, opened for appending.
 fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let file = |fd| {
         let stat = fstat(fd).ok()?;
@@ -33,7 +33,7 @@ fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     file(a).is_some_and(|one| file(b) == Some(one))
 }
 
-/// Whether both are the same file, opened with the same flags, at the same position if it has one.
+/// True if both are the same file, opened with the same flags, at the same position if it has one.
 fn same_by_stat(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let (Some(a), Some(b)) = (stat_identity(a), stat_identity(b)) else { return false };
     a == b

@@ -36,7 +36,7 @@ pub fn ignored_signals() -> u64 {
     ignored.bits()
 }
 
-/// Whether this process ignores a signal.
+/// Returns whether this process ignores a signal.
 pub fn is_ignored(signal: signal::Signal) -> bool {
     u8::try_from(signal as i32).is_ok_and(sys::is_ignored_number)
 }

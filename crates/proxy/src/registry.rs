@@ -108,7 +108,7 @@ impl Registration {
         self.running.runner.send_replace(Some(runner));
     }
 
-    /// Whether a `/signal` came within the last 2.5 s.
+    /// Returns whether a `/signal` came within the last 2.5 s.
     pub(crate) fn was_signalled_recently(&self) -> bool {
         let signalled = *self.running.signalled.lock().unwrap_or_else(PoisonError::into_inner);
         signalled.is_some_and(|at| at.elapsed() < RECENT_SIGNAL)

@@ -64,7 +64,7 @@ pub(crate) enum RequestFailure {
     Disconnected,
 }
 
-/// Whether a refused client may still send.
+/// Selects whether a refused client may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadInput {
     /// The request was read completely.

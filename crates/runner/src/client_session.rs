@@ -20,7 +20,7 @@ pub(crate) struct ClientSession {
     /// Sent before `Started`; empty once sent.
     greeting: Vec<u8>,
     pipes: Vec<StreamPipe>,
-    /// Whether the tool runs. Frames are neither read nor sent before.
+    /// True if the tool runs. Frames are neither read nor sent before.
     is_started: bool,
     /// The client has left or broken the protocol, and the exec has not handled it yet.
     client_lost: bool,
@@ -46,7 +46,7 @@ impl ClientSession {
         !self.pipes.is_empty()
     }
 
-    /// Whether the client was lost since the last call.
+    /// Returns whether the client was lost since the last call.
     pub(crate) fn take_client_lost(&mut self) -> bool {
         std::mem::take(&mut self.client_lost)
     }
@@ -204,7 +204,7 @@ impl ClientSession {
             || !self.pipes.iter().any(StreamPipe::has_remaining_output) && self.is_flushed()
     }
 
-    /// Whether no bytes are pending for the client.
+    /// Returns whether no bytes are pending for the client.
     pub(crate) fn is_flushed(&self) -> bool {
         self.client.as_ref().is_none_or(|client| !client.is_blocked())
     }

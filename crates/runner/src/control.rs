@@ -150,12 +150,12 @@ impl ControlConnection {
         self.writer.borrow().is_blocked()
     }
 
-    /// Whether the proxy no longer reads.
+    /// Returns whether the proxy no longer reads.
     pub(crate) fn is_broken(&self) -> bool {
         self.writer.borrow().is_broken()
     }
 
-    /// Whether bytes were pending since the last call, and none are now.
+    /// Returns whether bytes were pending since the last call, and none are now.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let mut writer = self.writer.borrow_mut();
         !writer.is_blocked() && writer.take_had_to_wait()

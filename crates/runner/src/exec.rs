@@ -155,18 +155,18 @@ impl Exec {
         self.ended.is_none()
     }
 
-    /// Whether the exec can be removed.
+    /// Returns whether the exec can be removed.
     pub(crate) fn is_finished(&self) -> bool {
         let silent = !self.session.has_client() && !self.session.has_streams();
         self.has_ended() && self.is_exit_sent && silent
     }
 
-    /// Whether the tool has ended and no escalation is left.
+    /// Returns whether the tool has ended and no escalation is left.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some() && self.escalation.is_none()
     }
 
-    /// Whether it has ended, and `Exit` has been sent and flushed.
+    /// Returns whether it has ended, and `Exit` has been sent and flushed.
     pub(crate) fn is_reported(&self) -> bool {
         self.has_ended() && self.is_exit_sent && self.session.is_flushed()
     }

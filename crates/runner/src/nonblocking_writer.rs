@@ -55,17 +55,17 @@ impl NonblockingWriter {
         }
     }
 
-    /// Whether bytes are pending because the peer reads too slowly.
+    /// Returns whether bytes are pending because the peer reads too slowly.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Whether the peer has closed. Pending bytes were dropped.
+    /// Returns whether the peer has closed. Pending bytes were dropped.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_closed_by_peer
     }
 
-    /// Whether bytes were pending since the last call.
+    /// Returns whether bytes were pending since the last call.
     pub(crate) fn take_had_to_wait(&mut self) -> bool {
         std::mem::take(&mut self.had_to_wait)
     }

@@ -290,7 +290,7 @@ impl Server {
     }
 }
 
-/// Whether the sender of a SIGTERM may stop the runner. Tools of PID 1 run as its user and must
+/// True if the sender of a SIGTERM may stop the runner. Tools of PID 1 run as its user and must
 /// not; the kernel reports pid 0 for senders outside of the PID namespace.
 fn may_stop_runner(signal: &siginfo) -> bool {
     signal.ssi_pid == 0 || std::process::id() != 1

@@ -108,7 +108,7 @@ struct Shared {
     config: ContainerConfig,
     /// The session's network, once it exists.
     pod: Mutex<Option<pod::Pod>>,
-    /// Whether starts are cancelled.
+    /// True if starts are cancelled.
     cancelled: watch::Sender<bool>,
     /// Held for reading by each start, until the engine's command has ended.
     in_progress: Arc<RwLock<()>>,

@@ -111,7 +111,7 @@ impl ControlConnection {
         }
     }
 
-    /// Whether more of a client's bytes may be sent. Bounds the outbox for all senders together.
+    /// True if more of a client's bytes may be sent. Bounds the outbox for all senders together.
     pub(crate) fn has_room(&self) -> bool {
         self.outbox().unsent() <= MAX_UNSENT
     }

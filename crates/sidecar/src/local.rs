@@ -40,7 +40,7 @@ pub struct LocalBackend {
     pub path: OsString,
     /// The tools' limit of open files.
     pub open_files: ResourceLimit,
-    /// Whether tools are confined.
+    /// True if tools are confined.
     pub confinement: LocalConfinement,
     /// The transport of the control connections.
     pub transport: Transport,

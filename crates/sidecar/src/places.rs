@@ -126,7 +126,7 @@ impl Places {
         }
     }
 
-    /// Whether tools can write to a path without a separate rule. Rules follow links, and a tool could
+    /// True if tools can write to a path without a separate rule. Rules follow links, and a tool could
     /// place one to get access elsewhere in the next session.
     fn covers(&self, path: &Path, site: Site<'_>) -> bool {
         let mut places = self.writable.iter().map(PathBuf::as_path);

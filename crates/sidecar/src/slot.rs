@@ -59,7 +59,7 @@ enum LeaseStep {
     Unavailable,
 }
 
-/// Whether the caller has already waited for a start.
+/// Selects whether the caller has already waited for a start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     First,

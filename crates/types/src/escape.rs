@@ -54,7 +54,7 @@ fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
 const NON_JOINER: char = '\u{200c}';
 const JOINER: char = '\u{200d}';
 
-/// Whether a terminal interprets or hides a character: control characters, and Unicode's ignorable and
+/// True if a terminal interprets or hides a character: control characters, and Unicode's ignorable and
 /// format characters.
 fn is_hidden(char: char) -> bool {
     if char.is_ascii() {

@@ -102,7 +102,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Whether more bytes may arrive on a connection.
+/// Selects whether more bytes may arrive on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Open,

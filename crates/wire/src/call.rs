@@ -85,7 +85,7 @@ pub fn encode_signal(
     push_short_request(out, endpoint, "signal", token, &body);
 }
 
-/// Whether a client waits until its notification has ended.
+/// Selects whether a client waits until its notification has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientMode {
     /// The client waits for the response; disconnecting ends the command.

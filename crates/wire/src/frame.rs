@@ -54,7 +54,7 @@ pub enum Frame<'a> {
         serial: u32,
         /// The reason.
         cause: CancelCause,
-        /// Whether the escalation begins with INT.
+        /// True if the escalation begins with INT.
         interrupt: Interrupt,
     },
     /// Client to runner: send a signal to the tool's process group.

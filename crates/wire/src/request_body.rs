@@ -14,7 +14,7 @@ pub(crate) enum RequestBody {
     Chunked(Box<ChunkedBody>),
 }
 
-/// Whether a body is collected or discarded.
+/// Selects whether a body is collected or discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyMode {
     Collect,

@@ -18,7 +18,7 @@ struct End {
     out: Vec<u8>,
     /// Received data that has not been consumed.
     received: Vec<u8>,
-    /// Whether `Closed` or `Exit` ended the received stream.
+    /// True if `Closed` or `Exit` ended the received stream.
     ended: bool,
 }
 

@@ -97,7 +97,7 @@ impl StdinSpooler {
         self.sent.saturating_sub(self.taken) >= limits::STDIN_AHEAD
     }
 
-    /// Whether stdin may be read: a terminal stops a process that reads it in the background.
+    /// True if stdin may be read: a terminal stops a process that reads it in the background.
     fn is_readable_here(&self) -> bool {
         !self.standard.as_fd().is_terminal() || terminal::is_foreground(self.standard.as_fd())
     }

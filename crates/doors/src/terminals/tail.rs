@@ -14,11 +14,11 @@ pub(super) struct Tail {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// Whether earlier output was dropped.
+    /// True if earlier output was dropped.
     pub(super) truncated: bool,
 }
 
-/// Whether the stream may continue.
+/// Selects whether the stream may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Open,

@@ -78,7 +78,7 @@ async fn pid_in(file: &Path) -> Pid {
     Pid::from_raw(number().unwrap())
 }
 
-/// Whether nothing is left of a process, not even its number. One that init has to reap counts as gone.
+/// True if nothing is left of a process, not even its number. One that init has to reap counts as gone.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     kill(pid, None) == Err(Errno::ESRCH) || stat.contains(") Z ")

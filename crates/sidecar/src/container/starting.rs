@@ -225,7 +225,7 @@ impl Shared {
 }
 
 impl StartFailure {
-    /// Whether the container's name is in use: by a container that is being removed, or by a leftover.
+    /// True if the container's name is in use: by a container that is being removed, or by a leftover.
     fn is_name_conflict(&self) -> bool {
         self.stderr.iter().any(|line| line.contains("is already in use"))
     }
