@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
     pub(crate) options: Vec<String>,
     filters: Vec<String>,
     skipped: Vec<String>,
-    /// Whether filters are whole names.
+    /// True if filters are whole names.
     exact: bool,
 }
 

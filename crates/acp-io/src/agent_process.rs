@@ -31,7 +31,7 @@ use crate::wire_log::WireLog;
 pub struct AgentProcess {
     child: Child,
     leader: Pid,
-    /// Whether the leader's process id may have been reused.
+    /// True if the leader's process id may have been reused.
     is_reaped: bool,
     /// Tags the agent's processes, to find those that leave the group.
     exec_tag: ExecTag,

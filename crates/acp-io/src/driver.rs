@@ -29,7 +29,7 @@ pub(crate) struct Driver<P, H> {
 pub(crate) trait Protocol: Sized {
     type Event: From<RequestEvent>;
 
-    /// Whether errors give the agent's exit status, which is then awaited.
+    /// True if errors give the agent's exit status, which is then awaited.
     const REPORTS_EXIT: bool = false;
 
     fn poll_event(&mut self) -> Option<Self::Event>;

@@ -50,7 +50,7 @@ pub enum MissingFile {
     Empty,
 }
 
-/// Whether `fs/write_text_file` is served.
+/// Selects whether `fs/write_text_file` is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
     /// Served.

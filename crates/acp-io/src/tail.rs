@@ -20,11 +20,11 @@ struct Kept {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TailText {
     pub(crate) text: String,
-    /// Whether earlier output was dropped.
+    /// True if earlier output was dropped.
     pub(crate) truncated: bool,
 }
 
-/// Whether a stream may continue.
+/// Selects whether a stream may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamState {
     Open,

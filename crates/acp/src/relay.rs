@@ -152,7 +152,7 @@ pub enum Side {
     Agent,
 }
 
-/// Whether the agent is still needed.
+/// Selects whether the agent is still needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Release {
     /// Yes: the editor is connected.

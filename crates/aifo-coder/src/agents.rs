@@ -56,7 +56,7 @@ struct Row<'a> {
     name: &'a str,
     command: &'a [String],
     image: String,
-    /// Whether the engine has the image; `None` without an engine.
+    /// True if the engine has the image; `None` without an engine.
     image_ready: Option<bool>,
     /// The names of its variables that are set here, never their values.
     variables_set: Vec<&'a str>,

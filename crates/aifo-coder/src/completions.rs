@@ -80,7 +80,7 @@ fn with_words(command: Command, vocabulary: &Vocabulary) -> Command {
         .mut_subcommands(|command| with_words(command, vocabulary))
 }
 
-/// Whether an argument must not be completed with file names: an option without paths, or a session.
+/// True if an argument must not be completed with file names: an option without paths, or a session.
 fn is_no_path(arg: &Arg) -> bool {
     let is_option = !arg.is_positional() && arg.get_action().takes_values();
     let is_unknown = arg.get_value_hint() == ValueHint::Unknown;

@@ -25,7 +25,7 @@ pub(crate) struct Target {
 /// The image of an agent's container.
 pub(crate) struct Image {
     pub(crate) name: String,
-    /// Whether the user named it.
+    /// True if the user named it.
     is_named: bool,
 }
 

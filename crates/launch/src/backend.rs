@@ -12,7 +12,6 @@ use aifo_sidecar::{
 };
 use aifo_types::{Kind, Subnet};
 
-use crate::config::SessionConfig;
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 
@@ -121,7 +120,7 @@ impl Containers {
         }
     }
 
-    /// Whether the caller's id in containers is root: the caller is root, or a rootless docker maps
+    /// True if the caller's id in containers is root: the caller is root, or a rootless docker maps
     /// it to root.
     pub(crate) fn runs_as_root(&self) -> bool {
         let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;
@@ -200,16 +199,6 @@ pub(crate) struct RunnerOptions<'a> {
     pub(crate) program: &'a Path,
     pub(crate) transport: RunnerTransport,
     pub(crate) restrictions: &'a [Restriction],
-}
-
-impl<'a> RunnerOptions<'a> {
-    pub(crate) fn of(config: &'a SessionConfig) -> Self {
-        RunnerOptions {
-            program: config.shim.path(),
-            transport: config.runner_transport,
-            restrictions: &config.restrictions,
-        }
-    }
 }
 
 /// More than a build needs, and few enough to keep the machine usable.

@@ -11,7 +11,7 @@ use aifo_types::Endpoint;
 
 use crate::agent_container::AgentContainerConfig;
 use crate::attachments::Attachments;
-use crate::backend::{RunnerTransport, SidecarBackend};
+use crate::backend::{RunnerOptions, RunnerTransport, SidecarBackend};
 use crate::call_log::CallLogRetention;
 use crate::confine::ConfinementMode;
 use crate::project::CacheScope;
@@ -47,7 +47,7 @@ pub struct SessionConfig {
     pub forwarding: Forwarding,
     /// Which notifications may run on the host.
     pub notify: NotifyRules,
-    /// Whether local tools are confined.
+    /// True if local tools are confined.
     pub confinement: ConfinementMode,
     /// The restrictions of system calls of tools in containers, and of confined local tools.
     pub restrictions: Vec<Restriction>,
@@ -57,7 +57,7 @@ pub struct SessionConfig {
     pub max_runtime: Option<Duration>,
     /// Limits of requests, and of running tools.
     pub limits: Limits,
-    /// Whether shims and proxy log their decisions.
+    /// True if shims and proxy log their decisions.
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
     pub call_logs: CallLogRetention,
@@ -67,7 +67,7 @@ pub struct SessionConfig {
     pub agent_forwarding: Forwarding,
 }
 
-/// Whether shims and proxy log their decisions.
+/// Selects whether shims and proxy log their decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
     /// Only failures.
@@ -78,6 +78,15 @@ pub enum Verbosity {
 }
 
 impl SessionConfig {
+    /// Returns the runner of all containers.
+    pub(crate) fn runner(&self) -> RunnerOptions<'_> {
+        RunnerOptions {
+            program: self.shim.path(),
+            transport: self.runner_transport,
+            restrictions: &self.restrictions,
+        }
+    }
+
     /// Returns the defaults: no sidecars, no time limit.
     pub fn new(workspace: impl Into<PathBuf>, shim: ShimBinary) -> Self {
         SessionConfig {

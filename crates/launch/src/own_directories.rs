@@ -46,7 +46,7 @@ pub(crate) fn session_parents() -> Vec<PathBuf> {
     parents
 }
 
-/// Whether a real path is a session directory or lies in one.
+/// Returns whether a real path is a session directory or lies in one.
 pub(crate) fn lies_in_session(path: &Path) -> bool {
     let parents = session_parents();
     path.ancestors().any(|directory| {

@@ -6,7 +6,7 @@ use aifo_engine::EngineCommand;
 use aifo_types::Kind;
 
 use crate::agent_container;
-use crate::backend::{RunnerOptions, SidecarBackend, check_workspace};
+use crate::backend::{SidecarBackend, check_workspace};
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
 use crate::session_dir::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
@@ -29,7 +29,7 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let SidecarBackend::Containers(containers) = &config.backend else { return Ok(commands) };
     if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;
-        let runner = RunnerOptions::of(config);
+        let runner = config.runner();
         let agent =
             config.agent.as_ref().map(|agent| agent_container::container(agent, &session_dir));
         let caches = config.caches.caches(&workspace);

@@ -67,7 +67,7 @@ fn lock_directory(directory: File) -> io::Result<LockOutcome> {
     }
 }
 
-/// Whether a running process has locked a directory. If that cannot be determined: yes.
+/// Returns whether a running process has locked a directory. If that cannot be determined: yes.
 pub(crate) fn is_locked(path: &Path) -> bool {
     match open_directory(path).map(|directory| Flock::lock(directory, FlockArg::LockSharedNonblock))
     {
@@ -94,12 +94,12 @@ impl AbandonedDir {
     }
 }
 
-/// Whether a path is a directory of this user that no other user can enter. `false` for links.
+/// True if a path is a directory of this user that no other user can enter. `false` for links.
 pub(crate) fn is_private(path: &Path) -> bool {
     is_own(path) && path.symlink_metadata().is_ok_and(|found| found.mode() & 0o077 == 0)
 }
 
-/// Whether a path is a directory of this user. `false` for links.
+/// Returns whether a path is a directory of this user. `false` for links.
 pub(crate) fn is_own(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
-use crate::backend::{self, RunnerOptions, SelectedBackend, SidecarBackend};
+use crate::backend::{self, SelectedBackend, SidecarBackend};
 use crate::call_log::{self, CallLogRetention};
 use crate::call_stats::CallCounter;
 use crate::check;
@@ -262,7 +262,7 @@ impl Backends {
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
-                let runner = RunnerOptions::of(config);
+                let runner = config.runner();
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;

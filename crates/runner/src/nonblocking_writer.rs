@@ -58,12 +58,12 @@ impl NonblockingWriter {
         !self.unsent.is_empty()
     }
 
-    /// Whether the peer has closed. Pending bytes were dropped.
+    /// Returns whether the peer has closed. Pending bytes were dropped.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_closed_by_peer
     }
 
-    /// Whether bytes were pending since the last call.
+    /// Returns whether bytes were pending since the last call.
     pub(crate) fn take_had_to_wait(&mut self) -> bool {
         std::mem::take(&mut self.had_to_wait)
     }

@@ -97,7 +97,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a sentence begins at this word with a clause instead of a subject. A question does not.
+/// Returns whether a sentence begins at this word with a clause instead of a subject. A question does not.
 fn begins_with_clause(text: &str, at: usize, word: &str) -> bool {
     let before = text[..at].trim_end();
     let follows = before.len() < at && before.ends_with(['.', '!', '?', ':']);

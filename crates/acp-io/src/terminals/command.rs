@@ -62,7 +62,7 @@ fn variables(params: &Value) -> Result<Vec<(String, String)>, RpcError> {
     Ok(all.into_iter().filter(|(name, value)| passes(name) && !has_nul(value)).collect())
 }
 
-/// Whether a variable may pass: not one that changes the program that runs, and not one of aifo.
+/// True if a variable may pass: not one that changes the program that runs, and not one of aifo.
 fn passes(name: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = name.bytes().all(word) && !name.starts_with(|first: char| first.is_ascii_digit());
@@ -97,7 +97,7 @@ fn has_nul(text: &str) -> bool {
     text.contains('\0')
 }
 
-/// Whether a command without arguments is a line for a shell.
+/// Returns whether a command without arguments is a line for a shell.
 fn is_shell_line(command: &str) -> bool {
     command.contains(|letter: char| letter.is_whitespace() || SPECIAL.contains(letter))
 }

@@ -78,7 +78,7 @@ async fn pid_in(file: &Path) -> Pid {
     Pid::from_raw(number().unwrap())
 }
 
-/// Whether a process is gone or a zombie that init must reap.
+/// Returns whether a process is gone or a zombie that init must reap.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     kill(pid, None) == Err(Errno::ESRCH) || stat.contains(") Z ")

@@ -64,7 +64,7 @@ pub struct RelayedTurn {
     pub turn: u64,
     /// The stop reason, or the error without its data.
     pub outcome: Result<StopReason, RpcError>,
-    /// Whether the turn was cancelled, whatever the stop reason.
+    /// True if the turn was cancelled, whatever the stop reason.
     pub was_cancelled: bool,
     /// Counts of the turn's updates.
     pub counts: Counts,

@@ -186,7 +186,7 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
 
-/// Whether a call is a file editor's, whose `command` is a verb, not a program: the editor tool of
+/// True if a call is a file editor's, whose `command` is a verb, not a program: the editor tool of
 /// OpenHands and others sends `{"command": "view", "path": ..}`.
 fn is_file_editor(call: &ToolCall) -> bool {
     const VERBS: [&str; 5] = ["create", "insert", "str_replace", "undo_edit", "view"];

@@ -207,7 +207,7 @@ fn entry<T: serde::Serialize>(key: &str, sourced: &Sourced<T>) -> ConfigEntry {
     ConfigEntry::new(key, json!(sourced.value), &sourced.source)
 }
 
-/// Whether an engine would not parse it as an option.
+/// Returns whether an engine would not parse it as an option.
 fn is_engine_word(word: &str) -> bool {
     !word.is_empty() && !word.starts_with('-')
 }

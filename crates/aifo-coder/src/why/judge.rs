@@ -126,7 +126,7 @@ impl CallExplainer<'_> {
         }
     }
 
-    /// Whether the tool has a shim; denied tools have one too.
+    /// Returns whether the tool has a shim; denied tools have one too.
     fn has_shim(&self, tool: &ToolName) -> bool {
         let policy = &self.config.kinds.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();

@@ -80,7 +80,7 @@ fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     // No signal handler of the parent may run in the child, which shares its memory. The child
     // clears its mask right before execve.
     let before = SignalSet::all().block().map_err(SpawnError::Prepare)?;
-    plan.handled = handled_signals();
+    plan.handled = SignalSet::from_bits(handled_signals());
     // SAFETY: the stack's end is one past a live, 16-byte aligned allocation that nothing else
     // uses, and it grows down. CLONE_VFORK suspends this thread until the child has called execve
     // or exited, so `plan`, the vectors it points into and the stack outlive the child's use of

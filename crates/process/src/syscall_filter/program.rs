@@ -11,7 +11,7 @@ use libc::{
 use super::Restriction;
 use super::table::{Arch, Condition, Row, TABLE};
 
-/// Whether this processor's architecture has a table.
+/// True if this processor's architecture has a table.
 pub(super) const HAS_TABLE: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// The architectures as the kernel numbers them (`AUDIT_ARCH_*`).
