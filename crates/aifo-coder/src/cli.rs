@@ -2,6 +2,7 @@
 
 mod acp;
 mod help;
+mod images;
 mod permissions;
 mod session;
 
@@ -18,6 +19,7 @@ use self::help::{
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
+pub(crate) use self::images::{BuildImages, Images, ImagesCommand};
 pub(crate) use self::permissions::YesTo;
 pub(crate) use self::session::{Project, Session, SmartFlags};
 use crate::config::{ContainerFlags, Flags};
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Acp(Box<Acp>),
     /// List the supported agents and their state
     Agents(Agents),
+    /// Build, list or update the images of toolchains and agents
+    Images(Images),
     /// Run the proxy and sidecars for another launcher
     ///
     /// Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on

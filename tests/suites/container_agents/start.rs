@@ -257,7 +257,7 @@ fn what_cannot_be_had_starts_nothing() {
         &tools().env("AIFO_CODER_IMAGE_TAG", "none"),
         &["codex"],
         86,
-        &["no image 'aifo-agent-codex:none'", "cargo xtask images build agent-codex"],
+        &["no image 'aifo-agent-codex:none'", "aifo-coder images build codex"],
     );
     refused(
         &tools(),
