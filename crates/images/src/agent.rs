@@ -104,7 +104,8 @@ fn npm_stage(file: &AgentFile) -> String {
     )
 }
 
-/// Builds wheels of what has none with Debian's setuptools, which the index cannot change.
+/// Builds wheels of what has none with Debian's setuptools, which the index cannot change. Like uv,
+/// which resolved the versions, it ignores upper bounds of Python's version (openhands).
 fn pypi_stage(file: &AgentFile) -> String {
     let failure = failure(file);
     format!(
@@ -114,11 +115,15 @@ fn pypi_stage(file: &AgentFile) -> String {
          ARG PIP_INDEX_URL\n\
          COPY ca.crt requirements.txt /tmp/\n\
          RUN if [ -s /tmp/ca.crt ]; then export PIP_CERT=/tmp/ca.crt; fi \\\n \
-         && pip wheel --no-cache-dir --no-deps --no-build-isolation --require-hashes \\\n      \
-         --wheel-dir /tmp/wheels -r /tmp/requirements.txt{failure} \\\n \
+         && pip download --no-cache-dir --no-deps --no-build-isolation --require-hashes \\\n      \
+         --ignore-requires-python --dest /tmp/wheels -r /tmp/requirements.txt{failure} \\\n \
+         && for source in /tmp/wheels/*.tar.gz; do \\\n      \
+         [ ! -e $source ] || pip wheel --no-index --no-deps --no-build-isolation \\\n        \
+         --wheel-dir /tmp/wheels $source || exit 1; \\\n    \
+         done \\\n \
          && python3 -m venv --without-pip /opt/venv \\\n \
          && pip --python /opt/venv install --no-cache-dir --no-index --no-deps --no-compile \\\n      \
-         /tmp/wheels/*.whl && rm -r /tmp/wheels\n{}",
+         --ignore-requires-python /tmp/wheels/*.whl && rm -r /tmp/wheels\n{}",
         prepare_and_check(file, "/opt/venv")
     )
 }
