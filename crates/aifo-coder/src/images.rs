@@ -38,7 +38,9 @@ async fn build(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode>
     let start = Instant::now();
     let (built, errors) = aifo_images::build(&host, &lock, &options, &mut EscapedStderr)?;
     let seconds = start.elapsed().as_secs();
-    console::say(format_args!("built {} images with {} in {seconds} s", built.len(), host.flavor));
+    let images = if built.len() == 1 { "image" } else { "images" };
+    let count = built.len();
+    console::say(format_args!("built {count} {images} with {} in {seconds} s", host.flavor));
     let failed = !errors.is_empty();
     for error in errors {
         console::fail(&error.into());
