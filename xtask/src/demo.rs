@@ -16,9 +16,9 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
 
 use crate::bench::stats::{Pairs, millis};
-use crate::scratch::{Scratch, copy_tree};
 use crate::serve::{self, Options, Serve};
 use crate::{dist, shell, table};
+use aifo_images::{Scratch, copy_tree};
 use calls::{CALLS, Call, KINDS, Outcome};
 
 /// How often each call is timed on each side, in turns.

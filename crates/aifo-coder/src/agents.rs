@@ -29,7 +29,7 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     if let Err(reason) = engine {
         console::say(format_args!("cannot check images: {reason}"));
     } else if rows.iter().any(|row| row.image_ready == Some(false)) {
-        console::say("build a missing image with `cargo xtask images build agent-NAME`");
+        console::say("build a missing image with `aifo-coder images build AGENT`");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 mod acp;
 mod help;
+mod images;
 mod proxy;
 mod queries;
 mod removal;
@@ -16,6 +17,7 @@ use self::help::{
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
+pub(crate) use self::images::{BuildImages, Images, ImagesCommand};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Sessions, Why,
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Acp(Box<Acp>),
     /// List the supported agents and their state
     Agents(Agents),
+    /// Build, list or update the images of toolchains and agents
+    Images(Images),
     /// Run the proxy and sidecars for another launcher
     ///
     /// Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on

@@ -72,7 +72,7 @@ impl Target {
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
                     "{} has no image '{}'\n\
-                     hint: build it with `cargo xtask images build agent-{}`, or name another with \
+                     hint: build it with `aifo-coder images build {}`, or name another with \
                      --image",
                     containers.engine.flavor(),
                     image.name,

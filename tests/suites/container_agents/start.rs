@@ -259,7 +259,7 @@ fn an_unavailable_image_or_tool_starts_nothing() {
         &tools().env("AIFO_CODER_IMAGE_TAG", "none"),
         &["codex"],
         86,
-        &["no image 'aifo-agent-codex:none'", "cargo xtask images build agent-codex"],
+        &["no image 'aifo-agent-codex:none'", "aifo-coder images build codex"],
     );
     refused(
         &tools(),

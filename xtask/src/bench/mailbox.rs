@@ -13,9 +13,9 @@ use super::call::{Tool, expect_success};
 use super::measure::{Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown};
 use super::stats::Pairs;
-use crate::scratch::Scratch;
 use crate::serve;
 use crate::shell;
+use aifo_images::Scratch;
 
 /// Bytes of bulk output.
 const BULK: u64 = 256 << 20;

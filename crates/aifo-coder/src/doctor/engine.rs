@@ -111,7 +111,7 @@ async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
         (_, missing) => Some(Finding::warn(
             check,
             format!("missing: {}", missing.join(", ")),
-            "build them with 'cargo xtask images build', or name others with --toolchain-image",
+            "build them with 'aifo-coder images build', or name others with --toolchain-image",
         )),
     }
 }

@@ -264,12 +264,12 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
     let mentions = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     if mentions(&missing) {
         let (name, flag) = match *kind == Kind::agent() {
-            true => ("agent-NAME", "--image"),
+            true => ("AGENT", "--image"),
             false => (kind.as_str(), "--toolchain-image"),
         };
         return format!(
             "\nhint: the image is not on this machine and cannot be pulled; build it with \
-             `cargo xtask images build {name}`, or name another with {flag}"
+             `aifo-coder images build {name}`, or name another with {flag}"
         );
     }
     let known = if mentions(&["not writable"]) {
