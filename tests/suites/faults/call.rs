@@ -117,8 +117,13 @@ impl Call {
             let name = argv(*pid).into_iter().next().unwrap_or_default();
             name.ends_with("aifo-runner") == is_monitor
         };
-        let parts: Vec<i32> = tagged_processes(&self.id).into_iter().filter(named).collect();
-        let [part] = parts[..] else { panic!("one of {parts:?}") };
+        let mut part = 0;
+        // The process may not have executed its program yet, so that its argv is another one.
+        eventually("the exec has one such process", || {
+            let parts: Vec<i32> = tagged_processes(&self.id).into_iter().filter(named).collect();
+            part = parts.first().copied().unwrap_or_default();
+            parts.len() == 1
+        });
         part
     }
 
