@@ -66,7 +66,7 @@ pub(crate) enum Output {
 }
 
 /// An action on a running call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Wait until its output contains this.
     Expect(&'static str),
@@ -74,6 +74,9 @@ pub(crate) enum Step {
     Signal(i32),
     /// Wait until a signal has stopped it.
     Stopped,
+    /// Wait until a shim reads its terminal. It may do so after the tool's first output, which does
+    /// not pass through it.
+    Raw,
     /// Write to its open pipe, or type on its terminal.
     Feed(&'static str),
     /// Close its open pipe.

@@ -26,7 +26,7 @@ pub(crate) fn observe(
 ) -> Observation {
     let caller = place.caller(invocation, mode, number);
     let run = || match invocation.output {
-        Output::Terminal => on_terminal(caller, &invocation.steps),
+        Output::Terminal => on_terminal(caller, &invocation.steps, mode),
         _ => on_streams(caller, invocation),
     };
     let mut observation = panic::catch_unwind(AssertUnwindSafe(run))
@@ -68,12 +68,18 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
     observation
 }
 
-fn on_terminal(caller: Command, steps: &[Step]) -> Observation {
+fn on_terminal(caller: Command, steps: &[Step], mode: Mode) -> Observation {
     let terminal = Terminal::new();
     let before = modes(&terminal);
     let process = terminal.start(&caller);
     let pid = process.pid().cast_unsigned();
     for step in steps {
+        if *step == Step::Raw {
+            if mode != Mode::Native {
+                eventually("the shim reads keys", || modes(&terminal) != before);
+            }
+            continue;
+        }
         let type_in = &mut |bytes: Option<&str>| terminal.press(bytes.unwrap_or("\x04"));
         take(step, pid, &|| terminal.shown().into_bytes(), type_in);
     }
@@ -85,7 +91,7 @@ fn on_terminal(caller: Command, steps: &[Step]) -> Observation {
     // All earlier output has been collected when this arrives.
     const END: &str = "<over>";
     Command::new("/bin/echo").arg(END).stdout(terminal.stdio()).status().expect("there is an echo");
-    terminal.expect(END);
+    terminal.expect(&format!("{END}\r\n"));
     let mut observation = Observation::new(ending);
     observation.stdout = terminal.shown().into_bytes();
     observation.report.insert("modes_are_back".to_owned(), modes_are_back.to_string());
@@ -111,6 +117,7 @@ fn take(step: &Step, pid: u32, shown: &dyn Fn() -> Vec<u8>, feed: &mut dyn FnMut
         Step::Stopped => {
             eventually("it has been stopped", || is_stopped(pid.cast_signed()));
         }
+        Step::Raw => {}
         Step::Feed(text) => feed(Some(text)),
         Step::Close => feed(None),
     }

@@ -2,7 +2,7 @@
 //!
 //! Keys are typed only after the tool has started: otherwise the order of the echo is undetermined.
 
-use crate::native::invocation::Step::{Close, Expect, Feed, Signal};
+use crate::native::invocation::Step::{Close, Expect, Feed, Raw, Signal};
 use crate::native::invocation::{Invocation, Output};
 
 pub(crate) fn calls() -> Vec<Invocation> {
@@ -51,7 +51,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
             .caller("echo piped | \"$@\" 2> err"),
         Invocation::shell("only stdin is one", format!("{which}; read -r line; echo \"$line\""))
             .caller("\"$@\" 2> err | cat")
-            .steps([Expect("0"), Feed("typed\n")]),
+            .steps([Expect("0"), Raw, Feed("typed\n")]),
         Invocation::shell("only stderr is one", format!("echo out; echo err >&2; {which}; cat"))
             .caller("\"$@\" < /dev/null > out; cat out"),
         Invocation::shell("two of a pipeline", "cat; echo end >&2")
