@@ -29,7 +29,7 @@ use agent_requests::AgentRequest;
 
 pub use requests::Requests;
 
-/// A client of one agent (`spec/acp.md#the-client`).
+/// A client of one agent (`spec/acp.md`).
 ///
 /// After each call that passes bytes or time in, the caller takes out, in this order: all events,
 /// all lines to write, and the time of the next [`handle_timeout`](Client::handle_timeout).
