@@ -20,7 +20,7 @@ pub(crate) enum Detail {
 pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
     let mut lines = vec![
         ("call", call(explanation)),
-        ("made in", show(&explanation.cwd)),
+        ("called in", show(&explanation.cwd)),
         ("result", result(explanation)),
         ("because", explanation.because.clone()),
     ];
@@ -40,7 +40,7 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
     }
     if explanation.refusal.is_none() {
         lines.extend(
-            explanation.directory.iter().map(|path| ("starts in", starts_in(explanation, path))),
+            explanation.directory.iter().map(|path| ("runs in", runs_in(explanation, path))),
         );
         lines.push(("environment", environment(explanation, detail)));
         let each = explanation.variables.iter().flatten().filter(|_| detail == Detail::Variables);
@@ -66,7 +66,7 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
     let runtime = if tool.starts_with("python") { "python" } else { "node" };
     match reason {
         Reason::OutsideWorkspace => {
-            format!("{program} lies outside the workspace, so the agent's own {runtime} runs it")
+            format!("{program} is outside the workspace, so the agent's own {runtime} runs it")
         }
         Reason::PythonModule => {
             format!("the agent's own python runs the module {program} (-m)")
@@ -76,7 +76,7 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
         Reason::SmartOff => {
             format!("{tool} always runs in a sidecar while smart decisions are off for {runtime}")
         }
-        Reason::InsideWorkspace => in_a_sidecar(&format!("{program} lies in the workspace")),
+        Reason::InsideWorkspace => in_a_sidecar(&format!("{program} is in the workspace")),
         Reason::LinkIntoWorkspace => in_a_sidecar(&format!("{program} links into the workspace")),
         Reason::NoProgram => in_a_sidecar("it names no program"),
         Reason::StdinProgram => in_a_sidecar("the program is read from stdin"),
@@ -108,11 +108,11 @@ fn result(explanation: &Explanation) -> String {
     match explanation.mode {
         Mode::Proxy => format!("{executable} would run in the {kind} sidecar"),
         Mode::Notify => format!("{executable} would run on the user's machine"),
-        Mode::Local | Mode::Direct => format!("{executable} would run where the agent is"),
+        Mode::Local | Mode::Direct => format!("{executable} would run next to the agent"),
     }
 }
 
-fn starts_in(explanation: &Explanation, directory: &Path) -> String {
+fn runs_in(explanation: &Explanation, directory: &Path) -> String {
     let moved = if *directory == explanation.cwd { "" } else { ", as it only queries the version" };
     show(directory) + moved
 }
@@ -151,7 +151,7 @@ fn variable(variable: &Variable) -> String {
 fn chosen(explanation: &Explanation, route: &Route) -> Option<String> {
     let tool = &explanation.tool;
     match (&route.kind, route.rule) {
-        (Some(kind), Some("own-kind")) => Some(format!("{kind}, the kind of {tool}")),
+        (Some(kind), Some("own-kind")) => Some(format!("{kind}, the toolchain of {tool}")),
         (Some(kind), _) if explanation.executable.is_none() => {
             Some(format!("{kind}, if its container has {tool}"))
         }
