@@ -69,7 +69,7 @@ pub(super) fn tiocsti(_scene: &CheckContext) -> Vec<Finding> {
 }
 
 fn judge_tiocsti(setting: Option<&str>) -> Finding {
-    let fix = "sysctl -w dev.tty.legacy_tiocsti=0";
+    let fix = "run: sysctl -w dev.tty.legacy_tiocsti=0";
     match setting {
         Some("0") => Finding::ok("tiocsti", "processes cannot inject terminal input"),
         Some(_) => Finding::warn("tiocsti", "a process can inject input into its terminal", fix),
@@ -115,8 +115,8 @@ pub(super) fn terminal(_scene: &CheckContext) -> Vec<Finding> {
     let names: Vec<_> =
         is.iter().filter(|(_, terminal)| *terminal).map(|(name, _)| *name).collect();
     let text = match names[..] {
-        [] => "none: a tool called from here gets none".to_owned(),
-        _ => format!("{}: a tool called from here gets its own", names.join(", ")),
+        [] => "no standard stream is a terminal, so tools get none".to_owned(),
+        _ => format!("{}: tools get a terminal of their own", names.join(", ")),
     };
     vec![Finding::ok("terminal", text)]
 }

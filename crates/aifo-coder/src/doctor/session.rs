@@ -73,7 +73,7 @@ pub(super) fn killed(_scene: &CheckContext) -> Vec<Finding> {
         _ => Finding::warn(
             "killed sessions",
             format!("remains of {}", killed.join(", ")),
-            "aifo-coder cleanup",
+            "run: aifo-coder cleanup",
         ),
     }]
 }

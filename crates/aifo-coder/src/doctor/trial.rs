@@ -19,7 +19,9 @@ pub(super) async fn local(context: &CheckContext) -> Vec<Finding> {
     }
     match measure(context, SidecarBackend::Local).await {
         Ok(measured) => measured.findings("local"),
-        Err(error) => vec![Finding::failure("local", &error, "see the error")],
+        Err(error) => {
+            vec![Finding::failure("local", &error, "resolve this error, then run the doctor again")]
+        }
     }
 }
 
@@ -63,7 +65,7 @@ fn remedy(error: &TrialError) -> &'static str {
     if error.to_string().contains("rlimit") {
         return "raise the hard limit on open files, or set default_ulimits in containers.conf";
     }
-    "run the engine's command by hand"
+    "run the failed command in a terminal"
 }
 
 /// Returns images for the trial: those of the toolchains, then any.
