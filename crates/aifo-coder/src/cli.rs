@@ -12,8 +12,8 @@ mod session;
 use clap::{Parser, Subcommand};
 
 use self::help::{
-    ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, EXIT_CODES, LOG,
-    PROMPT, PROMPT_USAGE, PROXY, RUN, RUN_USAGE, WHY,
+    ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, PROMPT,
+    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
@@ -50,18 +50,12 @@ pub(crate) enum Command {
     /// Build, list or update the images of toolchains and agents
     Images(Images),
     /// Run the proxy and sidecars for another launcher
-    ///
-    /// Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on
-    /// stdout when clients can connect, then serves until SIGTERM, SIGINT or SIGHUP.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = SERVE)]
     Serve(Serve),
     /// Run one tool in its sidecar
     #[command(after_help = EXEC)]
     Exec(Exec),
     /// Run commands of this machine for containers that share a directory with it
-    ///
-    /// Creates a client for each command in the directory. In a container the client sends requests
-    /// as files, and returns the command's output and exit code.
     #[command(after_help = PROXY)]
     Proxy(Proxy),
     /// Explain how a tool call would be handled, without running it
@@ -101,6 +95,20 @@ mod tests {
     #[test]
     fn the_command_line_is_valid() {
         Cli::command().debug_assert();
+    }
+
+    /// With a longer text clap prints the values of `--help` on lines of their own.
+    #[test]
+    fn every_help_has_the_same_layout() {
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            assert!(command.get_long_about().is_none(), "{name}");
+            for arg in command.get_arguments() {
+                assert!(arg.get_long_help().is_none(), "{name} {}", arg.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

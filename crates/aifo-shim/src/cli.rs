@@ -37,7 +37,7 @@ EXIT STATUS
   124  time limit exceeded
   125  exit status unknown
   126  tool not executable
-  127  tool not found
+  127  interpreter of the tool not found
 ";
 
 pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimExit {

@@ -17,7 +17,10 @@ Exit codes:
   1       the request failed
   2       invalid command line";
 
-pub(super) const EXIT_CODES: &str = "\
+pub(super) const SERVE: &str = "\
+Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on stdout when \
+clients can connect, then serves until SIGTERM, SIGINT or SIGHUP.
+
 Exit codes:
   0   the session ended after a signal
   86  the session could not start
@@ -97,10 +100,11 @@ With ARGS, or if stdin is a terminal, the agent runs with ARGS in this terminal 
 use this to log in to the agent.
 
 Exit codes:
-  0   the editor closed the connection
-  1   the agent failed
-  86  nothing ran
-  2   invalid command line
+  0      the editor closed the connection
+  1      the agent failed
+  128+n  ended by signal n
+  86     nothing ran
+  2      invalid command line
 With ARGS: those of the agent.";
 
 pub(super) const EXEC: &str = "\
@@ -112,7 +116,7 @@ Examples:
 Exit codes:
   0..255  those of the tool
   128+n   the tool was killed by signal n
-  127     the tool was not found
+  127     the tool's interpreter was not found
   126     the tool could not be executed
   125     the tool's exit code is unknown
   124     time limit
@@ -120,6 +124,9 @@ Exit codes:
   2       invalid command line";
 
 pub(super) const PROXY: &str = "\
+Creates a client for each command in the directory. In a container the client sends requests as files, and \
+returns the command's output and exit code.
+
 Examples:
   aifo-coder proxy make                      then, in a container: .swe-swe/proxy/make build
   aifo-coder proxy make docker --client binary

@@ -23,8 +23,6 @@ pub(crate) enum ImagesCommand {
         engine: Option<String>,
     },
     /// Renew the versions and hashes from which images are built
-    ///
-    /// Writes the user's lock file, which replaces older entries of the program's own.
     #[command(after_help = UPDATE)]
     Update(BuildImages),
 }
@@ -62,7 +60,7 @@ Exit codes:
   2  invalid command line";
 
 const UPDATE: &str = "\
-Without NAME, renews all entries.
+Without NAME, renews all entries. Writes the user's lock file, whose newer entries replace those of the program.
 
 Examples:
   aifo-coder images update codex
