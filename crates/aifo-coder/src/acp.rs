@@ -1,14 +1,14 @@
 //! `prompt` and `acp`: agents over ACP, for scripts and editors (`spec/acp-commands.md`).
 
-mod agent_session;
+pub(crate) mod agent_session;
 mod bridge;
 mod failure;
 mod history_drain;
-mod hosts;
+pub(crate) mod hosts;
 mod judge;
 mod login;
 mod output;
-mod profile;
+pub(crate) mod profile;
 mod prompt;
 mod replay;
 mod resume;

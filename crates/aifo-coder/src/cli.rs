@@ -4,6 +4,7 @@ mod acp;
 mod help;
 mod permissions;
 mod session;
+mod web;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,12 +15,13 @@ use clap_complete::Shell;
 
 use self::help::{
     ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, EXIT_CODES, LOG,
-    PROMPT, PROMPT_USAGE, PROXY, RUN, RUN_USAGE, WHY,
+    PROMPT, PROMPT_USAGE, PROXY, RUN, RUN_USAGE, WEB, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
 pub(crate) use self::permissions::YesTo;
 pub(crate) use self::session::{Project, Session, SmartFlags};
+pub(crate) use self::web::Web;
 use crate::config::{ContainerFlags, Flags};
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist
@@ -41,6 +43,9 @@ pub(crate) enum Command {
     /// Run an agent for an editor, with ACP on stdin and stdout
     #[command(override_usage = ACP_USAGE, after_help = ACP)]
     Acp(Box<Acp>),
+    /// Run an agent on a web page, to watch and steer it from a browser
+    #[command(after_help = WEB)]
+    Web(Box<Web>),
     /// List the supported agents and their state
     Agents(Agents),
     /// Run the proxy and sidecars for another launcher

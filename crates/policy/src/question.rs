@@ -208,8 +208,7 @@ mod tests {
         assert_eq!(questions.pending().count(), 1);
         assert_eq!(questions.answer("q", "once"), Ok(AnswerEffect::Decided));
         assert_eq!(questions.answer("q", "once"), Ok(AnswerEffect::Repeated));
-        let decided =
-            AnswerError::Decided { question: "q".to_owned(), option: "once".to_owned() };
+        let decided = AnswerError::Decided { question: "q".to_owned(), option: "once".to_owned() };
         assert_eq!(questions.answer("q", "no"), Err(decided));
         assert_eq!(questions.pending().count(), 0);
         assert!(!questions.withdraw("q", "late"), "an answer is not taken back");

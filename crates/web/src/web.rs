@@ -1,0 +1,66 @@
+//! The server as a whole.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use crate::driver::{AgentLauncher, Driver};
+use crate::hub::{Hub, Storage};
+use crate::server::{self, Guarded};
+
+/// The configuration of a server.
+#[derive(Clone, Debug)]
+pub struct WebConfig {
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// The origin that browsers see, if a proxy of the user's stands before this server.
+    pub origin: Option<String>,
+    /// Where its files are.
+    pub storage: Storage,
+    /// The agent's name, `""` if the server only watches.
+    pub agent: String,
+    /// The agent's working directory.
+    pub cwd: String,
+    /// How long a browser may leave output unread.
+    pub stalled: Duration,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Web {
+    hub: Arc<Hub>,
+    listener: TcpListener,
+    commands: tokio::sync::mpsc::UnboundedReceiver<crate::hub::Command>,
+    stalled: Duration,
+}
+
+impl Web {
+    /// Listens and opens the storage.
+    pub async fn bind(config: WebConfig) -> io::Result<Self> {
+        let listener = TcpListener::bind(config.listen).await?;
+        let port = listener.local_addr()?.port();
+        let origin = config.origin.as_deref();
+        let (hub, commands) = Hub::open(config.storage, port, origin, &config.agent, &config.cwd)?;
+        Ok(Web { hub: Arc::new(hub), listener, commands, stalled: config.stalled })
+    }
+
+    /// Creates a link that signs one browser in, for each address of the page: the best first.
+    pub fn links(&self) -> io::Result<Vec<String>> {
+        let mut inner = self.hub.lock();
+        let secret = inner.access.new_link(None, crate::clock::unix_ms())?;
+        let origins = inner.access.address().origins().iter();
+        Ok(origins.map(|origin| format!("{origin}/#{secret}")).collect())
+    }
+
+    /// Serves until `end`, then ends the agent.
+    pub async fn run<L: AgentLauncher>(self, launcher: L, end: impl Future<Output = ()>) {
+        let listener = Guarded::new(self.listener, self.stalled);
+        let server = tokio::spawn(server::serve(listener, Arc::clone(&self.hub)));
+        Driver::new(self.hub, launcher, self.commands).run(end).await;
+        server.abort();
+    }
+}
