@@ -23,7 +23,10 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
     let cwd = choose_places(&mut flags.agent)?;
     let agent = match (&flags.name, &flags.agent.agent_command) {
         (Some(name), _) => name.clone(),
-        (None, Some(command)) => command.split(' ').next().unwrap_or_default().to_owned(),
+        (None, Some(command)) => {
+            let program = command.split(' ').next().unwrap_or_default();
+            program.rsplit('/').next().unwrap_or_default().to_owned()
+        }
         (None, None) => String::new(),
     };
     let state = state_directory().context("there is no state directory\nhint: set HOME")?;

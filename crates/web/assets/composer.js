@@ -58,8 +58,8 @@ export class Composer {
   // Enter sends where there is a keyboard, and breaks the line on a phone.
   #key(event) {
     if (event.key !== 'Enter' || event.isComposing || event.shiftKey || event.altKey) return;
-    const desktop = matchMedia('(hover: hover) and (pointer: fine)').matches;
-    if (desktop || event.ctrlKey || event.metaKey) {
+    const phone = matchMedia('(pointer: coarse)').matches;
+    if (!phone || event.ctrlKey || event.metaKey) {
       event.preventDefault();
       this.#submit();
     }

@@ -19,7 +19,7 @@ let settled = false;
 
 const blocks = new Blocks(document, {
   before() {
-    follows = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
+    if (scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80) follows = true;
   },
   after(changed) {
     if (follows && (changed.has('log') || changed.has('asks'))) scroll.scrollTop = scroll.scrollHeight;
@@ -37,6 +37,11 @@ const blocks = new Blocks(document, {
   },
 });
 
+// The conversation keeps its end in view when a question or the phone's keyboard takes its place.
+new ResizeObserver(() => {
+  if (follows) scroll.scrollTop = scroll.scrollHeight;
+}).observe(scroll);
+
 const composer = new Composer({ session: () => session, open: create });
 
 function showState() {
@@ -52,6 +57,7 @@ function showState() {
 function open(id) {
   stream?.close();
   blocks.clear();
+  follows = true;
   session = id;
   state = '';
   settled = false;
@@ -176,9 +182,13 @@ find('#delete').addEventListener('click', () => {
 find('#latest').addEventListener('click', () => {
   scroll.scrollTop = scroll.scrollHeight;
 });
-scroll.addEventListener('scroll', () => {
-  if (scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80) find('#latest').hidden = true;
-}, { passive: true });
+for (const kind of ['wheel', 'touchmove', 'keydown', 'scroll']) {
+  scroll.addEventListener(kind, () => {
+    const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
+    if (kind !== 'scroll' || atEnd) follows = atEnd;
+    if (atEnd) find('#latest').hidden = true;
+  }, { passive: true });
+}
 find('#link').addEventListener('click', async () => {
   try {
     const { link } = await post('/api/link');

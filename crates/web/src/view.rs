@@ -22,15 +22,12 @@ pub(crate) fn block(block: &Block) -> String {
         Block::Question(question) => decided(question),
         Block::TurnEnd { outcome, error, usage, time, millis } => {
             let class = if error.is_some() { "turn-end failed" } else { "turn-end" };
-            let mut html = format!("<div class=\"{class}\"><span>{}</span>", escape(outcome));
-            if let Some(error) = error {
-                _ = write!(html, " <span class=\"error\">{}</span>", escape(error));
-            }
-            if let Some(usage) = usage {
-                _ = write!(html, " <span>{}</span>", escape(usage));
-            }
-            _ = write!(html, " <span>{}</span> {}</div>", duration(*millis), moment(*time));
-            html
+            let error =
+                error.iter().map(|error| format!("<span class=\"error\">{}</span>", escape(error)));
+            let mut parts = vec![escape(outcome)];
+            parts.extend(error.chain(usage.as_deref().map(escape)));
+            parts.extend([duration(*millis), moment(*time)]);
+            format!("<div class=\"{class}\">{}</div>", parts.join(" \u{b7} "))
         }
         Block::Notice { text, is_error, time } => {
             let class = if *is_error { "notice failed" } else { "notice" };
@@ -62,7 +59,7 @@ pub(crate) fn question(question: &QuestionBlock) -> String {
         "<form class=\"question\" data-question=\"{}\" aria-label=\"permission request\">\
          <h3>{}</h3>",
         escape(&question.id),
-        escape(or(&question.title, "The agent asks for permission"))
+        escape(question_title(question))
     );
     details(&mut html, question);
     html.push_str("<div class=\"options\" role=\"group\" aria-label=\"answers\">");
@@ -84,6 +81,16 @@ pub(crate) fn question(question: &QuestionBlock) -> String {
     }
     html.push_str("</div></form>");
     html
+}
+
+/// The title, unless it only repeats the command.
+fn question_title(question: &QuestionBlock) -> &str {
+    let repeats = question.command.as_deref() == Some(question.title.as_str());
+    if repeats || question.title.is_empty() {
+        "The agent asks for permission"
+    } else {
+        &question.title
+    }
 }
 
 fn decided(question: &QuestionBlock) -> String {
