@@ -36,7 +36,7 @@ impl AgentFixture {
             let known = engine.command(["image", "inspect", &image]).output();
             let is_ready = known.is_ok_and(|known| known.status.success());
             if !is_ready {
-                let build = format!("cargo xtask images build agent-{}", agent.name());
+                let build = format!("aifo-coder images build {}", agent.name());
                 // A closed stderr does not matter.
                 let _ = writeln!(std::io::stderr(), "skipped: {test}: {}: {build}", agent.name());
             }

@@ -42,7 +42,7 @@ impl Backend {
         })
     }
 
-    /// Whether sidecars run in containers.
+    /// Returns whether sidecars run in containers.
     pub fn is_engine(&self) -> bool {
         matches!(self, Backend::Engine { .. })
     }

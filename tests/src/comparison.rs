@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Running, Session, SessionSetup, can_run, eventually, files_below, is_alive};
+use crate::{Running, Session, SessionSetup, can_run, eventually, files_below, is_alive, program};
 
 /// How a command finds its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +48,6 @@ pub struct Comparison {
     session: Session,
     tools: Vec<String>,
 }
-
-/// Directories of the machine's programs.
-const PLACES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
 /// The rest of PATH, after tools or shims.
 const REST: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -190,11 +187,6 @@ impl Comparison {
         files.sort();
         files
     }
-}
-
-/// The absolute path of a program of the machine.
-pub fn program(name: &str) -> Option<PathBuf> {
-    PLACES.iter().map(|place| Path::new(place).join(name)).find(|path| path.is_file())
 }
 
 /// Replaces pids: bash prints one for each child killed by a signal (`bash: line 1: 4711 Terminated

@@ -50,7 +50,7 @@ impl Engine {
         &self.program
     }
 
-    /// Whether it is podman, which differs in some outputs.
+    /// Returns whether it is podman, which differs in some outputs.
     pub fn is_podman(&self) -> bool {
         self.program == "podman"
     }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn frames_round_trip() {
         let wire = data(stream::STDOUT, &[b'x'; MAX_PAYLOAD]);
         assert_eq!(wire.len(), MAX_PAYLOAD + 2 * 6, "two frames, each with its head");
         assert_eq!(&wire[..6], b"\x02\0\x01\0\0\x01");

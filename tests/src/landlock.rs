@@ -14,7 +14,7 @@ pub enum Landlock {
 }
 
 impl Landlock {
-    /// Whether this kernel has it. If not, reports the test as skipped.
+    /// Returns whether this kernel has it. If not, reports the test as skipped.
     pub fn available(self, test: &str) -> bool {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let created = match self {

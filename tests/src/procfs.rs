@@ -38,7 +38,7 @@ pub fn processes_using(dir: &Path) -> Vec<(i32, String)> {
     pids().filter(|&pid| is_alive(pid)).filter(is_about).map(line).collect()
 }
 
-/// Whether a text holds a path or one below it. `/tmp/a-3` is not in `/tmp/a-32`.
+/// Returns whether a text holds a path or one below it. `/tmp/a-3` is not in `/tmp/a-32`.
 fn names_path(text: &str, path: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
     text.match_indices(path).any(|(at, _)| ends(&text[at + path.len()..]))
@@ -60,17 +60,17 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-/// Whether a process exists and is no zombie.
+/// Returns whether a process exists and is no zombie.
 pub fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
-/// Whether a process is stopped by a signal.
+/// Returns whether a process is stopped by a signal.
 pub fn is_stopped(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'T')
 }
 
-/// Whether a process has ended and is not reaped.
+/// Returns whether a process has ended and is not reaped.
 pub fn is_zombie(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'Z')
 }

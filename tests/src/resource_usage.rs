@@ -26,7 +26,7 @@ impl ResourceUsage {
         }
     }
 
-    /// Whether no descriptor opened since `before` is still open. Descriptors that were open only
+    /// True if no descriptor opened since `before` is still open. Descriptors that were open only
     /// briefly at `before`, while the session started, may be closed.
     pub fn has_no_more_fds_than(&self, before: &ResourceUsage) -> bool {
         self.fds.len() == before.fds.len()

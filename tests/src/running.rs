@@ -113,7 +113,7 @@ impl Running {
         self
     }
 
-    /// Whether its stdout contains `text` already.
+    /// Returns whether its stdout contains `text` already.
     pub fn has_printed(&self, text: &str) -> bool {
         self.stdout.so_far().contains(text)
     }

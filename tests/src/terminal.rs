@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::termios::{Termios, tcgetattr};
 
 use crate::eventually;
@@ -29,11 +31,16 @@ impl Terminal {
 
     /// A terminal with a size.
     pub fn sized(columns: u16, rows: u16) -> Self {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(Some(&size), None).expect("the machine has pseudo-terminals");
-        let screen = pty.master.try_clone().expect("an fd can be cloned");
-        let (keyboard, screen) = (File::from(pty.master), Collector::of(File::from(screen)));
-        Terminal { keyboard, line: pty.slave, screen }
+        let (keyboard, line) = pty();
+        if (columns, rows) != (0, 0) {
+            let mut stty = Command::new("/bin/stty");
+            stty.args(["cols", &columns.to_string(), "rows", &rows.to_string()]);
+            let line = line.try_clone().expect("an fd can be cloned");
+            let status = stty.stdin(line).status().expect("the machine has stty");
+            assert!(status.success(), "stty ended with {status}");
+        }
+        let screen = keyboard.try_clone().expect("an fd can be cloned");
+        Terminal { keyboard: keyboard.into(), line, screen: Collector::of(File::from(screen)) }
     }
 
     /// The terminal as a standard descriptor of a command.
@@ -78,6 +85,23 @@ impl Terminal {
         eventually(&format!("the terminal shows {text:?}"), || self.shown().contains(text));
         self
     }
+}
+
+/// Opens a pseudo-terminal: its user's side and its program's side.
+///
+/// Both are closed on exec, unlike those of `openpty`: a process that another test starts at the same
+/// time does not inherit them.
+pub fn pty() -> (OwnedFd, OwnedFd) {
+    let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
+        .expect("the machine has pseudo-terminals");
+    grantpt(&master).expect("a new terminal can be granted");
+    unlockpt(&master).expect("a new terminal can be unlocked");
+    let name = ptsname_r(&master).expect("a terminal has a name");
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
+    let line = options.open(name).expect("a new terminal can be opened");
+    let master = master.as_fd().try_clone_to_owned().expect("an fd can be cloned");
+    (master, line.into())
 }
 
 /// A command on a terminal. Drop kills it.

@@ -1,35 +1,20 @@
 //! `aifo-coder prompt` with an agent that misbehaves as real agents do: the turn has the correct
 //! result, and no agent process is left.
 
-#[path = "acp_agent/answers.rs"]
 mod answers;
-#[path = "acp_agent/calls.rs"]
 mod calls;
-#[path = "acp_agent/cancelling.rs"]
 mod cancelling;
-#[path = "acp_agent/editor.rs"]
 mod editor;
-#[path = "acp_agent/endings.rs"]
 mod endings;
-#[path = "acp_agent/hosts.rs"]
 mod hosts;
-#[path = "acp_agent/lines.rs"]
 mod lines;
-#[path = "acp_agent/log.rs"]
 mod log;
-#[path = "acp_agent/login.rs"]
 mod login;
-#[path = "acp_agent/memory.rs"]
 mod memory;
-#[path = "acp_agent/refusals.rs"]
 mod refusals;
-#[path = "acp_agent/requests.rs"]
 mod requests;
-#[path = "acp_agent/rules.rs"]
 mod rules;
-#[path = "acp_agent/sessions.rs"]
 mod sessions;
-#[path = "acp_agent/terminal.rs"]
 mod terminal;
 
 use std::process::Command;

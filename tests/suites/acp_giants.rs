@@ -1,15 +1,10 @@
 //! Very large messages and floods through `aifo-coder prompt` and `aifo-coder acp`: memory stays
 //! small, nothing hangs, later messages are handled, and no agent process is left.
 
-#[path = "acp_giants/editor.rs"]
 mod editor;
-#[path = "acp_giants/held_back.rs"]
 mod held_back;
-#[path = "acp_giants/passing.rs"]
 mod passing;
-#[path = "acp_giants/prompt.rs"]
 mod prompt;
-#[path = "acp_giants/vanishing.rs"]
 mod vanishing;
 
 use std::time::Duration;

@@ -4,13 +4,9 @@
 //! The tool's output proves where it ran, by a variable that only one kind's sidecar has. A file
 //! proves that it ran.
 
-#[path = "agent_acp/bridge.rs"]
 mod bridge;
-#[path = "agent_acp/kimi.rs"]
 mod kimi;
-#[path = "agent_acp/package.rs"]
 mod package;
-#[path = "agent_acp/prompt.rs"]
 mod prompt;
 
 use std::fs;
@@ -44,7 +40,7 @@ fn configured(fixture: AgentFixture, script: &Script) -> Option<(AgentFixture, F
     Some((fixture.configured(&start), model))
 }
 
-/// Whether the tool has run since the last check.
+/// Returns whether the tool has run since the last check.
 fn has_run(fixture: &AgentFixture) -> bool {
     fs::remove_file(fixture.workspace().join("ran")).is_ok()
 }
@@ -59,7 +55,7 @@ fn wait_until_loadable(agent: Agent) {
     }
 }
 
-/// Whether loading an unknown session fails; openhands creates it.
+/// Returns whether loading an unknown session fails; openhands creates it.
 fn fails_for_unknown_sessions(agent: Agent) -> bool {
     agent != Agent::Openhands
 }

@@ -1,27 +1,25 @@
 //! The agents' images: each starts its agent for any user behind the shims, and contains no tool
 //! that could replace a sidecar's.
 
+use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use aifo_tests::{Engine, Outcome, Running};
 
-/// Every agent with an image.
-const AGENTS: [&str; 12] = [
-    "aider",
-    "claude",
-    "codex",
-    "copilot",
-    "crush",
-    "gemini",
-    "kimi",
-    "letta",
-    "opencode",
-    "openhands",
-    "qwen",
-    "vibe",
-];
+/// Every agent with a recipe.
+fn agents() -> Vec<String> {
+    let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/images/recipes");
+    let files = fs::read_dir(recipes).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = files.filter_map(|file| {
+        let name = file.to_str()?.strip_prefix("agent-")?.strip_suffix(".toml")?;
+        Some(name.to_owned())
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
 
 /// The variables that a launcher sets.
 const CONTRACT: [&str; 4] = [
@@ -41,7 +39,7 @@ const USERS: [&str; 2] = ["0:0", "1000:1000"];
 fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
     let Some(engine) = Engine::of_run(test) else { return };
     let mut printed = 0;
-    for agent in AGENTS {
+    for agent in &agents() {
         let inspect = ["image", "inspect", "--format", "there", &image(agent)];
         if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
             scenario(&engine, agent);
@@ -50,7 +48,7 @@ fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
             // A closed stderr does not matter.
             let _ = writeln!(
                 std::io::stderr(),
-                "skipped: {test}: no {}; make it with: cargo xtask images build agent-{agent}",
+                "skipped: {test}: no {}; make it with: aifo-coder images build {agent}",
                 image(agent)
             );
         }
@@ -59,7 +57,8 @@ fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
 }
 
 fn image(agent: &str) -> String {
-    format!("aifo-agent-{agent}:latest")
+    let prefix = std::env::var("AIFO_CODER_IMAGE_PREFIX").unwrap_or_default();
+    format!("{prefix}aifo-agent-{agent}:latest")
 }
 
 /// Runs a command in an agent's image as in a session without a proxy.
@@ -80,7 +79,7 @@ fn finish(command: &mut Command) -> Outcome {
     Running::start(command.stdin(Stdio::null())).finish_within(START)
 }
 
-/// Whether a text contains a version such as `1.22.333`.
+/// Returns whether a text contains a version such as `1.22.333`.
 fn has_version(text: &str) -> bool {
     let parts = |word: &str| word.split('.').filter(|part| !part.is_empty()).count();
     text.split(|c: char| !c.is_ascii_digit() && c != '.').any(|word| parts(word) >= 3)

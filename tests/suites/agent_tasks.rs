@@ -2,9 +2,7 @@
 //!
 //! The tool's output proves where it ran, by a variable that only one kind's sidecar has.
 
-#[path = "agent_tasks/server.rs"]
 mod server;
-#[path = "agent_tasks/terminal.rs"]
 mod terminal;
 
 use std::fs;

@@ -70,7 +70,7 @@ fn many_empty_arguments() {
 
 /// The kernel limits one argument to 128 KiB.
 #[test]
-fn what_the_kernel_refuses_is_126_and_a_clear_line() {
+fn arguments_that_the_kernel_refuses_are_126_and_a_clear_line() {
     let session = Session::start();
     let large = OsString::from_vec(vec![b'x'; 130 * 1024]);
     for version in ["1", "2"] {

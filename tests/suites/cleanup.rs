@@ -46,7 +46,7 @@ fn id(run: &Path) -> String {
 }
 
 #[test]
-fn what_a_killed_session_left_is_named_and_removed() {
+fn leftovers_of_a_killed_session_are_listed_and_removed() {
     let mut session = Session::start();
     let run = run(&session);
     let id = id(&run);

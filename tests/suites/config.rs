@@ -100,12 +100,12 @@ fn a_mistake_has_a_place_and_a_remedy() {
 }
 
 #[test]
-fn what_a_workspace_may_not_say_starts_nothing() {
+fn a_key_that_a_workspace_may_not_set_starts_nothing() {
     let setup = SessionSetup::new();
     let file = write(&setup, WORKSPACE, "[kind.rust]\nallow = ['sh']\n");
     let outcome = coder(&setup, &["run", "--", "make"]);
     let message = format!(
-        "aifo-coder: {}:2: [kind.rust] allows tools, which a workspace's file may not do\n\
+        "aifo-coder: {}:2: [kind.rust] allow allows tools, which a workspace's file may not do\n\
          hint: this belongs in your own file, '{}'\n",
         file.display(),
         path(&setup, USER).display()

@@ -89,6 +89,23 @@ fn devices_that_everybody_writes_to_are_there() {
     }
 }
 
+/// The restrictions of system calls apply to confined tools too.
+#[test]
+fn no_program_of_the_user_is_made_and_no_limit_of_others_is_set() {
+    let test = "no_program_of_the_user_is_made_and_no_limit_of_others_is_set";
+    let Some(session) = session(test) else { return };
+    let refused = |script: &str| {
+        let answer = sh(&session, script);
+        let text = answer.text();
+        assert_ne!(answer.exit_code(), Some("0"), "{script}: {text}");
+        assert!(text.contains("ermitted"), "{script}: {text}");
+    };
+    refused("cp /bin/true program && chmod u+s program");
+    refused("cp /bin/true program && chmod 6755 program");
+    refused("sleep 60 & prlimit --pid $! --nofile=10:10; s=$?; kill $!; exit $s");
+    check_allowed(&session, "mkdir team && chmod g+s team && cp -a team copy && prlimit --pid $$");
+}
+
 /// Compilers do it, and the first version of Landlock forbids it.
 #[test]
 fn files_may_be_renamed_into_another_directory() {
@@ -223,8 +240,8 @@ fn caches_are_writable_by_kind() {
 }
 
 #[test]
-fn what_the_user_has_set_is_used_instead() {
-    if !Landlock::Writes.available("confinement::what_the_user_has_set_is_used_instead") {
+fn the_users_settings_are_used_instead() {
+    if !Landlock::Writes.available("confinement::the_users_settings_are_used_instead") {
         return;
     }
     let setup = SessionSetup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));

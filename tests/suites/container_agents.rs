@@ -1,7 +1,6 @@
 //! The agent's container, tested with commands in place of agents: its environment, its isolation,
 //! and its ending (`spec/agents.md`).
 
-#[path = "container_agents/start.rs"]
 mod start;
 
 use std::fs;

@@ -72,7 +72,7 @@ impl Attached {
     }
 }
 
-/// Whether a process of the container is the runner or a tool.
+/// Returns whether a process of the container is the runner or a tool.
 fn is_ours(pid: i32) -> bool {
     let words = argv(pid);
     let is_runner = words.first().is_some_and(|word| word.ends_with("aifo-runner"));

@@ -1,7 +1,6 @@
 //! Isolation of a tool in a container. As a control, each probe also runs in a container that was
 //! weakened on purpose, and finds something there.
 
-#[path = "container_isolation/probes.rs"]
 mod probes;
 
 use std::fs::{self, File};

@@ -1,12 +1,7 @@
 //! Version 3: passed descriptors, relayed streams, and protocol errors (`spec/exec3.md`).
 
-#[path = "descriptors/broken.rs"]
 mod broken;
-#[path = "malformed/random.rs"]
-mod random;
-#[path = "descriptors/relayed.rs"]
 mod relayed;
-#[path = "descriptors/sent.rs"]
 mod sent;
 
 use aifo_tests::{Invocation, Session, SessionSetup, Tool};

@@ -61,7 +61,7 @@ fn local_sidecars_are_tried_and_nothing_is_left() {
 }
 
 #[test]
-fn what_fails_is_said_with_what_to_do() {
+fn failures_are_reported_with_a_remedy() {
     let setup = setup().env("AIFO_SHIM_BIN", "/nonexistent/aifo-shim");
     fs::write(setup.workspace().join(".aifo.toml"), "verbose = true\n").unwrap();
     let outcome = Outcome::of(setup.coder().args(["doctor", "--backend=podman", "--json"]));

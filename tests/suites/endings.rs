@@ -101,7 +101,7 @@ fn a_lost_connection_exits_0_only_for_who_asks() {
 }
 
 #[test]
-fn what_was_refused_exits_86_with_the_reason() {
+fn a_refused_call_exits_86_with_the_reason() {
     let session = SessionSetup::new().kinds(&["c-cpp"]).without("ninja").start();
     let rows = [
         ("ls", "forbidden: tool 'ls' is not allowed in the c-cpp sidecar"),

@@ -113,7 +113,7 @@ fn it_misbehaves_as_its_script_says() {
 }
 
 #[test]
-fn what_it_starts_stays_until_it_is_killed() {
+fn its_children_stay_until_they_are_killed() {
     let script = Script::default().on(
         "a",
         [Step::Spawn(Group::Agents), Step::Spawn(Group::Own), Step::IgnoreSignals, Step::Hang],

@@ -1,6 +1,5 @@
 //! Tests of the scripted model: its responses in each dialect.
 
-#[path = "fake_model/dialects.rs"]
 mod dialects;
 
 use std::net::{Ipv4Addr, Shutdown};
@@ -140,7 +139,7 @@ fn questions_on_the_side_use_no_turn_up() {
 }
 
 #[test]
-fn what_no_model_answers_is_404_and_remembered() {
+fn an_unknown_request_is_404_and_recorded() {
     let model = FakeModel::start(script());
     let body = json!({"event": "started"});
     for line in ["POST /v1/telemetry?x=1", "GET /v1/responses", "GET /"] {

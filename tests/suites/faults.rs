@@ -1,7 +1,6 @@
 //! SIGKILL to each party of a call in each state: callers are notified at once, no process
 //! survives, the terminal is restored, and the next call works.
 
-#[path = "faults/call.rs"]
 mod call;
 
 use std::fs;
@@ -190,7 +189,7 @@ fn before_the_tool_has_started() {
     }
 }
 
-/// Whether it has a connection and sleeps.
+/// Returns whether it has a connection and sleeps.
 fn waits_for_an_answer(pid: i32) -> bool {
     let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let mut targets = fds.filter_map(|fd| fs::read_link(fd.path()).ok());

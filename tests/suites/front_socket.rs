@@ -94,7 +94,7 @@ fn a_socket_in_use_is_left_to_its_owner() {
 }
 
 #[test]
-fn what_is_no_socket_is_left_alone() {
+fn a_file_that_is_no_socket_is_not_removed() {
     let scratch = Scratch::new();
     let file = scratch.path().join("precious");
     fs::write(&file, "content").unwrap();

@@ -101,7 +101,7 @@ fn requests_that_are_no_plain_files_are_refused() {
 }
 
 #[test]
-fn what_comes_with_a_request_is_a_plain_file_as_well() {
+fn files_of_a_request_must_be_plain_files() {
     let (mailbox, outside) = (Mailbox::start(&["fake"]), Outside::new());
     for part in ["call", "stdin", "alive"] {
         for (number, kind) in KINDS.into_iter().enumerate() {
@@ -198,7 +198,7 @@ fn answers_are_written_to_new_files_alone() {
 }
 
 #[test]
-fn what_stands_where_the_exit_code_goes_is_replaced_or_stays() {
+fn a_file_in_place_of_the_exit_code_is_replaced_or_stays() {
     let outside = Outside::new();
     let mailbox = Mailbox::start(&["fake"]);
     for (serial, kind) in KINDS.into_iter().enumerate() {
@@ -285,7 +285,7 @@ fn a_link_where_the_directory_should_be_made_is_not_followed() {
 }
 
 #[test]
-fn what_has_the_names_of_the_daemons_own_files_is_replaced() {
+fn files_with_the_names_of_the_daemons_own_are_replaced() {
     let outside = Outside::new();
     for kind in ["a link", "a link to nothing", "a second name", "a FIFO", "a socket", "a device"] {
         let setup = host();

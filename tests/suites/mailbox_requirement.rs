@@ -103,7 +103,7 @@ mod phase_2 {
             assert!(script.contains(part), "{part}\n{script}");
         }
         let directory = mailbox.directory().to_str().unwrap();
-        assert!(script.contains(&format!("made_in='{directory}'\n")), "{script}");
+        assert!(script.contains(&format!("made_in={directory}\n")), "{script}");
     }
 
     #[test]

@@ -6,13 +6,9 @@
 //!
 //! No request waits for a timeout: the client half-closes after its bytes.
 
-#[path = "malformed/golden.rs"]
 mod golden;
-#[path = "malformed/mutate.rs"]
 mod mutate;
-#[path = "malformed/random.rs"]
-mod random;
-#[path = "malformed/spoiled.rs"]
+pub(crate) mod random;
 mod spoiled;
 
 use std::fs;

@@ -5,17 +5,11 @@
 //! `spec/native.md` lists the known differences with reasons. An unlisted difference fails the
 //! test, and so does a listed one that does not occur.
 
-#[path = "native/cases.rs"]
 mod cases;
-#[path = "native/differences.rs"]
 mod differences;
-#[path = "native/invocation.rs"]
 mod invocation;
-#[path = "native/observation.rs"]
 mod observation;
-#[path = "native/place.rs"]
 mod place;
-#[path = "native/run.rs"]
 mod run;
 
 use std::collections::BTreeSet;

@@ -102,7 +102,7 @@ fn without_a_setting_say_is_all_there_is() {
 }
 
 #[test]
-fn what_is_no_name_is_a_bad_request() {
+fn an_invalid_name_is_a_bad_request() {
     let session = setup().start();
     let path = safe_say(&session);
     for command in [path.to_str().unwrap(), "../say", "..", ".", "", "a\0b"] {

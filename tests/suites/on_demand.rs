@@ -211,7 +211,7 @@ fn an_idle_sidecar_stops_and_the_next_calls_start_it_once() {
 }
 
 #[test]
-fn what_a_tool_left_in_the_background_keeps_its_sidecar() {
+fn a_background_process_keeps_its_sidecar() {
     let (gate, session) = gated(&["--idle-stop", "1"]);
     let file = session.file("leaf");
     let answer = session.answer(&session.exec("make", ["daemon", &file]));

@@ -1,7 +1,6 @@
 //! Parents as agents use them (a shell, node, python and tmux) with native tools and with shims:
 //! the results are equal.
 
-#[path = "parents/scripts.rs"]
 mod scripts;
 
 use aifo_tests::{Comparison, ExecMode, RunResult, Tmux, can_run, passes_descriptors, program};
@@ -59,8 +58,8 @@ fn a_pipe_of_several_readers_stays_whole() {
 
 /// Proves that the comparison can fail.
 #[test]
-fn what_counts_is_what_is_expected() {
-    let Some(comparison) = comparison("what_counts_is_what_is_expected") else { return };
+fn expected_results_are_compared() {
+    let Some(comparison) = comparison("expected_results_are_compared") else { return };
     let bash = |script| everywhere(&comparison, &["bash", "-c", script]);
     let rows = [
         ("ninja both 2 2>/dev/null", Ok(0), "out 0\nout 1\n", ""),

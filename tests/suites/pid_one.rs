@@ -269,8 +269,8 @@ fn every_ending_is_exact() {
 
 /// Then a count at that point is complete.
 #[test]
-fn what_it_keeps_open_it_has_opened_before_it_says_hello() {
-    let test = "what_it_keeps_open_it_has_opened_before_it_says_hello";
+fn its_descriptors_are_open_before_it_sends_hello() {
+    let test = "its_descriptors_are_open_before_it_sends_hello";
     let Some(one) = PidOne::start(test) else { return };
     assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
     eventually("nothing more is open", || fd_count(one.runner) == one.fds);

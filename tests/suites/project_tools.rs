@@ -112,7 +112,7 @@ fn only_a_python_sidecar_looks_for_environments() {
 }
 
 #[test]
-fn what_a_tool_starts_finds_the_environment_too() {
+fn children_of_a_tool_find_the_environment_too() {
     let setup = SessionSetup::new().kinds(&["python"]).script("python3", WHICH);
     let session = setup.script("make", "pip").start();
     let venv = session.workspace().join(".venv");

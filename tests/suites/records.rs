@@ -230,7 +230,7 @@ fn odd_arguments_stay_on_one_line() {
 }
 
 #[test]
-fn what_a_tool_used_is_plausible() {
+fn a_tools_resource_usage_is_plausible() {
     let hungry = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; \
                   /usr/bin/head -c 64m /dev/zero | /usr/bin/tail -c 48m > /dev/null";
     let session = start(SessionSetup::new().script("make", hungry));

@@ -1,9 +1,7 @@
 //! Interactive tools on terminals: under tmux, as agents and users drive them, and on plain
 //! pseudo-terminals. Each test also runs natively.
 
-#[path = "repl/endings.rs"]
 mod endings;
-#[path = "repl/plain.rs"]
 mod plain;
 
 use std::fs;

@@ -1,6 +1,5 @@
 //! Limits of a tool and of a client with the token.
 
-#[path = "security/processes.rs"]
 mod processes;
 
 use std::fs::{self, File};
@@ -78,7 +77,7 @@ fn a_directory_cannot_be_smuggled_in() {
 
 /// A descriptor can be reopened through /proc; so only files that the tool could open are passed.
 #[test]
-fn what_was_given_for_reading_is_not_written_to() {
+fn a_descriptor_for_reading_is_not_written_to() {
     let session = session();
     let outside = session.scratch().join("outside").into_os_string().into_string().unwrap();
     let rows = [("outside", outside.clone(), "pipe:["), ("inside", session.file("inside"), "/")];
@@ -156,7 +155,7 @@ fn no_tool_sees_the_token() {
 }
 
 #[test]
-fn what_would_change_the_tool_stays_with_the_caller() {
+fn variables_that_change_the_tool_stay_with_the_caller() {
     let session = session();
     let own = Client::run(&session, Invocation::new(&session, "ninja", ["env"])).text();
     let stays = [

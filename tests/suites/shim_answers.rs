@@ -1,10 +1,7 @@
 //! The shim's handling of responses from a scripted proxy. This file has those of version 2.
 
-#[path = "shim_answers/frames.rs"]
 mod frames;
-#[path = "shim_answers/played.rs"]
 mod played;
-#[path = "shim_answers/versions.rs"]
 mod versions;
 
 use aifo_tests::Outcome;

@@ -1,9 +1,7 @@
 //! Smart decisions end to end, with real shims and runtimes that print how they were started. The
 //! decision tables have their own tests, see `spec/decide.md`.
 
-#[path = "smart/place.rs"]
 mod place;
-#[path = "smart/settings.rs"]
 mod settings;
 
 use std::fs;
@@ -95,7 +93,7 @@ fn a_program_in_the_workspace_goes_to_the_sidecar() {
 }
 
 #[test]
-fn what_is_no_runtime_goes_to_the_sidecar() {
+fn tools_that_are_no_runtime_go_to_the_sidecar() {
     let (place, session) = (Place::new(), session());
     for tool in ["pip", "npm"] {
         let outcome = Outcome::of(place.shim(Some(&session), tool).args(["say", "hi"]));

@@ -1,7 +1,6 @@
 //! A JSON-RPC server over stdio, as editors and agents use them: thousands of messages in both
 //! directions, and an end by the server.
 
-#[path = "stdio_server/client.rs"]
 mod client;
 
 use std::io::Write;

@@ -44,7 +44,7 @@ fn by_every_version() {
 
 /// The client is notified of it.
 #[test]
-fn what_would_be_passed_is_relayed() {
+fn descriptors_that_would_be_passed_are_relayed() {
     let session = streamed().tool("make", Tool::Link("/bin/sh".into())).start();
     let ((input, _source), (mut target, output)) = (pipe().unwrap(), pipe().unwrap());
     let script = ["-c", "/bin/cat; echo error >&2"];
@@ -224,7 +224,7 @@ fn a_proxy_that_is_killed_leaves_nothing() {
     });
 }
 
-/// Whether these execs run and neither the proxy nor a runner was active between two checks.
+/// True if these execs run and neither the proxy nor a runner was active between two checks.
 fn is_at_rest(session: &Session, ids: &[&str]) -> bool {
     if ids.iter().any(|id| tagged_processes(id).is_empty()) {
         return false;

@@ -214,7 +214,7 @@ fn a_process_without_its_exec_tag_ends_with_the_session() {
 
 /// Fifty processes that each start another on TERM.
 #[test]
-fn what_multiplies_on_term_is_gone_all_the_same() {
+fn processes_that_multiply_on_term_are_killed() {
     let mut session = Session::start();
     let heads = |file: &str| fs::read_to_string(file).unwrap_or_default().lines().count();
     let grow = |session: &Session| {

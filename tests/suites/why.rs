@@ -162,7 +162,7 @@ fn which_sidecar_and_why() {
 }
 
 #[test]
-fn what_would_be_refused_and_what_helps() {
+fn refusals_are_explained_with_a_remedy() {
     let none = Question::default();
     check(&[
         Question { name: "not-running", words: &[NODE, "cargo", "build"], ..none },
@@ -198,7 +198,7 @@ fn what_would_be_refused_and_what_helps() {
 }
 
 #[test]
-fn what_never_reaches_a_sidecar() {
+fn calls_that_never_reach_a_sidecar_are_explained() {
     let none = Question::default();
     let notify = "[notify]\ncommand = ['@/tools/say', '{args}']\nsafe_dirs = ['@/tools']";
     check(&[

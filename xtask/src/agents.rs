@@ -5,7 +5,7 @@
 use anyhow::{Result, bail};
 
 use crate::images::{self, Engine};
-use crate::{container_gate, suites};
+use crate::{container_gate, test_program};
 
 /// Prefix of the agent suites' names.
 pub(crate) const PREFIX: &str = "agent_";
@@ -22,7 +22,7 @@ pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
     images::build_for_suites(&[engine])?;
     images::build_for_agents(engine, images)?;
     let suites: Vec<String> =
-        suites::suites()?.into_iter().filter(|name| name.starts_with(PREFIX)).collect();
+        test_program::suites()?.into_iter().filter(|name| name.starts_with(PREFIX)).collect();
     if suites.is_empty() {
         bail!("no suite is named '{PREFIX}..'");
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::{shell, suites};
+use crate::{shell, test_program};
 
 /// A user id without files and without a passwd entry.
 const UID: &str = "1000";
@@ -16,63 +16,53 @@ const UID: &str = "1000";
 /// The socket whose group may use the Docker daemon.
 const SOCKET: &str = "/var/run/docker.sock";
 
-/// World-readable copies of test programs and what they need; removed on drop.
+/// World-readable copies of the test program and the programs that it needs; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Copies {
     dir: PathBuf,
-    programs: Vec<PathBuf>,
+    program: PathBuf,
 }
 
 impl Copies {
-    /// Builds and copies these suites, as the target directory may be in root's home. The copies
+    /// Builds and copies the programs, as the target directory may be in root's home. The copies
     /// keep their layout.
-    pub(crate) fn of(suites: &[&str]) -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
-        shell::run(build.args(["-p", suites::PACKAGE]))?;
-        let mut test = shell::cargo(["test", "-p", suites::PACKAGE, "--no-run"]);
-        test.arg("--message-format=json");
-        suites.iter().for_each(|suite| _ = test.args(["--test", suite]));
-        let programs = executables(&shell::read(&mut test)?);
-        let first = programs.first().context("cargo names no test program")?;
-        let profile = first.ancestors().nth(2).context("a test program lies in its profile")?;
+        shell::run(build.args(["-p", test_program::PACKAGE]))?;
+        let mut test = test_program::cargo_test();
+        let messages = shell::read(test.args(["--no-run", "--message-format=json"]))?;
+        let program = executable(&messages).context("cargo names no test program")?;
+        let profile = program.ancestors().nth(2).context("a test program lies in its profile")?;
+        let name = program.file_name().context("a program has a name")?.to_string_lossy();
         let dir = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
-        let mut copies = Copies { dir, programs: Vec::new() };
+        let copies = Copies { program: dir.join(format!("debug/deps/{name}")), dir };
         fs::create_dir_all(copies.dir.join("debug/deps"))?;
         for dir in ["", "debug", "debug/deps"] {
-            let everybody = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(copies.dir.join(dir), everybody)?;
+            let readable = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(copies.dir.join(dir), readable)?;
         }
         for program in ["aifo-coder", "aifo-shim", "aifo-test-tool", "aifo-test-agent"] {
             copies.add(&profile.join(program), &format!("debug/{program}"))?;
         }
-        for program in &programs {
-            let name = program.file_name().context("a program has a name")?.to_string_lossy();
-            let copy = copies.add(program, &format!("debug/deps/{name}"))?;
-            copies.programs.push(copy);
-        }
+        copies.add(&program, &format!("debug/deps/{name}"))?;
         Ok(copies)
     }
 
-    fn add(&self, program: &Path, name: &str) -> Result<PathBuf> {
+    fn add(&self, program: &Path, name: &str) -> Result<()> {
         let copy = self.dir.join(name);
         fs::copy(program, &copy).with_context(|| format!("cannot copy {}", program.display()))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
-        Ok(copy)
+        Ok(())
     }
 
-    /// Runs the copies one by one as the other user, whose only group is the daemon's.
+    /// Runs the copy as the other user, whose only group is the daemon's.
     pub(crate) fn run(&self, args: &[String], variables: &[(&str, &str)]) -> Result<()> {
         let group = fs::metadata(SOCKET).with_context(|| format!("no {SOCKET}"))?.gid().to_string();
-        for program in &self.programs {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
-            command.arg("--").arg(program).args(args).current_dir("/var/tmp");
-            command
-                .env("AIFO_TEST_BIN_DIR", self.dir.join("debug"))
-                .envs(variables.iter().copied());
-            shell::run(&mut command)?;
-        }
-        Ok(())
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
+        command.arg("--").arg(&self.program).args(args).current_dir("/var/tmp");
+        command.env("AIFO_TEST_BIN_DIR", self.dir.join("debug")).envs(variables.iter().copied());
+        test_program::run_tests(&mut command)
     }
 }
 
@@ -82,15 +72,15 @@ impl Drop for Copies {
     }
 }
 
-/// Returns the executables in cargo's JSON messages.
-fn executables(messages: &str) -> Vec<PathBuf> {
+/// Returns the test program in cargo's JSON messages.
+fn executable(messages: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
-    let programs = messages.filter_map(|message: serde_json::Value| {
+    let mut programs = messages.filter_map(|message: serde_json::Value| {
         let is_test = message["profile"]["test"].as_bool() == Some(true);
         let program = message["executable"].as_str().filter(|_| is_test)?;
         Some(PathBuf::from(program))
     });
-    programs.collect()
+    programs.next()
 }
 
 /// Fails with the reason if this engine cannot be used as another user.
@@ -109,11 +99,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_are_found_among_cargos_messages() {
+    fn the_test_program_is_found_among_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","profile":{"test":false},"executable":"/t/debug/tool"}
 {"reason":"compiler-artifact","profile":{"test":true},"executable":"/t/debug/deps/argv-1"}
 {"reason":"compiler-artifact","profile":{"test":true},"executable":null}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(executables(messages), [PathBuf::from("/t/debug/deps/argv-1")]);
+        assert_eq!(executable(messages), Some(PathBuf::from("/t/debug/deps/argv-1")));
     }
 }

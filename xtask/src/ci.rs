@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::container_gate::{self, Outcome};
 use crate::images::Engine;
-use crate::{shell, suites, tidy, workspace};
+use crate::{shell, suites, test_program, tidy, workspace};
 
 /// A step: its title, the command that reruns it, and its function.
 struct Step {
@@ -52,9 +50,10 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs the steps up to the first failure and prints a summary.
+/// Runs all steps, prints a summary, and fails with the reasons of those that failed.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let mut summary = Vec::new();
+    let mut failures = Vec::new();
     for step in STEPS {
         eprintln!("\n== {} ==", step.title);
         let start = Instant::now();
@@ -68,11 +67,15 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         };
         summary.push(line(step, time, verdict));
         if let Err(error) = result {
-            eprintln!("\n{}", summary.join("\n"));
-            bail!("{}: {error:#}\nhint: rerun it with: {}", step.title, step.rerun);
+            eprintln!("{}: {error:#}", step.title);
+            failures
+                .push(format!("{}: {error:#}\nhint: rerun it with: {}", step.title, step.rerun));
         }
     }
     eprintln!("\n{}", summary.join("\n"));
+    if !failures.is_empty() {
+        bail!("{} of {} steps failed\n\n{}", failures.len(), STEPS.len(), failures.join("\n\n"));
+    }
     Ok(())
 }
 
@@ -95,7 +98,8 @@ fn lints() -> Result<()> {
 }
 
 fn tests() -> Result<()> {
-    shell::run(&mut shell::cargo(["test", "--workspace", "--all-targets"]))
+    let args = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
+    test_program::run_tests(&mut shell::cargo(args))
 }
 
 fn docs() -> Result<()> {
@@ -106,7 +110,11 @@ fn docs() -> Result<()> {
 /// Runs the doctests and fails if a library has none: a manifest or a fence can switch them off
 /// silently.
 fn doctests() -> Result<()> {
-    let report = run_and_capture(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
+    let args = ["test", "--workspace", "--doc", "--no-fail-fast"];
+    let (status, report) = shell::capture(&mut shell::cargo(args))?;
+    if !status.success() {
+        bail!("doctests failed:\n{}", test_program::failures(&report).join("\n"));
+    }
     let counts = doctest_counts(&report);
     let ran = |library: &&str| counts.get(*library).is_some_and(|count| *count > 0);
     let packages = workspace::packages()?;
@@ -136,30 +144,6 @@ fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// Prints and runs a command, and returns both output streams in order. Every line also goes to
-/// stderr.
-fn run_and_capture(command: &mut Command) -> Result<String> {
-    let line = shell::line(command);
-    eprintln!("$ {line}");
-    let (reader, writer) = io::pipe()?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().with_context(|| format!("cannot run `{line}`"))?;
-    // The command holds the pipe's write ends; the reader would never see its end.
-    command.stdout(io::stderr()).stderr(io::stderr());
-    let mut report = String::new();
-    for line in BufReader::new(reader).lines() {
-        let line = line?;
-        eprintln!("{line}");
-        report += &line;
-        report.push('\n');
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("`{line}` failed: {status}");
-    }
-    Ok(report)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,14 +164,5 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 ";
         let expected = BTreeMap::from([("aifo_types", 2), ("aifo_wire", 0)]);
         assert_eq!(doctest_counts(report), expected);
-    }
-
-    #[test]
-    fn both_streams_are_read_in_order() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo 1; echo 2 >&2; echo 3"]);
-        assert_eq!(run_and_capture(&mut command).unwrap(), "1\n2\n3\n");
-        let mut command = Command::new("false");
-        assert!(run_and_capture(&mut command).is_err());
     }
 }

@@ -10,7 +10,8 @@ use anyhow::{Result, bail};
 
 use crate::container_suites::{self, ContainerRuns, Row};
 use crate::images::{self, Engine};
-use crate::{another_user, shell, suites};
+use crate::test_program::Arguments;
+use crate::{another_user, shell, test_program};
 
 /// Prefix of the container suites' names.
 pub(crate) const PREFIX: &str = "container_";
@@ -68,7 +69,7 @@ pub(crate) fn images() -> Result<Outcome> {
 }
 
 fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) -> Result<Outcome> {
-    let own = chosen(suites::suites()?, names);
+    let own = chosen(test_program::suites()?, names);
     let rows = container_suites::rows()?;
     let again: Vec<&Row> = container_suites::in_containers(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
@@ -99,9 +100,12 @@ fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) 
 /// Runs container suites with an engine that is available and has their images.
 pub(crate) fn ask(engine: Engine, suites: &[String], args: &[String]) -> Result<()> {
     let before = held_for_suites(engine)?;
-    let mut command = test(engine, ENGINE, suites.iter().map(String::as_str));
-    let (separator, rest) = split(args);
-    shell::run(command.args([separator, "--include-ignored"]).args(rest))?;
+    let args = Arguments::parse(args);
+    let run = |names: &[String]| {
+        let mut command = test(engine, ENGINE);
+        test_program::run_tests(command.args(["--", "--include-ignored"]).args(names))
+    };
+    test_program::run_each(suites.iter().map(|suite| (suite.as_str(), &[][..])), &args, run)?;
     check_nothing_left(engine, &before)
 }
 
@@ -118,12 +122,13 @@ fn again_in_containers(
     }
     let everywhere: Vec<&Row> =
         rows.iter().copied().filter(|row| row.runs == ContainerRuns::Everywhere).collect();
-    let (separator, rest) = split(args);
+    let args = Arguments::parse(args);
     let runs = |rows: &[&Row], image: Option<&str>| {
-        let mut command = test(engine, BACKEND, rows.iter().map(|row| row.suite.as_str()));
-        command.args([separator, "--exact"]).args(left_out(rows)).args(rest);
-        command.envs(image.map(|image| (IMAGE, image)));
-        shell::run(&mut command)
+        test_program::run_each(with_left_out(rows), &args, |names| {
+            let mut command = test(engine, BACKEND);
+            command.envs(image.map(|image| (IMAGE, image)));
+            test_program::run_tests(command.arg("--").args(names))
+        })
     };
     runs(rows, None)?;
     if everywhere.is_empty() || extent == Extent::Everywhere {
@@ -132,10 +137,10 @@ fn again_in_containers(
     runs(&everywhere, Some("aifo-test-dash:latest"))?;
     match another_user::possible(engine) {
         Ok(()) => {
-            let names: Vec<&str> = everywhere.iter().map(|row| row.suite.as_str()).collect();
-            let args = ["--exact".to_owned()].into_iter().chain(left_out(&everywhere));
-            let args: Vec<String> = args.chain(rest.iter().cloned()).collect();
-            another_user::Copies::of(&names)?.run(&args, &[(BACKEND, engine.name())])
+            let copies = another_user::Copies::new()?;
+            let variables = [(BACKEND, engine.name())];
+            let run = |names: &[String]| copies.run(names, &variables);
+            test_program::run_each(with_left_out(&everywhere), &args, run)
         }
         Err(reason) => {
             eprintln!("skipped: suites as another user with {}: {reason}", engine.name());
@@ -144,27 +149,18 @@ fn again_in_containers(
     }
 }
 
-/// The tests of these suites that do not run in containers, as `--skip` arguments.
-fn left_out(rows: &[&Row]) -> Vec<String> {
-    let tests = rows.iter().flat_map(|row| &row.left_out);
-    tests.flat_map(|test| ["--skip".to_owned(), test.clone()]).collect()
+/// The suites of these rows, each with its tests that do not run in containers.
+fn with_left_out<'a>(rows: &[&'a Row]) -> impl Iterator<Item = (&'a str, &'a [String])> {
+    rows.iter().map(|row| (row.suite.as_str(), row.left_out.as_slice()))
 }
 
-/// Returns `cargo test` of these suites, with the engine's name in this variable.
-fn test<'a>(engine: Engine, variable: &str, suites: impl Iterator<Item = &'a str>) -> Command {
-    let mut command = shell::cargo(["test", "-p", suites::PACKAGE]);
-    suites.for_each(|suite| _ = command.args(["--test", suite]));
+/// Returns `cargo test` of the suites' program, with the engine's name in this variable.
+fn test(engine: Engine, variable: &str) -> Command {
+    let mut command = test_program::cargo_test();
     command.env(variable, engine.name());
     // Without it podman raises limits of every container, which root in a container may not do.
     command.env(PODMAN_SETTINGS, shell::root().join("xtask/images/test/containers.conf"));
     command
-}
-
-fn split(args: &[String]) -> (&str, &[String]) {
-    match args.split_first() {
-        Some((separator, rest)) => (separator.as_str(), rest),
-        None => ("--", &[][..]),
-    }
 }
 
 /// Fails if the suites left containers or networks. Leftovers of an earlier run are ignored.

@@ -63,12 +63,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{agents, container_gate, shell, suites};
+    use crate::{agents, container_gate, shell, test_program};
 
     #[test]
     fn every_suite_has_a_row() {
         let mut rows: Vec<_> = rows().unwrap().into_iter().map(|row| row.suite).collect();
-        let all = suites::suites().unwrap().into_iter();
+        let all = test_program::suites().unwrap().into_iter();
         let local = |name: &String| {
             !name.starts_with(container_gate::PREFIX) && !name.starts_with(agents::PREFIX)
         };
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_a_test() {
+    fn left_out_tests_exist() {
         for row in rows().unwrap().iter().filter(|row| row.runs != ContainerRuns::Not) {
             let dir = shell::root().join("tests/suites");
             let parts = fs::read_dir(dir.join(&row.suite)).into_iter().flatten().flatten();

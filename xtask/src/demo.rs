@@ -16,9 +16,9 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
 
 use crate::bench::stats::{Pairs, millis};
-use crate::scratch::{Scratch, copy_tree};
 use crate::serve::{self, Options, Serve};
 use crate::{dist, shell, table};
+use aifo_images::{Scratch, copy_tree};
 use calls::{CALLS, Call, KINDS, Outcome};
 
 /// How often each call is timed on each side, in turns.
@@ -87,7 +87,7 @@ struct Agent<'a> {
     serve: &'a Serve,
 }
 
-/// Whether a call uses the shims.
+/// Selects whether a call uses the shims.
 #[derive(Clone, Copy, Debug)]
 enum Side {
     Native,

@@ -1,19 +1,21 @@
-//! `cargo xtask images`: builds and lists images of toolchains, agents and suites.
+//! `cargo xtask images`: builds, lists and updates images of toolchains, agents and suites.
 //!
-//! The Dockerfiles are in `xtask/images/`; see spec/images.md.
+//! `aifo-images` builds; this adds the workspace's shim, toolchain and lock file, and the suites' images.
+//! See spec/images.md.
 
-mod build;
 mod context;
-mod debian;
 mod engine;
-mod list;
-mod recipe;
 mod suite;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::stderr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock, Scratch};
 use anyhow::{Context, Result, bail};
+
+use crate::{dist, shell, table};
 
 pub(crate) use engine::Engine;
 pub(crate) use suite::build as build_for_suites;
@@ -21,23 +23,26 @@ pub(crate) use suite::build as build_for_suites;
 const USAGE: &str =
     "usage: cargo xtask images build [NAME[@VERSION]..] [--base mmdebstrap[:SUITE]|IMAGE] \
 [--ca FILE] [--rust-from-host] [--fresh] [--engine docker|podman]
+       cargo xtask images update [NAME[@VERSION]..] [--base ..] [--ca FILE] [--engine ..]
        cargo xtask images list [--engine docker|podman]
        cargo xtask images test [--engine docker|podman]";
 
-/// Runs the command: `build`, `list` or `test`.
+/// The command in hints.
+const COMMAND: &str = "cargo xtask images";
+
+/// Runs the command: `build`, `update`, `list` or `test`.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<&str> =
         args.iter().map(|arg| arg.to_str().context(USAGE)).collect::<Result<_>>()?;
     let Some((verb, rest)) = args.split_first() else { bail!(USAGE) };
     let options = Options::parse(rest)?;
+    let engine = || options.engine.map_or_else(Engine::first_available, Ok);
     match *verb {
-        "build" => {
-            let engine = options.engine.map_or_else(Engine::first_available, Ok)?;
-            build::build(engine, &options)
-        }
+        "build" => build(engine()?, &options),
+        "update" => update(engine()?, &options),
         "list" => {
             options.only_engine()?;
-            list::list(options.engine.map_or_else(Engine::first_available, Ok)?)
+            list(engine()?)
         }
         "test" => {
             options.only_engine()?;
@@ -49,7 +54,40 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
 
 /// Builds agents' images for the suites, from Debian packages alone.
 pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()> {
-    build::build(engine, &Options { names, base: Base::Mmdebstrap(None), ..Options::default() })
+    let base = BaseChoice::Mmdebstrap(None);
+    build(engine, &Options { names, base, ..Options::default() })
+}
+
+fn build(engine: Engine, options: &Options) -> Result<()> {
+    let scratch = Scratch::new("aifo-build")?;
+    let options = options.for_build(&scratch)?;
+    let lock = Lock::embedded()?;
+    let (_, errors) = aifo_images::build(&engine.host()?, &lock, &options, &mut stderr())?;
+    match errors.into_iter().next() {
+        None => Ok(()),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// Renews the workspace's own lock file.
+fn update(engine: Engine, options: &Options) -> Result<()> {
+    let options = options.for_update()?;
+    let path = shell::root().join("crates/images/images.lock");
+    let mut lock = Lock::read(&path)?;
+    aifo_images::update(&engine.host()?, &mut lock, &options, &mut stderr(), |lock| {
+        lock.write(&path)
+    })?;
+    Ok(())
+}
+
+fn list(engine: Engine) -> Result<()> {
+    let rows = engine.host()?.images()?;
+    if rows.is_empty() {
+        eprintln!("{} has no image of aifo\nhint: build them with: {COMMAND} build", engine.name());
+        return Ok(());
+    }
+    print!("{}", table::layout(["image", "tag", "size", "age"], &rows));
+    Ok(())
 }
 
 /// Parsed arguments.
@@ -57,44 +95,14 @@ pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()>
 struct Options {
     /// The images to build; empty: every toolchain's.
     names: Vec<String>,
-    base: Base,
+    base: BaseChoice,
     /// The engine; `None`: the first available one, or all for `test`.
     engine: Option<Engine>,
     /// A PEM bundle for stages that download; `None`: `SSL_CERT_FILE`, or the base's own.
     ca: Option<PathBuf>,
-    rust: Rust,
-    reuse: Reuse,
-}
-
-/// The base of all images.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Base {
-    /// Debian's own image, of the release that each recipe names.
-    #[default]
-    Slim,
-    /// Built from Debian packages alone, of this release; `None`: of the recipe's.
-    Mmdebstrap(Option<String>),
-    /// An image of the engine, or one it can pull.
-    Image(String),
-}
-
-/// The source of the rust image's toolchain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Rust {
-    #[default]
-    Debian,
-    /// A copy of the toolchain that builds this workspace.
-    Host,
-}
-
-/// Whether an earlier build may be reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Reuse {
-    /// Yes, if its inputs are the same.
-    #[default]
-    Same,
-    /// No: packages are fetched again.
-    Nothing,
+    /// Whether the rust image has a copy of the toolchain that builds this workspace.
+    rust_from_host: bool,
+    fresh: bool,
 }
 
 impl Options {
@@ -104,16 +112,37 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} takes a value\n{USAGE}"));
             match *arg {
-                "--base" => options.base = Base::parse(value()?),
+                "--base" => options.base = BaseChoice::parse(value()?),
                 "--engine" => options.engine = Some(Engine::parse(value()?)?),
                 "--ca" => options.ca = Some(PathBuf::from(value()?)),
-                "--rust-from-host" => options.rust = Rust::Host,
-                "--fresh" => options.reuse = Reuse::Nothing,
+                "--rust-from-host" => options.rust_from_host = true,
+                "--fresh" => options.fresh = true,
                 name if !name.starts_with('-') => options.names.push(name.to_owned()),
                 _ => bail!("unknown option '{arg}'\n{USAGE}"),
             }
         }
         Ok(options)
+    }
+
+    /// Adds the shim, if an agent is built.
+    fn for_build(&self, scratch: &Scratch) -> Result<BuildOptions> {
+        let has_agents = aifo_images::has_agents(&self.names)?;
+        let shim = if has_agents { Some(dist::shim(&scratch.file("shim"))?) } else { None };
+        Ok(BuildOptions { shim, ..self.for_update()? })
+    }
+
+    fn for_update(&self) -> Result<BuildOptions> {
+        let ca = || std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+        Ok(BuildOptions {
+            names: self.names.clone(),
+            base: self.base.clone(),
+            image_names: ImageNames::from_environment(),
+            ca: self.ca.clone().or_else(ca),
+            shim: None,
+            toolchain: if self.rust_from_host { Some(toolchain()?) } else { None },
+            fresh: self.fresh,
+            command: COMMAND,
+        })
     }
 
     /// Rejects options that only `build` takes.
@@ -125,14 +154,11 @@ impl Options {
     }
 }
 
-impl Base {
-    fn parse(value: &str) -> Self {
-        match value.split_once(':') {
-            Some(("mmdebstrap", release)) => Base::Mmdebstrap(Some(release.to_owned())),
-            None if value == "mmdebstrap" => Base::Mmdebstrap(None),
-            _ => Base::Image(value.to_owned()),
-        }
-    }
+/// The toolchain that builds this workspace.
+fn toolchain() -> Result<PathBuf> {
+    let mut rustc = Command::new("rustc");
+    let root = shell::read(rustc.args(["--print", "sysroot"]).current_dir(shell::root()))?;
+    Ok(Path::new(&root).to_owned())
 }
 
 #[cfg(test)]
@@ -144,23 +170,16 @@ mod tests {
         let args = ["rust", "--base", "mmdebstrap", "node", "--engine", "podman", "--fresh"];
         let expected = Options {
             names: vec!["rust".into(), "node".into()],
-            base: Base::Mmdebstrap(None),
+            base: BaseChoice::Mmdebstrap(None),
             engine: Some(Engine::Podman),
-            reuse: Reuse::Nothing,
+            fresh: true,
             ..Options::default()
         };
         assert_eq!(Options::parse(&args).unwrap(), expected);
     }
 
     #[test]
-    fn bases_are_distinguished() {
-        assert_eq!(Base::parse("mmdebstrap:trixie"), Base::Mmdebstrap(Some("trixie".into())));
-        assert_eq!(Base::parse("debian:trixie"), Base::Image("debian:trixie".into()));
-        assert_eq!(Base::parse("host:5000/a/b"), Base::Image("host:5000/a/b".into()));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_options_are_rejected() {
         for args in [&["--base"][..], &["--engine", "other"], &["--colour"]] {
             assert!(Options::parse(args).is_err(), "{args:?}");
         }

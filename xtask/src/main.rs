@@ -15,11 +15,11 @@ mod elf;
 mod fixture;
 mod host;
 mod images;
-mod scratch;
 mod serve;
 mod shell;
 mod suites;
 mod table;
+mod test_program;
 mod tidy;
 mod workspace;
 
@@ -49,7 +49,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "images",
-        help: "build | list | test: images of toolchains, agents and suites",
+        help: "build | list | update | test: images of toolchains, agents and suites",
         run: images::run,
     },
     Command {

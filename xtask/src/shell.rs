@@ -1,7 +1,8 @@
 //! Runs commands: prints each to stderr, and names it in errors.
 
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -43,6 +44,35 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
+/// Runs a command and returns its status and both output streams in order. Every line also goes to
+/// stderr.
+pub(crate) fn capture(command: &mut Command) -> Result<(ExitStatus, String)> {
+    let line = brief(&line(command));
+    eprintln!("$ {line}");
+    let (reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot run `{line}`"))?;
+    // The command holds the pipe's write ends; the reader would never see its end.
+    command.stdout(io::stderr()).stderr(io::stderr());
+    let mut report = String::new();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        eprintln!("{line}");
+        report += &line;
+        report.push('\n');
+    }
+    Ok((child.wait()?, report))
+}
+
+/// Cuts a line, which may name hundreds of tests.
+fn brief(line: &str) -> String {
+    const MOST: usize = 200;
+    match line.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{} ..", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
 /// Returns the first executable file of this name in PATH.
 pub(crate) fn find_in_path(program: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
@@ -65,11 +95,8 @@ pub(crate) fn line(command: &Command) -> String {
 }
 
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    match word {
-        _ if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
-        _ => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    // Fails only for NUL bytes, which no argument contains.
+    shlex::try_quote(word).unwrap_or_default().into_owned()
 }
 
 #[cfg(test)]
@@ -80,7 +107,15 @@ mod tests {
     fn a_line_can_be_pasted_into_a_shell() {
         let mut command = Command::new("cargo");
         command.args(["doc", "", "it's"]).env("RUSTDOCFLAGS", "-D warnings").env_remove("HOME");
-        assert_eq!(line(&command), r"RUSTDOCFLAGS='-D warnings' cargo doc '' 'it'\''s'");
+        assert_eq!(line(&command), r#"RUSTDOCFLAGS='-D warnings' cargo doc '' "it's""#);
+    }
+
+    #[test]
+    fn both_streams_are_read_in_order() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 1; echo 2 >&2; echo 3; exit 4"]);
+        let (status, report) = capture(&mut command).unwrap();
+        assert_eq!((status.code(), report.as_str()), (Some(4), "1\n2\n3\n"));
     }
 
     #[test]

@@ -10,33 +10,31 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::{agents, container_gate, shell, workspace};
-
-/// The package of the suites.
-pub(crate) const PACKAGE: &str = "aifo-tests";
+use crate::test_program::{Arguments, cargo_test, run_each, run_tests, suites};
+use crate::{agents, container_gate, shell};
 
 /// `[SUITE] [-- ARGS]`: all suites, one, `pending`, the container suites of an engine, or the agent
-/// suites. ARGS go to the test programs.
+/// suites. ARGS go to the test program.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let (ours, theirs) = match args.iter().position(|arg| arg == "--") {
-        Some(at) => args.split_at(at),
+        Some(at) => (&args[..at], &args[at + 1..]),
         None => (&args[..], &[][..]),
     };
-    let mut command = shell::cargo(["test", "-p", PACKAGE]);
     match ours {
-        [] => {}
-        [name] if name == "pending" => return pending(),
-        [name, agents @ ..] if name == "agents" => return agents::run(agents, theirs),
+        [] => run_tests(cargo_test().arg("--").args(theirs)),
+        [name] if name == "pending" => pending(),
+        [name, agents @ ..] if name == "agents" => agents::run(agents, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
-            return container_gate::run(Engine::parse(name)?, suites, theirs);
+            container_gate::run(Engine::parse(name)?, suites, theirs)
         }
         [name] => {
             let suites = suites()?;
             if !suites.contains(name) {
                 bail!("unknown suite '{name}'\nhint: the suites are: {}", suites.join(" "));
             }
-            command.args(["--test", name]);
+            let run = |args: &[String]| run_tests(cargo_test().arg("--").args(args));
+            run_each([(name.as_str(), &[][..])], &Arguments::parse(theirs), run)
         }
         _ => {
             bail!(
@@ -45,15 +43,6 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             )
         }
     }
-    shell::run(command.args(theirs))
-}
-
-/// The names of all suites.
-pub(crate) fn suites() -> Result<Vec<String>> {
-    let packages = workspace::packages()?;
-    let package = packages.iter().find(|package| package.name == PACKAGE);
-    let package = package.with_context(|| format!("no package '{PACKAGE}'"))?;
-    Ok(package.targets_of("test").into_iter().map(str::to_owned).collect())
 }
 
 /// Runs the tests that are ignored as `pending: ..` and fails if one passes: then its attribute
@@ -64,8 +53,8 @@ pub(crate) fn pending() -> Result<()> {
         eprintln!("no test is pending");
         return Ok(());
     }
-    let mut command = shell::cargo(["test", "-p", PACKAGE, "--no-fail-fast", "--"]);
-    command.arg("--ignored").args(&names);
+    let mut command = cargo_test();
+    command.args(["--", "--ignored"]).args(&names);
     eprintln!("$ {}", shell::line(&command));
     let output = command.output().context("cannot run cargo")?;
     let report = String::from_utf8_lossy(&output.stdout);
@@ -109,7 +98,7 @@ fn pending_names(source: &str) -> Vec<String> {
     names
 }
 
-/// Whether a test program reported this test with this word, in any module.
+/// Returns whether a test program reported this test with this word, in any module.
 fn has_verdict(report: &str, name: &str, word: &str) -> bool {
     report.lines().any(|line| {
         let Some((path, rest)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))

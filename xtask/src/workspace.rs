@@ -30,7 +30,7 @@ impl Package {
         self.targets.iter().filter(|target| target.0 == kind).map(|t| t.1.as_str()).collect()
     }
 
-    /// Whether the manifest is below `crates/`.
+    /// Returns whether the manifest is below `crates/`.
     pub(crate) fn is_product(&self) -> bool {
         self.dir.starts_with(shell::root().join("crates"))
     }
@@ -38,7 +38,12 @@ impl Package {
 
 /// Returns the workspace's members.
 pub(crate) fn packages() -> Result<Vec<Package>> {
-    let args = ["metadata", "--no-deps", "--format-version", "1"];
+    packages_of("Cargo.toml")
+}
+
+/// Returns the members of the workspace of a manifest, given by its path below the root.
+pub(crate) fn packages_of(manifest: &str) -> Result<Vec<Package>> {
+    let args = ["metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest];
     let text = shell::read(&mut shell::cargo(args))?;
     let metadata: Value = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
     Ok(list(&metadata["packages"]).iter().map(package).collect())

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use aifo_process::{ExecTag, kill_tagged, random_bits, signal_group_number};
 use aifo_types::{ExecId, Signal, env};
-use nix::errno::Errno;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -16,7 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::tail::Tail;
+use crate::exit_watcher::ExitWatcher;
+use crate::tail::{StreamState, Tail};
 use crate::wire_log::WireLog;
 
 /// A running agent in a process group of its own (`spec/acp.md#processes`).
@@ -32,7 +31,7 @@ use crate::wire_log::WireLog;
 pub struct AgentProcess {
     child: Child,
     leader: Pid,
-    /// Whether the leader's process id may have been reused.
+    /// True if the leader's process id may have been reused.
     is_reaped: bool,
     /// Tags the agent's processes, to find those that leave the group.
     exec_tag: ExecTag,
@@ -132,14 +131,15 @@ impl AgentProcess {
 
     /// Returns the last bytes of its stderr.
     pub fn stderr(&self) -> String {
-        self.stderr.text()
+        self.stderr.text(StreamState::Ended).text
     }
 
     /// Returns the exit status, if known, and the last line of stderr; empty if there is neither.
     pub fn exit_summary(&self) -> String {
         let stderr = self.stderr();
         let line = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-        let words: Vec<&str> = self.exited.status.as_deref().into_iter().chain(line).collect();
+        let status = self.exited.exit().map(|exit| exit.to_string());
+        let words: Vec<&str> = status.as_deref().into_iter().chain(line).collect();
         words.join(": ")
     }
 
@@ -173,7 +173,7 @@ impl AgentProcess {
         // The pipe may hold unread output, and a process outside may keep it open.
         let _ =
             timeout(DRAIN_TIMEOUT, async { while self.tasks.join_next().await.is_some() {} }).await;
-        AgentExit { status, stderr: self.stderr.text() }
+        AgentExit { status, stderr: self.stderr() }
     }
 
     /// Returns whether the agent exits in time. Drains its stdout, as a blocked write would keep it
@@ -256,43 +256,5 @@ async fn drain(mut stderr: ChildStderr, tail: Tail, log: Option<Arc<WireLog>>) {
     }
     if let Some(log) = &log {
         log.end_err();
-    }
-}
-
-/// Waits for a process without reaping it, so that its id, and its group's, is not reused.
-#[derive(Debug)]
-pub(crate) struct ExitWatcher {
-    receiver: Option<oneshot::Receiver<String>>,
-    /// The exit status as text, once known.
-    status: Option<String>,
-}
-
-impl ExitWatcher {
-    fn watch(pid: Pid) -> io::Result<Self> {
-        let (sender, receiver) = oneshot::channel();
-        let wait = move || {
-            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            let status = loop {
-                match waitid(Id::Pid(pid), flags) {
-                    Err(Errno::EINTR) => {}
-                    Ok(WaitStatus::Exited(_, code)) => break format!("exit status {code}"),
-                    Ok(WaitStatus::Signaled(_, signal, _)) => break format!("killed by {signal}"),
-                    _ => break "unknown exit status".to_owned(),
-                }
-            };
-            // The receiver may be dropped.
-            let _ = sender.send(status);
-        };
-        std::thread::Builder::new().name("aifo-agent-end".to_owned()).spawn(wait)?;
-        Ok(ExitWatcher { receiver: Some(receiver), status: None })
-    }
-
-    /// Waits for the exit; returns at once if it is known. Cancel-safe.
-    pub(crate) async fn wait(&mut self) {
-        if let Some(receiver) = &mut self.receiver {
-            // The thread ended without a status.
-            self.status = receiver.await.ok();
-            self.receiver = None;
-        }
     }
 }

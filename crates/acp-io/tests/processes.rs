@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use aifo_acp::{Config, Event, Failure, Limits, StopReason, TurnEnd};
+use aifo_acp::{Config, Event, Failure, Limits, RequestEvent, StopReason, TurnEnd};
 use aifo_acp_io::{AgentConnection, NoHost, ProcessLimits};
 use serde_json::json;
 use tokio::process::Command;
@@ -234,7 +234,7 @@ async fn an_agent_that_does_not_read_is_held_back() {
                   while :; do printf '{\"id\":1,\"method\":\"unheard/of\"}\\n'; done";
     let mut agent = start(script, Config::default(), hasty());
     while let Some(event) = agent.next().await {
-        assert!(!matches!(event, Event::Request { .. }));
+        assert!(!matches!(event, Event::Request(RequestEvent::Host { .. })));
     }
     assert_eq!(agent.end().await.status.unwrap().signal(), Some(15));
 }

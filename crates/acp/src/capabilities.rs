@@ -21,7 +21,7 @@ pub struct ClientCapabilities {
 /// An agent's answer to `initialize`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentInfo {
-    /// Whether the agent supports `session/load`.
+    /// True if the agent supports `session/load`.
     pub loads_sessions: bool,
     /// The authentication methods, as received.
     pub auth_methods: Vec<Value>,
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_declared_is_what_is_served() {
+    fn declared_capabilities_are_served() {
         let methods = [
             "fs/read_text_file",
             "fs/write_text_file",

@@ -14,10 +14,9 @@ use crate::capabilities::{AgentInfo, ClientCapabilities};
 use crate::event::Event;
 use crate::json::{LineTooLong, set_member};
 use crate::limits::Limits;
-use crate::message::{Id, Message, RpcError};
-use crate::message_reader::{MessageReader, Traffic};
-use crate::outbox::Outbox;
-use crate::pending::Pending;
+use crate::message::{Id, RpcError};
+use crate::message_reader::Traffic;
+use crate::peer::Peer;
 use crate::permission::Decision;
 use crate::protocol_errors::ProtocolErrors;
 use crate::session::Session;
@@ -25,7 +24,6 @@ use crate::text_run::Streaming;
 use crate::timeline::AnswerFrom;
 use crate::turn::TurnPhase;
 use crate::turn_end::CancelCause;
-use crate::unanswered::Unanswered;
 use crate::update::Update;
 use agent_requests::AgentRequest;
 
@@ -38,15 +36,11 @@ pub use requests::Requests;
 #[derive(Debug)]
 pub struct Client {
     config: Config,
-    reader: MessageReader,
+    agent: Peer<SentRequest, AgentRequest>,
     state: ConnectionState,
-    pending: Pending<SentRequest>,
     sessions: BTreeMap<String, Session>,
-    agent_requests: Unanswered<AgentRequest>,
     early: EarlyUpdates,
     events: VecDeque<Event>,
-    out: Outbox,
-    protocol_errors: ProtocolErrors,
     now: Instant,
     /// Time of the last input, or of the last answer to the agent.
     last_activity: Instant,
@@ -135,16 +129,12 @@ impl Client {
     /// Creates a client at the start of a connection.
     pub fn new(config: Config, now: Instant) -> Self {
         Client {
-            reader: MessageReader::new(&config.limits),
-            out: Outbox::new(config.limits.frame_out),
+            agent: Peer::new(&config.limits),
             config,
             state: ConnectionState::Started,
-            pending: Pending::default(),
             sessions: BTreeMap::new(),
-            agent_requests: Unanswered::default(),
             early: EarlyUpdates::default(),
             events: VecDeque::new(),
-            protocol_errors: ProtocolErrors::default(),
             now,
             last_activity: now,
         }
@@ -154,13 +144,13 @@ impl Client {
     /// [`poll_event`](Client::poll_event) before the next call.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         self.now = now;
-        self.reader.receive(bytes);
+        self.agent.reader.receive(bytes);
     }
 
     /// Passes in the end of the agent's stream.
     pub fn receive_eof(&mut self, now: Instant) {
         self.now = now;
-        self.reader.receive_eof();
+        self.agent.reader.receive_eof();
     }
 
     /// Returns the next event.
@@ -169,17 +159,19 @@ impl Client {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            if self.state == ConnectionState::Closed {
-                return None;
-            }
-            let inbound = self.reader.next_message()?;
+            let inbound = self.agent.next_inbound()?;
             self.handle_inbound(inbound);
         }
     }
 
     /// Returns the next line to write, with its `\n`.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
-        self.out.pop()
+        self.agent.out.pop()
+    }
+
+    /// Returns the number of lines to write.
+    pub fn unwritten(&self) -> usize {
+        self.agent.out.len()
     }
 
     /// Sends `initialize` with the client's name and version. Must be the first request.
@@ -274,10 +266,9 @@ impl Client {
             return CancelOutcome::NotNeeded;
         }
         let params = json!({"sessionId": session});
-        let cancel = Message::Notification { method: "session/cancel".to_owned(), params };
         // The session id came in a line of the agent. If it is too long for an outgoing line, the
         // turn becomes overdue.
-        let _ = self.out.push(cancel, Map::new());
+        let _ = self.agent.out.notify("session/cancel".to_owned(), params, Map::new());
         self.cancel_permissions(session, cause);
         CancelOutcome::Sent
     }
@@ -293,21 +284,19 @@ impl Client {
     /// pending or has no such option.
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
-        let is_offered = self.agent_requests.permission(id).is_some_and(|options| match decision {
-            Decision::Select(option) => options.contains(option),
-            Decision::Cancelled => true,
-        });
-        is_offered && self.answer_permission(id, decision)
+        let options = self.agent.received.permission(id);
+        options.is_some_and(|options| decision.is_among(options))
+            && self.answer_permission(id, decision)
     }
 
     /// Answers a request that the caller serves. Returns false, and writes nothing, if it is not
     /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_waiting = self.agent_requests.is_host(id)
-            || (self.is_relayed() && self.agent_requests.contains(id));
+        let is_waiting = self.agent.received.is_host(id)
+            || (self.is_relayed() && self.agent.received.contains(id));
         if is_waiting {
-            self.agent_requests.take(id);
+            self.agent.received.take(id);
             self.last_activity = now;
             self.reply(id.clone(), outcome);
         }
@@ -332,22 +321,22 @@ impl Client {
 
     /// Returns the number of the agent's unanswered requests.
     pub fn unanswered(&self) -> usize {
-        self.agent_requests.len()
+        self.agent.received.len()
     }
 
     /// Returns the counts of received messages.
     pub fn traffic(&self) -> Traffic {
-        self.reader.traffic()
+        self.agent.reader.traffic()
     }
 
     /// Returns the counts of protocol errors.
     pub fn protocol_errors(&self) -> ProtocolErrors {
-        self.protocol_errors
+        self.agent.protocol_errors
     }
 
     /// Returns the last bytes of non-JSON output.
     pub fn non_json(&self) -> &str {
-        self.reader.non_json()
+        self.agent.reader.non_json()
     }
 
     fn open(&self, session: &str) -> Session {
@@ -364,20 +353,12 @@ impl Client {
         now: Instant,
     ) -> Result<u64, SendError> {
         self.now = now;
-        let id = self.pending.enter(sent, deadline);
-        let message = Message::Request { id: id.into(), method: method.to_owned(), params };
-        match self.out.push(message, Map::new()) {
-            Ok(()) => Ok(id),
-            Err(error) => {
-                self.pending.complete(&id.into());
-                Err(error.into())
-            }
-        }
+        Ok(self.agent.send(sent, deadline, (method.to_owned(), params), Map::new())?)
     }
 
     /// Answers a permission request if it is pending.
     fn answer_permission(&mut self, id: &Id, decision: &Decision) -> bool {
-        let is_waiting = self.agent_requests.take(id).is_some();
+        let is_waiting = self.agent.received.take(id).is_some();
         if is_waiting {
             self.last_activity = self.now;
             self.reply(id.clone(), Ok(decision.to_result()));
@@ -388,7 +369,7 @@ impl Client {
     /// Writes an answer. One that is too long becomes an error.
     fn reply(&mut self, id: Id, outcome: Result<Value, RpcError>) {
         // The agent receives the error; no other caller needs it.
-        let _ = self.out.reply(id, outcome, Map::new());
+        let _ = self.agent.out.reply(id, outcome, Map::new());
     }
 }
 

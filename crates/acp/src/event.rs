@@ -57,31 +57,9 @@ pub enum Event {
         /// The session.
         session: String,
     },
-    /// The agent requests a permission; [`Client::decide`](crate::Client::decide) answers.
-    Permission {
-        /// The request's id.
-        id: Id,
-        /// The request.
-        request: Box<PermissionRequest>,
-    },
-    /// The agent requests a method that the caller serves;
-    /// [`Client::respond`](crate::Client::respond) answers.
-    Request {
-        /// The request's id.
-        id: Id,
-        /// The method.
-        method: String,
-        /// The parameters, as received.
-        params: Value,
-    },
-    /// An agent request was cancelled. A permission request has been answered already; any other
-    /// must still be answered unless the stream has ended.
-    Withdrawn {
-        /// The request's id.
-        id: Id,
-        /// The cause.
-        why: Withdrawal,
-    },
+    /// A request of the agent: [`Client::decide`](crate::Client::decide) answers one for a permission,
+    /// [`Client::respond`](crate::Client::respond) any other.
+    Request(RequestEvent),
     /// A notification that the client does not handle.
     Notification {
         /// Its method.
@@ -107,6 +85,35 @@ pub enum Event {
     Closed,
 }
 
+/// An event of an agent's request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestEvent {
+    /// The agent requests a permission.
+    Permission {
+        /// The request's id.
+        id: Id,
+        /// The request, with the agent's paths.
+        request: Box<PermissionRequest>,
+    },
+    /// The agent requests a method that the caller serves.
+    Host {
+        /// The request's id.
+        id: Id,
+        /// The method.
+        method: String,
+        /// The parameters, as received.
+        params: Value,
+    },
+    /// A reported request was cancelled. A permission request has been answered already, as has any
+    /// with [`Withdrawal::Ended`]; others must still be answered.
+    Withdrawn {
+        /// The request's id.
+        id: Id,
+        /// The cause.
+        why: Withdrawal,
+    },
+}
+
 /// Why an agent request needs no answer any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
@@ -119,6 +126,12 @@ pub enum Withdrawal {
     /// The agent's stream has ended; or the editor's has, and the request was answered with an
     /// error.
     Ended,
+}
+
+impl From<RequestEvent> for Event {
+    fn from(event: RequestEvent) -> Self {
+        Event::Request(event)
+    }
 }
 
 impl Withdrawal {

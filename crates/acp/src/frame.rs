@@ -18,7 +18,7 @@ pub struct FrameReader {
     /// The first bytes of the last oversized line.
     head: Vec<u8>,
     input: Input,
-    /// Whether a byte order mark may still follow.
+    /// True if a byte order mark may still follow.
     at_beginning: bool,
 }
 

@@ -38,6 +38,20 @@ impl Outbox {
         Ok(())
     }
 
+    /// Adds a notification.
+    ///
+    /// # Errors
+    ///
+    /// [`LineTooLong`] if it exceeds the limit; then nothing is added.
+    pub(crate) fn notify(
+        &mut self,
+        method: String,
+        params: Value,
+        extra: Map<String, Value>,
+    ) -> Result<(), LineTooLong> {
+        self.push(Message::Notification { method, params }, extra)
+    }
+
     /// Adds a response. One that is too long is replaced by an error, and the caller receives
     /// [`LineTooLong`].
     pub(crate) fn reply(
@@ -61,6 +75,11 @@ impl Outbox {
         let line = self.lines.pop_front()?;
         self.held = self.held.saturating_sub(line.len());
         Some(line)
+    }
+
+    /// Returns the number of queued lines.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
     }
 
     /// Returns the number of queued bytes.

@@ -95,6 +95,11 @@ impl PermissionRequest {
         }
     }
 
+    /// Returns the ids of the options.
+    pub(crate) fn option_ids(&self) -> Vec<Value> {
+        self.options.iter().map(|option| option.id.clone()).collect()
+    }
+
     /// Returns whether the request has an option with this id.
     pub fn offers(&self, id: &Value) -> bool {
         self.options.iter().any(|option| option.id == *id)
@@ -135,6 +140,14 @@ impl OptionKind {
 }
 
 impl Decision {
+    /// Returns whether a request with these options can be answered with it.
+    pub(crate) fn is_among(&self, options: &[Value]) -> bool {
+        match self {
+            Decision::Select(option) => options.contains(option),
+            Decision::Cancelled => true,
+        }
+    }
+
     /// Returns the result to answer with.
     pub(crate) fn to_result(&self) -> Value {
         match self {

@@ -3,7 +3,6 @@
 mod agent;
 mod cancelling;
 mod capabilities;
-mod connection;
 mod editor;
 mod ending;
 mod event;
@@ -12,6 +11,7 @@ mod file_uri;
 mod passing;
 mod path_map;
 mod prompts;
+mod requests;
 mod session_state;
 mod terminal_login;
 mod terminals;
@@ -29,7 +29,7 @@ use crate::permission::Decision;
 use crate::protocol_errors::ProtocolErrors;
 use crate::tool_calls::ToolCalls;
 use capabilities::Capabilities;
-use connection::{Connection, Decider, IncomingRequest, StreamState};
+use requests::{Decider, End, IncomingRequest};
 use session_state::SessionState;
 use terminals::Terminals;
 
@@ -42,13 +42,13 @@ pub use terminal_login::TerminalLogin;
 ///
 /// Messages are forwarded as received, except for paths, ids and declared capabilities. After each
 /// call that passes bytes or time in, the caller takes out all events and lines. Then
-/// [`should_read`](Relay::should_read) says which end to read from, and
+/// [`should_read`](Relay::should_read) returns which end to read from, and
 /// [`poll_timeout`](Relay::poll_timeout) when to call [`handle_timeout`](Relay::handle_timeout).
 ///
 /// ```
 /// use std::time::Instant;
 ///
-/// use aifo_acp::{Relay, RelayConfig, RelayEvent, Side, Verdict};
+/// use aifo_acp::{Relay, RelayConfig, RelayEvent, RequestEvent, Side, Verdict};
 /// use serde_json::{Value, json};
 ///
 /// let now = Instant::now();
@@ -71,7 +71,7 @@ pub use terminal_login::TerminalLogin;
 /// // .. the agent requests a permission, which a rule decides without the editor ..
 /// let params = json!({"sessionId": "s", "options": [{"optionId": "no", "kind": "reject_once"}]});
 /// let ask = json!({"id": 0, "method": "session/request_permission", "params": params});
-/// let Some(RelayEvent::Permission { id, request }) = send(&mut relay, Side::Agent, ask) else {
+/// let Some(RelayEvent::Request(RequestEvent::Permission { id, request })) = send(&mut relay, Side::Agent, ask) else {
 ///     panic!("a permission request")
 /// };
 /// assert!(relay.decide(&id, &request.choose(Verdict::Deny, None).unwrap(), now));
@@ -86,8 +86,8 @@ pub use terminal_login::TerminalLogin;
 #[derive(Debug)]
 pub struct Relay {
     config: RelayConfig,
-    editor: Connection,
-    agent: Connection,
+    editor: End,
+    agent: End,
     /// The end to read from next.
     next: Side,
     capabilities: Capabilities,
@@ -152,7 +152,7 @@ pub enum Side {
     Agent,
 }
 
-/// Whether the agent is still needed.
+/// Selects whether the agent is still needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Release {
     /// Yes: the editor is connected.
@@ -187,8 +187,8 @@ impl Relay {
     /// Creates a relay at the start of both connections.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
         Relay {
-            editor: Connection::new(&config.limits),
-            agent: Connection::new(&config.limits),
+            editor: End::new(&config.limits),
+            agent: End::new(&config.limits),
             next: Side::Editor,
             capabilities: Capabilities::new(config.files, config.terminal),
             terminals: Terminals::default(),
@@ -256,7 +256,7 @@ impl Relay {
             self.config.backlog.saturating_mul(2).saturating_add(self.config.limits.frame_out);
         // Output to an end is mostly caused by the other end, and an end may be unable to read
         // while it writes. A much larger backlog consists of answers to its own requests.
-        self.connection(from).stream == StreamState::Open
+        self.connection(from).is_open()
             && self.backlog(from.other()) < self.config.backlog
             && self.backlog(from) < own
     }
@@ -286,28 +286,25 @@ impl Relay {
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
         let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
-            self.agent.incoming.get(id)
+            self.agent.received.get(id)
         else {
             return false;
         };
-        let is_offered = match decision {
-            Decision::Select(option) => pending.options.contains(option),
-            Decision::Cancelled => true,
-        };
-        is_offered && self.answer(Side::Agent, id, Ok(decision.to_result()), Map::new())
+        decision.is_among(&pending.options)
+            && self.answer(Side::Agent, id, Ok(decision.to_result()), Map::new())
     }
 
     /// Answers a request that the caller serves. Returns false, and writes nothing, if it is not
     /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_ours = matches!(self.agent.incoming.get(id), Some(IncomingRequest::Host));
-        if is_ours {
+        let is_host = matches!(self.agent.received.get(id), Some(IncomingRequest::Host));
+        if is_host {
             let shown = self.terminals.record_response(id, outcome.as_ref().ok());
             self.answer(Side::Agent, id, outcome, Map::new());
             shown.into_iter().for_each(|shown| self.resend_content(shown));
         }
-        is_ours
+        is_host
     }
 
     /// Returns the tool calls of a tracked session.
@@ -317,7 +314,7 @@ impl Relay {
 
     /// Returns the number of unanswered requests of one end.
     pub fn unanswered(&self, to: Side) -> usize {
-        self.connection(to).incoming.len()
+        self.connection(to).received.len()
     }
 
     /// Returns the counts of messages from one end.
@@ -335,14 +332,14 @@ impl Relay {
         self.connection(from).reader.non_json()
     }
 
-    fn connection(&self, side: Side) -> &Connection {
+    fn connection(&self, side: Side) -> &End {
         match side {
             Side::Editor => &self.editor,
             Side::Agent => &self.agent,
         }
     }
 
-    fn connection_mut(&mut self, side: Side) -> &mut Connection {
+    fn connection_mut(&mut self, side: Side) -> &mut End {
         match side {
             Side::Editor => &mut self.editor,
             Side::Agent => &mut self.agent,
@@ -351,6 +348,15 @@ impl Relay {
 }
 
 impl Side {
+    /// Returns the other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Side::Editor => Side::Agent,
+            Side::Agent => Side::Editor,
+        }
+    }
+
     /// Returns the direction of messages from this end.
     fn direction(self) -> Direction {
         match self {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::content::{Channel, Piece, pieces};
-use crate::event::Event;
+use crate::event::{Event, RequestEvent};
 use crate::failure::Failure;
 use crate::message::Id;
 use crate::permission::{Decision, PermissionRequest};
@@ -33,11 +33,11 @@ pub fn reports(event: &Event) -> Vec<Value> {
             json!({"type": "failed", "request": request, "method": method, "error": error})
         }
         Event::Dropped { session } => json!({"type": "dropped", "session": session}),
-        Event::Permission { id, request } => permission(id, request),
-        Event::Request { id, method, .. } => {
+        Event::Request(RequestEvent::Permission { id, request }) => permission(id, request),
+        Event::Request(RequestEvent::Host { id, method, .. }) => {
             json!({"type": "request", "id": id.to_value(), "method": method})
         }
-        Event::Withdrawn { id, why } => {
+        Event::Request(RequestEvent::Withdrawn { id, why }) => {
             json!({"type": "withdrawn", "id": id.to_value(), "why": why.word()})
         }
         Event::Notification { method, params } => {

@@ -28,7 +28,7 @@ pub struct TextRun {
     growth: Growth,
 }
 
-/// Whether the chunks could be cumulative.
+/// Selects whether the chunks could be cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Growth {
     /// So many chunks extended the one before.

@@ -47,7 +47,7 @@ pub struct Position {
     offset: usize,
 }
 
-/// Whether an item was stored.
+/// Selects whether an item was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum PushOutcome {

@@ -15,7 +15,7 @@ pub struct ToolCall {
     members: Map<String, Value>,
 }
 
-/// Whether a `tool_call` update has been received.
+/// Selects whether a `tool_call` update has been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Announced {
     /// Only updates or a permission request.

@@ -114,15 +114,8 @@ fn is_shell(program: &str) -> bool {
 
 /// Quotes words as for a shell: different words give different texts.
 fn joined(words: &[&str]) -> String {
-    words.iter().copied().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-+=:,./@%".contains(&b);
-    match !word.is_empty() && word.bytes().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    // Fails only for NUL bytes, which are allowed here.
+    shlex::Quoter::new().allow_nul(true).join(words.iter().copied()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -148,7 +141,7 @@ mod tests {
             (json!({"cmd": "ls", "command": "rm"}), None),
             (json!({"command": ["ls", "-l"]}), Some("ls -l")),
             (json!({"command": ["ls -l"]}), Some("'ls -l'")),
-            (json!({"command": ["a", "", "it's", "$x"]}), Some(r"a '' 'it'\''s' '$x'")),
+            (json!({"command": ["a", "", "it's", "$x"]}), Some(r#"a '' "it's" '$x'"#)),
             (json!({"command": ["bash", "-lc", "cargo test"]}), Some("cargo test")),
             (json!({"command": ["/bin/sh", "-c", "ls"]}), Some("ls")),
             (json!({"command": ["/tmp/sh", "-c", "ls"]}), Some("/tmp/sh -c ls")),

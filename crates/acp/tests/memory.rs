@@ -1,8 +1,11 @@
 //! The memory of floods and long lines. A test of its own, as it measures the whole process.
 
+mod memory_peak;
+
 use std::time::{Duration, Instant};
 
 use aifo_acp::{Client, Config, Event};
+use memory_peak::{CHUNK, check};
 use serde_json::json;
 
 #[test]
@@ -61,9 +64,6 @@ fn floods_and_long_lines_stay_below_128_mib() {
     check("a million updates");
 }
 
-const CHUNK: &[u8] = b"{\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":\
-    {\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"";
-
 fn receive(client: &mut Client, bytes: &[u8], now: Instant) {
     client.receive(bytes, now);
     while client.poll_event().is_some() {}
@@ -81,14 +81,4 @@ fn end(client: &mut Client, request: u64, now: Instant) -> usize {
     client.handle_timeout(now + Duration::from_secs(1));
     let Some(Event::TurnEnded(end)) = client.poll_event() else { panic!("the turn has ended") };
     end.answer.text.len()
-}
-
-/// Checks the peak memory of this process.
-#[track_caller]
-fn check(what: &str) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(kib < 128 << 10, "{what}: {} MiB", kib >> 10);
-    println!("{what}: {} MiB", kib >> 10);
 }

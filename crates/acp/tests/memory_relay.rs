@@ -1,9 +1,12 @@
 //! The memory of floods and long lines through a relay. A test of its own, as it measures the whole
 //! process.
 
+mod memory_peak;
+
 use std::time::Instant;
 
 use aifo_acp::{Limits, Relay, RelayConfig, Side};
+use memory_peak::{CHUNK, check};
 use serde_json::json;
 
 #[test]
@@ -59,9 +62,6 @@ fn relayed_floods_and_long_lines_stay_below_128_mib() {
     check("a flood of tool calls");
 }
 
-const CHUNK: &[u8] = b"{\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":\
-    {\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"";
-
 /// Passes bytes to a relay and returns the number of bytes at the other end.
 fn pass(relay: &mut Relay, from: Side, bytes: &[u8], now: Instant) -> usize {
     relay.receive(from, bytes, now);
@@ -71,14 +71,4 @@ fn pass(relay: &mut Relay, from: Side, bytes: &[u8], now: Instant) -> usize {
         let Some(line) = relay.poll_transmit(from.other()) else { return passed };
         passed += line.len();
     }
-}
-
-/// Checks the peak memory of this process.
-#[track_caller]
-fn check(what: &str) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(kib < 128 << 10, "{what}: {} MiB", kib >> 10);
-    println!("{what}: {} MiB", kib >> 10);
 }

@@ -1,20 +1,26 @@
 //! Properties for any agent output: splits change nothing, nothing panics, memory is bounded,
 //! each request completes once, and the order of tool call updates does not matter.
 
+#[path = "checked/client.rs"]
+mod checked;
+#[path = "../../wire/tests/strategy/pieces.rs"]
+mod pieces;
 mod strategy;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Announced, CallState, Channel, Client, Completion, Config, ConnectionState, Decision, Event,
-    Frame, FrameReader, Id, Inbound, Limits, Message, MessageReader, Pending, Piece, PushOutcome,
-    Streaming, Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
+    Announced, CallState, Channel, Completion, Frame, FrameReader, Id, Inbound, Limits, Message,
+    MessageReader, Pending, Piece, PushOutcome, Streaming, Timeline, ToolCalls, Traffic, classify,
+    encode_line, parse_json, rewrite_data_uris,
 };
+use checked::CheckedClient;
+use pieces::pieces;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use strategy::{CallUpdate, agent_message, id, json_value, lines, pieces, updates};
+use strategy::{CallUpdate, agent_message, id, json_value, lines, updates};
 
 /// Limits so small that random bytes reach them.
 fn small() -> Limits {
@@ -235,120 +241,17 @@ proptest! {
 
     #[test]
     fn any_agent_output_is_handled(
-        script in vec((agent_message(), 0..4u8, 0..200u64), 0..60),
+        script in vec((agent_message(), 0..6u8, 0..200u64), 0..60),
         lengths in vec(1..200usize, 1..4),
     ) {
-        let mut now = Instant::now();
-        let config = Config {
-            limits: small(),
-            capabilities: aifo_acp::ClientCapabilities { read_text_file: true, ..Default::default() },
-            ..Config::default()
-        };
-        let mut client = Client::new(config, now);
-        let mut ledger = Ledger::default();
-        client.initialize("test", "1", now).unwrap();
+        let mut client = CheckedClient::new(small(), Streaming::default());
         for (line, action, seconds) in script {
             for piece in pieces(format!("{line}\n").as_bytes(), &lengths) {
-                client.receive(piece, now);
-                ledger.collect(&mut client);
+                client.receive(piece);
             }
-            match action {
-                0 => _ = client.new_session(json!({}), now),
-                1 => _ = client.prompt("s", json!([]), now),
-                2 => _ = client.cancel("s", aifo_acp::CancelCause::Requested, now),
-                _ => ledger.answer_one(&mut client, now),
-            }
-            now += Duration::from_secs(seconds);
-            client.handle_timeout(now);
-            ledger.collect(&mut client);
-            prop_assert!(client.unanswered() <= 3);
-            if let Some(session) = client.session("s") {
-                prop_assert!(session.tools().len() <= 4 && session.tools().held() <= 8192);
-                prop_assert!(session.draft().len() <= 4096);
-            }
+            client.act(action);
+            client.pass(Duration::from_secs(seconds));
         }
-        client.receive_eof(now);
-        ledger.collect(&mut client);
-        prop_assert_eq!(client.state(), &ConnectionState::Closed);
-        prop_assert_eq!(client.unanswered(), 0);
-        prop_assert_eq!(client.poll_timeout(), None);
-        ledger.check()?;
-    }
-}
-
-/// Tracks unanswered requests.
-#[derive(Default)]
-struct Ledger {
-    /// Ids of the agent's reported, unanswered requests.
-    waiting: Vec<Id>,
-    /// How often each client request was sent and completed, prompts by turn.
-    requests: HashMap<u64, i32>,
-    prompts: i32,
-}
-
-impl Ledger {
-    /// Takes events one by one, each with its lines, as ids may be reused.
-    fn collect(&mut self, client: &mut Client) {
-        self.lines(client);
-        while let Some(event) = client.poll_event() {
-            self.event(event);
-            self.lines(client);
-        }
-    }
-
-    fn event(&mut self, event: Event) {
-        match event {
-            Event::Permission { id, .. } | Event::Request { id, .. } => {
-                assert!(!self.waiting.contains(&id), "two pending requests with the same id");
-                self.waiting.push(id);
-            }
-            Event::Withdrawn { id, why: aifo_acp::Withdrawal::Ended } => {
-                let at = self.waiting.iter().position(|waiting| *waiting == id);
-                self.waiting.remove(at.expect("only pending requests are withdrawn"));
-            }
-            Event::Opened { request, .. }
-            | Event::Answered { request, .. }
-            | Event::Failed { request, .. } => *self.requests.entry(request).or_default() -= 1,
-            Event::Ready(_) => *self.requests.entry(1).or_default() -= 1,
-            Event::TurnEnded(end) => {
-                self.prompts -= 1;
-                assert!(end.answer.text.len() <= 4096);
-                assert!(end.counts.kinds.len() <= 4);
-            }
-            _ => {}
-        }
-    }
-
-    fn lines(&mut self, client: &mut Client) {
-        while let Some(line) = client.poll_transmit() {
-            let message: Value = serde_json::from_slice(&line).unwrap();
-            match classify(message).remove(0) {
-                Message::Request { method, .. } if method == "session/prompt" => self.prompts += 1,
-                Message::Request { id, .. } => {
-                    *self.requests.entry(id.as_u64().unwrap()).or_default() += 1;
-                }
-                Message::Response { id, .. } => self.waiting.retain(|waiting| *waiting != id),
-                Message::Notification { method, .. } => assert_eq!(method, "session/cancel"),
-                Message::Invalid(why) => panic!("invalid output: {why}"),
-            }
-        }
-    }
-
-    /// Answers the oldest request of the agent.
-    fn answer_one(&mut self, client: &mut Client, now: Instant) {
-        if let Some(id) = self.waiting.first().cloned() {
-            let is_answered = client.decide(&id, &Decision::Cancelled, now)
-                || client.respond(&id, Ok(json!({})), now);
-            assert!(is_answered, "pending requests can be answered");
-            self.collect(client);
-            assert!(!self.waiting.contains(&id));
-        }
-    }
-
-    fn check(&self) -> Result<(), TestCaseError> {
-        prop_assert_eq!(&self.waiting, &[]);
-        prop_assert_eq!(self.prompts, 0, "each prompt ends once");
-        prop_assert!(self.requests.values().all(|left| *left == 0), "{:?}", self.requests);
-        Ok(())
+        client.end();
     }
 }

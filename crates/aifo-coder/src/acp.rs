@@ -4,7 +4,6 @@ pub(crate) mod agent_session;
 mod bridge;
 mod failure;
 mod history_drain;
-pub(crate) mod hosts;
 mod judge;
 mod login;
 mod output;

@@ -13,12 +13,12 @@ use crate::{engines, paint};
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     let config = config::load(&flags.workspace, &Flags::default())?;
-    let engine = match config.containers.backend.value.engine() {
+    let engine = match config.backend.value.engine() {
         Some(choice) => find(choice).await,
         None => Err("the backend is local".to_owned()),
     };
     let mut rows = Vec::new();
-    for spec in &config.agents {
+    for spec in &config.agents.all {
         rows.push(Row::of(spec, &config, engine.as_ref().ok()).await);
     }
     if flags.json {
@@ -29,7 +29,7 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     if let Err(reason) = engine {
         console::say(format_args!("cannot check images: {reason}"));
     } else if rows.iter().any(|row| row.image_ready == Some(false)) {
-        console::say("build a missing image with `cargo xtask images build agent-NAME`");
+        console::say("build a missing image with `aifo-coder images build AGENT`");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -44,12 +44,8 @@ async fn find(choice: Choice) -> Result<Engine, String> {
 
 /// The default image of an agent's container.
 pub(crate) fn image(spec: &AgentSpec, config: &Config) -> String {
-    let containers = &config.containers;
     let ours = || {
-        format!(
-            "{}aifo-agent-{}:{}",
-            containers.image_prefix.value, spec.name, containers.image_tag.value
-        )
+        format!("{}aifo-agent-{}:{}", config.image_prefix.value, spec.name, config.image_tag.value)
     };
     spec.image.clone().unwrap_or_else(ours)
 }
@@ -60,7 +56,7 @@ struct Row<'a> {
     name: &'a str,
     command: &'a [String],
     image: String,
-    /// Whether the engine has the image; `None` without an engine.
+    /// True if the engine has the image; `None` without an engine.
     image_ready: Option<bool>,
     /// The names of its variables that are set here, never their values.
     variables_set: Vec<&'a str>,

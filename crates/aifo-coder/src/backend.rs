@@ -30,7 +30,7 @@ pub(crate) async fn choose(
     fallback: Fallback,
     programs: &TrustedPrograms,
 ) -> anyhow::Result<SidecarBackend> {
-    let requested = config.containers.backend.value;
+    let requested = config.backend.value;
     let Some(choice) = requested.engine() else {
         return local(config, "the backend is local");
     };
@@ -55,7 +55,7 @@ pub(crate) async fn choose(
     follow_project(&mut containers, config, workspace).await;
     if requested == Backend::Auto && fallback == Fallback::Local {
         let kinds = config.toolchains.value.kinds().into_iter();
-        let configured = &config.containers;
+        let configured = &config.kinds;
         let needs_none = |kind: &Kind| {
             configured.images.contains_key(kind) || configured.attached.contains_key(kind)
         };
@@ -68,7 +68,7 @@ pub(crate) async fn choose(
         }
     }
     // Only for containers: tools on this machine find these files by themselves.
-    containers.admitted = config.containers.registries.admitted()?;
+    containers.admitted = config.admitted()?;
     Ok(SidecarBackend::Containers(Box::new(containers)))
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn attached(
     backend: &SidecarBackend,
     programs: &TrustedPrograms,
 ) -> anyhow::Result<Option<Attachments>> {
-    let configured = &config.containers.attached;
+    let configured = &config.kinds.attached;
     if configured.is_empty() {
         return Ok(None);
     }
@@ -106,7 +106,7 @@ fn fall_back(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
 
 /// Returns the local backend. Errors: a flag was given that only containers support.
 fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
-    if let Some(flag) = config.containers.container_flag() {
+    if let Some(flag) = config.container_flag() {
         bail!(
             "{flag} needs containers, but there are none: {reason}\n\
              hint: omit it, or choose an engine with --backend docker or podman"
@@ -120,8 +120,8 @@ fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
 async fn follow_project(containers: &mut Containers, config: &Config, workspace: &Path) {
     for toolchain in &config.toolchains.value.list {
         let kind = &toolchain.kind;
-        let is_given = containers.images.named.contains_key(kind)
-            || config.containers.attached.contains_key(kind);
+        let is_given =
+            containers.images.named.contains_key(kind) || config.kinds.attached.contains_key(kind);
         if toolchain.version.is_some() || is_given {
             continue;
         }
@@ -157,28 +157,27 @@ pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
 
 /// Returns the container settings of the configuration.
 pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
-    let configured = &config.containers;
     let mut containers = Containers::of(engine);
-    let named = configured.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
+    let named = config.kinds.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
     let asked = config.toolchains.value.list.iter().filter_map(|toolchain| {
         Some((toolchain.kind.clone(), toolchain.version.as_ref()?.to_string()))
     });
     containers.images = Images {
-        prefix: configured.image_prefix.value.clone(),
-        tag: configured.image_tag.value.clone(),
+        prefix: config.image_prefix.value.clone(),
+        tag: config.image_tag.value.clone(),
         named: named.collect(),
         versions: asked.collect(),
     };
-    containers.net = configured.net.value;
-    containers.publish.clone_from(&configured.publish.value);
-    containers.pools.clone_from(&configured.pools.value);
+    containers.net = config.net.value;
+    containers.publish.clone_from(&config.publish.value);
+    containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;
-    if let Some(memory) = configured.memory.value {
+    if let Some(memory) = config.memory.value {
         limits.memory = Some(memory).filter(|memory| *memory > 0);
     }
-    if let Some(pids) = configured.pids.value {
+    if let Some(pids) = config.pids.value {
         limits.pids = Some(pids).filter(|pids| *pids > 0);
     }
-    limits.cpus = configured.cpus.value;
+    limits.cpus = config.cpus.value;
     containers
 }

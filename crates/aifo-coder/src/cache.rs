@@ -125,7 +125,7 @@ pub(crate) async fn report_unused(engines: &[Engine], dry_run: bool) -> anyhow::
     let Some(marker) = state_directory().map(|state| state.join("unused-caches-named")) else {
         return Ok(());
     };
-    let is_used = |config: Config| config.containers.caches.value == CacheScope::User;
+    let is_used = |config: Config| config.caches.value == CacheScope::User;
     if marker.exists() || config::load_user().is_ok_and(is_used) {
         return Ok(());
     }
@@ -162,12 +162,12 @@ async fn found(words: &[String]) -> anyhow::Result<Vec<Cache>> {
 fn kinds_named(words: &[String]) -> anyhow::Result<Vec<Kind>> {
     let config = Config::builtin();
     if words.is_empty() {
-        return Ok(config.policy.kinds().iter().map(|policy| policy.kind.clone()).collect());
+        return Ok(config.kinds.policy.kinds().iter().map(|policy| policy.kind.clone()).collect());
     }
     let source = Source::Flag("KIND");
     let mut kinds: Vec<Kind> = Vec::new();
     for word in words {
-        let kind = config.kind_named(word, &source)?;
+        let kind = config.kinds.named(word, &source)?;
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

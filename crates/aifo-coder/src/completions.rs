@@ -45,8 +45,14 @@ impl Vocabulary {
         let config = config::load(Path::new("."), &Flags::default());
         let config = config.unwrap_or_else(|_| Config::builtin());
         Vocabulary {
-            agents: config.agents.iter().map(|agent| agent.name.clone()).collect(),
-            kinds: config.policy.kinds().iter().map(|policy| policy.kind.to_string()).collect(),
+            agents: config.agents.all.iter().map(|agent| agent.name.clone()).collect(),
+            kinds: config
+                .kinds
+                .policy
+                .kinds()
+                .iter()
+                .map(|policy| policy.kind.to_string())
+                .collect(),
         }
     }
 
@@ -56,13 +62,10 @@ impl Vocabulary {
         match argument {
             "words" | "agent" => Some(self.agents.clone()),
             "kinds" => Some(self.kinds.clone()),
-            "toolchains" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
-            "backend" => owned(config::backend_words()),
-            "net" => owned(config::net_words()),
-            "confine" => owned(config::confine_words()),
-            "yes_to" => owned(PermissionRule::keywords().collect()),
+            "toolchain" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
+            "yes-to" => owned(PermissionRule::keywords().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
-            _ => None,
+            flag => owned(config::flag_words(flag)).filter(|words| !words.is_empty()),
         }
     }
 }
@@ -77,7 +80,7 @@ fn with_words(command: Command, vocabulary: &Vocabulary) -> Command {
         .mut_subcommands(|command| with_words(command, vocabulary))
 }
 
-/// Whether an argument must not be completed with file names: an option without paths, or a session.
+/// True if an argument must not be completed with file names: an option without paths, or a session.
 fn is_no_path(arg: &Arg) -> bool {
     let is_option = !arg.is_positional() && arg.get_action().takes_values();
     let is_unknown = arg.get_value_hint() == ValueHint::Unknown;
@@ -115,8 +118,11 @@ mod tests {
     fn offered_values_are_accepted() {
         let config = Config::builtin();
         for flag in ["--backend", "--net", "--confine", "--runner-transport", "--toolchain"] {
-            let id = flag.trim_start_matches('-').replace('-', "_").replace("chain", "chains");
-            for word in vocabulary().words(&id).unwrap() {
+            let id = match flag {
+                "--runner-transport" => "runner_transport",
+                flag => flag.trim_start_matches('-'),
+            };
+            for word in vocabulary().words(id).unwrap() {
                 let cli = Cli::try_parse_from(["aifo-coder", "serve", flag, &word]);
                 let crate::cli::Command::Serve(serve) = cli.unwrap().command else { panic!() };
                 assert!(
@@ -135,7 +141,7 @@ mod tests {
         }
         let mut found = Vec::new();
         ids(&Cli::command(), &mut found);
-        for id in ["words", "agent", "kinds", "toolchains", "backend", "net", "confine", "yes_to"] {
+        for id in ["words", "agent", "kinds", "toolchain", "backend", "net", "confine", "yes-to"] {
             assert!(found.iter().any(|known| known == id), "{id}");
         }
         with_words(Cli::command(), &vocabulary()).debug_assert();

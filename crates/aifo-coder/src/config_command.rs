@@ -33,7 +33,7 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
 
 fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
     let config = config::load(workspace, flags)?;
-    let entries = config::entries(&config);
+    let entries = config.entries();
     if as_json {
         return paint::print_json(&Shown {
             user_file: config::user_file_path(),

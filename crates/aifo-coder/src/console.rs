@@ -75,6 +75,20 @@ pub(crate) fn say_lines(text: &str) {
     let _ = write!(std::io::stderr(), "{}", aifo_types::escape_text(text));
 }
 
+/// A writer to stderr that escapes text for terminals, for lines that libraries write.
+pub(crate) struct EscapedStderr;
+
+impl std::io::Write for EscapedStderr {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        say_lines(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
+
 /// Prints the error of the whole command; a hint in its text gets its own line.
 pub(crate) fn fail(error: &anyhow::Error) {
     let text = error_chain(error);

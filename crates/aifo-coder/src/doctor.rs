@@ -75,7 +75,7 @@ impl CheckContext {
             Err(error) => (Config::builtin(), Some(error)),
         };
         let programs = settings::programs(&workspace, &config);
-        let backend = config.containers.backend.value;
+        let backend = config.backend.value;
         let mut engines = match backend {
             Backend::Local => Vec::new(),
             Backend::Auto | Backend::Engine(_) => engines::query_all(&programs).await,
@@ -94,7 +94,7 @@ impl CheckContext {
 
     /// The engine that is configured by name, if any.
     fn named_engine(&self) -> Option<Flavor> {
-        match self.config.containers.backend.value {
+        match self.config.backend.value {
             Backend::Engine(flavor) => Some(flavor),
             Backend::Auto | Backend::Local => None,
         }

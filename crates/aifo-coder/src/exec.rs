@@ -19,7 +19,7 @@ use crate::{backend, run, sessions, settings};
 pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Warnings)?;
     let (tool, args) = split(&flags.command)?;
-    if !is_offered(&config.policy, &tool) {
+    if !is_offered(&config.kinds.policy, &tool) {
         bail!(
             "no toolchain has a tool '{tool}'; nothing ran\n\
              hint: see 'aifo-coder why {tool}'"

@@ -20,6 +20,7 @@ mod console;
 mod doctor;
 mod engines;
 mod exec;
+mod images;
 mod log;
 mod man;
 mod paint;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         }
         Command::Web(flags) => (block_on(web::web(*flags)), exit::NOTHING_RAN),
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
+        Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
             let ended = match &flags.join {

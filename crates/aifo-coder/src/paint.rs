@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use aifo_types::{escape_json, escape_line, escape_text};
 use anyhow::Context;
 
-/// Whether colours may be used.
+/// Selects whether colours may be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Paint {
     Colours,

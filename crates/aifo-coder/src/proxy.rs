@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_doors::{
-    Client, Command, CommandName, Directory, Host, Mailbox, MailboxConfig, Stop, host_fleet,
-};
 use aifo_launch::{MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
 use aifo_process::raise_open_files;
+use aifo_proxy::mailbox::{
+    ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
+    host_fleet,
+};
 use aifo_types::escape_line;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
@@ -28,14 +29,14 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
     let programs = TrustedPrograms::for_workspace(&workspace).with_path(path.clone());
-    let mut commands: Vec<Command> = Vec::new();
+    let mut commands: Vec<ServedCommand> = Vec::new();
     for name in flags.commands {
         if commands.iter().all(|known| known.name != name) {
             commands.push(find(name, &programs)?);
         }
     }
     let mut signals = EndSignals::listen()?;
-    let host = Host {
+    let host = HostRunner {
         runner_program: shim.program(),
         workspace: workspace.clone(),
         path,
@@ -48,8 +49,8 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
         commands: commands.clone(),
         variables: flags.env,
         client: match flags.client {
-            ClientKind::Script => Client::Script,
-            ClientKind::Binary => Client::Binary(shim.path().to_owned()),
+            ClientKind::Script => ClientProgram::Script,
+            ClientKind::Binary => ClientProgram::Binary(shim.path().to_owned()),
         },
         max_runtime: Some(flags.max_secs).filter(|secs| *secs > 0).map(Duration::from_secs),
         grace: Duration::from_secs(flags.grace),
@@ -84,12 +85,12 @@ async fn forward_signals(signals: &mut EndSignals, sender: &watch::Sender<Stop>)
 
 /// Returns the first program in PATH that the mailbox's clients cannot write to. If PATH has only one
 /// in the workspace, that is served with a warning, since the user named it.
-fn find(name: CommandName, programs: &TrustedPrograms) -> anyhow::Result<Command> {
+fn find(name: CommandName, programs: &TrustedPrograms) -> anyhow::Result<ServedCommand> {
     match programs.program(name.as_str()) {
-        Ok(program) => Ok(Command { name, program }),
+        Ok(program) => Ok(ServedCommand { name, program }),
         Err(MissingProgram::Untrusted { file: program, why }) => {
             tracing::warn!("command '{name}' is '{}': {why}", program.display());
-            Ok(Command { name, program })
+            Ok(ServedCommand { name, program })
         }
         Err(MissingProgram::Absent) => bail!("command '{name}' not found in PATH"),
     }
@@ -133,8 +134,8 @@ fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
 const DIRECTORIES: [&str; 2] = [".swe-swe/", "proxy"];
 
 /// Prints the served commands and their clients.
-fn announce(commands: &[Command], shown: &Path) -> std::io::Result<()> {
-    let lines = commands.iter().map(|Command { name, .. }| {
+fn announce(commands: &[ServedCommand], shown: &Path) -> std::io::Result<()> {
+    let lines = commands.iter().map(|ServedCommand { name, .. }| {
         let client = escape_line(&shown.join(name.as_str()).to_string_lossy());
         format!("[proxy] Listening for '{name}' commands...\n[proxy] Container script: {client}\n")
     });

@@ -26,7 +26,7 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     run_target(target, &flags.session, &config, share, Vec::new()).await
 }
 
-/// Whether an agent may start in a workspace that another agent uses.
+/// Selects whether an agent may start in a workspace that another agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Yes,

@@ -65,13 +65,13 @@ pub(crate) async fn session_config_with(
             Startup::OnDemand { idle_stop: config.idle_stop_secs.value.map(Duration::from_secs) }
         }
     };
-    session.caches = config.containers.caches.value;
+    session.caches = config.caches.value;
     session.reporter = progress::reporter(at_start(&session));
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
-    session.policy = config.policy.clone();
-    session.forwarding = config.forwarding.clone();
-    session.notify = config.notify.rules();
+    session.policy = config.kinds.policy.clone();
+    session.forwarding = config.variables.forwarding.clone();
+    session.notify = config.notify_rules();
     session.local_python.clone_from(&config.local_python.value);
     session.confinement = config.confine.value;
     session.max_runtime = config.max_secs.value.map(Duration::from_secs);
@@ -84,7 +84,7 @@ pub(crate) async fn session_config_with(
 
 /// The programs that may be started for a workspace.
 pub(crate) fn programs(workspace: &Path, config: &Config) -> TrustedPrograms {
-    TrustedPrograms::for_workspace(workspace).without_state_of(&config.agents)
+    TrustedPrograms::for_workspace(workspace).without_state_of(&config.agents.all)
 }
 
 /// The number of sidecars that start with the session.

@@ -25,7 +25,7 @@ pub(crate) struct Target {
 /// The image of an agent's container.
 pub(crate) struct Image {
     pub(crate) name: String,
-    /// Whether the user named it.
+    /// True if the user named it.
     is_named: bool,
 }
 
@@ -37,7 +37,7 @@ impl Target {
         image: Option<&str>,
         config: &Config,
     ) -> anyhow::Result<Self> {
-        let contained = config.containers.backend.value.engine().is_some();
+        let contained = config.backend.value.engine().is_some();
         if !contained && image.is_some() {
             bail!("--image needs containers, but --backend local has none");
         }
@@ -72,7 +72,7 @@ impl Target {
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
                     "{} has no image '{}'\n\
-                     hint: build it with `cargo xtask images build agent-{}`, or name another with \
+                     hint: build it with `aifo-coder images build {}`, or name another with \
                      --image",
                     containers.engine.flavor(),
                     image.name,

@@ -5,14 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use aifo_acp::{Config, Limits};
-use aifo_acp_io::AgentConnection;
+use aifo_acp_io::{AgentConnection, WorkspaceHost};
 use aifo_launch::state_directory;
 use aifo_web::{AgentLauncher, LaunchedAgent, Storage, WebConfig};
 use anyhow::{Context, bail};
 use clap::Parser;
 
 use crate::acp::agent_session::{AgentSession, Prepared, SessionGuard, choose_places};
-use crate::acp::hosts::Hosts;
 use crate::acp::profile::{process_limits, streaming};
 use crate::cli::{Cli, Command, Web};
 use crate::start::EndSignals;
@@ -89,9 +88,9 @@ struct Launcher {
 }
 
 impl AgentLauncher for Launcher {
-    type Host = Hosts;
+    type Host = WorkspaceHost;
 
-    async fn start(&mut self) -> Result<LaunchedAgent<Hosts>, String> {
+    async fn start(&mut self) -> Result<LaunchedAgent<WorkspaceHost>, String> {
         self.launch().await.map_err(|error| console::error_chain(&error))
     }
 
@@ -103,7 +102,7 @@ impl AgentLauncher for Launcher {
 }
 
 impl Launcher {
-    async fn launch(&mut self) -> anyhow::Result<LaunchedAgent<Hosts>> {
+    async fn launch(&mut self) -> anyhow::Result<LaunchedAgent<WorkspaceHost>> {
         // The flags of an earlier start are used up.
         let Command::Web(flags) = Cli::parse().command else { bail!("no command 'web'") };
         let mut signals = EndSignals::listen()?;

@@ -57,7 +57,7 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
 /// Returns where a session's sidecars would run. Queries an engine only if the backend is `auto`.
 async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocation> {
     let programs = settings::programs(workspace, config);
-    Ok(match config.containers.backend.value {
+    Ok(match config.backend.value {
         Backend::Local => SidecarLocation::Machine,
         Backend::Engine(_) => SidecarLocation::Containers,
         Backend::Auto => {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use aifo_process::UnixAddress;
 use aifo_types::Endpoint;
@@ -49,7 +49,7 @@ pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     SendOutcome::Complete
 }
 
-pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<usize> {
     loop {
         match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {
             Err(Errno::EINTR) => {}

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
 
 use aifo_process::is_same_object;
-use aifo_wire::Stdio;
+use aifo_types::Stdio;
 use nix::sys::stat::{SFlag, fstat, makedev};
 
 /// How descriptors reach the tool.

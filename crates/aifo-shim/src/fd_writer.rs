@@ -69,7 +69,7 @@ impl FdWriter {
         }
     }
 
-    /// Whether to poll before every write.
+    /// Returns whether to poll before every write.
     pub(crate) fn needs_poll(&self) -> bool {
         matches!(self.method, WriteMethod::PipeBuf)
     }

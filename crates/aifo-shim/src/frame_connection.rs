@@ -1,11 +1,11 @@
 //! Non-blocking transmission of frames over the connection to the proxy.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use aifo_wire::{Buffer, DATA_HEAD, Frame, Stream, data_head};
-use nix::errno::Errno;
+use aifo_runner::NonblockingWriter;
+use aifo_wire::{DATA_HEAD, Frame, Stream, data_head};
 use nix::poll::{PollFlags, PollTimeout};
-use nix::sys::socket::{MsgFlags, getsockopt, send, setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use crate::connection;
 use crate::polling::poll_fds;
@@ -13,19 +13,18 @@ use crate::polling::poll_fds;
 /// A connection with its queue of unsent frames.
 #[derive(Debug)]
 pub(crate) struct FrameConnection {
-    socket: OwnedFd,
-    pending: Buffer,
+    socket: NonblockingWriter,
 }
 
 impl FrameConnection {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        FrameConnection { socket, pending: Buffer::new() }
+        FrameConnection { socket: NonblockingWriter::socket(socket) }
     }
 
     pub(crate) fn push(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        self.pending.extend(&bytes);
+        self.socket.pending().extend(&bytes);
     }
 
     /// Queues a data frame whose payload `read` writes directly into the send buffer, at most
@@ -36,50 +35,43 @@ impl FrameConnection {
         room: usize,
         read: impl FnOnce(&mut [u8]) -> nix::Result<usize>,
     ) -> nix::Result<usize> {
-        let space = self.pending.spare(DATA_HEAD + room);
+        let space = self.socket.pending().spare(DATA_HEAD + room);
         let Some((head, rest)) = space.split_at_mut_checked(DATA_HEAD) else { return Ok(0) };
         let count = read(rest.get_mut(..room).unwrap_or_default())?;
         if count > 0 {
             head.copy_from_slice(&data_head(stream, count));
-            self.pending.commit(DATA_HEAD + count);
+            self.socket.pending().commit(DATA_HEAD + count);
         }
         Ok(count)
     }
 
     /// Sends as much of the queue as the socket accepts.
     pub(crate) fn flush(&mut self) {
-        while !self.pending.is_empty() {
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            match send(self.socket.as_raw_fd(), self.pending.as_slice(), flags) {
-                Ok(count) => self.pending.consume(count),
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => break,
-                // A response may still be readable; the next read finds out.
-                Err(_) => self.pending = Buffer::new(),
-            }
-        }
+        // A response may still be readable after an error; the next read finds out.
+        let _ = self.socket.flush();
     }
 
-    /// Whether the queue is long enough that no more input should be read.
+    /// Returns whether the queue is long enough that no more input should be read.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() >= MAX_PENDING
+        self.socket.pending_len() >= MAX_PENDING
     }
 
     pub(crate) fn receive(&self, space: &mut [u8]) -> nix::Result<usize> {
-        connection::receive(&self.socket, space)
+        connection::receive(self.socket.as_fd(), space)
     }
 
     pub(crate) fn poll_interest(&self) -> (BorrowedFd<'_>, PollFlags) {
-        let writing = if self.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+        let writing =
+            if self.socket.is_blocked() { PollFlags::POLLOUT } else { PollFlags::empty() };
         (self.socket.as_fd(), PollFlags::POLLIN | writing)
     }
 
-    /// Whether the peer has not yet read all data that was sent, however little.
+    /// Returns whether the peer has not yet read all data that was sent, however little.
     ///
     /// The kernel does not report that amount. But a socket with the smallest send buffer is not
     /// writable while two messages are unread.
     pub(crate) fn has_unread_data(&self) -> bool {
-        if !self.pending.is_empty() {
+        if self.socket.is_blocked() {
             return true;
         }
         let size = getsockopt(&self.socket, sockopt::SndBuf);
@@ -102,6 +94,8 @@ mod tests {
     use super::*;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
+
+    use nix::errno::Errno;
 
     const INT: Frame<'static> = Frame::Signal { number: 2 };
 

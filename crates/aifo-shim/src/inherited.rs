@@ -1,5 +1,6 @@
 //! Process attributes that the tool inherits from the shim (`spec/exec3.md#invocation`).
 
+use aifo_types::{Inherited, SoftLimit, Stdio, TerminalSettings};
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -8,20 +9,13 @@ use std::path::{Component, Path, PathBuf};
 
 use aifo_policy::Forwarding;
 use aifo_process::{SignalSet, current_limits, nice, terminal};
-use aifo_wire::{Invocation, SoftLimit, Stdio, TerminalSettings};
+
 use nix::sys::stat::{Mode, umask};
 
-/// Returns the invocation of `argv` in `cwd`, without its descriptors.
-pub(crate) fn invocation(
-    argv: Vec<Vec<u8>>,
-    cwd: &Path,
-    environment: Vec<Vec<u8>>,
-    ignored: SignalSet,
-) -> Invocation {
+/// Returns what the tool inherits, without descriptors.
+pub(crate) fn attributes(environment: Vec<Vec<u8>>, ignored: SignalSet) -> Inherited {
     let limits = current_limits().into_iter();
-    Invocation {
-        argv,
-        cwd: Some(logical_directory(cwd, std::env::var_os("PWD"))),
+    Inherited {
         environment,
         umask: Some(current_umask()),
         nice: Some(nice()),
@@ -30,6 +24,11 @@ pub(crate) fn invocation(
         stdio: [Stdio::Null; 3],
         terminal: None,
     }
+}
+
+/// Returns the current directory as the tool's PWD will name it.
+pub(crate) fn directory(cwd: &Path) -> Vec<u8> {
+    logical_directory(cwd, std::env::var_os("PWD"))
 }
 
 /// Returns the variables to forward. The proxy filters them again.
@@ -51,7 +50,7 @@ fn logical_directory(cwd: &Path, pwd: Option<OsString>) -> Vec<u8> {
     chosen.unwrap_or_else(|| cwd.to_owned()).into_os_string().into_vec()
 }
 
-/// Whether a path is absolute and free of `..`, as `PWD` must be.
+/// Returns whether a path is absolute and free of `..`, as `PWD` must be.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }
@@ -74,7 +73,8 @@ mod tests {
 
     #[test]
     fn pwd_is_kept_if_it_names_the_current_directory() {
-        let directory = std::env::temp_dir().join(format!("aifo-shim-pwd-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
         std::fs::create_dir_all(directory.join("real/inner")).unwrap();
         let _ = std::os::unix::fs::symlink("real", directory.join("link"));
         let real = directory.join("real/inner").canonicalize().unwrap();
@@ -86,22 +86,20 @@ mod tests {
         let link = directory.join("link/inner");
         assert_eq!(chosen(Some(text(&link))), link);
         let dotted = directory.join("link/../link/inner");
-        for other in [text(&dotted), text(&directory), "inner".into(), "/nonexistent".into()] {
+        for other in [text(&dotted), text(directory), "inner".into(), "/nonexistent".into()] {
             assert_eq!(chosen(Some(other.clone())), real, "{other:?}");
         }
         assert_eq!(chosen(None), real);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn attributes_of_the_current_process() {
         let ignored = SignalSet::from_bits(1 << 12);
-        let cwd = std::env::current_dir().unwrap();
-        let invocation = invocation(vec![b"make".to_vec()], &cwd, Vec::new(), ignored);
-        assert_eq!((invocation.ignored, invocation.limits.len()), (1 << 12, 16));
+        let inherited = attributes(Vec::new(), ignored);
+        assert_eq!((inherited.ignored, inherited.limits.len()), (1 << 12, 16));
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let shown = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap().trim();
         let shown = u16::from_str_radix(shown, 8).unwrap();
-        assert_eq!(invocation.umask, Some(shown & 0o777));
+        assert_eq!(inherited.umask, Some(shown & 0o777));
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use aifo_policy::Forwarding;
 use aifo_process::{SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds};
-use aifo_types::Endpoint;
-use aifo_wire::{Invocation, Limits, ResponseError, ResponseEvent, ResponseReader, Stdio, Upgrade};
+use aifo_types::{Endpoint, ExecRequest, Stdio, ToolName};
+use aifo_wire::{Limits, ResponseError, ResponseEvent, ResponseReader, Upgrade};
 use nix::errno::Errno;
 
 use crate::connection::{self, SendOutcome};
@@ -39,28 +39,46 @@ pub(crate) fn run(
 ) -> CallOutcome {
     let ignored = SignalSet::from_bits(ignored_signals());
     ignore_broken_pipes();
-    let argv = [tool.to_vec()].into_iter().chain(args.iter().cloned()).collect();
-    let forwarding = Forwarding::with_additions(&settings.extra_variables);
-    let environment = inherited::environment(&forwarding, &settings.decide.workspace);
-    let invocation = inherited::invocation(argv, cwd, environment, ignored);
-    match start(settings, invocation, ignored, closed) {
+    let started = request(settings, tool, args, cwd, ignored)
+        .and_then(|request| start(settings, request, ignored, closed));
+    match started {
         Ok(relay) => await_response(relay),
         Err(why) => CallOutcome::Done(failure::report_not_started(why)),
     }
 }
 
+/// Builds the request, without descriptors.
+fn request(
+    settings: &Settings,
+    tool: &[u8],
+    args: &[Vec<u8>],
+    cwd: &Path,
+    ignored: SignalSet,
+) -> Result<ExecRequest, String> {
+    let tool = ToolName::parse(tool).map_err(|invalid| invalid.to_string())?;
+    let forwarding = Forwarding::with_additions(&settings.extra_variables);
+    let environment = inherited::environment(&forwarding, &settings.decide.workspace);
+    Ok(ExecRequest {
+        id: settings.exec_id()?,
+        tool,
+        args: args.to_vec(),
+        cwd: Some(inherited::directory(cwd)),
+        inherited: inherited::attributes(environment, ignored),
+    })
+}
+
 /// Connects and sends the request. On error nothing can have run.
 fn start<'a>(
     settings: &'a Settings,
-    mut invocation: Invocation,
+    mut request: ExecRequest,
     ignored: SignalSet,
     closed: [bool; 3],
 ) -> Result<Relay<'a>, String> {
     let proxy = settings.proxy.as_ref().map_err(Clone::clone)?;
-    let (endpoint, token, id) = (&proxy.endpoint, &proxy.token, &settings.exec_id()?);
+    let (endpoint, token) = (&proxy.endpoint, &proxy.token);
     if settings.verbose {
-        let tool = String::from_utf8_lossy(invocation.argv.first().map_or(&[], Vec::as_slice));
-        let cwd = String::from_utf8_lossy(invocation.cwd.as_deref().unwrap_or_default());
+        let ExecRequest { id, tool, .. } = &request;
+        let cwd = String::from_utf8_lossy(request.cwd.as_deref().unwrap_or_default());
         log::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
     // Catch signals before sending: from then on they belong to the tool.
@@ -82,17 +100,17 @@ fn start<'a>(
             _ => OutputProcessing::Local,
         };
         let terminal = descriptors::terminal(StandardFd::all(), stdio);
-        invocation.stdio = stdio;
-        invocation.terminal = terminal.as_ref().map(|fd| {
+        request.inherited.stdio = stdio;
+        request.inherited.terminal = terminal.as_ref().map(|fd| {
             let mut terminal = inherited::describe_terminal(fd.as_fd());
             if processing == OutputProcessing::Local {
                 terminal.modes = without_output_processing(terminal.modes);
             }
             terminal
         });
-        let mut request = Vec::new();
-        Upgrade { endpoint, token, id, invocation: &invocation }.encode(&mut request);
-        match send(&socket, &request, &descriptors::passed(fds, stdio)) {
+        let mut bytes = Vec::new();
+        Upgrade { endpoint, token, request: &request }.encode(&mut bytes);
+        match send(&socket, &bytes, &descriptors::passed(fds, stdio)) {
             // The proxy never executes a truncated request, but it may have sent an error.
             Ok(SendOutcome::Complete | SendOutcome::Partial) => {
                 let (connection, signals) = (FrameConnection::new(socket), (signals, ignored));

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use aifo_process::{SignalSet, signal_group_number};
-use aifo_types::{Ending, exit};
-use aifo_wire::{CancelCause, Exit, Frame, FrameReader, Stdio, Stream};
+use aifo_types::{Ending, Stdio, exit};
+use aifo_wire::{CancelCause, Exit, Frame, FrameReader, Stream};
 use nix::libc;
 use nix::poll::{PollFlags, PollTimeout};
 use nix::unistd::getpgrp;
@@ -42,11 +42,11 @@ pub(crate) struct Relay<'a> {
     unread_since: Option<Instant>,
     stdin: Option<StdinForwarder>,
     terminal_input: Option<TerminalInput>,
-    /// Whether stdin and stdout were passed to the tool and are still open here.
+    /// True for stdin and stdout if they were passed to the tool and are still open here.
     is_passed: [bool; 2],
     /// stdout, stderr, and the output of the pseudo terminal.
     outputs: [Option<OutputForwarder>; 3],
-    /// Whether the last read filled its buffer.
+    /// True if the last read filled its buffer.
     reads_large: bool,
 }
 

@@ -1,7 +1,7 @@
 //! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
-//! PATH].. [--writable PATH].. [--isolate-network SUBNET]..` gets its control connection as stdin or connects
+//! PATH].. [--writable PATH].. [--isolate-network SUBNET].. [--restrict NAME,..]` gets its control connection as stdin or connects
 //! itself; `aifo-runner watch` waits for the launcher to exit.
 
 use std::ffi::OsString;
@@ -9,7 +9,9 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use aifo_process::{Confinement, confine, set_parent_death_signal, take_fd};
+use aifo_process::{
+    Confinement, Restriction, confine, restrict_system_calls, set_parent_death_signal, take_fd,
+};
 use aifo_runner::{ControlTransport, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
@@ -68,10 +70,12 @@ struct Options {
     writable: Vec<PathBuf>,
     /// Subnets to isolate the network from.
     network_pools: Vec<Subnet>,
+    /// The restrictions of system calls.
+    restrictions: Vec<Restriction>,
     lifetime: Lifetime,
 }
 
-/// Whether the runner's executable is temporary.
+/// Lifetime of the runner's executable.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Lifetime {
     #[default]
@@ -118,6 +122,10 @@ impl Options {
                 Some(aifo_runner::ISOLATE_NETWORK) => {
                     options.network_pools.push(value.to_str()?.parse().ok()?);
                 }
+                Some(aifo_runner::RESTRICT) => {
+                    let names = value.to_str()?.split(',').map(str::parse);
+                    options.restrictions = names.collect::<Result<_, _>>().ok()?;
+                }
                 _ => return None,
             }
         }
@@ -151,6 +159,12 @@ fn serve(options: &Options) -> io::Result<()> {
     // Before any other process runs here, and before the runner reports that it is ready.
     if !options.network_pools.is_empty() {
         aifo_runner::isolate_network(&options.network_pools)?;
+    }
+    if !options.restrictions.is_empty() {
+        restrict_system_calls(&options.restrictions).map_err(|error| {
+            let message = format!("cannot restrict system calls: {error}");
+            io::Error::new(error.kind(), message)
+        })?;
     }
     let control = options.control()?;
     if let Some(guard) = options.guard {
@@ -210,6 +224,12 @@ mod tests {
         let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
         assert_eq!(isolated, Some(Options { network_pools: pools, ..Options::default() }));
         assert_eq!(parse(&[aifo_runner::ISOLATE_NETWORK, "10.88.0.0"]), None);
+        let restricted = parse(&[aifo_runner::RESTRICT, "io-uring,set-id"]);
+        let restrictions = vec![Restriction::IoUring, Restriction::SetId];
+        assert_eq!(restricted, Some(Options { restrictions, ..Options::default() }));
+        for names in ["", "io-uring,", "uring"] {
+            assert_eq!(parse(&[aifo_runner::RESTRICT, names]), None);
+        }
         let lifetime = Lifetime::UntilStarted;
         let unlinked = Some(Options { lifetime, ..Options::default() });
         assert_eq!(parse(&[aifo_runner::UNLINK]), unlinked);

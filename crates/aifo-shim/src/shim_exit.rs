@@ -1,4 +1,4 @@
-//! How the shim exits.
+//! Exit of the shim.
 
 use aifo_types::Ending;
 

@@ -23,7 +23,7 @@ pub(crate) struct SignalForwarder {
     requests: Vec<OwnedFd>,
 }
 
-/// Whether to wait on for the tool.
+/// Result of forwarding a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForwardOutcome {
     Wait,

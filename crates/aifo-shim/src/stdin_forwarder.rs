@@ -20,9 +20,9 @@ pub(crate) struct StdinForwarder {
     fd: StandardFd,
     method: ReadMethod,
     credit: SendWindow,
-    /// Whether to read without polling first.
+    /// True to read without polling first.
     read_before_poll: bool,
-    /// Whether reading has ended.
+    /// True once reading has ended.
     is_stopped: bool,
     read: u64,
 }
@@ -94,7 +94,7 @@ impl StdinForwarder {
         self.may_read(connection).then_some((self.as_fd(), PollFlags::POLLIN))
     }
 
-    /// Whether to read before the next poll.
+    /// Returns whether to read before the next poll.
     pub(crate) fn needs_read(&self, connection: &FrameConnection) -> bool {
         self.read_before_poll && self.may_read(connection)
     }

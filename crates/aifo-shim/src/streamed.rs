@@ -34,7 +34,7 @@ pub(crate) struct StreamedCall<'a> {
     socket: OwnedFd,
     /// `None` if signals are not forwarded.
     signals: Option<SignalForwarder>,
-    /// Whether the last piece of output was large.
+    /// True if the last piece of output was large.
     reads_large: bool,
 }
 
@@ -194,7 +194,7 @@ impl<'a> StreamedCall<'a> {
         // Most responses are short; the buffer grows for long ones.
         let room = if self.reads_large { LARGE_READ } else { SMALL_READ };
         let space = reader.buffer().spare(room);
-        match connection::receive(&self.socket, space) {
+        match connection::receive(self.socket.as_fd(), space) {
             // A reset ends the response, too.
             Ok(0) | Err(_) => reader.receive_eof(),
             Ok(count) => reader.buffer().commit(count),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path};
-use aifo_types::env;
+use aifo_types::{container_path, env};
 use nix::fcntl::OFlag;
 use nix::unistd::getuid;
 
@@ -22,7 +22,6 @@ pub(crate) struct Variables {
 }
 
 const FILE_NAME: &str = "shim.env";
-const SYSTEM_FILE: &str = "/run/aifo/shim.env";
 const MAX_FILE: u64 = 64 * 1024;
 
 impl Variables {
@@ -35,7 +34,7 @@ impl Variables {
             return Variables { file: HashMap::new() };
         }
         let beside = link_directory(tool).map(|directory| directory.join(FILE_NAME));
-        let files = beside.into_iter().chain([PathBuf::from(SYSTEM_FILE)]);
+        let files = beside.into_iter().chain([PathBuf::from(container_path::SHIM_SETTINGS)]);
         let text = files.filter_map(|file| trusted_text(&file)).next().unwrap_or_default();
         Variables { file: parse(&text) }
     }
@@ -52,7 +51,9 @@ impl Variables {
 
 /// Returns the variables of the system-wide file, or none if it is missing or not trusted.
 pub(crate) fn system_file_variables() -> HashMap<String, String> {
-    trusted_text(Path::new(SYSTEM_FILE)).map(|text| parse(&text)).unwrap_or_default()
+    trusted_text(Path::new(container_path::SHIM_SETTINGS))
+        .map(|text| parse(&text))
+        .unwrap_or_default()
 }
 
 fn from_environment(name: &str) -> Option<String> {

@@ -9,8 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio as Standard};
 
 use aifo_process::{Pty, terminal};
-use aifo_types::{Ending, TerminalModes, WindowSize};
-use aifo_wire::{CancelCause, Exit, Frame, SidecarLimit, Stdio, Stream, Usage, WINDOW};
+use aifo_types::{Ending, Stdio, TerminalModes, WindowSize};
+use aifo_wire::{CancelCause, Exit, Frame, SidecarLimit, Stream, Usage, WINDOW};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -31,14 +31,15 @@ fn the_invocation_carries_what_the_tool_inherits() {
     let child = with_pipes(&proxy).env("CI", "1").env("SOME_TOKEN", "x").spawn().unwrap();
     let mut call = proxy.accept();
     assert_eq!(call.protocol, "3");
-    let invocation = call.invocation();
-    assert_eq!(invocation.argv, [&b"make"[..], b"a", b"b c", b""]);
-    assert_eq!((invocation.stdio, call.fds.len()), ([Stdio::Passed; 3], 3));
-    assert!(invocation.environment.contains(&b"CI=1".to_vec()));
+    let request = call.request();
+    assert_eq!(request.argv().collect::<Vec<_>>(), [&b"make"[..], b"a", b"b c", b""]);
+    let inherited = request.inherited;
+    assert_eq!((inherited.stdio, call.fds.len()), ([Stdio::Passed; 3], 3));
+    assert!(inherited.environment.contains(&b"CI=1".to_vec()));
     let secret =
         |variable: &Vec<u8>| variable.starts_with(b"SOME_") || variable.starts_with(b"AIFO_");
-    assert!(!invocation.environment.iter().any(secret), "{:?}", invocation.environment);
-    assert_eq!(invocation.limits.len(), 16);
+    assert!(!inherited.environment.iter().any(secret), "{:?}", inherited.environment);
+    assert_eq!(inherited.limits.len(), 16);
 
     call.start([Stdio::Passed; 3]);
     let mut stdout = File::from(call.fds.remove(1));
@@ -63,7 +64,7 @@ fn closed_and_shared_descriptors_are_declared() {
     let child = shell.stdout(Standard::piped()).spawn().unwrap();
     let mut call = proxy.accept();
     let stdio = [Stdio::Closed, Stdio::Passed, Stdio::Same];
-    assert_eq!((call.invocation().stdio, call.fds.len()), (stdio, 1));
+    assert_eq!((call.request().inherited.stdio, call.fds.len()), (stdio, 1));
     call.start(stdio);
     call.end(Ending::Exited(0));
     assert!(child.wait_with_output().unwrap().status.success());
@@ -105,7 +106,7 @@ fn relayed_stdout_and_stderr_are_separate_and_return_credit() {
     let child = shim.env("AIFO_SHIM_RELAY", "1").stdin(Standard::null()).spawn().unwrap();
     let mut call = proxy.accept();
     let stdio = [Stdio::Null, Stdio::Relayed, Stdio::Relayed];
-    assert_eq!((call.invocation().stdio, call.fds.len()), (stdio, 0));
+    assert_eq!((call.request().inherited.stdio, call.fds.len()), (stdio, 0));
     call.start(stdio);
     let reader = std::thread::spawn(move || child.wait_with_output().unwrap());
     let half = vec![b'o'; WINDOW / 2];
@@ -142,7 +143,7 @@ fn a_failed_write_of_output_exits_125() {
     let child = with_pipes(&proxy).stdout(full).spawn().unwrap();
     let mut call = proxy.accept();
     let stdio = [Stdio::Passed, Stdio::Relayed, Stdio::Passed];
-    assert_eq!(call.invocation().stdio, stdio);
+    assert_eq!(call.request().inherited.stdio, stdio);
     call.start(stdio);
     call.send(&Frame::Data { stream: Stream::Stdout, data: b"x" });
     call.expect(&Frame::Closed { stream: Stream::Stdout });
@@ -190,7 +191,7 @@ fn stdin_closed_by_the_tool_is_closed_for_its_writer() {
         let mut child = with_pipes(&proxy).envs(mode.iter().copied()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let mut call = proxy.accept();
-        let stdio = call.invocation().stdio;
+        let stdio = call.request().inherited.stdio;
         call.start(stdio);
         call.fds.clear();
         if stdio == RELAYED {
@@ -330,9 +331,9 @@ fn on_terminal(proxy: &Proxy) -> (std::process::Child, ClientSession, Pty, Termi
     let stdio = || Standard::from(pty.slave.try_clone().unwrap());
     let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
     let mut call = proxy.accept();
-    let invocation = call.invocation();
-    assert_eq!(invocation.stdio, [Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
-    let declared = invocation.terminal.unwrap();
+    let inherited = call.request().inherited;
+    assert_eq!(inherited.stdio, [Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
+    let declared = inherited.terminal.unwrap();
     assert_eq!((declared.size, declared.modes.local), (size, before.local));
     call.start([Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
     call.expect(&Frame::Resize(size));

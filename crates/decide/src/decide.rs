@@ -2,14 +2,17 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use aifo_types::normalise_path;
 
 use crate::decision::{Decision, Local, Notify, Program, Proxy, Reason};
 use crate::entry_point::EntryPoint;
+use crate::file_facts::FileFacts;
 use crate::runtime::Runtime;
 use crate::runtime_lookup::{RuntimeLookup, RuntimeNotFound};
 use crate::settings::{Settings, Toggle};
-use crate::workspace::{PathLocation, Workspace, normalise};
+use crate::workspace::{PathLocation, Workspace};
 
 /// Decides where a call runs.
 ///
@@ -38,7 +41,7 @@ pub fn decide(
     match runtime.entry_point(call.args) {
         EntryPoint::Script(word) => {
             let path = call.cwd.join(OsStr::from_bytes(word));
-            let lexical = normalise(&path);
+            let lexical = normalise_path(&path);
             let program = Program::Path(lexical.clone());
             match workspace.locate(&path) {
                 PathLocation::Inside => proxy(Reason::InsideWorkspace, Some(program)),
@@ -68,15 +71,4 @@ pub struct ToolCall<'a> {
     pub args: &'a [Vec<u8>],
     /// The current directory: absolute, possibly with symbolic links.
     pub cwd: &'a Path,
-}
-
-/// Facts about the agent's file system, queried only when the decision depends on them.
-pub trait FileFacts {
-    /// Returns the absolute `path` with all links resolved, as `realpath(3)` does; `None` if it
-    /// does not exist.
-    fn real_path(&self, path: &Path) -> Option<PathBuf>;
-    /// Returns whether `path` is a regular file.
-    fn is_file(&self, path: &Path) -> bool;
-    /// Returns whether `path` is a regular file that this process may execute.
-    fn is_executable(&self, path: &Path) -> bool;
 }

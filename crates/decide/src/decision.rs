@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use aifo_types::quote_word;
+
 /// Where a call runs, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
@@ -56,7 +58,7 @@ pub enum Program {
 /// Why a call runs where it does. `Display` prints the word from `spec/decide.md#reasons`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The program lies outside the workspace.
+    /// The program is outside the workspace.
     OutsideWorkspace,
     /// The program is a python module.
     PythonModule,
@@ -66,7 +68,7 @@ pub enum Reason {
     NotARuntime,
     /// The runtime's toggle is off.
     SmartOff,
-    /// The program lies in the workspace.
+    /// The program is in the workspace.
     InsideWorkspace,
     /// The program's path is outside the workspace, but a link in it points into the workspace.
     LinkIntoWorkspace,
@@ -102,12 +104,12 @@ impl Decision {
             Decision::Notify(_) => None,
             Decision::Proxy(proxy) => proxy.program.as_ref(),
         };
-        let mut line = format!("smart: tool={} mode={mode} reason={reason}", quote(tool));
+        let mut line = format!("smart: tool={} mode={mode} reason={reason}", quote_word(tool));
         if let Some(program) = program {
             line += &format!(" program={program}");
         }
         if let Decision::Local(local) = self {
-            line += &format!(" local={}", quote(local.runtime.as_os_str().as_bytes()));
+            line += &format!(" local={}", quote_word(local.runtime.as_os_str().as_bytes()));
         }
         line
     }
@@ -117,8 +119,8 @@ impl Decision {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
-            Program::Path(path) => quote(path.as_os_str().as_bytes()),
-            Program::Module(name) => quote(name),
+            Program::Path(path) => quote_word(path.as_os_str().as_bytes()),
+            Program::Module(name) => quote_word(name),
         })
     }
 }
@@ -142,15 +144,6 @@ impl fmt::Display for Reason {
             Reason::Debugger => "debugger",
         })
     }
-}
-
-/// Returns a value as one word of a log line.
-fn quote(value: &[u8]) -> String {
-    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_./:=+,@%".contains(b);
-    if !value.is_empty() && value.iter().all(is_plain) {
-        return String::from_utf8_lossy(value).into_owned();
-    }
-    format!("\"{}\"", value.escape_ascii())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Decides where a tool call runs: locally, in a sidecar, or as a notification on the host.
 //!
-//! In scope: finding the program in the arguments of node or python, checking whether it lies in
-//! the workspace, choosing the local runtime, and the reason as one log line. `spec/decide.md`
-//! holds the rules; the tests replay its tables.
+//! In scope: finding the program in the arguments of node or python, checking whether it is in the
+//! workspace, choosing the local runtime, and the reason as one log line. `spec/decide.md` defines
+//! the rules; the tests replay its tables.
 //!
 //! Out of scope: whether the tool is allowed (proxy), reading the settings and carrying out the
 //! decision (shim).
@@ -45,6 +45,7 @@
 mod decide;
 mod decision;
 mod entry_point;
+mod file_facts;
 mod node;
 mod node_options;
 mod python;
@@ -53,7 +54,8 @@ mod runtime_lookup;
 mod settings;
 mod workspace;
 
-pub use decide::{FileFacts, ToolCall, decide};
+pub use decide::{ToolCall, decide};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
+pub use file_facts::FileFacts;
 pub use runtime_lookup::RuntimeNotFound;
 pub use settings::{Settings, SmartToggles, Toggle};

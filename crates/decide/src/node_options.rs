@@ -27,7 +27,7 @@ pub(crate) fn classify(option: &[u8]) -> OptionKind {
     }
 }
 
-/// Whether an option has a value after `=`.
+/// Presence of a value after `=`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InlineValue {
     Present,

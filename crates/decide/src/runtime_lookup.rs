@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use aifo_types::exit;
 
-use crate::decide::FileFacts;
 use crate::decision::Program;
+use crate::file_facts::FileFacts;
 use crate::runtime::Runtime;
 use crate::settings::Settings;
 use crate::workspace::{PathLocation, Workspace};
@@ -19,7 +19,7 @@ pub(crate) struct RuntimeLookup<'a> {
 }
 
 impl RuntimeLookup<'_> {
-    /// Returns the first candidate that is executable and lies outside the workspace both lexically
+    /// Returns the first candidate that is executable and outside the workspace both lexically
     /// and with links resolved: a workspace must not supply the runtime of foreign programs.
     ///
     /// `script` holds the paths of the program's file, the resolved one first; it is empty for a

@@ -27,7 +27,7 @@ impl Default for Settings {
     }
 }
 
-/// Whether programs outside the workspace run locally, for each runtime.
+/// The toggles for local runs of programs outside the workspace, one per runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmartToggles {
     /// For `node`.

@@ -1,11 +1,13 @@
-//! Checks whether a path lies in the workspace: `spec/decide.md#paths`.
+//! Checks whether a path is in the workspace (`spec/decide.md#paths`).
 
 use std::cell::OnceCell;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use crate::decide::FileFacts;
+use aifo_types::normalise_path;
 
-/// Where a path lies relative to the workspace.
+use crate::file_facts::FileFacts;
+
+/// The location of a path relative to the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathLocation {
     /// Lexically inside, regardless of links.
@@ -30,12 +32,12 @@ pub(crate) struct Workspace<'w> {
 impl<'w> Workspace<'w> {
     /// Creates a workspace with this root.
     pub(crate) fn new(root: &Path, files: &'w dyn FileFacts) -> Self {
-        Workspace { lexical: normalise(root), real: OnceCell::new(), files }
+        Workspace { lexical: normalise_path(root), real: OnceCell::new(), files }
     }
 
     /// Locates the absolute `path`, as typed.
     pub(crate) fn locate(&self, path: &Path) -> PathLocation {
-        let lexical = normalise(path);
+        let lexical = normalise_path(path);
         if self.contains(&lexical) {
             return PathLocation::Inside;
         }
@@ -58,48 +60,13 @@ impl<'w> Workspace<'w> {
         path.starts_with(&self.lexical) || path.starts_with(real())
     }
 
-    /// Resolves links. If the path does not exist, resolves its nearest existing parent: node finds
-    /// `cli.js` when asked for `cli`, which is in the workspace if its directory is.
+    /// Resolves links. If the path does not exist, resolves its nearest existing parent: for `cli`
+    /// node finds `cli.js`, which is in the workspace if its directory is.
     fn resolve(&self, path: &Path) -> PathBuf {
         let found = path.ancestors().find_map(|ancestor| {
             let rest = path.strip_prefix(ancestor).ok()?;
             Some(self.files.real_path(ancestor)?.join(rest))
         });
-        normalise(&found.unwrap_or_else(|| path.to_owned()))
-    }
-}
-
-/// Returns the absolute path without `.`, `..` and repeated slashes, links unresolved.
-pub(crate) fn normalise(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => plain.push(name),
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
-        }
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn normalised_paths() {
-        let rows = [
-            ("/", "/"),
-            ("//workspace//a/", "/workspace/a"),
-            ("/workspace/./a/../..", "/"),
-            ("/workspace/../opt/x", "/opt/x"),
-            ("/../..", "/"),
-            ("/a/..b/...", "/a/..b/..."),
-        ];
-        for (path, expected) in rows {
-            assert_eq!(normalise(Path::new(path)), Path::new(expected), "{path}");
-        }
+        normalise_path(&found.unwrap_or_else(|| path.to_owned()))
     }
 }

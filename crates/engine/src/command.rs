@@ -50,22 +50,19 @@ impl fmt::Display for EngineCommand {
         // The PATH of the user's shell finds the same program.
         let file = &self.program.file;
         let program = file.file_name().unwrap_or(file.as_os_str());
-        f.write_str(&shell_quoted(program))?;
+        f.write_str(&quoted(program))?;
         for arg in &self.args {
-            write!(f, " {}", shell_quoted(arg))?;
+            write!(f, " {}", quoted(arg))?;
         }
         Ok(())
     }
 }
 
 /// Quotes a word for a POSIX shell. Invalid UTF-8 is replaced.
-fn shell_quoted(word: &OsStr) -> String {
+fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.into_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    // Fails only for NUL bytes, which no argument contains.
+    shlex::try_quote(&word).unwrap_or_default().into_owned()
 }
 
 #[cfg(test)]
@@ -77,7 +74,7 @@ mod tests {
         let command = EngineCommand::new(&Program::at("/usr/bin/docker"))
             .args(["run", "--env", "TOKEN", "--label", "a=it's", "", "a b"])
             .variable("TOKEN".as_ref(), "secret".as_ref());
-        let line = r"docker run --env TOKEN --label 'a=it'\''s' '' 'a b'";
+        let line = r#"docker run --env TOKEN --label "a=it's" '' 'a b'"#;
         assert_eq!(command.to_string(), line);
     }
 }

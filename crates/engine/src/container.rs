@@ -1,6 +1,7 @@
 //! The configuration of a container, as arguments of `run`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::command::EngineCommand;
@@ -35,7 +36,7 @@ pub struct ContainerSpec {
     pub publish: Vec<String>,
     /// Its resource limits.
     pub limits: ContainerLimits,
-    /// Whether its stdin and stdout are those of the engine's command.
+    /// The standard streams of its first process.
     pub stdio: Stdio,
     /// The user of its processes.
     pub user: User,
@@ -70,7 +71,7 @@ pub enum Mount {
         from: PathBuf,
         /// In the container.
         to: PathBuf,
-        /// Whether it is mounted read-only.
+        /// True for a read-only mount.
         read_only: bool,
     },
     /// A volume of the engine, created if there is none of this name.
@@ -125,11 +126,13 @@ pub struct ContainerLimits {
     pub pids: Option<u32>,
     /// Processors; a fraction such as 1.5 is allowed.
     pub cpus: Option<f64>,
+    /// Limits of each process, by the engine's name, such as `nofile`; soft and hard.
+    pub ulimits: Vec<(&'static str, u64)>,
 }
 
 impl Engine {
     /// Returns the command that creates and starts a container and ends with it. Errors: a path that
-    /// cannot be an argument of `--mount`.
+    /// contains a line break.
     pub fn run(&self, spec: &ContainerSpec) -> Result<EngineCommand, EngineError> {
         let mut command = self.command().args(["run", "--rm", "--name", &spec.name]);
         for label in spec.labels.to_words() {
@@ -187,6 +190,9 @@ impl Engine {
         if let Some(cpus) = limits.cpus {
             command = command.args(["--cpus", &cpus.to_string()]);
         }
+        for (name, limit) in &limits.ulimits {
+            command = command.args(["--ulimit", &format!("{name}={limit}:{limit}")]);
+        }
         // The image's health check does not apply to the runner.
         command.arg("--no-healthcheck").args(["--workdir", "/"])
     }
@@ -213,47 +219,82 @@ impl Engine {
             (Flavor::Docker, true) => "uid=0,gid=0".to_owned(),
             _ => format!("uid={},gid={}", nix::unistd::getuid(), nix::unistd::getgid()),
         };
-        Ok(match mount {
+        let docker = self.flavor() == Flavor::Docker;
+        let fields = match mount {
             Mount::Bind { from, to, read_only } => {
-                let mut word = OsString::from("type=bind,source=");
-                word.push(self.mount_field(from)?);
-                word.push(",destination=");
-                word.push(self.mount_field(to)?);
-                if *read_only {
-                    word.push(",readonly");
-                }
-                command.arg("--mount").arg(word)
+                let mut fields = vec!["type=bind".into(), field("source", from), target(to)];
+                fields.extend(read_only.then(|| "readonly".into()));
+                fields
             }
             Mount::Volume { name, to } => {
-                let mut word = OsString::from("type=volume,source=");
-                word.push(name);
-                word.push(",destination=");
-                word.push(self.mount_field(to)?);
-                command.arg("--mount").arg(word)
+                vec!["type=volume".into(), field("source", Path::new(name)), target(to)]
             }
-            Mount::Scratch { to } => match self.flavor() {
-                Flavor::Docker => {
-                    let mut word = to.as_os_str().to_owned();
-                    word.push(format!(":exec,mode=0700,{ids}"));
-                    command.arg("--tmpfs").arg(word)
-                }
-                Flavor::Podman => {
-                    // `chown=true` makes the container's user the owner.
-                    let mut word =
-                        OsString::from("type=tmpfs,tmpfs-mode=0700,chown=true,destination=");
-                    word.push(self.mount_field(to)?);
-                    command.arg("--mount").arg(word)
-                }
-            },
-        })
+            Mount::Scratch { to } if docker => {
+                let mut word = to.as_os_str().to_owned();
+                word.push(format!(":exec,mode=0700,{ids}"));
+                return Ok(command.arg("--tmpfs").arg(word));
+            }
+            // `chown=true` makes the container's user the owner.
+            Mount::Scratch { to } => {
+                let options = ["type=tmpfs", "tmpfs-mode=0700", "chown=true"].map(OsString::from);
+                options.into_iter().chain([target(to)]).collect()
+            }
+        };
+        Ok(command.arg("--mount").arg(record(&fields)?))
     }
+}
 
-    /// Checks a path for `--mount`, whose fields are separated by commas.
-    fn mount_field(&self, path: &Path) -> Result<OsString, EngineError> {
-        let text = path.to_string_lossy();
-        if text.contains([',', '"', '\n']) {
-            return Err(EngineError::UnmountablePath(path.to_owned()));
+fn target(path: &Path) -> OsString {
+    field("destination", path)
+}
+
+fn field(name: &str, path: &Path) -> OsString {
+    let mut field = OsString::from(name);
+    field.push("=");
+    field.push(path);
+    field
+}
+
+/// Joins the fields of `--mount`, which both engines read as a CSV record.
+fn record(fields: &[OsString]) -> Result<OsString, EngineError> {
+    let mut record = Vec::new();
+    for field in fields {
+        let bytes = field.as_bytes();
+        if bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            return Err(EngineError::UnmountablePath(PathBuf::from(field)));
         }
-        Ok(path.as_os_str().to_owned())
+        if !record.is_empty() {
+            record.push(b',');
+        }
+        if bytes.iter().any(|byte| matches!(byte, b',' | b'"')) {
+            let doubled = bytes.iter().flat_map(|byte| match byte {
+                b'"' => &b"\"\""[..],
+                other => std::slice::from_ref(other),
+            });
+            record.push(b'"');
+            record.extend(doubled);
+            record.push(b'"');
+        } else {
+            record.extend_from_slice(bytes);
+        }
+    }
+    Ok(OsString::from_vec(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_commas_and_quotes_are_quoted() {
+        let of = |fields: &[&str]| {
+            let fields: Vec<OsString> = fields.iter().map(OsString::from).collect();
+            record(&fields).map(|record| record.into_string().unwrap()).ok()
+        };
+        assert_eq!(of(&["type=bind", "source=/a"]).as_deref(), Some("type=bind,source=/a"));
+        let quoted = of(&["source=/a,b", "destination=/c\"d", "readonly"]);
+        let expected = "\"source=/a,b\",\"destination=/c\"\"d\",readonly";
+        assert_eq!(quoted.as_deref(), Some(expected));
+        assert_eq!(of(&["source=/a\nb"]), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::flavor::Flavor;
 use crate::program::{MissingProgram, Program, Programs};
 
-/// An engine that answers.
+/// An engine that responds.
 #[derive(Clone, Debug)]
 pub struct Engine {
     flavor: Flavor,
@@ -20,7 +20,7 @@ pub struct Engine {
 /// The engines to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// docker, then podman; the first that answers.
+    /// docker, then podman; the first that responds.
     Any,
     /// This engine.
     Only(Flavor),
@@ -63,7 +63,7 @@ pub enum EngineError {
     /// A command failed.
     #[error("{} failed: {reason}{}", summary(command), hint_for(reason))]
     Failed {
-        /// What was run.
+        /// The command that was run.
         command: Box<EngineCommand>,
         /// Its error message, or its exit status.
         reason: String,
@@ -71,13 +71,13 @@ pub enum EngineError {
     /// A command did not end in time.
     #[error("{} did not end within {} s", summary(command), secs)]
     TimedOut {
-        /// What was run.
+        /// The command that was run.
         command: Box<EngineCommand>,
         /// The timeout in seconds.
         secs: u64,
     },
-    /// A path with a character that `--mount` cannot carry.
-    #[error("'{}' cannot be mounted: its name has a comma, a quote or a line break", .0.display())]
+    /// A path that `--mount` cannot carry.
+    #[error("cannot mount '{}': its name contains a line break", .0.display())]
     UnmountablePath(PathBuf),
 }
 
@@ -95,7 +95,7 @@ impl Choice {
 
 impl Engine {
     /// Finds an engine among `programs` and reads its properties. Errors: there is none, it does not
-    /// answer, or it cannot be used; of several errors, that of the first installed engine.
+    /// respond, or it cannot be used; of several errors, that of the first installed engine.
     pub async fn find(choice: Choice, programs: &impl Programs) -> Result<Self, EngineError> {
         let mut failure = None;
         for flavor in choice.flavors() {
@@ -201,8 +201,8 @@ impl Engine {
         }
     }
 
-    /// Whether a container is independent of the command that has started it. Without a daemon, that
-    /// command records the container's state.
+    /// Returns whether a container is independent of the command that has started it. Without a
+    /// daemon, that command records the container's state.
     pub fn container_outlives_command(&self) -> bool {
         self.flavor == Flavor::Docker
     }
@@ -219,7 +219,7 @@ impl Engine {
         self.command().args(["network", "create"]).args(isolation).args(labels).arg(name)
     }
 
-    /// Whether the engine has this image.
+    /// Returns whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> bool {
         self.output(&self.command().args(["image", "inspect", "--format", "{{.Id}}", image]))
             .await

@@ -13,9 +13,9 @@ pub struct Facts {
     pub system: String,
     /// The kernel its containers run on.
     pub kernel: String,
-    /// Whether it runs as the user, not as root.
+    /// True if it runs as the user, not as root.
     pub rootless: bool,
-    /// Whether it maps the users of containers to others (docker's `userns-remap`).
+    /// True if it maps the users of containers to others (docker's `userns-remap`).
     pub remapped: bool,
     /// The cgroup version that limits its containers.
     pub cgroups: CgroupVersion,
@@ -52,7 +52,7 @@ impl Facts {
         info.server_errors.into_iter().next()
     }
 
-    /// Whether its containers run on this machine's kernel, judged by the kernel's release.
+    /// Returns whether its containers run on this machine's kernel, judged by the kernel's release.
     pub fn shares_host_kernel(&self) -> bool {
         nix::sys::utsname::uname()
             .is_ok_and(|host| host.release().to_str() == Some(self.kernel.as_str()))

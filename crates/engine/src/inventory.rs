@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use crate::engine::{Engine, EngineError};
 use crate::flavor::Flavor;
-use crate::labels::Label;
+use crate::labels::{Label, container_name, network_name};
 
-/// A container of a session, running or not.
+/// A container of a session, running or not. An image of the user can have the same labels, so a
+/// container also has the name that they imply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// Its name.
@@ -23,7 +24,7 @@ pub struct Container {
     pub status: String,
 }
 
-/// A network of a session.
+/// A network of a session, with the name that its labels imply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkEntry {
     /// Its name.
@@ -121,7 +122,7 @@ impl Engine {
     }
 }
 
-/// Whether an error means that the object is missing, or is being removed.
+/// Returns whether an error means that the object is missing, or is being removed.
 fn means_missing(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     let words =
@@ -141,21 +142,49 @@ fn filters(session: Option<&str>) -> Vec<String> {
 
 fn container(line: &str) -> Option<Container> {
     let mut fields = line.split('\t').map(str::to_owned);
-    Some(Container {
+    let found = Container {
         session: fields.next()?,
         kind: fields.next()?,
         directory: fields.next()?.into(),
         name: fields.next()?,
         image: fields.next()?,
         status: fields.next()?,
-    })
+    };
+    let owned = found.kind.strip_suffix("-owner");
+    let is_named = match owned {
+        Some(kind) => found.name == format!("{}-owner", container_name(kind, &found.session)),
+        None => found.name == container_name(&found.kind, &found.session),
+    };
+    is_named.then_some(found)
 }
 
 fn network(line: &str) -> Option<NetworkEntry> {
     let mut fields = line.split('\t').map(str::to_owned);
-    Some(NetworkEntry {
+    let found = NetworkEntry {
         session: fields.next()?,
         directory: fields.next()?.into(),
         name: fields.next()?,
-    })
+    };
+    (found.name == network_name(&found.session)).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_name_agree() {
+        let named = |kind: &str, name: &str| {
+            container(&format!("12ab\t{kind}\t/run/x\t{name}\timage\tUp")).is_some()
+        };
+        assert!(named("rust", "aifo-tc-rust-12ab"));
+        assert!(named("agent", "aifo-agent-12ab"));
+        assert!(named("net", "aifo-pod-12ab"));
+        assert!(named("rust-owner", "aifo-tc-rust-12ab-owner"));
+        for name in ["database", "aifo-tc-rust-12ac", "aifo-tc-go-12ab", "aifo-agent-12ab"] {
+            assert!(!named("rust", name), "{name}");
+        }
+        assert!(network("12ab\t/run/x\taifo-net-12ab").is_some());
+        assert!(network("12ab\t/run/x\tbridge").is_none());
+    }
 }

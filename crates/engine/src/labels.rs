@@ -50,3 +50,22 @@ impl Labels {
         ]
     }
 }
+
+/// The kind of an agent's container.
+const AGENT: &str = "agent";
+/// The kind of the container that holds a session's network.
+pub const POD: &str = "net";
+
+/// Returns the name of a session's container of a kind.
+pub fn container_name(kind: &str, session: &str) -> String {
+    match kind {
+        AGENT => format!("aifo-agent-{session}"),
+        POD => format!("aifo-pod-{session}"),
+        kind => format!("aifo-tc-{kind}-{session}"),
+    }
+}
+
+/// Returns the name of a session's network.
+pub fn network_name(session: &str) -> String {
+    format!("aifo-net-{session}")
+}

@@ -37,6 +37,6 @@ pub use engine::{Choice, Engine, EngineError, error_line};
 pub use facts::{CgroupVersion, Facts};
 pub use flavor::Flavor;
 pub use inventory::{Container, NetworkEntry};
-pub use labels::{Label, Labels};
+pub use labels::{Label, Labels, POD, container_name, network_name};
 pub use program::{MissingProgram, Program, Programs};
 pub use user_container::{ExecAs, UserContainer};

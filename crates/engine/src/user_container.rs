@@ -37,12 +37,12 @@ pub enum ExecAs {
 }
 
 impl UserContainer {
-    /// Whether programs can be executed in it.
+    /// Returns whether programs can be executed in it.
     pub fn is_running(&self) -> bool {
         self.state == "running"
     }
 
-    /// Whether its processes run as root.
+    /// Returns whether its processes run as root.
     pub fn runs_as_root(&self) -> bool {
         let user = self.user.split(':').next().unwrap_or_default();
         ["", "0", "root"].contains(&user)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
-use aifo_types::{Ending, Signal, Token, encode_variables, env};
+use aifo_types::{Ending, Signal, Token, container_path, encode_variables, env};
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -135,7 +135,7 @@ impl Agent {
             }
             Some(agent_endpoint) => {
                 let inside = [
-                    (env::URL, format!("unix://{}/exec.sock", agent_container::FRONTEND_DIR)),
+                    (env::URL, format!("unix://{}/exec.sock", container_path::SOCKET_DIR)),
                     (env::WORKSPACE, CONTAINER_WORKSPACE.to_owned()),
                 ];
                 for (name, value) in inside {
@@ -239,7 +239,7 @@ impl AgentEnvironment {
     pub(crate) fn shims(&self) -> &Path {
         match self {
             AgentEnvironment::Host(host) => &host.shims,
-            AgentEnvironment::Container(_) => Path::new(agent_container::SHIM_DIR),
+            AgentEnvironment::Container(_) => Path::new(container_path::SHIM_DIR),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use aifo_engine::{Mount, Value};
 use aifo_policy::{NotifyRules, Policy};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
+use aifo_types::container_path;
 
 use crate::agents::AgentSpec;
 use crate::error::LaunchError;
@@ -28,10 +29,6 @@ pub struct AgentContainerConfig {
     pub home: Option<PathBuf>,
 }
 
-/// Where the container has the proxy's socket and the settings.
-pub(crate) const FRONTEND_DIR: &str = "/run/aifo";
-/// Where the container has the shims.
-pub(crate) const SHIM_DIR: &str = "/opt/aifo/bin";
 /// Completes the environment and executes the agent's command; a link to the shim.
 pub(crate) const AGENT_PROGRAM: &str = "aifo-agent";
 
@@ -53,7 +50,8 @@ pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchErro
 
 /// Returns the description of the container. The files need not exist yet.
 pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> AgentContainer {
-    let mut mounts = vec![Mount::bind(&frontend_dir(session_dir), Path::new(FRONTEND_DIR), true)];
+    let mut mounts =
+        vec![Mount::bind(&frontend_dir(session_dir), Path::new(container_path::SOCKET_DIR), true)];
     let files = files_dir(session_dir);
     mounts
         .extend(FILES.iter().map(|(name, to)| Mount::bind(&files.join(name), Path::new(to), true)));

@@ -11,10 +11,10 @@ use aifo_proxy::{
     CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript,
 };
 use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
-use aifo_types::{Endpoint, Kind, Token, ToolName, env};
+use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
 use nix::unistd::getuid;
 
-use crate::agent_container::{AGENT_PROGRAM, SHIM_DIR};
+use crate::agent_container::AGENT_PROGRAM;
 use crate::error::LaunchError;
 use crate::proxy_task::ProxyTask;
 
@@ -72,7 +72,7 @@ impl AgentEndpoint {
                 transcript: Transcript::Plain,
                 spool_dir: config.tmp,
                 shared_directories: config.shared_directories,
-                program: Some(Path::new(SHIM_DIR).join(AGENT_PROGRAM)),
+                program: Some(Path::new(container_path::SHIM_DIR).join(AGENT_PROGRAM)),
             },
             Arc::clone(&fleet),
         );

@@ -5,9 +5,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use aifo_engine::{Engine, Flavor, Labels};
+use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
-    Transport,
+    Transport, proxy_logins,
 };
 use aifo_types::{Kind, Subnet};
 
@@ -102,6 +103,7 @@ impl Containers {
     /// container.
     pub fn of(engine: Engine) -> Self {
         let memory = engine.facts().memory / 4 * 3;
+        let ulimits = process_limits(engine.flavor(), &current_limits());
         Containers {
             engine,
             images: Images::default(),
@@ -112,16 +114,31 @@ impl Containers {
                 memory: Some(memory).filter(|memory| *memory > 0),
                 pids: Some(DEFAULT_PIDS),
                 cpus: None,
+                ulimits,
             },
             admitted: Vec::new(),
         }
     }
 
-    /// Whether the caller's id in containers is root: the caller is root, or a rootless docker maps
+    /// True if the caller's id in containers is root: the caller is root, or a rootless docker maps
     /// it to root.
     pub(crate) fn runs_as_root(&self) -> bool {
         let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;
         namespaced || nix::unistd::getuid().is_root()
+    }
+
+    /// Warns if containers get a proxy's URL without the login that it has on the host.
+    pub(crate) fn warn_of_removed_logins(&self) {
+        let names = proxy_logins(|name| std::env::var_os(name));
+        let is_admitted = |name: &&str| {
+            self.admitted.iter().any(|it| it.variables.iter().any(|(of, _)| of == name))
+        };
+        if let Some(name) = names.into_iter().find(|name| !is_admitted(name)) {
+            tracing::warn!(
+                "tools get '{name}' without its login; to pass it: admit = [\"proxy-login\"] in \
+                 [containers] of the user's file"
+            );
+        }
     }
 
     /// Returns the backend of a session.
@@ -129,7 +146,7 @@ impl Containers {
         &self,
         session: &str,
         session_dir: &Path,
-        runner: (&Path, RunnerTransport),
+        runner: RunnerOptions<'_>,
         (workspace, caches): (&Path, Caches),
         tmp: &Path,
         agent: Option<AgentContainer>,
@@ -137,8 +154,9 @@ impl Containers {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
             labels: Labels::of_session(session, session_dir),
-            runner_program: runner.0.to_owned(),
-            transport: runner.1.containers(&self.engine),
+            runner_program: runner.program.to_owned(),
+            transport: runner.transport.containers(&self.engine),
+            restrictions: runner.restrictions.to_vec(),
             sockets: session_dir.join("back"),
             workspace: workspace.to_owned(),
             tmp: tmp.to_owned(),
@@ -154,23 +172,43 @@ impl Containers {
     }
 }
 
+/// Returns limits of each process in a container, by the engine's names: no core dumps, which the host
+/// would store, and half of the open files and pending signals that this machine allows, so that one
+/// session does not use them up.
+fn process_limits(flavor: Flavor, of_launcher: &[ResourceLimit]) -> Vec<(&'static str, u64)> {
+    // Podman raises nproc, which not every host permits, unless it is given.
+    let nproc = (flavor == Flavor::Podman).then_some(("nproc", 6, 1, MAX_PROCESSES));
+    let shares = [("nofile", 7, 2, MAX_OPEN_FILES), ("sigpending", 11, 2, MAX_PENDING_SIGNALS)];
+    let shares = shares.into_iter().chain(nproc).filter_map(|(name, number, divisor, most)| {
+        let limit = of_launcher.iter().find(|limit| limit.resource == number)?;
+        Some((name, (limit.hard / divisor).min(most)))
+    });
+    [("core", 0)].into_iter().chain(shares).collect()
+}
+
+/// A program that closes or scans all possible descriptors takes seconds with a larger limit.
+const MAX_OPEN_FILES: u64 = 1 << 19;
+const MAX_PENDING_SIGNALS: u64 = 1 << 19;
+/// Podman's own limit on a machine that permits no more.
+const MAX_PROCESSES: u64 = 1 << 15;
+
+/// The runner of all containers.
+#[derive(Clone, Copy)]
+pub(crate) struct RunnerOptions<'a> {
+    /// The `aifo-shim` binary.
+    pub(crate) program: &'a Path,
+    pub(crate) transport: RunnerTransport,
+    pub(crate) restrictions: &'a [Restriction],
+}
+
 /// More than a build needs, and few enough to keep the machine usable.
 const DEFAULT_PIDS: u32 = 4096;
 
-/// Checks the workspace, creates mount points and returns the backend.
-pub(crate) fn container_backend(
-    containers: &Containers,
-    session: &str,
-    session_dir: &Path,
-    runner: (&Path, RunnerTransport),
-    (workspace, caches): (&Path, Caches),
-    tmp: &Path,
-    agent: Option<AgentContainer>,
-) -> Result<ContainerBackend, LaunchError> {
+/// Checks the workspace, and creates the mount points of containers in the temporary directory.
+pub(crate) fn prepare_mounts(workspace: &Path, tmp: &Path) -> Result<(), LaunchError> {
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
-    make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, session_dir, runner, (workspace, caches), tmp, agent))
+    make_mount_point(tmp, tmp)
 }
 
 /// Containers mount the workspace at its own path, so that absolute paths stay valid. Errors: the
@@ -228,4 +266,18 @@ pub async fn missing_images(containers: &Containers, kinds: &[Kind]) -> Vec<Stri
         }
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_has_half_of_the_launchers_limits() {
+        let limit = |resource, hard| ResourceLimit { resource, soft: 1024, hard };
+        let own = [limit(7, 20_000), limit(6, 90_000), limit(11, u64::MAX)];
+        let expected = [("core", 0), ("nofile", 10_000), ("sigpending", 1 << 19)];
+        assert_eq!(process_limits(Flavor::Docker, &own), expected);
+        assert_eq!(process_limits(Flavor::Podman, &own)[3..], [("nproc", 1 << 15)]);
+    }
 }

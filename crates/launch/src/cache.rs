@@ -10,7 +10,7 @@ use aifo_sidecar::{CacheOwner, cache_volume_owner, local_caches};
 use aifo_types::Kind;
 
 use crate::project::recorded_root;
-use crate::session_dir::remove_tree;
+use crate::remove_tree::remove_tree;
 use crate::trusted::TrustedPrograms;
 
 /// An existing cache.

@@ -16,9 +16,10 @@ use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
 use crate::own_directories::session_parents;
+use crate::remove_tree::remove_tree;
 use crate::running::{SessionInfo, session_directories};
 use crate::session_dir::{
-    AbandonedDir, TMP_SUFFIX, is_locked, is_own, remove_tree, runtime_directory, session_of,
+    AbandonedDir, TMP_SUFFIX, is_locked, is_own, runtime_directory, session_of,
 };
 
 /// What one session left. Locked: no other process removes it meanwhile.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
+use aifo_process::Restriction;
 use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
 use aifo_types::Endpoint;
 
 use crate::agent_container::AgentContainerConfig;
 use crate::attachments::Attachments;
-use crate::backend::{RunnerTransport, SidecarBackend};
+use crate::backend::{RunnerOptions, RunnerTransport, SidecarBackend};
 use crate::call_log::CallLogRetention;
 use crate::confine::ConfinementMode;
 use crate::project::CacheScope;
@@ -46,15 +47,17 @@ pub struct SessionConfig {
     pub forwarding: Forwarding,
     /// Which notifications may run on the host.
     pub notify: NotifyRules,
-    /// Whether local tools are confined.
+    /// True if local tools are confined.
     pub confinement: ConfinementMode,
+    /// The restrictions of system calls of tools in containers, and of confined local tools.
+    pub restrictions: Vec<Restriction>,
     /// The agent's own python, for local decisions of shims; `None` for the usual paths.
     pub local_python: Option<PathBuf>,
     /// Time limit of a tool; `None` for no limit.
     pub max_runtime: Option<Duration>,
     /// Limits of requests, and of running tools.
     pub limits: Limits,
-    /// Whether shims and proxy log their decisions.
+    /// True if shims and proxy log their decisions.
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
     pub call_logs: CallLogRetention,
@@ -64,7 +67,7 @@ pub struct SessionConfig {
     pub agent_forwarding: Forwarding,
 }
 
-/// Whether shims and proxy log their decisions.
+/// Selects whether shims and proxy log their decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
     /// Only failures.
@@ -75,6 +78,15 @@ pub enum Verbosity {
 }
 
 impl SessionConfig {
+    /// Returns the runner of all containers.
+    pub(crate) fn runner(&self) -> RunnerOptions<'_> {
+        RunnerOptions {
+            program: self.shim.path(),
+            transport: self.runner_transport,
+            restrictions: &self.restrictions,
+        }
+    }
+
     /// Returns the defaults: no sidecars, no time limit.
     pub fn new(workspace: impl Into<PathBuf>, shim: ShimBinary) -> Self {
         SessionConfig {
@@ -92,6 +104,7 @@ impl SessionConfig {
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
             confinement: ConfinementMode::Auto,
+            restrictions: Restriction::ALL.to_vec(),
             local_python: None,
             max_runtime: None,
             limits: Limits::default(),

@@ -7,31 +7,6 @@ use std::path::Path;
 use aifo_policy::kinds;
 use aifo_types::Kind;
 
-/// File names, or suffixes that start with '.', and their kinds.
-const MARKERS: &[(&str, &str)] = &[
-    ("Cargo.toml", "rust"),
-    ("rust-toolchain.toml", "rust"),
-    ("package.json", "node"),
-    ("tsconfig.json", "node"),
-    ("deno.json", "node"),
-    (".nvmrc", "node"),
-    (".js", "node"),
-    (".mjs", "node"),
-    (".ts", "node"),
-    ("pyproject.toml", "python"),
-    ("requirements.txt", "python"),
-    ("setup.py", "python"),
-    (".python-version", "python"),
-    (".py", "python"),
-    ("go.mod", "go"),
-    ("Makefile", "c-cpp"),
-    ("CMakeLists.txt", "c-cpp"),
-    ("meson.build", "c-cpp"),
-    (".c", "c-cpp"),
-    (".cc", "c-cpp"),
-    (".cpp", "c-cpp"),
-];
-
 /// Directories with generated or third-party files.
 const SKIPPED_DIRECTORIES: &[&str] = &["target", "node_modules", "build", "dist", "vendor", "venv"];
 
@@ -69,24 +44,18 @@ fn scan_directory(
             }
             continue;
         }
-        let matching = MARKERS.iter().filter(|(marker, _)| {
-            name == *marker
+        let matches = |marker: &str| {
+            name == marker
                 || (marker.starts_with('.') && name.len() > marker.len() && name.ends_with(marker))
-        });
-        found.extend(matching.map(|(_, kind)| kind));
+        };
+        let matching = kinds().iter().filter(|spec| spec.markers.iter().any(|it| matches(it)));
+        found.extend(matching.map(|spec| spec.name));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_marker_names_a_kind() {
-        for (marker, kind) in MARKERS {
-            assert!(kinds().iter().any(|spec| spec.name == *kind), "{marker}: {kind}");
-        }
-    }
 
     #[test]
     fn files_at_the_root_and_just_below() {

@@ -24,7 +24,7 @@ pub(crate) fn git(programs: &TrustedPrograms) -> Option<Command> {
     Some(git)
 }
 
-/// Whether a variable may point git to a repository or its configuration: every `GIT_` variable
+/// True if a variable may point git to a repository or its configuration: every `GIT_` variable
 /// except those that name the user's and the system's files.
 fn is_of_repository(name: &OsStr) -> bool {
     let kept = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];

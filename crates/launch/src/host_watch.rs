@@ -28,18 +28,13 @@ impl HostWatch {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let root = File::open("/")?;
         let text = |text: &str| CString::new(text).map_err(io::Error::from);
+        let program = CString::new(shim.program().as_os_str().as_bytes())?;
         let spawn = Spawn {
-            program: CString::new(shim.program().as_os_str().as_bytes())?,
-            argv: vec![text("aifo-runner")?, text("watch")?],
-            env: Vec::new(),
             cwd: Some(root.as_fd()),
             stdio: [Some(reader.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
             // Independent of the terminal's keys and hang-up.
             group: Group::Session,
-            limits: Vec::new(),
-            umask: None,
-            nice: None,
-            ignored: 0,
+            ..Spawn::new(program, vec![text("aifo-runner")?, text("watch")?], Vec::new())
         };
         let pid = spawn.spawn().map_err(io::Error::other)?;
         // Not on a command line, which every user can read.

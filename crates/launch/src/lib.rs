@@ -54,6 +54,7 @@ mod plan;
 mod project;
 mod proxy_task;
 mod registries;
+mod remove_tree;
 mod running;
 mod session;
 mod session_dir;

@@ -32,9 +32,9 @@ pub fn state_directory() -> Option<PathBuf> {
     base("XDG_STATE_HOME", ".local/state").map(|base| base.join("aifo"))
 }
 
-/// Returns the directory of local sidecars' caches: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
+/// Returns the directory of local sidecars' caches.
 pub(crate) fn cache_directory() -> Option<PathBuf> {
-    base("XDG_CACHE_HOME", ".cache").map(|base| base.join("aifo"))
+    aifo_sidecar::cache_directory(|name| std::env::var_os(name))
 }
 
 /// Returns the parents of session directories. Other programs may use them too, such as `/tmp`.
@@ -46,7 +46,7 @@ pub(crate) fn session_parents() -> Vec<PathBuf> {
     parents
 }
 
-/// Whether a real path is a session directory or lies in one.
+/// Returns whether a real path is a session directory or lies in one.
 pub(crate) fn lies_in_session(path: &Path) -> bool {
     let parents = session_parents();
     path.ancestors().any(|directory| {

@@ -29,7 +29,7 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let SidecarBackend::Containers(containers) = &config.backend else { return Ok(commands) };
     if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;
-        let runner = (runner, config.runner_transport);
+        let runner = config.runner();
         let agent =
             config.agent.as_ref().map(|agent| agent_container::container(agent, &session_dir));
         let caches = config.caches.caches(&workspace);

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value};
-use aifo_sidecar::Admitted;
+use aifo_sidecar::{Admitted, ProxyLogin, proxy_logins, proxy_variables};
 use aifo_types::Kind;
 use nix::unistd::getuid;
 
@@ -25,6 +25,8 @@ pub enum Admission {
     CaBundle,
     /// The SSH agent: it signs for tools; keys stay in the agent.
     SshAgent,
+    /// The login in a proxy's URL.
+    ProxyLogin,
 }
 
 /// Sources of the paths: environment and configuration.
@@ -79,12 +81,13 @@ const CERTIFICATES: [&str; 7] = [
 
 impl Admission {
     /// All admissions.
-    pub const ALL: [Admission; 5] = [
+    pub const ALL: [Admission; 6] = [
         Admission::Npmrc,
         Admission::Pip,
         Admission::Cargo,
         Admission::CaBundle,
         Admission::SshAgent,
+        Admission::ProxyLogin,
     ];
 
     /// Returns its name in the configuration.
@@ -95,6 +98,7 @@ impl Admission {
             Admission::Cargo => "cargo",
             Admission::CaBundle => "ca-bundle",
             Admission::SshAgent => "ssh-agent",
+            Admission::ProxyLogin => "proxy-login",
         }
     }
 
@@ -106,8 +110,8 @@ impl Admission {
     /// Returns the mount and variables for containers. Errors: missing, of the wrong type, or
     /// writable by other users.
     pub fn admitted(self, sources: &AdmissionSources<'_>) -> Result<Admitted, AdmissionError> {
+        let Some(to) = self.mounted_at() else { return self.proxies(sources) };
         let from = self.checked(self.found(sources)?)?;
-        let to = self.inside();
         let variables = self.variables().iter();
         let variables = variables.map(|name| (OsString::from(name), Value::Plain(to.into())));
         Ok(Admitted {
@@ -123,27 +127,38 @@ impl Admission {
             Admission::Npmrc => "node",
             Admission::Pip => "python",
             Admission::Cargo => "rust",
-            Admission::CaBundle | Admission::SshAgent => return None,
+            Admission::CaBundle | Admission::SshAgent | Admission::ProxyLogin => return None,
         };
         Kind::parse(name).ok()
     }
 
+    /// Returns the URLs of the host's proxies with their logins. Errors: none has a login.
+    fn proxies(self, sources: &AdmissionSources<'_>) -> Result<Admitted, AdmissionError> {
+        if proxy_logins(sources.variable).is_empty() {
+            let missing = "no proxy variable has a login";
+            return Err(AdmissionError::Unnamed { admission: self, missing });
+        }
+        let variables = proxy_variables(ProxyLogin::Kept, sources.variable);
+        Ok(Admitted { kind: None, variables, mount: None })
+    }
+
     /// Returns its path in a container: the tools' default path if its directory is the tools' own,
-    /// else a path that a variable names.
-    fn inside(self) -> &'static str {
-        match self {
+    /// else a path that a variable names. A login has none.
+    fn mounted_at(self) -> Option<&'static str> {
+        Some(match self {
             // Some readers of it support no variable.
             Admission::Npmrc => "/home/coder/.npmrc",
             Admission::Cargo => "/home/coder/.cargo/credentials.toml",
             Admission::Pip => "/run/aifo-admitted/pip.conf",
             Admission::CaBundle => "/run/aifo-admitted/ca-bundle.pem",
             Admission::SshAgent => "/run/aifo-admitted/ssh-agent",
-        }
+            Admission::ProxyLogin => return None,
+        })
     }
 
     fn variables(self) -> &'static [&'static str] {
         match self {
-            Admission::Npmrc | Admission::Cargo => &[],
+            Admission::Npmrc | Admission::Cargo | Admission::ProxyLogin => &[],
             Admission::Pip => &["PIP_CONFIG_FILE"],
             Admission::CaBundle => &CERTIFICATES,
             Admission::SshAgent => &["SSH_AUTH_SOCK"],
@@ -191,12 +206,14 @@ impl Admission {
                 one(sources.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
             }
             Admission::SshAgent => one(named("SSH_AUTH_SOCK")),
+            Admission::ProxyLogin => Vec::new(),
         }
     }
 
     /// Returns what is missing if there are no paths.
     fn unnamed(self) -> Option<&'static str> {
         Some(match self {
+            Admission::ProxyLogin => return None,
             Admission::Npmrc | Admission::Pip | Admission::Cargo => "HOME is not set",
             Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE gives its path",
             Admission::SshAgent => "SSH_AUTH_SOCK is not set: no agent runs",
@@ -371,6 +388,20 @@ mod tests {
         assert!(error(&home, Admission::CaBundle).contains("neither ca_bundle nor SSL_CERT_FILE"));
         home.variables.insert("SSH_AUTH_SOCK", home.file("agent", 0o600));
         assert!(error(&home, Admission::SshAgent).ends_with("is not a socket"));
+        assert!(error(&home, Admission::ProxyLogin).ends_with("no proxy variable has a login"));
+    }
+
+    #[test]
+    fn a_proxys_login_is_admitted_in_its_variables() {
+        let mut home = Home::new("login");
+        home.variables.insert("https_proxy", "http://me:pw@proxy:1".into());
+        home.variables.insert("no_proxy", "localhost".into());
+        let Admitted { kind, mount, variables } = home.admitted(Admission::ProxyLogin).unwrap();
+        assert_eq!((kind, mount), (None, None));
+        let hidden = |name: &str, value: &str| (name.into(), Value::Hidden(value.into()));
+        let expected =
+            [hidden("https_proxy", "http://me:pw@proxy:1"), hidden("no_proxy", "localhost")];
+        assert_eq!(variables, expected);
     }
 
     #[test]

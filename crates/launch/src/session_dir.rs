@@ -1,14 +1,15 @@
 //! Session directories: created and locked by a session, and removed with it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::getuid;
+
+use crate::remove_tree::remove_tree;
 
 /// A private directory with mode 0700, removed with its contents on drop.
 ///
@@ -66,7 +67,7 @@ fn lock_directory(directory: File) -> io::Result<LockOutcome> {
     }
 }
 
-/// Whether a running process has locked a directory. If that cannot be determined: yes.
+/// Returns whether a running process has locked a directory. If that cannot be determined: yes.
 pub(crate) fn is_locked(path: &Path) -> bool {
     match open_directory(path).map(|directory| Flock::lock(directory, FlockArg::LockSharedNonblock))
     {
@@ -93,12 +94,12 @@ impl AbandonedDir {
     }
 }
 
-/// Whether a path is a directory of this user that no other user can enter. `false` for links.
+/// True if a path is a directory of this user that no other user can enter. `false` for links.
 pub(crate) fn is_private(path: &Path) -> bool {
     is_own(path) && path.symlink_metadata().is_ok_and(|found| found.mode() & 0o077 == 0)
 }
 
-/// Whether a path is a directory of this user. `false` for links.
+/// Returns whether a path is a directory of this user. `false` for links.
 pub(crate) fn is_own(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
 }
@@ -107,35 +108,6 @@ fn open_directory(path: &Path) -> Result<File, Errno> {
     let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     opened.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
-}
-
-/// Removes a directory tree, including directories without write permission, as in caches of Go
-/// modules. A missing directory is no error.
-pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            make_accessible(path);
-            fs::remove_dir_all(path)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-/// Gives the owner access to a directory and all below it. Follows no links.
-fn make_accessible(directory: &Path) {
-    let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
-    let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(directory) else {
-        return;
-    };
-    // An `O_PATH` descriptor has no mode of its own; its path below `/proc` leads to the file.
-    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            make_accessible(&entry.path());
-        }
-    }
 }
 
 /// Prefix of session directory names.
@@ -178,6 +150,9 @@ pub(crate) fn temporary_directory() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {

@@ -247,6 +247,7 @@ impl Backends {
             path: path_without_shims(std::env::var_os("PATH")),
             open_files: raise_open_files()?,
             confinement: config.confinement.local()?,
+            restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
             caches: dirs.caches.clone(),
         };
@@ -261,7 +262,8 @@ impl Backends {
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
-                let runner = (config.shim.path(), config.runner_transport);
+                let runner = config.runner();
+                containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
                 if let Some(asked) = &config.agent {
@@ -272,9 +274,9 @@ impl Backends {
                     agent = Some(agent_container::container(asked, directory));
                 }
                 let workspace = (workspace.as_path(), dirs.caches.clone());
-                let backend = backend::container_backend(
-                    containers, id, directory, runner, workspace, shared_tmp, agent,
-                )?;
+                backend::prepare_mounts(workspace.0, shared_tmp)?;
+                let backend =
+                    containers.backend(id, directory, runner, workspace, shared_tmp, agent);
                 SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
             }
         };

@@ -132,7 +132,7 @@ fn repository_around(directory: &Path) -> Option<PathBuf> {
     below_home.filter(|it| it.join(".git").symlink_metadata().is_ok()).last().map(PathBuf::from)
 }
 
-/// Whether every user can replace this. In a sticky directory, such as `/tmp`, only owners can.
+/// True if every user can replace this. In a sticky directory, such as `/tmp`, only owners can.
 fn is_writable_by_all(path: &Path) -> bool {
     path.metadata().is_ok_and(|it| it.mode() & 0o002 != 0 && it.mode() & 0o1000 == 0)
 }

@@ -5,18 +5,13 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use aifo_policy::{VersionFormat, kind_spec};
 use aifo_types::Kind;
 use nix::fcntl::OFlag;
 
 use crate::toolchain::{Version, VersionSource};
 
-/// A file that may name a version, and its parser.
-struct VersionFile {
-    file: &'static str,
-    read: fn(&str) -> ParsedVersion,
-}
-
-/// Result of parsing such a file.
+/// Result of parsing a file that may name a version.
 #[derive(Debug, PartialEq, Eq)]
 enum ParsedVersion {
     Version(String),
@@ -26,40 +21,24 @@ enum ParsedVersion {
     Malformed(String),
 }
 
-const fn version_file(file: &'static str, read: fn(&str) -> ParsedVersion) -> VersionFile {
-    VersionFile { file, read }
-}
-
-/// Returns the files of a kind, in the order in which its own tools read them.
-fn version_files(kind: &str) -> &'static [VersionFile] {
-    const RUST: &[VersionFile] = &[
-        version_file("rust-toolchain", rust_toolchain),
-        version_file("rust-toolchain.toml", toolchain_toml),
-    ];
-    const NODE: &[VersionFile] = &[
-        version_file(".nvmrc", plain_line),
-        version_file(".node-version", plain_line),
-        version_file("package.json", package_json),
-    ];
-    const PYTHON: &[VersionFile] = &[version_file(".python-version", plain_line)];
-    const GO: &[VersionFile] = &[version_file("go.mod", go_mod)];
-    match kind {
-        "rust" => RUST,
-        "node" => NODE,
-        "python" => PYTHON,
-        "go" => GO,
-        _ => &[],
+fn parse(format: VersionFormat, text: &str) -> ParsedVersion {
+    match format {
+        VersionFormat::Line => plain_line(text),
+        VersionFormat::RustToolchain => rust_toolchain(text),
+        VersionFormat::RustToolchainToml => toolchain_toml(text),
+        VersionFormat::PackageJson => package_json(text),
+        VersionFormat::GoMod => go_mod(text),
     }
 }
 
 /// Returns the version of the first file that names one. Logs a warning for files that cannot be
 /// parsed, and skips them.
 pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
-    version_files(kind.as_str()).iter().find_map(|candidate| {
-        let path = workspace.join(candidate.file);
+    kind_spec(kind)?.version_files.iter().find_map(|(file, format)| {
+        let path = workspace.join(file);
         let found = match read_text(&path) {
             Ok(None) => ParsedVersion::Nothing,
-            Ok(Some(text)) => (candidate.read)(&text),
+            Ok(Some(text)) => parse(*format, &text),
             Err(error) => ParsedVersion::Malformed(error.to_string()),
         };
         let why = match found {

@@ -37,7 +37,7 @@ pub struct ClientFiles {
     pub heartbeat: Option<HeartbeatFile>,
 }
 
-/// Why a request cannot be claimed. There is no way to answer it.
+/// A request cannot be claimed, nor answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The client has withdrawn it, or another daemon has claimed it.
@@ -152,7 +152,7 @@ impl Claim {
         self.answer(directory, CommandExit { code, reason: Some(ExitReason::Refused) });
     }
 
-    /// Removes all files of the request without an answer, after its client is gone.
+    /// Removes all files of the request without an answer, after its client was lost.
     pub fn discard(self, directory: &Directory) {
         for file in self.id.files() {
             let _ = directory.remove(&file);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn file_names(scratch: &Scratch) -> Vec<String> {
-        let names = fs::read_dir(&scratch.0).unwrap();
+        let names = fs::read_dir(scratch.path()).unwrap();
         let mut names: Vec<_> =
             names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -217,7 +217,7 @@ mod tests {
     fn a_request_is_claimed_and_answered() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
-        let file = |name: &str| scratch.0.join(name);
+        let file = |name: &str| scratch.path().join(name);
         fs::write(file("make.1.req"), "build\0\0").unwrap();
         fs::write(file("make.1.call"), "cwd=/w\0").unwrap();
         fs::write(file("make.1.stdin"), "in").unwrap();
@@ -244,11 +244,11 @@ mod tests {
         for kind in ["stdout", "stderr", "exit.tmp"] {
             let scratch = Scratch::new();
             let outside = Scratch::new();
-            let target = outside.0.join("target");
+            let target = outside.path().join("target");
             fs::write(&target, "kept").unwrap();
-            fs::write(scratch.0.join("make.1.req"), "").unwrap();
+            fs::write(scratch.path().join("make.1.req"), "").unwrap();
             let trap = format!("make.1.{kind}");
-            symlink(&target, scratch.0.join(&trap)).unwrap();
+            symlink(&target, scratch.path().join(&trap)).unwrap();
             let taken = Claim::acquire(&scratch.directory(), &id());
             assert!(matches!(taken, Err(ClaimError::Unanswerable { .. })), "{kind}");
             assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
@@ -264,16 +264,16 @@ mod tests {
     fn requests_must_be_regular_files_within_the_limit() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
-        symlink("/etc/passwd", scratch.0.join("make.1.req")).unwrap();
+        symlink("/etc/passwd", scratch.path().join("make.1.req")).unwrap();
         let claim = Claim::acquire(&directory, &id()).unwrap();
         let refused = claim.read(&directory).unwrap_err();
         assert_eq!(refused.to_string(), "the request is not a regular file");
         claim.refuse(&directory, 125, &refused.to_string());
-        let said = fs::read_to_string(scratch.0.join("make.1.stderr")).unwrap();
+        let said = fs::read_to_string(scratch.path().join("make.1.stderr")).unwrap();
         assert_eq!(said, "proxy: the request is not a regular file\n");
-        assert!(!scratch.0.join("make.1.run").is_symlink());
+        assert!(!scratch.path().join("make.1.run").is_symlink());
 
-        fs::write(scratch.0.join("make.2.req"), vec![b'x'; 1024 * 1024 + 1]).unwrap();
+        fs::write(scratch.path().join("make.2.req"), vec![b'x'; 1024 * 1024 + 1]).unwrap();
         let (id, _) = RequestId::of_file(b"make.2.req").unwrap();
         let claim = Claim::acquire(&directory, &id).unwrap();
         let refused = claim.read(&directory).unwrap_err();

@@ -133,12 +133,12 @@ impl Directory {
         Ok(bytes)
     }
 
-    /// Whether the name exists.
+    /// Returns whether the name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.stat(name).is_ok()
     }
 
-    /// Whether the name still refers to this file.
+    /// Returns whether the name still refers to this file.
     pub(crate) fn is_named(&self, file: &File, name: &str) -> bool {
         let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
         matches!((fstat(file), self.stat(name)), (Ok(file), Ok(named)) if identity(file) == identity(named))
@@ -168,7 +168,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether the directory has been removed.
+    /// Returns whether the directory has been removed.
     pub fn is_removed(&self) -> bool {
         fstat(&self.0).map_or(true, |stat| stat.st_nlink == 0)
     }
@@ -205,32 +205,23 @@ pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     use nix::unistd::mkfifo;
 
     /// A temporary directory, removed on drop.
-    pub(crate) struct Scratch(pub(crate) PathBuf);
+    pub(crate) struct Scratch(tempfile::TempDir);
 
     impl Scratch {
         pub(crate) fn new() -> Self {
-            static COUNTER: AtomicU32 = AtomicU32::new(0);
-            let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let path =
-                std::env::temp_dir().join(format!("aifo-mailbox-{}-{serial}", std::process::id()));
-            fs::create_dir(&path).unwrap();
-            Scratch(path)
+            Scratch(tempfile::tempdir().unwrap())
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            self.0.path()
         }
 
         pub(crate) fn directory(&self) -> Directory {
-            Directory::open(&self.0).unwrap()
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            Directory::open(self.path()).unwrap()
         }
     }
 
@@ -238,12 +229,12 @@ pub(crate) mod tests {
     fn only_regular_files_are_read() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
-        let (directory, path) = (scratch.directory(), |name: &str| scratch.0.join(name));
-        fs::write(outside.0.join("secret"), "secret").unwrap();
+        let (directory, path) = (scratch.directory(), |name: &str| scratch.path().join(name));
+        fs::write(outside.path().join("secret"), "secret").unwrap();
         fs::write(path("plain"), "12345").unwrap();
-        symlink(outside.0.join("secret"), path("link")).unwrap();
+        symlink(outside.path().join("secret"), path("link")).unwrap();
         symlink("/dev/zero", path("device")).unwrap();
-        fs::hard_link(outside.0.join("secret"), path("second")).unwrap();
+        fs::hard_link(outside.path().join("secret"), path("second")).unwrap();
         mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
         fs::create_dir(path("subdirectory")).unwrap();
 
@@ -265,18 +256,18 @@ pub(crate) mod tests {
     fn replace_does_not_follow_links() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
-        let target = outside.0.join("target");
+        let target = outside.path().join("target");
         fs::write(&target, "kept").unwrap();
         for name in ["make", "make.tmp"] {
-            symlink(&target, scratch.0.join(name)).unwrap();
+            symlink(&target, scratch.path().join(name)).unwrap();
         }
         let directory = scratch.directory();
         directory.replace("make", 0o755, |file| file.write_all(b"client")).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"kept");
-        assert_eq!(fs::read(scratch.0.join("make")).unwrap(), b"client");
-        let mode = fs::symlink_metadata(scratch.0.join("make")).unwrap().permissions().mode();
+        assert_eq!(fs::read(scratch.path().join("make")).unwrap(), b"client");
+        let mode = fs::symlink_metadata(scratch.path().join("make")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o755);
-        fs::create_dir(scratch.0.join("other")).unwrap();
+        fs::create_dir(scratch.path().join("other")).unwrap();
         assert!(directory.replace_bytes("other", b"x").is_err());
         assert!(!directory.exists("other.tmp"));
     }
@@ -287,13 +278,13 @@ pub(crate) mod tests {
         let outside = Scratch::new();
         let base = scratch.directory();
         let directory = base.open_subdirectory("proxy").unwrap();
-        fs::rename(scratch.0.join("proxy"), scratch.0.join("moved")).unwrap();
-        symlink(&outside.0, scratch.0.join("proxy")).unwrap();
+        fs::rename(scratch.path().join("proxy"), scratch.path().join("moved")).unwrap();
+        symlink(outside.path(), scratch.path().join("proxy")).unwrap();
         directory.create("a").unwrap();
-        assert!(scratch.0.join("moved/a").is_file() && !outside.0.join("a").exists());
+        assert!(scratch.path().join("moved/a").is_file() && !outside.path().join("a").exists());
         assert!(base.open_subdirectory("proxy").is_err(), "now a link");
         assert!(!directory.is_removed());
-        fs::remove_dir_all(scratch.0.join("moved")).unwrap();
+        fs::remove_dir_all(scratch.path().join("moved")).unwrap();
         assert!(directory.is_removed());
     }
 }

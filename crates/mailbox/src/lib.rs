@@ -6,7 +6,7 @@
 //! request queue and client liveness, as state machines without a clock; inotify; the shell script
 //! client.
 //!
-//! Out of scope: running commands (`aifo-doors`), and the binary client (`aifo-shim`).
+//! Out of scope: running commands (`aifo-proxy`), and the binary client (`aifo-shim`).
 //!
 //! ```
 //! use aifo_mailbox::{Arguments, FileKind, RequestId};
@@ -72,7 +72,7 @@ pub mod limits {
     pub const STDIN_AHEAD: u64 = 1024 * 1024;
     /// Age after which files are orphaned, and a client's default timeout.
     pub const ORPHAN_AGE: Duration = Duration::from_secs(300);
-    /// Time without a touch after which a client without a lock is gone.
+    /// Time without a touch after which a client without a lock is lost.
     pub const LIVENESS_TIMEOUT: Duration = Duration::from_secs(10);
     /// Interval at which a client touches its file.
     pub const TOUCH_INTERVAL: Duration = Duration::from_secs(2);

@@ -30,7 +30,7 @@ pub enum Liveness {
         /// When that time was first seen.
         since: Instant,
     },
-    /// The client is gone. This state is final.
+    /// The client is lost. This state is final.
     Gone,
 }
 
@@ -44,7 +44,7 @@ impl Liveness {
         }
     }
 
-    /// Updates the state with an observation. Returns whether the client is gone.
+    /// Updates the state with an observation. Returns whether the client is lost.
     pub fn update(&mut self, now: Instant, heartbeat: Heartbeat) -> bool {
         *self = match (*self, heartbeat) {
             (Liveness::Gone, _) | (_, Heartbeat::Removed) => Liveness::Gone,

@@ -14,7 +14,7 @@ use crate::name::{CommandName, FileKind, RequestId};
 pub struct OrphanFilter<'a> {
     /// The commands it serves.
     pub commands: &'a [CommandName],
-    /// Whether it serves plain requests.
+    /// True if it serves plain requests.
     pub plain: bool,
     /// The current time.
     pub now: SystemTime,
@@ -66,7 +66,7 @@ fn is_old(stat: &FileStat, now: SystemTime) -> bool {
     age.is_ok_and(|age| age > limits::ORPHAN_AGE)
 }
 
-/// Whether a client still locks or touches the `.alive` file.
+/// Returns whether a client still locks or touches the `.alive` file.
 fn is_kept_alive(directory: &Directory, id: &RequestId, now: SystemTime) -> bool {
     let name = id.file(FileKind::Alive);
     let held = directory
@@ -86,7 +86,7 @@ mod tests {
         let scratch = Scratch::new();
         let now = SystemTime::now();
         let age = |name: &str, secs: u64| {
-            let file = File::create(scratch.0.join(name)).unwrap();
+            let file = File::create(scratch.path().join(name)).unwrap();
             file.set_modified(now - Duration::from_secs(secs)).unwrap();
         };
         for name in
@@ -105,7 +105,7 @@ mod tests {
         let lost = remove_orphans(&scratch.directory(), &filter).unwrap();
         assert_eq!(lost.iter().map(RequestId::to_string).collect::<Vec<_>>(), ["make.5"]);
         let mut left: Vec<_> =
-            fs::read_dir(&scratch.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+            fs::read_dir(scratch.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         left.sort();
         let expected = [
             "docker.1.exit",
@@ -125,6 +125,6 @@ mod tests {
         age("8.exit", 301);
         let filter = OrphanFilter { plain: false, ..filter };
         remove_orphans(&scratch.directory(), &filter).unwrap();
-        assert!(scratch.0.join("8.exit").exists(), "may be another daemon's");
+        assert!(scratch.path().join("8.exit").exists(), "may be another daemon's");
     }
 }

@@ -165,18 +165,18 @@ mod tests {
         let directory = scratch.directory();
         let held = PidFile::claim(&directory, &make()).unwrap();
         let own = std::process::id().to_string();
-        assert_eq!(fs::read_to_string(scratch.0.join("make.pid")).unwrap().trim(), own);
+        assert_eq!(fs::read_to_string(scratch.path().join("make.pid")).unwrap().trim(), own);
         let again = PidFile::claim(&directory, &make()).unwrap_err().to_string();
         assert_eq!(again, format!("proxy for 'make' already running (PID {own})"));
         let docker = PidFile::claim(&directory, &CommandName::parse(b"docker").unwrap()).unwrap();
-        fs::write(scratch.0.join("old.pid"), "1").unwrap();
+        fs::write(scratch.path().join("old.pid"), "1").unwrap();
         let mut served = served_commands(&directory);
         served.sort();
         assert_eq!(served.iter().map(CommandName::as_str).collect::<Vec<_>>(), ["docker", "make"]);
         held.remove(&directory);
         docker.remove(&directory);
         assert!(served_commands(&directory).is_empty());
-        assert!(!scratch.0.join("make.pid").exists());
+        assert!(!scratch.path().join("make.pid").exists());
         assert!(PidFile::claim(&directory, &make()).unwrap().stale.is_none());
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         let directory = scratch.directory();
-        let (file, target) = (scratch.0.join("make.pid"), outside.0.join("target"));
+        let (file, target) = (scratch.path().join("make.pid"), outside.path().join("target"));
         fs::write(&file, "99999\n").unwrap();
         assert_eq!(PidFile::claim(&directory, &make()).unwrap().stale.as_deref(), Some("99999"));
         fs::write(&file, "\x1b[2J").unwrap();

@@ -12,7 +12,7 @@ pub struct RequestQueue {
     known: HashSet<RequestId>,
     /// Running requests, and whether the same id was announced again meanwhile.
     running: HashMap<RequestId, Requeue>,
-    /// Whether a request was dropped because the queue was full.
+    /// True if a request was dropped because the queue was full.
     missed: bool,
 }
 
@@ -59,7 +59,7 @@ impl RequestQueue {
         }
     }
 
-    /// Whether to read the directory for dropped requests. Resets the flag.
+    /// Returns whether to read the directory for dropped requests. Resets the flag.
     pub fn needs_rescan(&mut self) -> bool {
         self.waiting.is_empty() && std::mem::take(&mut self.missed)
     }

@@ -38,15 +38,8 @@ const TEMPLATE: &str = include_str!("client.sh");
 
 /// Quotes a word for the shell.
 fn quoted(word: &[u8]) -> Vec<u8> {
-    let mut quoted = vec![b'\''];
-    for byte in word {
-        match byte {
-            b'\'' => quoted.extend_from_slice(b"'\\''"),
-            byte => quoted.push(*byte),
-        }
-    }
-    quoted.push(b'\'');
-    quoted
+    // Fails only for NUL bytes, which no path or name contains.
+    shlex::bytes::try_quote(word).unwrap_or_default().into_owned()
 }
 
 #[cfg(test)]
@@ -65,10 +58,10 @@ mod tests {
         let script = String::from_utf8(script).unwrap();
         assert!(script.starts_with("#!/bin/sh\n# Runs make on the host."));
         for line in [
-            "command='make'\n",
-            "made_in='/home/it'\\''s $HOME/.swe-swe/proxy'\n",
-            "workspace='../..'\n",
-            "host='/home/it'\\''s $HOME'\n",
+            "command=make\n",
+            "made_in=\"/home/it's \"'$HOME/.swe-swe/proxy'\n",
+            "workspace=../..\n",
+            "host=\"/home/it's \"'$HOME'\n",
             "variables='CI TERM'\n",
         ] {
             assert!(script.contains(line), "{line}{script}");

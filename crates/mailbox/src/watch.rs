@@ -113,7 +113,7 @@ mod tests {
             Ok(vec![WatchEvent::Placed(b"a".to_vec())]),
             "only the removal is watched"
         );
-        fs::remove_file(scratch.0.join("a")).unwrap();
+        fs::remove_file(scratch.path().join("a")).unwrap();
         assert_eq!(watch.read_events(), Ok(vec![WatchEvent::Changed(removal)]));
         drop(file);
         let rest = watch.read_events().unwrap();

@@ -42,7 +42,7 @@ pub struct Forwarding {
     set: BTreeMap<String, String>,
 }
 
-/// Whether a variable is forwarded, and the reason.
+/// The decision about a variable, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ForwardDecision {

@@ -52,7 +52,7 @@ mod tests {
         commands.allow(name("make"), "/usr/bin/make".into());
         let judge = |tool: &str| {
             let id = ExecId::from_random([7; 16]);
-            let request = ExecRequest { id, tool: name(tool), args: Vec::new(), cwd: None };
+            let request = ExecRequest::new(id, name(tool));
             commands.judge(&request).map(|command| command.program.to_owned())
         };
         assert_eq!(judge("make"), Some("/usr/bin/make".into()));

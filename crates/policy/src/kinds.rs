@@ -1,8 +1,9 @@
-//! The built-in table of kinds and their tools.
+//! The built-in table of kinds: a row is all that a toolchain needs but the Dockerfile of its image.
 
 use aifo_types::Kind;
 
-/// A built-in kind of sidecar.
+/// A built-in toolchain: all that is specific to it, except for the Dockerfile of its image
+/// (`crates/images/recipes/NAME.Dockerfile`).
 #[derive(Clone, Copy, Debug)]
 pub struct KindSpec {
     /// The name.
@@ -11,6 +12,51 @@ pub struct KindSpec {
     pub aliases: &'static [&'static str],
     /// The tools of this kind, without [`DEV_TOOLS`], which every kind may run.
     pub tools: &'static [&'static str],
+    /// Files of a project of this kind: names, or suffixes that start with '.'.
+    pub markers: &'static [&'static str],
+    /// Files that may name a version, in the order in which the kind's own tools read them.
+    pub version_files: &'static [(&'static str, VersionFormat)],
+    /// Caches of its tools.
+    pub caches: &'static [KindCache],
+    /// Volumes of its containers that outlive sessions, for the caches.
+    pub volumes: &'static [KindVolume],
+    /// Variables of its tools, unless the user has set them.
+    pub variables: &'static [(&'static str, &'static str)],
+}
+
+/// The format of a file that names a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionFormat {
+    /// The first line, such as `3.12` or `v20.11.1`.
+    Line,
+    /// `rust-toolchain`: a line, or as `RustToolchainToml`.
+    RustToolchain,
+    /// `channel` of `[toolchain]`.
+    RustToolchainToml,
+    /// `engines.node` of `package.json`.
+    PackageJson,
+    /// `toolchain` or `go` of `go.mod`.
+    GoMod,
+}
+
+/// A cache and the variable that points to it.
+#[derive(Clone, Copy, Debug)]
+pub struct KindCache {
+    /// The variable.
+    pub variable: &'static str,
+    /// The directory of local sidecars, below the owner's caches. May be nested in another.
+    pub local: &'static str,
+    /// The directory in containers; `None` if only local sidecars keep it.
+    pub container: Option<&'static str>,
+}
+
+/// A volume of a kind's containers.
+#[derive(Clone, Copy, Debug)]
+pub struct KindVolume {
+    /// Prefix of the volume's name, before user id and project key.
+    pub name: &'static str,
+    /// Where it is mounted.
+    pub path: &'static str,
 }
 
 /// Tools that any kind may run, if its sidecar has them installed.
@@ -28,9 +74,30 @@ pub const DEV_TOOLS: &[&str] = &[
     "hadolint",
 ];
 
+const fn cache(
+    variable: &'static str,
+    local: &'static str,
+    container: Option<&'static str>,
+) -> KindCache {
+    KindCache { variable, local, container }
+}
+
+const fn volume(name: &'static str, path: &'static str) -> KindVolume {
+    KindVolume { name, path }
+}
+
 /// In the order in which dev tools are tried.
 const KINDS: &[KindSpec] = &[
-    KindSpec { name: "c-cpp", aliases: &["c", "cpp", "c_cpp", "c++"], tools: &[] },
+    KindSpec {
+        name: "c-cpp",
+        aliases: &["c", "cpp", "c_cpp", "c++"],
+        tools: &[],
+        markers: &["Makefile", "CMakeLists.txt", "meson.build", ".c", ".cc", ".cpp"],
+        version_files: &[],
+        caches: &[cache("CCACHE_DIR", "ccache", Some("/var/cache/aifo/ccache"))],
+        volumes: &[volume("aifo-ccache", "/var/cache/aifo/ccache")],
+        variables: &[],
+    },
     KindSpec {
         name: "rust",
         aliases: &[],
@@ -45,24 +112,78 @@ const KINDS: &[KindSpec] = &[
             "clippy-driver",
             "cargo-nextest",
         ],
+        markers: &["Cargo.toml", "rust-toolchain.toml"],
+        version_files: &[
+            ("rust-toolchain", VersionFormat::RustToolchain),
+            ("rust-toolchain.toml", VersionFormat::RustToolchainToml),
+        ],
+        // cargo's home is more than a cache: `aifo-sidecar` creates it.
+        caches: &[],
+        volumes: &[
+            volume("aifo-cargo-registry", "/home/coder/.cargo/registry"),
+            volume("aifo-cargo-git", "/home/coder/.cargo/git"),
+        ],
+        variables: &[("CC", "gcc"), ("CXX", "g++")],
     },
-    KindSpec { name: "go", aliases: &["golang"], tools: &["go", "gofmt"] },
+    KindSpec {
+        name: "go",
+        aliases: &["golang"],
+        tools: &["go", "gofmt"],
+        markers: &["go.mod"],
+        version_files: &[("go.mod", VersionFormat::GoMod)],
+        caches: &[
+            cache("GOPATH", "go", Some("/var/cache/aifo/go")),
+            cache("GOMODCACHE", "go/pkg/mod", Some("/var/cache/aifo/go/pkg/mod")),
+            cache("GOCACHE", "go-build", Some("/var/cache/aifo/go/build")),
+        ],
+        volumes: &[volume("aifo-go", "/var/cache/aifo/go")],
+        variables: &[],
+    },
     KindSpec {
         name: "node",
         aliases: &["ts", "typescript", "bun"],
         tools: &["node", "npm", "npx", "yarn", "pnpm", "corepack", "deno", "bun", "tsc", "ts-node"],
+        markers: &["package.json", "tsconfig.json", "deno.json", ".nvmrc", ".js", ".mjs", ".ts"],
+        version_files: &[
+            (".nvmrc", VersionFormat::Line),
+            (".node-version", VersionFormat::Line),
+            ("package.json", VersionFormat::PackageJson),
+        ],
+        caches: &[
+            cache("NPM_CONFIG_CACHE", "npm", Some("/var/cache/aifo/node/npm")),
+            cache("YARN_CACHE_FOLDER", "yarn", Some("/var/cache/aifo/node/yarn")),
+            cache("PNPM_STORE_PATH", "pnpm", Some("/var/cache/aifo/node/pnpm")),
+            cache("DENO_DIR", "deno", Some("/var/cache/aifo/node/deno")),
+        ],
+        volumes: &[volume("aifo-node-cache", "/var/cache/aifo/node")],
+        variables: &[],
     },
     KindSpec {
         name: "python",
         aliases: &["py"],
         // And python3.N for every N: see `is_versioned_python`.
         tools: &["python", "python3", "pip", "pip3", "uv", "uvx"],
+        markers: &["pyproject.toml", "requirements.txt", "setup.py", ".python-version", ".py"],
+        version_files: &[(".python-version", VersionFormat::Line)],
+        caches: &[
+            cache("PIP_CACHE_DIR", "pip", Some("/var/cache/aifo/pip/pip")),
+            cache("UV_CACHE_DIR", "uv", Some("/var/cache/aifo/pip/uv")),
+            // The target of `pip install --user`.
+            cache("PYTHONUSERBASE", "python-user", None),
+        ],
+        volumes: &[volume("aifo-pip-cache", "/var/cache/aifo/pip")],
+        variables: &[],
     },
 ];
 
 /// Returns the built-in kinds in the order in which dev tools are tried.
 pub fn kinds() -> &'static [KindSpec] {
     KINDS
+}
+
+/// Returns the row of a kind; `None` for a user's own.
+pub fn kind_spec(kind: &Kind) -> Option<&'static KindSpec> {
+    KINDS.iter().find(|spec| spec.name == kind.as_str())
 }
 
 impl KindSpec {
@@ -103,6 +224,16 @@ mod tests {
             tools.len(),
             "a tool is listed twice"
         );
+    }
+
+    #[test]
+    fn every_cache_of_a_container_is_in_a_volume() {
+        for spec in kinds() {
+            for path in spec.caches.iter().filter_map(|cache| cache.container) {
+                let is_below = |volume: &KindVolume| path.starts_with(volume.path);
+                assert!(spec.volumes.iter().any(is_below), "{}: {path}", spec.name);
+            }
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@
 //! assert_eq!(policy.route(&ls, &running).unwrap_err().status().0, 403);
 //! ```
 //!
-//! Architecture invariant: every function is pure. `policy` does not know whether a sidecar is a
-//! container, and no request changes its state.
+//! Architecture invariant: every function is pure. `policy` treats containers and local sidecars
+//! alike, and no request changes its state.
 
 mod directory;
 mod forwarding;
@@ -38,7 +38,7 @@ mod route;
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
-pub use kinds::{DEV_TOOLS, KindSpec, kinds};
+pub use kinds::{DEV_TOOLS, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec, kinds};
 pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
     AccessRequest, CallCommand, DefaultVerdict, InvalidRule, PermissionDecision, PermissionRule,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aifo_types::Refusal;
+use aifo_types::{Refusal, ToolName};
 
 /// The rules for `/notify`, from the user's own configuration. The workspace cannot extend them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct NotifyRules {
     pub command: Option<Vec<String>>,
     /// Allowed basenames. Empty: notifications are off.
     pub allowlist: Vec<String>,
-    /// Whether the caller's arguments may be options.
+    /// Permission for the caller's options.
     pub options: CallerOptions,
     /// Directories that must contain the executable after links are resolved.
     pub safe_dirs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ pub struct NotifyRules {
     pub timeout: Option<Duration>,
 }
 
-/// Whether the caller's arguments may start with `-`. An option of a notification command could
+/// Permission for caller's arguments that start with `-`. An option of a notification command could
 /// read or write the user's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallerOptions {
@@ -51,8 +51,10 @@ pub enum NotifyEnvironment {
 pub struct Notification {
     /// The executable, with links resolved.
     pub program: PathBuf,
-    /// The arguments, starting with the basename.
-    pub argv: Vec<Vec<u8>>,
+    /// Its basename, which becomes `argv[0]`.
+    pub tool: ToolName,
+    /// The arguments after `argv[0]`.
+    pub args: Vec<Vec<u8>>,
 }
 
 /// Access to the host's file system.
@@ -100,11 +102,13 @@ impl NotifyRules {
                 ));
             }
         }
-        if !self.allowlist.iter().any(|allowed| allowed == command) {
+        let tool = ToolName::parse(command.as_bytes());
+        let is_allowed = |tool: &ToolName| self.allowlist.iter().any(|name| name == tool.as_str());
+        let Some(tool) = tool.ok().filter(is_allowed) else {
             let command = command.escape_debug();
             return refused(format!("command '{command}' not allowed for notifications"));
-        }
-        let (program, argv) = match configured {
+        };
+        let (program, args) = match configured {
             Some((executable, fixed)) => {
                 if !executable.starts_with('/') {
                     return refused(format!(
@@ -133,8 +137,7 @@ impl NotifyRules {
                 "notifications executable '{program}' is not in a safe directory"
             ));
         }
-        let name = command.as_bytes().to_vec();
-        Ok(Notification { program, argv: std::iter::once(name).chain(argv).collect() })
+        Ok(Notification { program, tool, args })
     }
 
     /// Returns the patterns of the variables that the command gets, or `None` for all.
@@ -219,8 +222,10 @@ mod tests {
         let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
         let judged = rules.judge(command.as_bytes(), &args, &host());
         let actual = judged.map(|notification| {
-            let argv = notification.argv.join(&b' ');
-            format!("{} {}", notification.program.display(), String::from_utf8(argv).unwrap())
+            let Notification { program, tool, args } = notification;
+            let argv = [tool.as_str().as_bytes().to_vec()].into_iter().chain(args);
+            let argv = argv.collect::<Vec<_>>().join(&b' ');
+            format!("{} {}", program.display(), String::from_utf8(argv).unwrap())
         });
         let actual = actual.map_err(|refusal| refusal.body().trim_end().to_owned());
         assert_eq!(

@@ -70,7 +70,7 @@ pub enum DefaultVerdict {
 pub struct PermissionDecision {
     /// The verdict.
     pub verdict: PermissionVerdict,
-    /// Whether a rule matched, as opposed to the default.
+    /// True if a rule matched, false for the default.
     pub is_from_rule: bool,
     /// The rule as TOML, or `default`.
     pub rule: String,

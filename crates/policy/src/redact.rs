@@ -1,6 +1,6 @@
 //! Redacts argument lists for logs.
 
-use aifo_types::{HIDDEN, is_secret, secret_in_word};
+use aifo_types::{HIDDEN, is_secret, quote_word, secret_in_word};
 
 /// Formats arguments as one line. Words with other than plain characters are quoted, long words and
 /// long lists are truncated, and values with a secret's name are replaced: the word after
@@ -37,18 +37,13 @@ const MAX_LINE: usize = 4096;
 /// Maximum length of one argument, in bytes.
 const MAX_WORD: usize = 256;
 
-/// Formats an argument as one word.
+/// Formats an argument as one word of limited length.
 fn quote(arg: &[u8]) -> String {
     let (shown, cut) = match arg.get(..MAX_WORD) {
         Some(start) => (start, ".."),
         None => (arg, ""),
     };
-    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_./:=+,@%".contains(b);
-    if !shown.is_empty() && shown.iter().all(is_plain) {
-        return String::from_utf8_lossy(shown).into_owned() + cut;
-    }
-    // Escapes line breaks and terminal control sequences.
-    format!("\"{}\"{cut}", shown.escape_ascii())
+    quote_word(shown) + cut
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub enum ConfineError {
     Path(#[from] PathFdError),
 }
 
-/// What the kernel's Landlock can enforce.
+/// Restrictions that the kernel's Landlock can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// Nothing: no Landlock, or version 1, which forbids renaming a file into another directory, as

@@ -60,7 +60,7 @@ fn parent_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 1)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Whether a process is a zombie or does not exist.
+/// Returns whether a process is a zombie or does not exist.
 pub(crate) fn is_zombie(pid: Pid) -> bool {
     stat_field(pid, 0).is_none_or(|state| state == "Z" || state == "X")
 }

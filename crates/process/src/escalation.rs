@@ -9,10 +9,11 @@ use aifo_types::Signal;
 pub enum EscalationPlan {
     /// The time limit has passed: INT at once, TERM after 5 s, KILL after 10 s.
     Timeout,
-    /// The client or the proxy is gone, or the session ends: INT at once, TERM after 1 s, KILL
-    /// after 3 s.
+    /// The client has disconnected, the proxy was lost, or the session ends: INT at once, TERM
+    /// after
+    /// 1 s, KILL after 3 s.
     Cancel,
-    /// A client of version 3 is gone: KILL at once.
+    /// A client of version 3 has disconnected: KILL at once.
     Immediate,
     /// [`EscalationPlan::Cancel`] without INT, because the client has just sent a signal.
     CancelAfterSignal,

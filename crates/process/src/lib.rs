@@ -3,6 +3,7 @@
 //! In scope: spawning a program in its own process group with given standard descriptors, limits and
 //! terminal; OOM scores; reaping; signals of any number; the INT/TERM/KILL escalation as a state
 //! machine without a clock; finding the processes of an exec by its exec tag; Landlock confinement;
+//! a filter of system calls;
 //! terminals and pseudo terminals; passing descriptors over unix sockets; and a program start that
 //! bypasses the standard library's changes to inherited descriptors and signals.
 //!
@@ -39,6 +40,7 @@ mod signals;
 mod spawn;
 mod start;
 mod sys;
+mod syscall_filter;
 pub mod terminal;
 mod unix_address;
 
@@ -64,6 +66,7 @@ pub use start::start;
 pub use start::{closed_standard_fds, ignore_broken_pipes};
 pub use sys::{
     accept, bytes_in_pipe, drop_capabilities, environment, executed_path, give_back_freed_memory,
-    landlock_version, pidfd_open, random_bits, take_fd,
+    landlock_version, random_bits, take_fd,
 };
+pub use syscall_filter::{Restriction, UnknownRestriction, restrict_system_calls};
 pub use unix_address::UnixAddress;

@@ -63,7 +63,7 @@ pub fn reap() -> Option<ChildEvent> {
     }))
 }
 
-/// Whether this process has a child, including zombies.
+/// Returns whether this process has a child, including zombies.
 pub fn has_children() -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, flags) != Err(Errno::ECHILD)

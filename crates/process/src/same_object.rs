@@ -1,4 +1,4 @@
-//! Whether two descriptors refer to one object, as after the shell's `2>&1`.
+//! Compares the objects of two descriptors, as after the shell's `2>&1`.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,16 +9,16 @@ use nix::unistd::{Whence, lseek};
 
 use crate::sys;
 
-/// Whether output to both descriptors keeps its order. That is the case if they share an open file
-/// description, as after `dup`, or if they are the same pipe, or the same file opened twice for
-/// appending (`>> log 2>> log`).
+/// Returns whether output to both descriptors keeps its order. That is the case if they share an
+/// open file description, as after `dup`, or if they are the same pipe, or the same file opened
+/// twice for appending (`>> log 2>> log`).
 ///
 /// A container may forbid `kcmp`. Then descriptors with equal properties count as the same object.
 pub fn is_same_object(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     sys::kcmp_files(a, b).unwrap_or_else(|_| same_by_stat(a, b)) || append_to_same_file(a, b)
 }
 
-/// Whether both are the same pipe, or the same file, opened for appending.
+/// Returns whether both are the same pipe, or the same file, opened for appending.
 fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let file = |fd| {
         let stat = fstat(fd).ok()?;
@@ -33,7 +33,8 @@ fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     file(a).is_some_and(|one| file(b) == Some(one))
 }
 
-/// Whether both are the same file, opened with the same flags, at the same position if it has one.
+/// Returns whether both are the same file, opened with the same flags, at the same position if it
+/// has one.
 fn same_by_stat(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let (Some(a), Some(b)) = (stat_identity(a), stat_identity(b)) else { return false };
     a == b
@@ -76,8 +77,8 @@ mod tests {
 
     #[test]
     fn append_only_files_match_however_often_opened() {
-        let directory = std::env::temp_dir().join(format!("aifo-same-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
         let open = |append: bool| {
             let mut options = File::options();
             options.write(true).create(true).append(append);
@@ -86,6 +87,5 @@ mod tests {
         let [first, second, other] = [open(true), open(true), open(false)];
         assert!(is_same_object(first.as_fd(), second.as_fd()));
         assert!(!append_to_same_file(first.as_fd(), other.as_fd()), "one has a position");
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -28,7 +28,7 @@ impl SignalSet {
         self.0
     }
 
-    /// Whether the set contains a signal.
+    /// Returns whether the set contains a signal.
     pub fn contains(self, number: u8) -> bool {
         self.0 & bit(number) != 0
     }
@@ -74,7 +74,7 @@ pub struct CaughtSignals(OwnedFd);
 pub struct CaughtSignal {
     /// Its number.
     pub number: u8,
-    /// Whether the kernel sent it, as for Ctrl-C or a window size change, rather than a process
+    /// True if the kernel sent it, as for Ctrl-C or a window size change, rather than a process
     /// with `kill`.
     pub from_kernel: bool,
 }

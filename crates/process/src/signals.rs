@@ -36,14 +36,14 @@ pub fn ignored_signals() -> u64 {
     ignored.bits()
 }
 
-/// Whether this process ignores a signal.
+/// Returns whether this process ignores a signal.
 pub fn is_ignored(signal: signal::Signal) -> bool {
     u8::try_from(signal as i32).is_ok_and(sys::is_ignored_number)
 }
 
 /// Resets every signal to its default action, except for SIGPIPE, which becomes ignored so that
-/// writes fail with EPIPE, and unblocks all. What the parent ignored or blocked has no effect on
-/// this process and its tools.
+/// writes fail with EPIPE, and unblocks all. The parent's ignored and blocked signals do not
+/// affect this process and its tools.
 pub fn reset_dispositions() -> nix::Result<()> {
     for number in SignalSet::all().iter() {
         sys::set_disposition(number, Disposition::Default);

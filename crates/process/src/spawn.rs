@@ -5,10 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::unistd::Pid;
 
 use crate::limits::ResourceLimit;
-use crate::sys;
 
 /// A program to start, and everything that it inherits. In the child, descriptors above 2 are
 /// closed, the signal mask is empty and SIGPIPE has its default action. Other signals that this
@@ -81,13 +79,21 @@ pub enum SpawnError {
 }
 
 impl Spawn<'_> {
-    /// Starts the program and returns its pid as soon as execve has succeeded.
-    ///
-    /// The address space is not copied (`CLONE_VM | CLONE_VFORK`), so the cost does not depend on
-    /// this process's memory. The calling thread is suspended until execve returns. The caller must
-    /// reap the process with [`crate::reap`].
-    pub fn spawn(&self) -> Result<Pid, SpawnError> {
-        sys::spawn(self)
+    /// Describes a program in a new process group, with closed standard descriptors. It inherits
+    /// everything else but the environment.
+    pub fn new(program: CString, argv: Vec<CString>, env: Vec<CString>) -> Self {
+        Spawn {
+            program,
+            argv,
+            env,
+            cwd: None,
+            stdio: [None; 3],
+            group: Group::New,
+            limits: Vec::new(),
+            umask: None,
+            nice: None,
+            ignored: 0,
+        }
     }
 }
 
@@ -107,17 +113,11 @@ mod tests {
         let cwd = File::open("/usr").unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
         let c = |text: &str| CString::new(text).unwrap();
+        let argv = vec![c("sh"), c("-c"), c(script)];
         let mut spawn = Spawn {
-            program: c("/bin/sh"),
-            argv: vec![c("sh"), c("-c"), c(script)],
-            env: vec![c("PATH=/usr/bin:/bin")],
             cwd: Some(cwd.as_fd()),
             stdio: [Some(null.as_fd()), Some(writer.as_fd()), Some(writer.as_fd())],
-            group: Group::New,
-            limits: vec![],
-            umask: None,
-            nice: None,
-            ignored: 0,
+            ..Spawn::new(c("/bin/sh"), argv, vec![c("PATH=/usr/bin:/bin")])
         };
         adapt(&mut spawn);
         let pid = spawn.spawn().unwrap();
@@ -223,19 +223,9 @@ mod tests {
     fn kernel_refusals_are_reported() {
         let null = File::open("/dev/null").unwrap();
         let attempt = |program: &str, arg: usize, group| {
-            let spawn = Spawn {
-                program: CString::new(program).unwrap(),
-                argv: vec![CString::new(vec![b'x'; arg]).unwrap()],
-                env: vec![],
-                cwd: None,
-                stdio: [Some(null.as_fd()); 3],
-                group,
-                limits: vec![],
-                umask: None,
-                nice: None,
-                ignored: 0,
-            };
-            spawn.spawn().unwrap_err()
+            let argv = vec![CString::new(vec![b'x'; arg]).unwrap()];
+            let spawn = Spawn::new(CString::new(program).unwrap(), argv, vec![]);
+            Spawn { stdio: [Some(null.as_fd()); 3], group, ..spawn }.spawn().unwrap_err()
         };
         for (program, arg, expected) in [
             ("/nonexistent", 1, Errno::ENOENT),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::IntoRawFd;
 use std::panic::catch_unwind;
 use std::process::exit;
+use std::sync::atomic::Ordering;
 
 use nix::libc;
 
@@ -12,6 +13,7 @@ use crate::sys::{self, Disposition};
 /// Runs a program; a panic exits with 101.
 #[doc(hidden)]
 pub fn start(run: fn() -> !) -> ! {
+    sys::HAS_STANDARD_START.store(false, Ordering::Relaxed);
     let Err(_) = catch_unwind(run);
     exit(101)
 }

@@ -80,8 +80,8 @@ pub fn raw(modes: &TerminalModes) -> TerminalModes {
     raw
 }
 
-/// Whether this process is in the foreground of its controlling terminal. `false` for any other
-/// terminal.
+/// Returns whether this process is in the foreground of its controlling terminal. `false` for any
+/// other terminal.
 pub fn is_foreground(terminal: BorrowedFd<'_>) -> bool {
     foreground_group(terminal).is_ok_and(|group| group == getpgrp())
 }

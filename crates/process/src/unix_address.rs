@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn long_and_short_paths_connect() {
-        let base = std::env::temp_dir().join(format!("aifo-address-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path();
         let deep = base.join("d".repeat(100)).join("e".repeat(100));
         std::fs::create_dir_all(&deep).unwrap();
         let stream =
@@ -59,6 +60,5 @@ mod tests {
             connect(client.as_raw_fd(), &again.address).unwrap();
         }
         assert_eq!(UnixAddress::new(&deep.join("none/a.sock")).unwrap_err(), Errno::ENOENT);
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -14,14 +14,17 @@ use std::process::{Command, exit};
 use std::thread::yield_now;
 
 use aifo_process::{
-    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SendMode, SignalSet, Spawn,
+    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, Restriction, SendMode, SignalSet, Spawn,
     closed_standard_fds, die_by_signal, drop_capabilities, forbid_tracing, ignore_broken_pipes,
-    ignored_signals, reap, receive_with_fds, reset_dispositions, resize, send_with_fds,
-    signal_group_number, terminal,
+    ignored_signals, reap, receive_with_fds, reset_dispositions, resize, restrict_system_calls,
+    send_with_fds, signal_group_number, terminal,
 };
 use aifo_types::{Ending, TerminalModes, WindowSize};
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, open, openat2};
 use nix::libc;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::Pid;
 
 aifo_process::entry!(run);
@@ -36,6 +39,7 @@ fn run() -> ! {
         Ok("catch") => catch(),
         Ok("lead") => lead(),
         Ok("drop_caps") => drop_caps(),
+        Ok("restrict") => restrict(),
         Ok(other) => panic!("no role '{other}'"),
     }
     exit(0)
@@ -53,6 +57,7 @@ fn tests() {
         ("kernel_signals_are_distinguished", kernel_signals_are_distinguished),
         ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
         ("capabilities_are_dropped_for_good", capabilities_are_dropped_for_good),
+        ("restricted_calls_fail_in_descendants_too", restricted_calls_fail_in_descendants_too),
     ];
     // The test runner's parent may ignore signals.
     reset_dispositions().unwrap();
@@ -183,17 +188,11 @@ fn lead() {
     let stdin = std::io::stdin();
     println!("leads: {}", terminal::is_foreground(stdin.as_fd()));
     let c = |text: &str| CString::new(text).unwrap();
+    let argv = ["sh", "-c", "kill -TSTP $$; exit 3"].map(c).to_vec();
     let spawn = Spawn {
-        program: c("/bin/sh"),
-        argv: ["sh", "-c", "kill -TSTP $$; exit 3"].map(c).to_vec(),
-        env: vec![],
-        cwd: None,
         stdio: [Some(stdin.as_fd()), None, None],
         group: Group::Foreground(stdin.as_fd()),
-        limits: vec![],
-        umask: None,
-        nice: None,
-        ignored: 0,
+        ..Spawn::new(c("/bin/sh"), argv, vec![])
     };
     let child = spawn.spawn().unwrap();
     loop {
@@ -233,21 +232,40 @@ fn drop_caps() {
     }
 }
 
+fn restricted_calls_fail_in_descendants_too() {
+    let (output, ending) = output_of("restrict", &[], 1, |_| {});
+    let expected = "Err(EPERM)\nOk(())\nErr(EPERM)\nOk(())\nErr(EAFNOSUPPORT)\nErr(ENOSYS)\n\
+                    NoNewPrivs:\t1\nSeccomp:\t2\n";
+    assert_eq!((output.as_str(), ending), (expected, Ending::Exited(0)));
+}
+
+/// Tries restricted calls, then executes a program that prints its own restrictions.
+fn restrict() {
+    restrict_system_calls(&Restriction::ALL).unwrap();
+    let scratch = std::env::temp_dir().join(format!("aifo-restrict-{}", std::process::id()));
+    let file = File::create(&scratch).unwrap();
+    for mode in [Mode::S_ISUID | Mode::S_IRWXU, Mode::S_IRWXU] {
+        println!("{:?}", fchmod(&file, mode));
+    }
+    std::fs::remove_file(&scratch).unwrap();
+    for mode in [Mode::S_ISGID | Mode::S_IRWXU, Mode::S_IRWXU] {
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
+        println!("{:?}", open(&scratch, flags, mode).map(drop));
+    }
+    std::fs::remove_file(&scratch).unwrap();
+    let alg = socket(AddressFamily::Alg, SockType::SeqPacket, SockFlag::empty(), None);
+    println!("{:?}", alg.map(drop));
+    println!("{:?}", openat2(AT_FDCWD, "/", OpenHow::new().flags(OFlag::O_PATH)).map(drop));
+    let status = ["-E", "^(NoNewPrivs|Seccomp):", "/proc/self/status"];
+    panic!("{}", Command::new("/bin/grep").args(status).exec());
+}
+
 /// Starts this program with a role.
 fn start<'a>(role: &str, args: &[&[u8]], adapt: impl FnOnce(&mut Spawn<'a>)) -> Pid {
     let c = |bytes: &[u8]| CString::new(bytes).unwrap();
-    let mut spawn = Spawn {
-        program: c(&std::env::current_exe().unwrap().into_os_string().into_vec()),
-        argv: [&b"own_process"[..]].iter().chain(args).map(|arg| c(arg)).collect(),
-        env: vec![c(format!("ROLE={role}").as_bytes())],
-        cwd: None,
-        stdio: [None; 3],
-        group: Group::New,
-        limits: vec![],
-        umask: None,
-        nice: None,
-        ignored: 0,
-    };
+    let program = c(&std::env::current_exe().unwrap().into_os_string().into_vec());
+    let argv = [&b"own_process"[..]].iter().chain(args).map(|arg| c(arg)).collect();
+    let mut spawn = Spawn::new(program, argv, vec![c(format!("ROLE={role}").as_bytes())]);
     adapt(&mut spawn);
     spawn.spawn().unwrap()
 }

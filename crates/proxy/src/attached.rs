@@ -9,33 +9,30 @@ use std::time::Instant;
 
 use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent};
-use aifo_types::{ExecId, ExecRequest, Refusal};
-use aifo_wire::{
-    CancelCause, ClientHandover, Exit, Invocation, Reports, Start, StartErrorCause, Stdio,
-    encode_upgrade_head,
-};
+use aifo_types::{ExecId, ExecRequest, Refusal, Stdio, ToolName};
+use aifo_wire::{ClientHandover, Exit, Reports, Start, StartErrorCause, encode_upgrade_head};
 
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::ParkedClient;
 use crate::fd_passing::{FdDecision, decide_fd};
 use crate::record::{CallRecord, CallResult};
-use crate::refusals::start_refusal;
 use crate::registry::Registration;
 use crate::request::Upgrade;
 use crate::sidecar_lease::{self, Caller};
 use crate::start::{StartedExec, log_start, start_frame, start_in_first};
 use crate::state::ProxyState;
+use crate::tool_start::start_refusal;
 
 /// Runs a tool on the client's connection. On an error nothing was sent, and the caller sends the
 /// refusal.
 pub(crate) async fn run(
     state: &ProxyState,
     client: &ParkedClient,
-    request: &ExecRequest,
+    request: ExecRequest,
     echo: Option<&ExecId>,
     upgrade: Upgrade,
 ) -> Result<(), Refusal> {
-    let mut record = CallRecord::new(request, 3);
+    let mut record = CallRecord::new(&request, 3);
     record.status = 101;
     let ran = run_recorded(state, client, request, echo, upgrade, &mut record).await;
     if let Err(refusal) = &ran {
@@ -52,49 +49,47 @@ pub(crate) async fn run(
 async fn run_recorded(
     state: &ProxyState,
     client: &ParkedClient,
-    request: &ExecRequest,
+    mut request: ExecRequest,
     echo: Option<&ExecId>,
     upgrade: Upgrade,
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
-    let Upgrade { mut invocation, fds, received } = upgrade;
+    let Upgrade { fds, received } = upgrade;
     let routes = sidecar_lease::routes(state, &request.tool)?;
     let registration = state.registry.register(&request.id).await?;
-    let variables = invocation.environment.iter().map(Vec::as_slice);
+    let inherited = &mut request.inherited;
+    let variables = inherited.environment.iter().map(Vec::as_slice);
     let workspace = state.config.shared_directories.workspace();
-    invocation.environment = state.config.forwarding.filter(variables, workspace);
+    inherited.environment = state.config.forwarding.filter(variables, workspace);
     let connection = client.fd.try_clone();
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
     let mut handed = vec![connection];
-    handed.extend(admit(state, &mut invocation, fds));
+    handed.extend(admit(state, &mut inherited.stdio, fds));
     let mut greeting = Vec::new();
     encode_upgrade_head(&mut greeting, echo);
-    let start = start_frame(
-        state,
-        request,
-        invocation,
-        Some(ClientHandover { response_head: greeting, received }),
-    );
+    let tool = request.tool.clone();
+    let client_handover = ClientHandover { response_head: greeting, received };
+    let start = start_frame(state, request, Some(client_handover));
     let began = Instant::now();
     let caller = Caller::Attached(client);
-    let started = start_attached(state, request, routes, start, handed, caller).await?;
+    let started = start_attached(state, routes, start, handed, caller).await?;
     let StartedExec { exec, route } = started;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
-    log_start(request, record, &route.kind);
+    log_start(record, &route.kind);
     let _entry = state.config.running_table.insert(record);
-    let ended = watch(state, request, exec, &registration).await?;
+    let ended = watch(state, &tool, exec, &registration).await?;
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
     record.ended(&ended);
     Ok(())
 }
 
-/// Returns the descriptors that may pass. Replaces the others in the invocation.
-fn admit(state: &ProxyState, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec<OwnedFd> {
+/// Returns the descriptors that may pass. Replaces the types of the others.
+fn admit(state: &ProxyState, stdio: &mut [Stdio; 3], fds: Vec<OwnedFd>) -> Vec<OwnedFd> {
     let mut fds = fds.into_iter();
     let mut admitted = Vec::new();
-    for stdio in invocation.stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
+    for stdio in stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
         let Some(fd) = fds.next() else { break };
         match decide_fd(fd.as_fd(), &state.config.shared_directories) {
             FdDecision::Pass => admitted.push(fd),
@@ -110,14 +105,13 @@ fn admit(state: &ProxyState, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> 
 /// proxy holds no descriptor while the tool runs.
 async fn start_attached(
     state: &ProxyState,
-    request: &ExecRequest,
     mut routes: Vec<Route>,
     mut start: Start,
     handed: Vec<OwnedFd>,
     caller: Caller<'_>,
 ) -> Result<StartedExec, Refusal> {
     let Some(route) = routes.pop() else {
-        return Err(state.config.policy.unavailable(&request.tool));
+        return Err(state.config.policy.unavailable(&start.request.tool));
     };
     if let Some(started) = start_in_first(state, routes, &start, &handed, caller).await? {
         return Ok(started);
@@ -130,7 +124,7 @@ async fn start_attached(
 /// Watches until the tool has ended. An error means that no tool was started.
 async fn watch(
     state: &ProxyState,
-    request: &ExecRequest,
+    tool: &ToolName,
     mut exec: Exec,
     registration: &Registration,
 ) -> Result<CallResult, Refusal> {
@@ -144,7 +138,7 @@ async fn watch(
                 tracing::info!(exec_id = %registration.id(), "disconnect");
             }
             Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => {
-                return Err(state.config.policy.unavailable(&request.tool));
+                return Err(state.config.policy.unavailable(tool));
             }
             Some(ExecEvent::NotStarted(error)) => return Err(start_refusal(error)),
             // An unexpected event is treated as a lost runner.
@@ -152,19 +146,8 @@ async fn watch(
         }
     };
     let id = registration.id().clone();
-    if exit.is_none() {
-        // The runner may have sent `101`, so the connection ends without an `Exit`: the client reports
-        // an unknown ending.
-        tracing::warn!(exec_id = %id, "runner lost, ending unknown");
-    }
-    let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
-    Ok(CallResult {
-        id,
-        ending,
-        limit: exit.and_then(|exit| exit.limit),
-        timed_out: exit.is_some_and(|exit| exit.cancelled == Some(CancelCause::Timeout)),
-        exit_code: watcher.exit_code(ending),
-        usage,
-        bytes: 0,
-    })
+    // If the runner was lost, it may have sent `101`. Then the connection ends without an `Exit`, and
+    // the client reports an unknown ending.
+    let exit_code = watcher.exit_code(exit.map(|exit| exit.ending));
+    Ok(CallResult::new(id, exit, exit_code))
 }

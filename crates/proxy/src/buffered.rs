@@ -11,8 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use crate::client::Client;
 use crate::config::Transcript;
+use crate::record::CallResult;
 use crate::refusals::runner_lost;
-use crate::relayed_exec::{ExecEnd, ResponseWriter};
+use crate::relayed_exec::ResponseWriter;
 
 /// A buffered response (`spec/toolexec.md#v1-buffered`). Output beyond [`MAX_IN_MEMORY`] is kept in an
 /// unlinked file.
@@ -69,7 +70,7 @@ impl BufferedResponse {
         &mut self,
         client: &Client,
         status: Status,
-        end: ExecEnd,
+        result: &CallResult,
         last: &[u8],
     ) -> io::Result<()> {
         let margin: &[u8] = match self.transcript {
@@ -79,8 +80,8 @@ impl BufferedResponse {
         let length = 2 * margin.len() + self.memory.len() + last.len();
         let length = self.spooled + length as u64;
         let mut head = Vec::with_capacity(256);
-        let (code, echo) = (Some(end.exit_code), self.echo.as_ref());
-        encode_response_head(&mut head, status, code, end.limit, echo, length);
+        let (code, echo) = (Some(result.exit_code), self.echo.as_ref());
+        encode_response_head(&mut head, status, code, result.limit, echo, length);
         head.extend_from_slice(margin);
         client.socket.send_all(&head).await?;
         if let Some(spool) = &mut self.spool {
@@ -120,12 +121,12 @@ impl ResponseWriter for BufferedResponse {
         Ok(())
     }
 
-    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()> {
+    async fn end(&mut self, client: &Client, result: &CallResult) -> io::Result<()> {
         // tokio reports a failed write with the next operation; this is the last one.
         if let (Some(spool), None) = (&mut self.spool, &self.failure) {
             self.failure = spool.flush().await.err();
         }
-        let lost = match (&end.ending, &self.failure) {
+        let lost = match (&result.ending, &self.failure) {
             (None, _) => Some(runner_lost(&self.kind)),
             (Some(_), Some(error)) => Some(format!(
                 "the tool ran, but its output could not be kept: {error}; use protocol version 2"
@@ -137,10 +138,10 @@ impl ResponseWriter for BufferedResponse {
             encode_refusal(&mut answer, &Refusal::EndingUnknown(cause), self.echo.as_ref());
             return client.socket.send_all(&answer).await;
         }
-        if end.timed_out {
-            return self.send(client, (504, "Gateway Timeout"), end, b"timeout\n").await;
+        if result.timed_out {
+            return self.send(client, (504, "Gateway Timeout"), result, b"timeout\n").await;
         }
-        self.send(client, (200, "OK"), end, b"").await
+        self.send(client, (200, "OK"), result, b"").await
     }
 }
 

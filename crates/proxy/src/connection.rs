@@ -36,7 +36,7 @@ pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
         }
         Ok(ClientCall::Attach { request, echo, upgrade }) => {
             let parked = client.park();
-            match attached::run(&state, &parked, &request, echo.as_ref(), *upgrade).await {
+            match attached::run(&state, &parked, request, echo.as_ref(), upgrade).await {
                 Ok(()) => return,
                 Err(refusal) => match parked.unpark() {
                     Ok(client) => (client, refusal, echo, UnreadInput::None),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use aifo_types::{ExecId, ExecRequest, Refusal};
-use aifo_wire::Invocation;
 
 use crate::buffered::BufferedResponse;
 use crate::call_watcher::TimeLimit;
@@ -31,7 +30,7 @@ pub(crate) async fn run(
         ResponseMode::Streamed => 2,
     };
     let mut record = CallRecord::new(&request, proto);
-    let ran = run_recorded(state, client, &request, echo, mode, &mut record).await;
+    let ran = run_recorded(state, client, request, echo, mode, &mut record).await;
     if let Err(refusal) = &ran {
         record.refused(refusal);
     }
@@ -42,7 +41,7 @@ pub(crate) async fn run(
 async fn run_recorded(
     state: &Arc<ProxyState>,
     client: &Client,
-    request: &ExecRequest,
+    request: ExecRequest,
     echo: Option<ExecId>,
     mode: ResponseMode,
     record: &mut CallRecord,
@@ -51,15 +50,13 @@ async fn run_recorded(
     let registration = state.registry.register(&request.id).await?;
     let began = std::time::Instant::now();
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
-    let tool = request.tool.as_str().as_bytes().to_vec();
-    let argv = std::iter::once(tool).chain(request.args.iter().cloned()).collect();
-    let start = start_frame(state, request, Invocation::plain(argv, request.cwd.clone()), None);
+    let start = start_frame(state, request, None);
     let started = start_in_first(state, routes, &start, &[writer], Caller::Plain(client)).await?;
     let StartedExec { exec, route } =
-        started.ok_or_else(|| state.config.policy.unavailable(&request.tool))?;
+        started.ok_or_else(|| state.config.policy.unavailable(&start.request.tool))?;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
-    log_start(request, record, &route.kind);
+    log_start(record, &route.kind);
     let _entry = state.config.running_table.insert(record);
     let limit = state.config.max_runtime;
     let relayed = RelayedExec::new(state, exec, output, registration, limit, TimeLimit::Escalate);

@@ -56,8 +56,8 @@ impl SharedDirectories {
         &self.workspace
     }
 
-    /// Whether a regular file is below one of the directories: its path, opened from the directory
-    /// without following links, must lead to the same file.
+    /// Returns whether a regular file is below one of the directories: its path, opened from the
+    /// directory without following links, must lead to the same file.
     fn contain(&self, fd: BorrowedFd<'_>, file: &FileStat) -> bool {
         let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
             return false;

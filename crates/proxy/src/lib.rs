@@ -55,6 +55,7 @@ mod connection;
 mod exec;
 mod fd_passing;
 mod listener;
+pub mod mailbox;
 mod notify;
 mod pending;
 mod proxy;
@@ -70,6 +71,7 @@ mod start;
 mod state;
 mod streamed;
 mod tool_output;
+mod tool_start;
 
 pub use aifo_wire::Limits;
 pub use config::{ProxyConfig, Transcript};

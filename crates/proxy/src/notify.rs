@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
-use aifo_types::{ExecId, Refusal};
-use aifo_wire::{ClientMode, Environment, Invocation, OutsideDirectory, Reports, Start};
+use aifo_types::{ExecId, ExecRequest, Refusal};
+use aifo_wire::{ClientMode, Environment, Start};
 use nix::unistd::{AccessFlags, access};
 
 use crate::buffered::BufferedResponse;
@@ -15,9 +15,9 @@ use crate::client::Client;
 use crate::config::Transcript;
 use crate::refusals::{internal_error, pipe_failed};
 use crate::relayed_exec::RelayedExec;
-use crate::start::start_on;
 use crate::state::ProxyState;
 use crate::tool_output::ToolOutput;
+use crate::tool_start::start_on;
 
 /// Checks and runs a notification, and responds with its output. An unconfined runner runs it, because
 /// notifications must reach the user's desktop.
@@ -30,26 +30,20 @@ pub(crate) async fn run(
     mode: ClientMode,
 ) -> Result<(), Refusal> {
     let notification = state.config.notify.judge(command, args, &HostExecutables)?;
+    let Notification { program, tool, args: argv } = notification;
     let registration = state.registry.register(&id).await?;
     let lease = state.fleet.host().await.map_err(internal_error)?;
     let runner = lease.runner().clone();
-    let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
     let kept = state.config.notify.kept_variables();
-    let start = Start {
-        serial: 0,
-        id,
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(program.as_os_str().as_bytes().to_vec()),
-        environment: kept.map_or(Environment::All, |names| {
-            Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
-        }),
-        client: None,
-        reports: Reports::StartAndExit,
-        invocation: Invocation::plain(argv, None),
-    };
+    let mut start = Start::new(ExecRequest { args: argv, ..ExecRequest::new(id, tool) });
+    start.program = Some(program.as_os_str().as_bytes().to_vec());
+    if let Some(names) = kept {
+        let names = names.into_iter().map(|name| name.as_bytes().to_vec());
+        start.environment = Environment::Only(names.collect());
+    }
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
-    let Some(exec) = start_on(lease, start, &[writer]).await? else {
+    let Some(exec) = start_on(lease, start, vec![writer]).await? else {
         // The program was removed after its path was resolved.
         return Err(Refusal::Internal(format!("'{}' does not exist", program.display())));
     };

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aifo_policy::RouteReason;
 use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
-use aifo_wire::{SidecarLimit, Usage};
+use aifo_wire::{CancelCause, Exit, SidecarLimit, Usage};
 use serde::Serialize;
 
 /// One call, as one line of the session's log (`spec/log.md`). Secrets are left out of `argv`.
@@ -155,12 +155,27 @@ impl CallRecord {
 #[derive(Debug)]
 pub(crate) struct CallResult {
     pub(crate) id: ExecId,
+    /// `None` if it is unknown.
     pub(crate) ending: Option<Ending>,
+    /// The limit of the sidecar that was reached while the tool ran, if the tool failed.
     pub(crate) limit: Option<SidecarLimit>,
     pub(crate) timed_out: bool,
     pub(crate) exit_code: u8,
     pub(crate) usage: Option<Usage>,
     pub(crate) bytes: u64,
+}
+
+impl CallResult {
+    /// Returns the result of the exec `id`; without `exit` the runner was lost.
+    pub(crate) fn new(id: ExecId, exit: Option<Exit>, exit_code: u8) -> Self {
+        if exit.is_none() {
+            tracing::warn!(exec_id = %id, "runner lost, ending unknown");
+        }
+        let limit = exit.and_then(|exit| exit.limit);
+        let timed_out = exit.is_some_and(|exit| exit.cancelled == Some(CancelCause::Timeout));
+        let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
+        CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: 0 }
+    }
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

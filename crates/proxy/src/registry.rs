@@ -44,9 +44,9 @@ impl Registry {
         Registry { max, running: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes an id. Waits 250 ms if it is in use, because a version 3 client learns of the end when the
-    /// proxy does and may call again before the proxy has released the id. Errors: 409 if the id is in
-    /// use, 429 at the maximum of running execs.
+    /// Takes an id. Waits 250 ms if it is in use, because a version 3 client receives `Exit` at the
+    /// same time as the proxy and may call again before the proxy has released the id. Errors: 409
+    /// if the id is in use, 429 at the maximum of running execs.
     pub(crate) async fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
         let deadline = tokio::time::Instant::now() + ID_RELEASE_TIMEOUT;
         loop {
@@ -108,7 +108,7 @@ impl Registration {
         self.running.runner.send_replace(Some(runner));
     }
 
-    /// Whether a `/signal` came within the last 2.5 s.
+    /// Returns whether a `/signal` came within the last 2.5 s.
     pub(crate) fn was_signalled_recently(&self) -> bool {
         let signalled = *self.running.signalled.lock().unwrap_or_else(PoisonError::into_inner);
         signalled.is_some_and(|at| at.elapsed() < RECENT_SIGNAL)

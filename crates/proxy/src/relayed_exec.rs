@@ -4,8 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use aifo_sidecar::{Exec, ExecEvent};
-use aifo_types::Ending;
-use aifo_wire::{ClientMode, Exit, SidecarLimit};
+use aifo_wire::{ClientMode, Exit};
 use tokio::time::Instant;
 
 use crate::call_watcher::{CallWatcher, TimeLimit};
@@ -29,17 +28,7 @@ pub(crate) struct RelayedExec {
 pub(crate) trait ResponseWriter {
     async fn start(&mut self, client: &Client) -> io::Result<()>;
     async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()>;
-    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()>;
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ExecEnd {
-    /// `None` if it is unknown.
-    pub(crate) ending: Option<Ending>,
-    /// The limit of the sidecar that was reached while the tool ran, if the tool failed.
-    pub(crate) limit: Option<SidecarLimit>,
-    pub(crate) timed_out: bool,
-    pub(crate) exit_code: u8,
+    async fn end(&mut self, client: &Client, result: &CallResult) -> io::Result<()>;
 }
 
 enum RelayEvent {
@@ -104,21 +93,19 @@ impl RelayedExec {
         self.drain_pipe(&mut response, &mut buffer).await;
 
         let id = self.registration.id().clone();
-        let limit = exit.and_then(|exit| exit.limit);
-        let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
-        let exit_code = self.watcher.exit_code(ending);
-        let timed_out = self.watcher.timed_out();
-        if ending.is_none() {
-            tracing::warn!(exec_id = %id, "runner lost, ending unknown");
-        }
+        let exit_code = self.watcher.exit_code(exit.map(|exit| exit.ending));
+        let result = CallResult {
+            timed_out: self.watcher.timed_out(),
+            bytes: response.bytes,
+            ..CallResult::new(id, exit, exit_code)
+        };
         // The id is released before the client learns of the end, so that it can be used again.
         drop(self.registration);
         if response.connected {
-            let end = ExecEnd { ending, limit, timed_out, exit_code };
             // A disconnect has no effect now.
-            let _ = response.writer.end(client, end).await;
+            let _ = response.writer.end(client, &result).await;
         }
-        CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: response.bytes }
+        result
     }
 
     /// Relays output until the tool has ended. `None` if the runner was lost.
@@ -167,23 +154,18 @@ impl RelayedExec {
         buffer: &mut Vec<u8>,
     ) {
         let Some(output) = self.output.take() else { return };
-        let mut remaining = output.capacity();
         if buffer.is_empty() {
             buffer.resize(FIRST_READ, 0);
         }
-        while remaining > 0 {
-            let room = remaining.min(buffer.len());
-            let count = match output.try_read(&mut buffer[..room]) {
-                // Every writer has closed.
-                Ok(Some(0)) | Err(_) => return,
-                Ok(Some(count)) => count,
-                Ok(None) => break,
-            };
-            remaining -= count;
+        let mut rest = output.rest();
+        while let Some(count) = rest.next(|output, max| {
+            let room = max.min(buffer.len());
+            output.try_read(&mut buffer[..room])
+        }) {
             let data = buffer.get(..count).unwrap_or_default();
             response.deliver(data, &mut self.watcher).await;
         }
-        output.discard_rest();
+        rest.discard();
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
-    CONTINUE, ClientMode, Form, Invocation, Limits, MAX_INVOCATION, RequestError, RequestEvent,
-    RequestHead, RequestReader, Version,
+    CONTINUE, ClientMode, Form, Limits, MAX_INVOCATION, RequestError, RequestEvent, RequestHead,
+    RequestReader, Version, parse_invocation,
 };
 use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
@@ -29,7 +29,7 @@ pub(crate) enum ClientCall {
         mode: ResponseMode,
     },
     /// Run a tool on the client's descriptors, version 3.
-    Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Box<Upgrade> },
+    Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Upgrade },
     /// Run a notification command on the host.
     Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, mode: ClientMode },
     /// Deliver a signal.
@@ -39,8 +39,7 @@ pub(crate) enum ClientCall {
 /// The further parts of a version 3 request.
 #[derive(Debug)]
 pub(crate) struct Upgrade {
-    pub(crate) invocation: Invocation,
-    /// As many descriptors as the invocation passes.
+    /// As many descriptors as the request passes.
     pub(crate) fds: Vec<OwnedFd>,
     /// Frames that were sent together with the request.
     pub(crate) received: Vec<u8>,
@@ -64,7 +63,7 @@ pub(crate) enum RequestFailure {
     Disconnected,
 }
 
-/// Whether a refused client may still send.
+/// Input that a refused client may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadInput {
     /// The request was read completely.
@@ -96,10 +95,8 @@ pub(crate) async fn read_call(
     let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
     let mode = match format {
         BodyFormat::Upgrade => {
-            let invocation = Invocation::parse(&body)
-                .map_err(|invalid| unread(Refusal::BadRequest(invalid.to_string())))?;
-            let upgrade = Upgrade { invocation, fds, received };
-            return attach_call(&head, upgrade, new_id).map_err(unread);
+            let upgrade = Upgrade { fds, received };
+            return attach_call(&head, &body, upgrade, new_id).map_err(unread);
         }
         _ if !fds.is_empty() => return Err(unread(unexpected_descriptors())),
         BodyFormat::Form(mode) => mode,
@@ -170,24 +167,20 @@ fn requests_upgrade(head: &RequestHead) -> bool {
 
 fn attach_call(
     head: &RequestHead,
-    mut upgrade: Upgrade,
+    body: &[u8],
+    upgrade: Upgrade,
     new_id: impl FnOnce() -> io::Result<ExecId>,
 ) -> Result<ClientCall, Refusal> {
     let bad = |why: String| Refusal::BadRequest(why);
     let (id, echo) = exec_id(head, new_id)?;
-    let Upgrade { invocation, fds, .. } = &mut upgrade;
-    if fds.len() != invocation.passed() {
-        let (received, named) = (fds.len(), invocation.passed());
+    let request = parse_invocation(body, id).map_err(|invalid| bad(invalid.to_string()))?;
+    let (received, named) = (upgrade.fds.len(), request.passed());
+    if received != named {
         let why = format!("received {received} file descriptors, the invocation names {named}");
         return Err(bad(why));
     }
-    let (tool, args) = invocation.argv.split_first().ok_or(bad("tool is missing".to_owned()))?;
-    let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
-    let cwd = invocation.cwd.as_deref().filter(|cwd| !cwd.is_empty());
-    let cwd = cwd.map(aifo_policy::normalise).transpose()?;
-    let request = ExecRequest { id, tool, args: args.to_vec(), cwd: cwd.clone() };
-    invocation.cwd = cwd;
-    Ok(ClientCall::Attach { request, echo, upgrade: Box::new(upgrade) })
+    let cwd = directory(request.cwd.as_deref())?;
+    Ok(ClientCall::Attach { request: ExecRequest { cwd, ..request }, echo, upgrade })
 }
 
 fn unexpected_descriptors() -> Refusal {
@@ -222,9 +215,14 @@ fn exec_call(
     let tool = form.last("tool").ok_or_else(|| bad("tool is missing".to_owned()))?;
     let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
     let args = arguments(form)?;
-    let cwd = form.last("cwd").filter(|cwd| !cwd.is_empty());
-    let cwd = cwd.map(aifo_policy::normalise).transpose()?;
-    Ok(ClientCall::Exec { request: ExecRequest { id, tool, args, cwd }, echo, mode })
+    let cwd = directory(form.last("cwd"))?;
+    let request = ExecRequest { args, cwd, ..ExecRequest::new(id, tool) };
+    Ok(ClientCall::Exec { request, echo, mode })
+}
+
+/// Returns the normalised directory of a call; an empty one is the workspace root.
+fn directory(cwd: Option<&[u8]>) -> Result<Option<Vec<u8>>, Refusal> {
+    cwd.filter(|cwd| !cwd.is_empty()).map(aifo_policy::normalise).transpose()
 }
 
 fn notify_call(

@@ -123,12 +123,8 @@ mod tests {
     use aifo_types::{ExecId, ExecRequest, Kind, ToolName};
 
     fn record(id: &str, tool: &str, time: u64) -> CallRecord {
-        let request = ExecRequest {
-            id: ExecId::parse(id.as_bytes()).unwrap(),
-            tool: ToolName::parse(tool.as_bytes()).unwrap(),
-            args: Vec::new(),
-            cwd: None,
-        };
+        let (id, tool) = (ExecId::parse(id.as_bytes()), ToolName::parse(tool.as_bytes()));
+        let request = ExecRequest::new(id.unwrap(), tool.unwrap());
         let mut record = CallRecord::new(&request, 3);
         record.time = time;
         record.routed(&Kind::parse("rust").unwrap(), aifo_policy::RouteReason::OwnKind);

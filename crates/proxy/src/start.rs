@@ -1,26 +1,24 @@
-//! Starts a tool in a sidecar, for every protocol version.
+//! Starts a call in the first routed sidecar that has the tool.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use aifo_policy::Route;
-use aifo_sidecar::{Exec, ExecEvent, Lease};
+use aifo_sidecar::Exec;
 use aifo_types::{ExecRequest, Kind, Refusal};
-use aifo_wire::{
-    ClientHandover, Environment, Invocation, OutsideDirectory, Reports, Start, StartErrorCause,
-};
+use aifo_wire::{ClientHandover, OutsideDirectory, Start};
 
 use crate::record::CallRecord;
-use crate::refusals::{lost, start_refusal};
 use crate::sidecar_lease::{self, Caller};
 use crate::state::ProxyState;
+use crate::tool_start::start_on;
 
-pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind) {
+pub(crate) fn log_start(record: &CallRecord, kind: &Kind) {
     tracing::debug!(
-        tool = %request.tool,
+        tool = record.tool,
         %kind,
-        exec_id = %request.id,
+        exec_id = record.exec_id,
         argv = record.argv,
         cwd = record.cwd,
         "exec"
@@ -29,26 +27,16 @@ pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind)
 
 pub(crate) fn start_frame(
     state: &ProxyState,
-    request: &ExecRequest,
-    invocation: Invocation,
+    request: ExecRequest,
     client: Option<ClientHandover>,
 ) -> Start {
-    let outside_directory = if aifo_policy::asks_only_for_version(&request.args) {
-        OutsideDirectory::UseRoot
-    } else {
-        OutsideDirectory::Refuse
-    };
-    Start {
-        // `Runner::start` sets it.
-        serial: 0,
-        id: request.id.clone(),
-        outside_directory,
-        program: state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
-        environment: Environment::All,
-        client,
-        reports: Reports::StartAndExit,
-        invocation,
+    let mut start = Start::new(request);
+    if aifo_policy::asks_only_for_version(&start.request.args) {
+        start.outside_directory = OutsideDirectory::UseRoot;
     }
+    start.program = state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
+    start.client = client;
+    start
 }
 
 pub(crate) struct StartedExec {
@@ -67,27 +55,11 @@ pub(crate) async fn start_in_first(
 ) -> Result<Option<StartedExec>, Refusal> {
     for route in routes {
         let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
-        if let Some(exec) = start_on(lease, start.clone(), fds).await? {
+        let duplicates: io::Result<Vec<_>> = fds.iter().map(OwnedFd::try_clone).collect();
+        let duplicates = duplicates.map_err(|error| Refusal::Internal(error.to_string()))?;
+        if let Some(exec) = start_on(lease, start.clone(), duplicates).await? {
             return Ok(Some(StartedExec { exec, route }));
         }
     }
     Ok(None)
-}
-
-/// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool.
-pub(crate) async fn start_on(
-    lease: Lease,
-    start: Start,
-    fds: &[OwnedFd],
-) -> Result<Option<Exec>, Refusal> {
-    let duplicates: io::Result<Vec<_>> = fds.iter().map(OwnedFd::try_clone).collect();
-    let duplicates = duplicates.map_err(|error| Refusal::Internal(error.to_string()))?;
-    let mut exec = lease.start(start, duplicates);
-    match exec.next().await {
-        Some(ExecEvent::Started) => Ok(Some(exec)),
-        Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => Ok(None),
-        Some(ExecEvent::NotStarted(error)) => Err(start_refusal(error)),
-        // The tool may have started.
-        Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(&exec)),
-    }
 }

@@ -9,7 +9,8 @@ use aifo_wire::{
 };
 
 use crate::client::Client;
-use crate::relayed_exec::{ExecEnd, ResponseWriter};
+use crate::record::CallResult;
+use crate::relayed_exec::ResponseWriter;
 
 /// A chunked response (`spec/toolexec.md#v2-streaming`).
 #[derive(Debug)]
@@ -41,11 +42,11 @@ impl ResponseWriter for StreamedResponse {
         client.send_parts([&self.chunk_head, data, CHUNK_END]).await
     }
 
-    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()> {
+    async fn end(&mut self, client: &Client, result: &CallResult) -> io::Result<()> {
         let mut tail = Vec::new();
-        match (end.ending, end.limit) {
-            (Some(_), None) => encode_stream_end(&mut tail, end.exit_code),
-            (Some(_), Some(limit)) => encode_stream_end_limited(&mut tail, limit, end.exit_code),
+        match (result.ending, result.limit) {
+            (Some(_), None) => encode_stream_end(&mut tail, result.exit_code),
+            (Some(_), Some(limit)) => encode_stream_end_limited(&mut tail, limit, result.exit_code),
             (None, _) => encode_stream_end_unknown(&mut tail),
         }
         client.socket.send_all(&tail).await

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn a_tree_changes_owner_and_links_are_not_followed() {
-        let base = std::env::temp_dir().join(format!("aifo-chown_tree-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path();
         fs::create_dir_all(base.join("root/a/b")).unwrap();
         fs::create_dir_all(base.join("outside")).unwrap();
         fs::write(base.join("root/a/b/file"), "").unwrap();
@@ -106,6 +107,5 @@ mod tests {
         assert_eq!(owner("outside"), before, "links are not followed");
         let missing = chown_tree(before, &[base.join("none")]).unwrap_err();
         assert!(missing.to_string().contains("none"), "{missing}");
-        fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -62,7 +62,8 @@ impl ClientConnection {
         }
     }
 
-    /// Whether bytes are pending, for this client or another that shares the control connection.
+    /// Returns whether bytes are pending, for this client or another that shares the control
+    /// connection.
     pub(crate) fn is_blocked(&self) -> bool {
         match self {
             ClientConnection::Direct(socket) => socket.is_blocked(),

@@ -18,9 +18,9 @@ pub(crate) struct ClientSession {
     /// `None` without a client, after `Exit`, or after the client has left.
     client: Option<ClientConnection>,
     /// Sent before `Started`; empty once sent.
-    greeting: Vec<u8>,
+    response_head: Vec<u8>,
     pipes: Vec<StreamPipe>,
-    /// Whether the tool runs. Frames are neither read nor sent before.
+    /// True once the tool runs. Frames are neither read nor sent before.
     is_started: bool,
     /// The client has left or broken the protocol, and the exec has not handled it yet.
     client_lost: bool,
@@ -28,9 +28,9 @@ pub(crate) struct ClientSession {
 
 impl ClientSession {
     pub(crate) fn new(client: Option<(ClientConnection, Vec<u8>)>, pipes: Vec<StreamPipe>) -> Self {
-        let (client, greeting) = client.unzip();
-        let greeting = greeting.unwrap_or_default();
-        ClientSession { client, greeting, pipes, is_started: false, client_lost: false }
+        let (client, response_head) = client.unzip();
+        let response_head = response_head.unwrap_or_default();
+        ClientSession { client, response_head, pipes, is_started: false, client_lost: false }
     }
 
     /// The tool runs: begins to relay.
@@ -46,7 +46,7 @@ impl ClientSession {
         !self.pipes.is_empty()
     }
 
-    /// Whether the client was lost since the last call.
+    /// Returns whether the client was lost since the last call.
     pub(crate) fn take_client_lost(&mut self) -> bool {
         std::mem::take(&mut self.client_lost)
     }
@@ -75,9 +75,9 @@ impl ClientSession {
         }
     }
 
-    /// Sends the greeting and `Started`, once, followed by another frame.
+    /// Sends the response head and `Started`, once, followed by another frame.
     pub(crate) fn send_started(&mut self, started: &Frame<'_>, then: Option<&Frame<'_>>) {
-        let mut bytes = std::mem::take(&mut self.greeting);
+        let mut bytes = std::mem::take(&mut self.response_head);
         if !bytes.is_empty() {
             started.encode(&mut bytes);
         }
@@ -204,7 +204,7 @@ impl ClientSession {
             || !self.pipes.iter().any(StreamPipe::has_remaining_output) && self.is_flushed()
     }
 
-    /// Whether no bytes are pending for the client.
+    /// Returns whether no bytes are pending for the client.
     pub(crate) fn is_flushed(&self) -> bool {
         self.client.as_ref().is_none_or(|client| !client.is_blocked())
     }

@@ -115,7 +115,7 @@ impl ControlConnection {
         let mut attachments = match &mut self.input {
             // The client is tunnelled. Descriptors that the tool lacks are reported by `ToolStdio`.
             ControlInput::Stream(_) => {
-                let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.writer));
+                let tunnel = || Tunnel::new(start.serial(), Rc::clone(&self.writer));
                 let client = start.client.as_ref().map(|_| ClientConnection::Tunnelled(tunnel()));
                 StartAttachments { client, passed: Vec::new() }
             }
@@ -150,12 +150,12 @@ impl ControlConnection {
         self.writer.borrow().is_blocked()
     }
 
-    /// Whether the proxy no longer reads.
+    /// Returns whether the proxy no longer reads.
     pub(crate) fn is_broken(&self) -> bool {
         self.writer.borrow().is_broken()
     }
 
-    /// Whether bytes were pending since the last call, and none are now.
+    /// Returns whether bytes were pending since the last call, and none are now.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let mut writer = self.writer.borrow_mut();
         !writer.is_blocked() && writer.take_had_to_wait()

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
-use aifo_types::{Ending, ExecId};
+use aifo_types::{Ending, ExecId, Stdio};
 use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Stdio, Usage,
+    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Usage,
 };
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
@@ -38,7 +38,7 @@ pub(crate) struct Exec {
     started: Instant,
     /// The counts of the sidecar's limits at the start.
     limit_counts: LimitCounts,
-    /// Which frames the proxy wants.
+    /// The frames that the proxy has requested.
     reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
     started_due: Option<Instant>,
@@ -84,9 +84,9 @@ impl Exec {
         started: Instant,
     ) -> Self {
         Exec {
-            serial: start.serial,
-            id: start.id.clone(),
-            exec_tag: ExecTag::new(&start.id),
+            serial: start.serial(),
+            id: start.request.id.clone(),
+            exec_tag: ExecTag::new(&start.request.id),
             pid: launched.pid,
             child: if launched.monitor.is_some() { ChildKind::Monitor } else { ChildKind::Tool },
             tool_pid: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
@@ -155,18 +155,18 @@ impl Exec {
         self.ended.is_none()
     }
 
-    /// Whether the exec can be removed.
+    /// Returns whether the exec can be removed.
     pub(crate) fn is_finished(&self) -> bool {
         let silent = !self.session.has_client() && !self.session.has_streams();
         self.has_ended() && self.is_exit_sent && silent
     }
 
-    /// Whether the tool has ended and no escalation is left.
+    /// Returns whether the tool has ended and no escalation is left.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some() && self.escalation.is_none()
     }
 
-    /// Whether it has ended, and `Exit` has been sent and flushed.
+    /// Returns whether it has ended, and `Exit` has been sent and flushed.
     pub(crate) fn is_reported(&self) -> bool {
         self.has_ended() && self.is_exit_sent && self.session.is_flushed()
     }
@@ -332,7 +332,7 @@ impl Exec {
         }
     }
 
-    /// The proxy is gone: disconnects the client without `Exit`.
+    /// After the loss of the proxy: disconnects the client without `Exit`.
     pub(crate) fn on_proxy_lost(&mut self, context: &mut ExecContext<'_>) {
         self.session.drop_client(context.poller);
         self.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);

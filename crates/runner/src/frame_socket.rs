@@ -50,7 +50,7 @@ impl FrameSocket {
         self.incoming.next_frame()
     }
 
-    /// Whether bytes are pending because the peer reads too slowly.
+    /// Returns whether bytes are pending because the peer reads too slowly.
     pub(crate) fn is_blocked(&self) -> bool {
         self.socket.is_blocked()
     }

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    ChildEvent, Group, Spawn, become_subreaper, end_descendants, forbid_tracing, reap,
-    reset_dispositions, variable,
+    ChildEvent, Spawn, become_subreaper, end_descendants, forbid_tracing, reap, reset_dispositions,
+    variable,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -21,8 +21,8 @@ use crate::control::ControlTransport;
 /// Starts a runner on `control`, and kills everything below this process once the runner has ended,
 /// or has not ended a few seconds after the proxy. Returns when no descendant is left.
 ///
-/// Outside of a container, a tool whose runner was killed would live on. The guard is the subreaper
-/// that adopts it.
+/// Outside of a container, a tool whose runner was killed would continue. The guard is the
+/// subreaper that adopts it.
 ///
 /// `options` are passed on to the runner. The guard itself is not confined, because it must be able
 /// to signal confined processes.
@@ -80,6 +80,9 @@ pub const WRITABLE: &str = "--writable";
 /// The option before a path that tools may write to; without it, they may write everywhere.
 pub const WRITE: &str = "--write";
 
+/// The option before the names of restrictions of system calls, with commas between them.
+pub const RESTRICT: &str = "--restrict";
+
 /// The option before the pid of the guard.
 pub const GUARDED_BY: &str = "--guarded-by";
 
@@ -93,23 +96,15 @@ fn spawn_runner(control: &ControlTransport, options: &[OsString]) -> io::Result<
         ControlTransport::Socket(_) => null.as_fd(),
         ControlTransport::Stream { output, .. } => output.as_fd(),
     };
-    let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));
     let own = ["aifo-runner", "serve", GUARDED_BY, &getpid().to_string()].map(OsString::from);
     let argv = own.iter().chain(options).map(|word| CString::new(word.as_bytes()));
     let argv = argv.collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
+    // This executable, even if its path was replaced.
+    let program = CString::new("/proc/self/exe").map_err(io::Error::from)?;
     let spawn = Spawn {
-        // This executable, even if its path was replaced.
-        program: text("/proc/self/exe")?,
-        argv,
-        env: variables.collect(),
-        cwd: None,
         stdio: [Some(control.input()), Some(stdout), Some(stderr.as_fd())],
-        group: Group::New,
-        limits: Vec::new(),
-        umask: None,
-        nice: None,
-        ignored: 0,
+        ..Spawn::new(program, argv, variables.collect())
     };
     spawn.spawn().map_err(io::Error::other)
 }

@@ -3,15 +3,15 @@
 //! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
 //! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
 //! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
-//! network of a container.
+//! network of a container; the non-blocking [`NonblockingWriter`], which the shim uses too.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
 //! frames are specified in `spec/runner.md`.
 //!
 //! The runner is one thread around one epoll. [`serve`] owns all state, an exec is a value in its table,
-//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is bounded
-//! whatever a tool prints: one buffer for all output, one window per input stream. When a client stops
-//! reading, the runner stops reading its tool's pipe.
+//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is
+//! bounded: one buffer for all output, one window per input stream. When a client stops reading,
+//! the runner stops reading its tool's pipe.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,6 +41,7 @@ mod poller;
 mod project_tools;
 mod server;
 mod sidecar_limits;
+mod start_failure;
 mod stream_pipe;
 mod tool_launcher;
 mod tool_stdio;
@@ -49,9 +50,10 @@ mod working_directory;
 
 pub use chown::{Owner, chown_tree};
 pub use control::ControlTransport;
-pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};
+pub use guard::{CONNECT, GUARDED_BY, RESTRICT, STREAM, WRITABLE, WRITE, guard};
 pub use launcher_watch::watch_launcher;
 pub use monitor::monitor;
 pub use network::{ISOLATE_NETWORK, isolate_network};
+pub use nonblocking_writer::NonblockingWriter;
 pub use server::{ServeError, serve};
 pub use unlink::{UNLINK, unlink_executable};

@@ -16,11 +16,8 @@ use aifo_process::{
     ChildEvent, ExecTag, Group, Reaped, SendMode, Spawn, reap, receive_with_fds, send_with_fds,
     signal_group_number,
 };
-use aifo_types::{ExecId, Signal};
-use aifo_wire::{
-    Environment, Exit, Frame, Invocation, OutsideDirectory, Reports, Start, StartError, Stdio,
-    Usage,
-};
+use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName};
+use aifo_wire::{Exit, Frame, Start, StartError, Usage};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -29,7 +26,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 
 use crate::frame_socket::FrameSocket;
-use crate::tool_launcher::{c_string, spawn_error_text, spawn_start_error};
+use crate::start_failure::{c_string, spawn_error_text, spawn_start_error};
 
 /// Starts a monitor on `terminal`, and sends it the tool to start. Returns the monitor's pid and
 /// the connection on which it reports. The tool inherits limits, umask, nice value and directory
@@ -45,35 +42,33 @@ pub(crate) fn start(
     let bytes = |text: &CString| text.as_bytes().to_vec();
     let open =
         |fd: &Option<BorrowedFd<'_>>| if fd.is_some() { Stdio::Passed } else { Stdio::Closed };
-    let invocation = Invocation {
-        argv: tool.argv.iter().map(bytes).collect(),
-        environment: tool.env.iter().map(bytes).collect(),
-        ignored: tool.ignored,
-        stdio: [open(&tool.stdio[0]), open(&tool.stdio[1]), open(&tool.stdio[2])],
-        ..Invocation::plain(Vec::new(), None)
+    let mut argv = tool.argv.iter();
+    let name = argv.next().map(|name| name.as_bytes()).unwrap_or_default();
+    let name = ToolName::parse(name).map_err(io::Error::other)?;
+    let request = ExecRequest {
+        args: argv.map(bytes).collect(),
+        inherited: Inherited {
+            environment: tool.env.iter().map(bytes).collect(),
+            ignored: tool.ignored,
+            stdio: [open(&tool.stdio[0]), open(&tool.stdio[1]), open(&tool.stdio[2])],
+            ..Inherited::default()
+        },
+        ..ExecRequest::new(id.clone(), name)
     };
-    let start = Start {
-        serial: 0,
-        id: id.clone(),
-        outside_directory: OutsideDirectory::Refuse,
-        program: Some(bytes(&tool.program)),
-        environment: Environment::All,
-        client: None,
-        reports: Reports::StartAndExit,
-        invocation,
-    };
+    let mut start = Start::new(request);
+    start.program = Some(bytes(&tool.program));
+    let program = CString::new("/proc/self/exe")?;
+    let argv = vec![CString::new("aifo-runner")?, CString::new("monitor")?];
+    // The exec tag alone, so that killing the exec kills its monitor.
+    let env = vec![CString::new(ExecTag::new(id).as_str())?];
     let monitor = Spawn {
-        program: CString::new("/proc/self/exe")?,
-        argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
-        // The exec tag alone, so that killing the exec kills its monitor.
-        env: vec![CString::new(ExecTag::new(id).as_str())?],
         stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
         limits: tool.limits.clone(),
         umask: tool.umask,
         nice: tool.nice,
-        ignored: 0,
+        ..Spawn::new(program, argv, env)
     };
     let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
     drop(monitor_end);
@@ -102,7 +97,7 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
         Err(error) => return control.send(&Frame::StartError { serial: 0, error }),
     };
     let pid = u32::try_from(tool.as_raw()).unwrap_or_default();
-    control.send(&Frame::Started { serial: 0, pid, stdio: start.invocation.stdio })?;
+    control.send(&Frame::Started { serial: 0, pid, stdio: start.request.inherited.stdio })?;
     let mut resumed = 0;
     loop {
         let mut polled = [
@@ -134,7 +129,7 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
             signal_group_number(tool, number);
         }
         if !open {
-            // The runner is gone; the guard ends the tool.
+            // The runner was lost; the guard ends the tool.
             return Ok(());
         }
     }
@@ -147,7 +142,7 @@ fn report_exit(
     reaped: &Reaped,
 ) -> io::Result<()> {
     // The end of the session leader hangs up the foreground group, which must not contain
-    // background processes of the tool. The terminal may be gone already.
+    // background processes of the tool. The terminal may be closed already.
     let _ = tcsetpgrp(terminal, getpgrp());
     let usage = Usage {
         user: reaped.user,
@@ -201,26 +196,24 @@ fn start_tool(
     fds: Vec<OwnedFd>,
     terminal: BorrowedFd<'_>,
 ) -> Result<Pid, StartError> {
-    let invocation = &start.invocation;
-    let strings = |all: &[Vec<u8>]| all.iter().map(|text| c_string(text)).collect::<Result<_, _>>();
+    let inherited = &start.request.inherited;
     let program = start.program.as_deref().unwrap_or_default();
     let mut fds = fds.iter();
-    let stdio = invocation.stdio.map(|declared| match declared {
+    let stdio = inherited.stdio.map(|declared| match declared {
         Stdio::Passed => fds.next().map(AsFd::as_fd),
         _ => None,
     });
+    let variables = inherited.environment.iter().map(|variable| c_string(variable));
+    let (argv, env) = (
+        start.request.argv().map(c_string).collect::<Result<_, _>>()?,
+        variables.collect::<Result<_, _>>()?,
+    );
+    // Limits, umask, nice value and directory are inherited from the monitor.
     let spawn = Spawn {
-        program: c_string(program)?,
-        argv: strings(&invocation.argv)?,
-        env: strings(&invocation.environment)?,
-        cwd: None,
         stdio,
         group: Group::Foreground(terminal),
-        // Inherited from the monitor.
-        limits: Vec::new(),
-        umask: None,
-        nice: None,
-        ignored: invocation.ignored,
+        ignored: inherited.ignored,
+        ..Spawn::new(c_string(program)?, argv, env)
     };
     let path = Path::new(OsStr::from_bytes(program));
     spawn.spawn().map_err(|error| spawn_start_error(path, &error))

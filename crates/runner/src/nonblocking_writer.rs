@@ -1,11 +1,11 @@
-//! Buffered output to a descriptor without blocking.
+//! Buffered output of frames to a descriptor without blocking. The shim uses it too.
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use aifo_wire::Frame;
+use aifo_wire::{Buffer, Frame};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::unistd::write;
@@ -15,12 +15,10 @@ pub(crate) type SharedWriter = Rc<RefCell<NonblockingWriter>>;
 
 /// A writable descriptor with its unsent bytes.
 #[derive(Debug)]
-pub(crate) struct NonblockingWriter {
+pub struct NonblockingWriter {
     fd: OwnedFd,
     kind: FdKind,
-    unsent: Vec<u8>,
-    /// How many bytes of `unsent` are already sent.
-    sent: usize,
+    unsent: Buffer,
     /// Bytes were pending since this was last queried.
     had_to_wait: bool,
     /// The peer has closed.
@@ -36,7 +34,8 @@ enum FdKind {
 }
 
 impl NonblockingWriter {
-    pub(crate) fn socket(fd: OwnedFd) -> Self {
+    /// Creates a writer for a socket, which may be in blocking mode.
+    pub fn socket(fd: OwnedFd) -> Self {
         NonblockingWriter::new(fd, FdKind::Socket)
     }
 
@@ -48,24 +47,23 @@ impl NonblockingWriter {
         NonblockingWriter {
             fd,
             kind,
-            unsent: Vec::new(),
-            sent: 0,
+            unsent: Buffer::new(),
             had_to_wait: false,
             is_closed_by_peer: false,
         }
     }
 
-    /// Whether bytes are pending because the peer reads too slowly.
-    pub(crate) fn is_blocked(&self) -> bool {
+    /// Returns whether bytes are pending.
+    pub fn is_blocked(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Whether the peer has closed. Pending bytes were dropped.
+    /// Returns whether the peer has closed. Pending bytes were dropped.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_closed_by_peer
     }
 
-    /// Whether bytes were pending since the last call.
+    /// Returns whether bytes were pending since the last call.
     pub(crate) fn take_had_to_wait(&mut self) -> bool {
         std::mem::take(&mut self.had_to_wait)
     }
@@ -75,8 +73,19 @@ impl NonblockingWriter {
         let taken = if self.is_blocked() { 0 } else { self.try_send(bytes)? };
         let rest = bytes.get(taken..).unwrap_or_default();
         self.had_to_wait |= !rest.is_empty();
-        self.unsent.extend_from_slice(rest);
+        self.unsent.extend(rest);
         Ok(())
+    }
+
+    /// Returns the queue of pending bytes. [`flush`](NonblockingWriter::flush) sends bytes that are
+    /// appended to it.
+    pub fn pending(&mut self) -> &mut Buffer {
+        &mut self.unsent
+    }
+
+    /// Returns the number of pending bytes.
+    pub fn pending_len(&self) -> usize {
+        self.unsent.len()
     }
 
     pub(crate) fn send_frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
@@ -85,42 +94,48 @@ impl NonblockingWriter {
         self.send(&bytes)
     }
 
-    /// Sends pending bytes as far as there is room.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        let mut unsent = std::mem::take(&mut self.unsent);
-        while self.sent < unsent.len() {
-            match self.try_send(unsent.get(self.sent..).unwrap_or_default())? {
-                0 => {
-                    self.unsent = std::mem::take(&mut unsent);
-                    return Ok(());
-                }
-                taken => self.sent += taken,
+    /// Sends pending bytes as far as there is room. Errors: the peer has closed; the pending bytes
+    /// are dropped.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while self.is_blocked() {
+            let unsent = std::mem::take(&mut self.unsent);
+            let sent = self.try_send(unsent.as_slice())?;
+            self.unsent = unsent;
+            if sent == 0 {
+                return Ok(());
             }
+            self.unsent.consume(sent);
         }
-        // Pending bytes are rare, so their buffer is freed.
-        self.sent = 0;
+        self.unsent.shrink(MAX_KEPT);
         Ok(())
     }
 
     /// Sends what the descriptor takes now and returns the number of bytes.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        let sent = match self.kind {
-            _ if self.is_closed_by_peer => Err(Errno::EPIPE),
-            FdKind::Socket => send(self.fd.as_raw_fd(), bytes, flags),
-            FdKind::Pipe => write(&self.fd, bytes),
-        };
-        match sent {
-            Ok(taken) => Ok(taken),
-            Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
-            Err(errno) => {
-                (self.is_closed_by_peer, self.sent) = (true, 0);
-                self.unsent = Vec::new();
-                Err(errno.into())
+        loop {
+            let sent = match self.kind {
+                _ if self.is_closed_by_peer => Err(Errno::EPIPE),
+                FdKind::Socket => send(self.fd.as_raw_fd(), bytes, flags),
+                FdKind::Pipe => write(&self.fd, bytes),
+            };
+            match sent {
+                Ok(taken) => return Ok(taken),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(0),
+                Err(errno) => {
+                    self.is_closed_by_peer = true;
+                    self.unsent = Buffer::new();
+                    return Err(errno.into());
+                }
             }
         }
     }
 }
+
+/// Maximum storage of an empty queue, in bytes. The shim fills it with frames of 32 KiB, and must not
+/// allocate it for each.
+const MAX_KEPT: usize = 96 * 1024;
 
 impl AsFd for NonblockingWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {

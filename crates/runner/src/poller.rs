@@ -71,7 +71,7 @@ impl Poller {
         let _ = self.epoll.delete(fd);
     }
 
-    /// Changes what epoll waits for on a descriptor from `before` to `wanted`.
+    /// Changes the events of a descriptor from `before` to `wanted`.
     pub(crate) fn modify(
         &self,
         fd: BorrowedFd<'_>,

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn the_nearest_within_the_workspace_counts() {
-        let base = std::env::temp_dir().join(format!("aifo-project-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path();
         let tool = |path: &str| {
             let path = base.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -112,6 +113,5 @@ mod tests {
         assert_eq!(find("node", "tsc", "ws").first_in_path, None);
         assert_eq!(find("node", "tsc", "ws").fallback, Some(("npx", &["tsc"][..])));
         assert_eq!(find("node", "node", "ws/web"), ProjectTools::default());
-        fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -54,7 +54,7 @@ struct Server {
     poller: Poller,
     signals: SignalFd,
     control: ControlConnection,
-    /// What epoll waits for on the control connection's output.
+    /// Registered epoll events of the control connection's output.
     control_output: EpollFlags,
     /// The proxy has closed the connection.
     proxy_lost: bool,
@@ -78,7 +78,7 @@ struct Server {
 
 struct ExecEntry {
     exec: Exec,
-    /// What epoll waits for, per descriptor.
+    /// Registered epoll events, per descriptor.
     registered: [EpollFlags; ExecFd::ALL.len()],
 }
 
@@ -212,7 +212,8 @@ impl Server {
         })
     }
 
-    /// The proxy is gone: disconnects all clients at once, without waiting for their tools.
+    /// After the loss of the proxy: disconnects all clients at once, without waiting for their
+    /// tools.
     fn on_proxy_lost(&mut self) -> Result<(), ServeError> {
         if std::mem::replace(&mut self.proxy_lost, true) {
             return Ok(());
@@ -290,8 +291,8 @@ impl Server {
     }
 }
 
-/// Whether the sender of a SIGTERM may stop the runner. Tools of PID 1 run as its user and must
-/// not; the kernel reports pid 0 for senders outside of the PID namespace.
+/// Returns whether the sender of a SIGTERM may stop the runner. Tools of PID 1 run as its user and
+/// must not; the kernel reports pid 0 for senders outside of the PID namespace.
 fn may_stop_runner(signal: &siginfo) -> bool {
     signal.ssi_pid == 0 || std::process::id() != 1
 }

@@ -106,7 +106,8 @@ impl Counter {
     }
 }
 
-/// Whether a limit is set. Unset, it is `max` in version 2, and an enormous number in version 1.
+/// Returns whether a limit is set. Unset, it is `max` in version 2, and an enormous number in
+/// version 1.
 fn is_set(limit: &str) -> bool {
     limit.trim_end().parse::<u64>().is_ok_and(|limit| limit < 1 << 62)
 }

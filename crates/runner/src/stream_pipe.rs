@@ -88,17 +88,17 @@ impl StreamPipe {
         Ok(StreamPipe { stream, fd, input, output })
     }
 
-    /// Whether stdin has been closed.
+    /// Returns whether stdin has been closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.input.as_ref().is_some_and(|input| input.closed)
     }
 
-    /// Whether input is queued for the tool.
+    /// Returns whether input is queued for the tool.
     pub(crate) fn wants_to_write(&self) -> bool {
         self.input.as_ref().is_some_and(|input| !input.queue.is_empty())
     }
 
-    /// Whether the client's credit allows reading output.
+    /// Returns whether the client's credit allows reading output.
     pub(crate) fn wants_to_read(&self) -> bool {
         let may = |from: &ToolOutput| from.remaining != Some(0) && from.credit.left() > 0;
         self.output.as_ref().is_some_and(may)
@@ -108,7 +108,7 @@ impl StreamPipe {
         self.output.is_some()
     }
 
-    /// Whether output of the tool may still be in the pipe after its end.
+    /// Returns whether output of the tool may still be in the pipe after its end.
     pub(crate) fn has_remaining_output(&self) -> bool {
         self.output.as_ref().is_some_and(|output| output.remaining != Some(0))
     }

@@ -6,24 +6,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{
-    ExecTag, Group, Lookup, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path,
-    variable,
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, current_limits, find_in_path, variable,
 };
-use aifo_types::env;
-use aifo_wire::{
-    Environment, Invocation, OutsideDirectory, SoftLimit, Start, StartError, StartErrorCause, Stdio,
-};
-use nix::errno::Errno;
+use aifo_types::{ExecRequest, SoftLimit, Stdio, env};
+use aifo_wire::{Environment, OutsideDirectory, Start, StartError, StartErrorCause};
 use nix::unistd::Pid;
 
 use crate::frame_socket::FrameSocket;
 use crate::monitor;
 use crate::project_tools::ProjectTools;
+use crate::start_failure::{c_string, spawn_start_error, start_error};
 use crate::stream_pipe::StreamPipe;
 use crate::tool_stdio::ToolStdio;
 use crate::working_directory::Roots;
 
-/// What all tools of this sidecar have in common.
+/// Settings common to all tools of this sidecar.
 #[derive(Debug)]
 pub(crate) struct ToolLauncher {
     /// The sidecar's kind, which selects the project's own tools.
@@ -44,7 +41,7 @@ pub(crate) struct LaunchedTool {
     /// start.
     pub(crate) monitor: Option<FrameSocket>,
     pub(crate) pipes: Vec<StreamPipe>,
-    /// What 0, 1 and 2 have become.
+    /// The types of 0, 1 and 2.
     pub(crate) stdio: [Stdio; 3],
 }
 
@@ -79,17 +76,16 @@ impl ToolLauncher {
             let program = PathBuf::from(OsStr::from_bytes(path));
             return Ok(ResolvedTool {
                 program,
-                argv: start.invocation.argv.clone(),
+                argv: argv(&start.request),
                 project: ProjectTools::default(),
             });
         }
-        let name =
-            String::from_utf8_lossy(start.invocation.argv.first().map_or(&b""[..], Vec::as_slice));
+        let name = start.request.tool.as_str();
         let workspace = self.roots.workspace_root_of(cwd);
-        let project = ProjectTools::find(&self.kind, &name, cwd, workspace);
+        let project = ProjectTools::find(&self.kind, name, cwd, workspace);
         let path = project.path(&self.path);
-        let mut argv = start.invocation.argv.clone();
-        let mut lookup = find_in_path(&name, &path);
+        let mut argv = argv(&start.request);
+        let mut lookup = find_in_path(name, &path);
         if lookup == Lookup::Absent
             && let Some((_, alternative)) =
                 ALTERNATIVE_NAMES.iter().find(|(absent, _)| *absent == name)
@@ -119,10 +115,10 @@ impl ToolLauncher {
     /// Builds the environment of a call, starting with its exec tag.
     fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
         let own = [
-            CString::new(ExecTag::new(&start.id).as_str()).ok(),
+            CString::new(ExecTag::new(&start.request.id).as_str()).ok(),
             variable("PWD".as_ref(), working_directory(start, cwd)),
         ];
-        let given = &start.invocation.environment;
+        let given = &start.request.inherited.environment;
         let mut changed: Vec<_> =
             given.iter().filter_map(|variable| CString::new(variable.as_slice()).ok()).collect();
         if project.first_in_path.is_some() {
@@ -155,7 +151,7 @@ impl ToolLauncher {
         self.environment.iter().filter(is_wanted).cloned()
     }
 
-    /// Starts a tool on the descriptors that its invocation passes, and on `null` where there is
+    /// Starts a tool on the descriptors that the request passes, and on `null` where there is
     /// none. Errors: nothing ran.
     pub(crate) fn launch(
         &self,
@@ -163,10 +159,11 @@ impl ToolLauncher {
         passed: Vec<OwnedFd>,
         null: BorrowedFd<'_>,
     ) -> Result<LaunchedTool, StartError> {
-        let invocation = &start.invocation;
+        let request = &start.request;
+        let inherited = &request.inherited;
         let cwd = self
             .roots
-            .open(invocation.cwd.as_deref(), start.outside_directory)
+            .open(request.cwd.as_deref(), start.outside_directory)
             .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
         let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;
@@ -178,10 +175,10 @@ impl ToolLauncher {
             cwd: Some(cwd.fd.as_fd()),
             stdio: stdio.fds(null),
             group: Group::New,
-            limits: self.limits(invocation),
-            umask: invocation.umask.map(u32::from),
-            nice: invocation.nice,
-            ignored: invocation.ignored,
+            limits: self.limits(&inherited.limits),
+            umask: inherited.umask.map(u32::from),
+            nice: inherited.nice,
+            ignored: inherited.ignored,
         };
         let (pid, monitor) = match &stdio.terminal {
             None => {
@@ -189,19 +186,19 @@ impl ToolLauncher {
                 (pid, None)
             }
             Some(terminal) => {
-                let (pid, monitor) = monitor::start(&start.id, &spawn, terminal.as_fd())
+                let (pid, monitor) = monitor::start(&start.request.id, &spawn, terminal.as_fd())
                     .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;
                 (pid, Some(monitor))
             }
         };
-        Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: invocation.stdio })
+        Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: inherited.stdio })
     }
 
     /// Returns the limits to set for a tool: the defaults, overridden by the caller's soft limits,
     /// each capped at the hard limit; without those that equal the runner's own.
-    fn limits(&self, invocation: &Invocation) -> Vec<ResourceLimit> {
+    fn limits(&self, soft_limits: &[SoftLimit]) -> Vec<ResourceLimit> {
         let wanted = self.limits.iter().map(|limit| {
-            let soft = invocation.limits.iter().find(|wanted| wanted.resource == limit.resource);
+            let soft = soft_limits.iter().find(|wanted| wanted.resource == limit.resource);
             let soft = soft.map_or(limit.soft, |wanted: &SoftLimit| limit.hard.min(wanted.soft));
             ResourceLimit { soft, ..*limit }
         });
@@ -209,9 +206,13 @@ impl ToolLauncher {
     }
 }
 
+fn argv(request: &ExecRequest) -> Vec<Vec<u8>> {
+    request.argv().map(<[u8]>::to_vec).collect()
+}
+
 /// The value of PWD. A client of version 3 sends its own, which may contain symbolic links.
 fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
-    match &start.invocation.cwd {
+    match &start.request.cwd {
         Some(cwd)
             if start.has_client_session()
                 && start.outside_directory == OutsideDirectory::Refuse =>
@@ -228,40 +229,3 @@ const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
 /// The C library's default for an unset PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-pub(crate) fn start_error(cause: StartErrorCause, message: String) -> StartError {
-    StartError { cause, message }
-}
-
-/// Translates an exec failure into the message of a shell and the cause that determines the exit
-/// code.
-pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartError {
-    let program = program.display();
-    let (cause, reason) = match error {
-        // The file itself exists, so its interpreter is missing.
-        SpawnError::Exec(Errno::ENOENT) => {
-            (StartErrorCause::NotFound, "its interpreter was not found".to_owned())
-        }
-        SpawnError::Exec(Errno::E2BIG) => {
-            (StartErrorCause::NotExecutable, "argument list too long".to_owned())
-        }
-        SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
-        other => (StartErrorCause::Failed, spawn_error_text(other)),
-    };
-    start_error(cause, format!("cannot execute '{program}': {reason}"))
-}
-
-/// Describes why no process was created.
-pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
-    match error {
-        SpawnError::TooManyProcesses => {
-            format!("{error}; end some processes, or raise the sidecar's limit with --pids")
-        }
-        error => error.to_string(),
-    }
-}
-
-pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {
-    CString::new(text)
-        .map_err(|error| start_error(StartErrorCause::Failed, SpawnError::from(error).to_string()))
-}

@@ -3,10 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aifo_process::Pty;
-use aifo_wire::{Start, StartError, StartErrorCause, Stdio, Stream};
+use aifo_types::Stdio;
+use aifo_wire::{Start, StartError, StartErrorCause, Stream};
 
+use crate::start_failure::start_error;
 use crate::stream_pipe::StreamPipe;
-use crate::tool_launcher::start_error;
 
 /// The tool's standard descriptors, and the runner's ends of relayed streams.
 #[derive(Debug)]
@@ -31,14 +32,14 @@ enum ToolFd {
 const STREAMS: [Stream; 3] = [Stream::Stdin, Stream::Stdout, Stream::Stderr];
 
 impl ToolStdio {
-    /// Makes the pipes and the pseudo terminal that the invocation declares, and takes the passed
+    /// Makes the pipes and the pseudo terminal that the request declares, and takes the passed
     /// descriptors. Errors: the system has no resources left, or streams are to be relayed without
     /// a client.
     pub(crate) fn new(start: &Start, passed: Vec<OwnedFd>) -> Result<Self, StartError> {
-        let invocation = &start.invocation;
+        let inherited = &start.request.inherited;
         let failed = |reason: String| start_error(StartErrorCause::Failed, reason);
         let relays = [Stdio::Relayed, Stdio::Terminal];
-        if start.client.is_none() && invocation.stdio.iter().any(|it| relays.contains(it)) {
+        if start.client.is_none() && inherited.stdio.iter().any(|it| relays.contains(it)) {
             return Err(failed("no client connection".to_owned()));
         }
         let mut stdio = ToolStdio {
@@ -46,7 +47,7 @@ impl ToolStdio {
             terminal: None,
             pipes: Vec::new(),
         };
-        if let Some(terminal) = &invocation.terminal {
+        if let Some(terminal) = &inherited.terminal {
             let pty = Pty::open(terminal.size, &terminal.modes)
                 .map_err(|error| failed(format!("cannot open a pseudo terminal: {error}")))?;
             let pipe = StreamPipe::terminal(pty.master).map_err(|errno| {
@@ -57,7 +58,7 @@ impl ToolStdio {
         }
         let mut passed = passed.into_iter();
         for ((entry, stream), declared) in
-            stdio.entries.iter_mut().zip(STREAMS).zip(invocation.stdio)
+            stdio.entries.iter_mut().zip(STREAMS).zip(inherited.stdio)
         {
             *entry = match declared {
                 Stdio::Null => ToolFd::Null,

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_judged_by_its_real_path() {
-        let base = std::env::temp_dir().join(format!("aifo-roots-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path();
         let path = |name: &str| base.join(name);
         for name in ["ws/sub", "ws-evil", "again", "tmp", "out"] {
             std::fs::create_dir_all(path(name)).unwrap();
@@ -117,7 +118,7 @@ mod tests {
         let at = |name: &str, outside_directory| {
             let opened = roots.open(Some(&bytes(name)), outside_directory);
             opened.map(|directory| {
-                directory.path.strip_prefix(&base).unwrap().to_str().unwrap().to_owned()
+                directory.path.strip_prefix(base).unwrap().to_str().unwrap().to_owned()
             })
         };
         let rows = [
@@ -160,6 +161,5 @@ mod tests {
         assert!(refused.contains("lies outside"), "{refused}");
         assert!(Roots::new(&setup(&["none"], &[])).unwrap_err().contains("none"));
         assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no workspace path"));
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -10,6 +10,7 @@ mod images;
 mod kind;
 mod network_isolation;
 mod pod;
+mod proxies;
 mod runner_listener;
 mod starting;
 
@@ -20,7 +21,9 @@ use std::time::Duration;
 
 use aifo_engine::{
     ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
+    container_name,
 };
+use aifo_process::Restriction;
 use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
@@ -37,6 +40,7 @@ pub use self::kind::{
     HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,
     cache_volume_owner,
 };
+pub use self::proxies::{ProxyLogin, proxy_logins, proxy_variables};
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
@@ -64,6 +68,8 @@ pub struct ContainerConfig {
     pub pools: Option<Vec<Subnet>>,
     /// The resource limits of each container.
     pub limits: ContainerLimits,
+    /// The restrictions of system calls in every container.
+    pub restrictions: Vec<Restriction>,
     /// The transport of the control connections.
     pub transport: Transport,
     /// The caches of downloads and builds.
@@ -108,7 +114,7 @@ struct Shared {
     config: ContainerConfig,
     /// The session's network, once it exists.
     pod: Mutex<Option<pod::Pod>>,
-    /// Whether starts are cancelled.
+    /// True if starts are cancelled.
     cancelled: watch::Sender<bool>,
     /// Held for reading by each start, until the engine's command has ended.
     in_progress: Arc<RwLock<()>>,
@@ -215,10 +221,7 @@ impl Backend for ContainerBackend {
 
 impl Shared {
     fn container_name(&self, kind: &Kind) -> String {
-        match self.agent(kind) {
-            Some(_) => format!("aifo-agent-{}", self.config.labels.session),
-            None => format!("aifo-tc-{kind}-{}", self.config.labels.session),
-        }
+        container_name(kind.as_str(), &self.config.labels.session)
     }
 
     fn image(&self, kind: &Kind) -> String {

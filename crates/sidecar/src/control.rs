@@ -111,7 +111,8 @@ impl ControlConnection {
         }
     }
 
-    /// Whether more of a client's bytes may be sent. Bounds the outbox for all senders together.
+    /// Returns whether more of a client's bytes may be sent. Bounds the outbox for all senders
+    /// together.
     pub(crate) fn has_room(&self) -> bool {
         self.outbox().unsent() <= MAX_UNSENT
     }
@@ -129,7 +130,7 @@ impl ControlConnection {
         }
     }
 
-    /// Closes one direction, or both. The runner ends its tools when no more frames can come.
+    /// Closes one direction, or both. The runner ends its tools when it can receive no more frames.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         self.link.shutdown(how);
     }

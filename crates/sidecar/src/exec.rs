@@ -34,8 +34,8 @@ impl Runner {
         let control = self.control();
         let (events_sender, events) = mpsc::unbounded_channel();
         let serial = control.replies().next_serial();
-        start.serial = serial;
-        if let Some(cwd) = &mut start.invocation.cwd {
+        start.set_serial(serial);
+        if let Some(cwd) = &mut start.request.cwd {
             self.translation().apply(cwd);
         }
         let fds = if control.takes_descriptors() {
@@ -46,7 +46,7 @@ impl Runner {
             Vec::new()
         };
         if self.is_lost() {
-            // No reply would come.
+            // There would be no reply.
             control.forget_exec(serial);
             control.forget_tunnel(serial);
         }
@@ -62,7 +62,7 @@ impl Runner {
         fds: Vec<OwnedFd>,
         events_sender: mpsc::UnboundedSender<ExecEvent>,
     ) {
-        let (serial, control) = (start.serial, Arc::clone(self.control()));
+        let (serial, control) = (start.serial(), Arc::clone(self.control()));
         let (messages_sender, messages) = mpsc::unbounded_channel();
         let mut replies = self.control().replies();
         match tunnel::relay_streams(start, fds) {

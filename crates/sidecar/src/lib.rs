@@ -1,22 +1,21 @@
-//! Sidecars: starts runners, starts tools in them, and stops them.
+//! Starts and stops the runners of sidecars, and starts tools in them.
 //!
 //! In scope: the [`Backend`] trait, which returns a connection to a runner of a kind; the local
 //! backend, whose sidecars are child processes under guards, and the backends with containers;
 //! [`Runner`], a control connection over which tools are started on their clients' descriptors;
-//! [`Exec`], the events of one tool; and [`Fleet`], the sidecars of one session, started at once or each
-//! when it is first needed.
+//! [`Exec`], the events of one tool; and [`Fleet`], the sidecars of one session, started at once or
+//! on demand.
 //!
-//! Out of scope: routes (`aifo-policy`), responses to clients (`aifo-proxy`), and the runner's end of the
-//! connection (`aifo-runner`). `spec/runner.md` defines the frames between the two.
-//!
-//! Everything here runs on a tokio runtime of any flavour.
+//! Out of scope: routes (`aifo-policy`), responses to clients (`aifo-proxy`), and the runner's end
+//! of the connection (`aifo-runner`). `spec/runner.md` defines its frames. The crate needs a tokio
+//! runtime of any flavour.
 //!
 //! ```no_run
 //! use std::os::fd::OwnedFd;
 //! use std::sync::Arc;
 //! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
-//! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{OutsideDirectory, Environment, Invocation, Start, Reports};
+//! use aifo_types::{ExecId, ExecRequest, Kind, ToolName};
+//! use aifo_wire::Start;
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
@@ -27,17 +26,10 @@
 //!     Startup::AtOnce,
 //!     Reporter::default(),
 //! ).await?;
-//! let argv = vec![b"cargo".to_vec(), b"--version".to_vec()];
-//! let start = Start {
-//!     serial: 0,
-//!     id: ExecId::parse(b"e1").expect("an id"),
-//!     outside_directory: OutsideDirectory::Refuse,
-//!     program: None,
-//!     environment: Environment::All,
-//!     client: None,
-//!     reports: Reports::StartAndExit,
-//!     invocation: Invocation::plain(argv, None),
-//! };
+//! let (id, tool) = (ExecId::parse(b"e1").expect("an id"), ToolName::parse(b"cargo").expect("a name"));
+//! let mut request = ExecRequest::new(id, tool);
+//! request.args.push(b"--version".to_vec());
+//! let start = Start::new(request);
 //! // The tool writes directly to this program's stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");
@@ -50,7 +42,7 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: a [`Runner`] is used alike, whichever backend started it.
+//! Architecture invariant: a [`Runner`] has the same interface for every backend.
 
 mod backend;
 mod caches;
@@ -78,8 +70,8 @@ pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
-    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, cache_volume_owner,
-    remove_session,
+    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, ProxyLogin,
+    cache_volume_owner, proxy_logins, proxy_variables, remove_session,
 };
 pub use error::SidecarError;
 pub use event::ExecEvent;
@@ -87,7 +79,7 @@ pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
-pub use places::{LocalCache, local_caches};
+pub use places::{LocalCache, cache_directory, local_caches};
 pub use progress::{Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

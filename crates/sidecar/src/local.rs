@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{Group, ResourceLimit, Spawn, variable};
+use aifo_process::{Group, ResourceLimit, Restriction, Spawn, variable};
 use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::errno::Errno;
@@ -40,8 +40,10 @@ pub struct LocalBackend {
     pub path: OsString,
     /// The tools' limit of open files.
     pub open_files: ResourceLimit,
-    /// Whether tools are confined.
+    /// Confinement of tools.
     pub confinement: LocalConfinement,
+    /// The restrictions of system calls, for confined tools.
+    pub restrictions: Vec<Restriction>,
     /// The transport of the control connections.
     pub transport: Transport,
     /// The caches of downloads and builds.
@@ -116,19 +118,16 @@ impl LocalBackend {
             for path in session.chain(places.writable.clone()) {
                 argv.extend([WRITE.into(), path.into_os_string()]);
             }
+            argv.extend(restriction_words(&self.restrictions));
         }
+        let program = c_string(self.runner_program.as_os_str())?;
+        let argv = argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?;
         let spawn = Spawn {
-            program: c_string(self.runner_program.as_os_str())?,
-            argv: argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?,
-            env: self.environment(&places),
-            cwd: None,
             stdio: [Some(stdin), Some(stdout), Some(stderr.as_fd())],
             // Ctrl-C at the terminal must reach only the agent; tools have no controlling terminal.
             group: Group::Session,
             limits: vec![self.open_files],
-            umask: None,
-            nice: None,
-            ignored: 0,
+            ..Spawn::new(program, argv, self.environment(&places))
         };
         spawn.spawn().map_err(io::Error::other)
     }
@@ -189,6 +188,15 @@ const STREAM: &str = "--stream";
 
 /// The runner's option before a path that tools may write to (`spec/runner.md#options`).
 const WRITE: &str = "--write";
+
+/// Returns the runner's option for restrictions of system calls (`spec/runner.md#options`).
+pub(crate) fn restriction_words(restrictions: &[Restriction]) -> Vec<OsString> {
+    let names: Vec<&str> = restrictions.iter().map(|one| one.name()).collect();
+    match names.is_empty() {
+        true => Vec::new(),
+        false => vec!["--restrict".into(), names.join(",").into()],
+    }
+}
 
 /// Reaps the guard, which ends right after its end of the connection is closed.
 async fn reap_guard(guard: Pid) {

@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
+use aifo_policy::{KindCache, kind_spec};
 use aifo_types::Kind;
 
 use crate::caches::{CacheOwner, Caches, ProjectKey};
@@ -29,41 +30,10 @@ pub(crate) struct Site<'a> {
     pub(crate) tmp: Option<&'a Path>,
 }
 
-/// A cache below its owner's directory, and the variable for it.
-struct Cache {
-    variable: &'static str,
-    directory: &'static str,
-}
-
-const fn cache(variable: &'static str, directory: &'static str) -> Cache {
-    Cache { variable, directory }
-}
-
 /// Separate from the user's own caches, so that nothing a confined tool writes runs outside of the
 /// sandbox. A nested cache follows its parent.
-fn caches(kind: &str) -> &'static [Cache] {
-    const NODE: &[Cache] = &[
-        cache("NPM_CONFIG_CACHE", "npm"),
-        cache("YARN_CACHE_FOLDER", "yarn"),
-        cache("PNPM_STORE_PATH", "pnpm"),
-        cache("DENO_DIR", "deno"),
-    ];
-    const PYTHON: &[Cache] = &[
-        cache("PIP_CACHE_DIR", "pip"),
-        cache("UV_CACHE_DIR", "uv"),
-        // The target of `pip install --user`.
-        cache("PYTHONUSERBASE", "python-user"),
-    ];
-    const GO: &[Cache] =
-        &[cache("GOPATH", "go"), cache("GOMODCACHE", "go/pkg/mod"), cache("GOCACHE", "go-build")];
-    const C_CPP: &[Cache] = &[cache("CCACHE_DIR", "ccache")];
-    match kind {
-        "node" => NODE,
-        "python" => PYTHON,
-        "go" => GO,
-        "c-cpp" => C_CPP,
-        _ => &[],
-    }
+fn caches(kind: &Kind) -> &'static [KindCache] {
+    kind_spec(kind).map_or(&[], |spec| spec.caches)
 }
 
 /// A project's cargo home, below the directory of its caches.
@@ -88,19 +58,20 @@ impl Places {
     ) -> Self {
         let mut places = Places::default();
         let base = site.base(&environment);
-        for Cache { variable, directory } in caches(kind.as_str()) {
+        for KindCache { variable, local, .. } in caches(kind) {
             match (environment(variable), &base) {
                 (Some(theirs), _) => places.allow(theirs.into(), site),
                 (None, Some(base)) => {
-                    if places.add_own(base.join(directory), site) {
-                        places.variables.push((variable, base.join(directory).into_os_string()));
+                    if places.add_own(base.join(local), site) {
+                        places.variables.push((variable, base.join(local).into_os_string()));
                     }
                 }
                 (None, None) => {}
             }
         }
+        let variables = kind_spec(kind).map_or(&[][..], |spec| spec.variables);
+        places.variables.extend(variables.iter().map(|(name, value)| (*name, value.into())));
         if kind.as_str() == "rust" {
-            places.variables.extend([("CC", "gcc".into()), ("CXX", "g++".into())]);
             places.add_rust(site, &environment);
         }
         places.variables.retain(|(name, _)| environment(name).is_none());
@@ -126,8 +97,8 @@ impl Places {
         }
     }
 
-    /// Whether tools can write to a path without a separate rule. Rules follow links, and a tool could
-    /// place one to get access elsewhere in the next session.
+    /// Returns whether tools can write to a path without a separate rule. Rules follow links, and a
+    /// tool could place one to get access elsewhere in the next session.
     fn covers(&self, path: &Path, site: Site<'_>) -> bool {
         let mut places = self.writable.iter().map(PathBuf::as_path);
         let is_plain = path.components().all(|part| part != Component::ParentDir);
@@ -185,7 +156,7 @@ impl Site<'_> {
     /// The directory of the session's caches.
     fn base(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match self.caches {
-            Caches::Of(owner) => Some(directory_of(&base(environment)?, owner)),
+            Caches::Of(owner) => Some(directory_of(&cache_directory(environment)?, owner)),
             Caches::None => Some(self.tmp?.join(OF_SESSION)),
         }
     }
@@ -206,10 +177,10 @@ pub fn local_caches(
     kind: &Kind,
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<LocalCache> {
-    let Some(base) = base(&environment) else { return Vec::new() };
+    let Some(base) = cache_directory(&environment) else { return Vec::new() };
     let mut directories: Vec<&Path> = Vec::new();
-    for cache in caches(kind.as_str()) {
-        let directory = Path::new(cache.directory);
+    for cache in caches(kind) {
+        let directory = Path::new(cache.local);
         // Directories may be nested.
         if !directories.iter().any(|outer| directory.starts_with(outer)) {
             directories.push(directory);
@@ -238,8 +209,8 @@ fn directory_of(base: &Path, owner: &CacheOwner) -> PathBuf {
     }
 }
 
-/// aifo's cache directory.
-fn base(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+/// Returns aifo's cache directory: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
+pub fn cache_directory(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(base.join("aifo"))

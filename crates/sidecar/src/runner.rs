@@ -118,7 +118,7 @@ impl Runner {
         &self.kind
     }
 
-    /// Whether descriptors reach the runner.
+    /// Returns whether descriptors reach the runner.
     pub fn takes_descriptors(&self) -> bool {
         self.control().takes_descriptors()
     }
@@ -142,7 +142,7 @@ impl Runner {
         let (sender, busy) = oneshot::channel();
         self.control().replies().busy = Some(sender);
         if self.is_lost() {
-            // No reply would come.
+            // There would be no reply.
             self.control().replies().busy = None;
         }
         self.control().send(&Frame::Retire, Vec::new());
@@ -155,7 +155,7 @@ impl Runner {
         }
     }
 
-    /// Whether the connection to the runner has ended.
+    /// Returns whether the connection to the runner has ended.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }

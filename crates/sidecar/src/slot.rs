@@ -59,7 +59,7 @@ enum LeaseStep {
     Unavailable,
 }
 
-/// Whether the caller has already waited for a start.
+/// An attempt to use the sidecar: the first, or after the caller has waited for a start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     First,

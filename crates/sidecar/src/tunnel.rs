@@ -5,7 +5,8 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use aifo_wire::{Buffer, ClientHandover, Frame, FrameReader, ReceiveWindow, Start, Stdio};
+use aifo_types::Stdio;
+use aifo_wire::{Buffer, ClientHandover, Frame, FrameReader, ReceiveWindow, Start};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::write;
@@ -33,7 +34,7 @@ pub(crate) type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
 /// that pipe is the client.
 pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget {
     let mut fds = fds.into_iter();
-    let stdio = &mut start.invocation.stdio;
+    let stdio = &mut start.request.inherited.stdio;
     if start.client.is_some() {
         for stdio in stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
             *stdio = Stdio::Relayed;

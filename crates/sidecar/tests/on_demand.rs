@@ -12,11 +12,8 @@ use aifo_sidecar::{
     Backend, ExecEvent, Fleet, Progress, Reporter, Runner, SidecarError, SidecarEvent, Starting,
     Startup,
 };
-use aifo_types::{Ending, ExecId, Kind};
-use aifo_wire::{
-    Environment, Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, OutsideDirectory, Reports,
-    Setup, Start, Usage,
-};
+use aifo_types::{Ending, ExecId, ExecRequest, Kind, ToolName};
+use aifo_wire::{Exit, FRAMES_VERSION, Frame, FrameReader, Reports, Setup, Start, Usage};
 use tokio::sync::Notify;
 
 /// Counts of all runners together.
@@ -90,7 +87,7 @@ fn run(mut control: UnixStream, counts: &Counts, refusals: &AtomicUsize) {
                     let usage = Usage::default();
                     let ending = Ending::Exited(0);
                     let exit = Exit { ending, cancelled: None, limit: None, taken: 0, usage };
-                    say(&control, Frame::Exit { serial: start.serial, exit });
+                    say(&control, Frame::Exit { serial: start.serial(), exit });
                 }
                 Frame::Retire if take_one(refusals) => {
                     counts.stayed.fetch_add(1, Ordering::SeqCst);
@@ -122,16 +119,9 @@ async fn fleet(backend: &Threads, kinds: &[&str], idle_stop: Option<Duration>) -
 
 /// Makes one call and waits for its end.
 async fn call(fleet: &Fleet, name: &str) -> Result<Option<ExecEvent>, Arc<SidecarError>> {
-    let start = Start {
-        serial: 0,
-        id: ExecId::parse(b"e1").expect("an id"),
-        outside_directory: OutsideDirectory::Refuse,
-        program: None,
-        environment: Environment::All,
-        client: None,
-        reports: Reports::ExitOnly,
-        invocation: Invocation::plain(vec![b"make".to_vec()], None),
-    };
+    let (id, tool) = (ExecId::parse(b"e1").unwrap(), ToolName::parse(b"make").unwrap());
+    let mut start = Start::new(ExecRequest::new(id, tool));
+    start.reports = Reports::ExitOnly;
     let mut exec = fleet.lease(&kind(name)).await?.start(start, Vec::new());
     Ok(exec.next().await)
 }

@@ -40,18 +40,18 @@ pub const TIMEOUT_SECS: &str = "AIFO_TOOLEEXEC_TIMEOUT_SECS";
 pub const MAX_CONNECTIONS: &str = "AIFO_TOOLEEXEC_MAX_CONNECTIONS";
 /// The address a TCP listener binds to.
 pub const BIND_HOST: &str = "AIFO_TOOLEEXEC_BIND_HOST";
-/// Whether the proxy listens on a unix socket.
+/// Makes the proxy listen on a unix socket.
 pub const USE_UNIX: &str = "AIFO_TOOLEEXEC_USE_UNIX";
 
-/// Whether the shim returns without waiting for a notification to end.
+/// Makes the shim return without waiting for a notification to end.
 pub const NOTIFY_ASYNC: &str = "AIFO_SHIM_NOTIFY_ASYNC";
 /// Tool names that are notifications, separated by commas; `say` when unset.
 pub const NOTIFY_TOOLS: &str = "AIFO_SHIM_NOTIFY_TOOLS";
-/// Whether runtimes may run locally.
+/// Enables local runtimes.
 pub const SMART: &str = "AIFO_SHIM_SMART";
-/// Whether node may run locally; requires [`SMART`].
+/// Enables local node; requires [`SMART`].
 pub const SMART_NODE: &str = "AIFO_SHIM_SMART_NODE";
-/// Whether python may run locally; requires [`SMART`].
+/// Enables local python; requires [`SMART`].
 pub const SMART_PYTHON: &str = "AIFO_SHIM_SMART_PYTHON";
 /// The agent's own python, for programs that run locally.
 pub const LOCAL_PYTHON: &str = "AIFO_SHIM_LOCAL_PYTHON";
@@ -61,7 +61,7 @@ pub const LOCAL_GUARD: &str = "AIFO_SHIM_LOCAL_PID";
 
 /// Timeout of a notification in seconds.
 pub const NOTIFY_TIMEOUT_SECS: &str = "AIFO_NOTIFICATIONS_TIMEOUT_SECS";
-/// Whether notifications run with a reduced environment.
+/// Runs notifications with a reduced environment.
 pub const NOTIFY_TRIM_ENV: &str = "AIFO_NOTIFICATIONS_TRIM_ENV";
 /// Additional names in the reduced environment, separated by commas.
 pub const NOTIFY_ENV_ALLOW: &str = "AIFO_NOTIFICATIONS_ENV_ALLOW";
@@ -78,7 +78,7 @@ pub const BACKEND: &str = "AIFO_BACKEND";
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
 /// The tag of the project's images.
 pub const IMAGE_TAG: &str = "AIFO_CODER_IMAGE_TAG";
-/// Whether containers can use the user's SSH agent.
+/// Gives containers the user's SSH agent.
 pub const SSH_FORWARD: &str = "AIFO_TOOLCHAIN_SSH_FORWARD";
 /// Returns the variable for the image of a kind, such as `AIFO_C_CPP_TOOLCHAIN_IMAGE`.
 pub fn toolchain_image(kind: &str) -> String {

@@ -35,6 +35,17 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Formats bytes as one word of a log line: unchanged if all characters are plain, else as an escaped
+/// string.
+pub fn quote_word(word: &[u8]) -> String {
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_./:=+,@%".contains(b);
+    if !word.is_empty() && word.iter().all(is_plain) {
+        return String::from_utf8_lossy(word).into_owned();
+    }
+    // Escapes line breaks and terminal control sequences.
+    format!("\"{}\"", word.escape_ascii())
+}
+
 fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
     let stays = |char: char| !is_hidden(char) || passes(char);
     if text.chars().all(stays) {
@@ -54,8 +65,8 @@ fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
 const NON_JOINER: char = '\u{200c}';
 const JOINER: char = '\u{200d}';
 
-/// Whether a terminal interprets or hides a character: control characters, and Unicode's ignorable and
-/// format characters.
+/// Returns whether a terminal interprets or hides a character: control characters, and Unicode's
+/// ignorable and format characters.
 fn is_hidden(char: char) -> bool {
     if char.is_ascii() {
         return char.is_ascii_control();

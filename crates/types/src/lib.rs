@@ -1,8 +1,8 @@
-//! The domain's data types, validated when they are created.
+//! Data types of calls, sessions and settings, validated on creation.
 //!
-//! In scope: tool names, exec ids, tokens, signals, endings, endpoints, subnets, the request to run
-//! a tool, the refusals a proxy gives, the names of the environment contract, which names stand for secrets, and
-//! text that is fit for a terminal. All of it is plain data: a value that exists is valid.
+//! In scope: tool names, exec ids, tokens, signals, exit statuses, endpoints, subnets, the request
+//! to run a tool, refusals, names of environment variables, detection of secrets by name, and
+//! escaping text for a terminal. All of it is plain data, and every value is valid.
 //!
 //! Out of scope: encoding (`aifo-wire`), policy (`aifo-policy`) and the operating system
 //! (`aifo-process`).
@@ -20,12 +20,14 @@
 //!
 //! Architecture invariant: this crate has no dependencies and performs no I/O.
 
+pub mod container_path;
 mod ending;
 mod endpoint;
 pub mod env;
 mod escape;
 mod exec_id;
 mod kind;
+mod path;
 mod refusal;
 mod request;
 mod secret;
@@ -38,11 +40,12 @@ mod variables;
 
 pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
-pub use escape::{escape_json, escape_line, escape_text};
+pub use escape::{escape_json, escape_line, escape_text, quote_word};
 pub use exec_id::{ExecId, InvalidExecId};
 pub use kind::{InvalidKind, Kind};
+pub use path::normalise_path;
 pub use refusal::{Refusal, Status};
-pub use request::ExecRequest;
+pub use request::{ExecRequest, Inherited, SoftLimit, Stdio, TerminalSettings};
 pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;
 pub use subnet::{InvalidSubnet, Subnet};

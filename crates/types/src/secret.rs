@@ -1,13 +1,15 @@
 //! Names of secrets, for logs and for variables: `spec/environment.md#secrets`.
 
-/// Whether an option, variable or member of this name holds a secret: one of its words is a secret word
-/// or ends in one, in any case, singular or plural. In camel case the last part of a word counts too.
+/// Returns whether an option, variable or member of this name holds a secret: one of its words is a
+/// secret word or ends in one, in any case, singular or plural. In camel case the last part of a
+/// word counts too.
 pub fn names_secret(name: &[u8]) -> bool {
     // The shell's directory, not a password.
     name != b"PWD" && words(name).any(|word| secret_word(word).is_some())
 }
 
-/// Whether this value is a secret. A number under a plural is a count, such as `maxTokens` 4096.
+/// Returns whether this value is a secret. A number under a plural is a count, such as `maxTokens`
+/// 4096.
 pub fn is_secret(name: &[u8], value: &[u8]) -> bool {
     let counts = || {
         let all_plural = words(name).filter_map(secret_word).all(|number| number == Number::Plural);
@@ -50,7 +52,7 @@ const SECRET_ENDS: &[&str] = &[
     "BEARER",
 ];
 
-/// Whether a word is a secret word, singular or plural.
+/// The grammatical number of a secret word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Number {
     Singular,

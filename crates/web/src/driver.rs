@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aifo_acp::{CancelCause, Decision, Event, Failure, PermissionRequest, Streaming};
+use aifo_acp::{CancelCause, Decision, Event, Failure, PermissionRequest, RequestEvent, Streaming};
 use aifo_acp_io::{AgentConnection, Host};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -228,8 +228,10 @@ impl<L: AgentLauncher> Driver<L> {
                 let call = change.as_ref().map(|change| change.id.as_str());
                 self.hub.update(session, &update, scope, call);
             }
-            Event::Permission { id, request } => self.permission(id, &request),
-            Event::Withdrawn { id, why } => {
+            Event::Request(RequestEvent::Permission { id, request }) => {
+                self.permission(id, &request);
+            }
+            Event::Request(RequestEvent::Withdrawn { id, why }) => {
                 if let Some(at) = agent.asked.iter().position(|asked| asked.request == id) {
                     let asked = agent.asked.swap_remove(at);
                     let why = why.word().replace('_', " ");

@@ -22,11 +22,12 @@ use tokio::sync::{mpsc, watch};
 
 use crate::access::{Access, secret};
 use crate::clock::unix_ms;
-use crate::journal::{Journal, Op, private};
+use crate::history::{Op, SessionFacts};
+use crate::journal::{Journal, private};
 use crate::media::{self, MediaStore};
 use crate::page_state::{PageState, Seq};
 use crate::report_ring::ReportRing;
-use crate::session_state::{Activity, SessionFacts, SessionState};
+use crate::session_state::{Activity, SessionState};
 
 pub(crate) use commands::{ApiError, NewPrompt};
 pub(crate) use events::Source;

@@ -5,24 +5,7 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use crate::block::Block;
-use crate::session_state::{PlanEntry, SessionFacts};
-
-/// One change of a history. A journal is a list of these, one a line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Op {
-    Facts(SessionFacts),
-    /// Adds or replaces an entry.
-    Put(u64, Block),
-    /// Cuts an entry's text at a length and appends.
-    Text(u64, usize, String),
-    Remove(u64),
-    Plan(Vec<PlanEntry>),
-    Usage(String),
-}
+use crate::history::Op;
 
 /// An open journal. Each write is one call, so a killed server loses at most a part of its last one.
 #[derive(Debug)]
@@ -115,6 +98,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::block::Block;
+    use crate::history::SessionFacts;
 
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("aifo-web-{name}-{}", std::process::id()));

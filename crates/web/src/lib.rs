@@ -14,6 +14,7 @@ mod block;
 mod clock;
 mod diff;
 mod driver;
+mod history;
 mod hub;
 mod journal;
 mod markdown;

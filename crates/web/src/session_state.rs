@@ -10,33 +10,15 @@ mod turn_end;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use aifo_acp::{Image, Streaming, ToolCalls, Update, UpdateKind, UpdateScope, pieces};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::block::{Attachment, Block, QuestionBlock, QuestionEnd, ToolBlock};
-use crate::journal::Op;
+use crate::history::{Op, PlanEntry, SessionFacts};
 use crate::page_state::{PageState, Seq};
 use crate::tool_view::tool_block;
 use facts::usage_text;
 use shown::{hide, hide_from, piece_key, show};
 use turn::LiveTurn;
-
-/// Facts of a session that its list shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SessionFacts {
-    pub(crate) id: String,
-    pub(crate) title: String,
-    pub(crate) agent: String,
-    pub(crate) cwd: String,
-    /// Milliseconds since 1970.
-    pub(crate) created: u64,
-    pub(crate) changed: u64,
-    /// The agent's id of the session.
-    pub(crate) agent_session: Option<String>,
-    pub(crate) closed: bool,
-    /// Entries that were removed as the history was too long.
-    pub(crate) removed: u64,
-}
 
 /// What a session is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,13 +29,6 @@ pub(crate) enum Activity {
     Starting,
     Running,
     Cancelling,
-}
-
-/// An entry of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PlanEntry {
-    pub(crate) content: String,
-    pub(crate) status: String,
 }
 
 /// Stores an image and returns its name.

@@ -84,6 +84,13 @@ impl Buffer {
         taken
     }
 
+    /// Frees the storage if it is empty and larger than `max` bytes.
+    pub fn shrink(&mut self, max: usize) {
+        if self.is_empty() && self.storage.len() > max {
+            *self = Buffer::new();
+        }
+    }
+
     /// Returns the number of queued bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
@@ -102,7 +109,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Whether more bytes may arrive on a connection.
+/// State of the input of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Open,
@@ -142,6 +149,19 @@ mod tests {
             buffer.consume(30);
         }
         assert!(buffer.storage.len() <= 128, "{buffer:?}");
+    }
+
+    #[test]
+    fn large_empty_storage_is_freed() {
+        let mut buffer = Buffer::new();
+        buffer.extend(&[7; 100]);
+        buffer.shrink(99);
+        assert_eq!(buffer.len(), 100, "not empty");
+        buffer.consume(100);
+        buffer.shrink(100);
+        assert_eq!(buffer.storage.len(), 100, "not larger");
+        buffer.shrink(99);
+        assert_eq!(buffer.storage.len(), 0);
     }
 
     #[test]

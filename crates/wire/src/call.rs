@@ -1,9 +1,9 @@
 //! Encoders of the client's requests (`spec/toolexec.md#requests`).
 
-use aifo_types::{Endpoint, ExecId, Signal, Token};
+use aifo_types::{Endpoint, ExecId, ExecRequest, Signal, Token};
 
 use crate::form::encode_form;
-use crate::invocation::Invocation;
+use crate::invocation::encode_invocation;
 
 /// One tool call of a version 1 or 2 client.
 #[derive(Clone, Copy, Debug)]
@@ -48,24 +48,22 @@ pub struct Upgrade<'a> {
     pub endpoint: &'a Endpoint,
     /// The session's token.
     pub token: &'a Token,
-    /// The id for signals to the call.
-    pub id: &'a ExecId,
-    /// The program with everything it inherits.
-    pub invocation: &'a Invocation,
+    /// The call.
+    pub request: &'a ExecRequest,
 }
 
 impl Upgrade<'_> {
-    /// Appends the request, head and body. The caller sends the invocation's descriptors with the
-    /// first byte.
+    /// Appends the request, head and body. The caller sends the passed descriptors with the first
+    /// byte.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
-        self.invocation.encode(&mut body);
+        encode_invocation(self.request, &mut body);
         let start = start_lines(self.endpoint, "exec", self.token);
         let head = format!(
             "{start}X-Aifo-Proto: 3\r\nConnection: Upgrade\r\nUpgrade: aifo-exec\r\n\
              Content-Length: {}\r\nX-Aifo-Exec-Id: {}\r\n\r\n",
             body.len(),
-            self.id,
+            self.request.id,
         );
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(&body);
@@ -85,7 +83,7 @@ pub fn encode_signal(
     push_short_request(out, endpoint, "signal", token, &body);
 }
 
-/// Whether a client waits until its notification has ended.
+/// The waiting mode of a notification's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientMode {
     /// The client waits for the response; disconnecting ends the command.
@@ -136,6 +134,7 @@ fn start_lines(endpoint: &Endpoint, name: &str, token: &Token) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aifo_types::ToolName;
 
     #[test]
     fn requests_byte_for_byte() {
@@ -159,8 +158,8 @@ mod tests {
         );
 
         out.clear();
-        let invocation = Invocation::plain(vec![b"make".to_vec()], None);
-        let call = Upgrade { endpoint: &tcp, token: &token, id: &id, invocation: &invocation };
+        let request = ExecRequest::new(id.clone(), ToolName::parse(b"make").unwrap());
+        let call = Upgrade { endpoint: &tcp, token: &token, request: &request };
         call.encode(&mut out);
         assert_eq!(
             out.escape_ascii().to_string(),

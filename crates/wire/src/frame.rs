@@ -3,25 +3,15 @@
 //! On the wire a frame is `kind u8, length u32, payload`; numbers are big-endian. The two
 //! connections carry different kinds.
 
-use aifo_types::{ExecId, Signal, WindowSize};
+use aifo_types::{ExecId, Signal, Stdio, WindowSize};
 
 use crate::exit::Exit;
 use crate::frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
-use crate::frame_reader::FrameError;
-use crate::invocation::{Stdio, decode_size, encode_size};
+use crate::frame_error::FrameError;
+use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
+use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
 use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
-
-/// Maximum payload of all frames except [`Frame::Start`], in bytes.
-pub const MAX_PAYLOAD: usize = 64 * 1024;
-/// Maximum data of one [`Frame::Data`], in bytes.
-pub const MAX_DATA: usize = MAX_PAYLOAD - 1;
-/// Maximum data of one [`Frame::Tunnel`], in bytes.
-pub const MAX_TUNNEL: usize = MAX_PAYLOAD - 4;
-/// Maximum payload of [`Frame::Start`], in bytes: an invocation and the proxy's fields.
-pub const MAX_START: usize = MAX_INVOCATION + 128 * 1024;
-/// Maximum size of an invocation in bytes, above the kernel's limit on arguments and environment.
-pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
 
 /// One frame; data is borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +44,7 @@ pub enum Frame<'a> {
         serial: u32,
         /// The reason.
         cause: CancelCause,
-        /// Whether the escalation begins with INT.
+        /// First step of the escalation.
         interrupt: Interrupt,
     },
     /// Client to runner: send a signal to the tool's process group.
@@ -232,7 +222,7 @@ impl Frame<'_> {
             Frame::Started { serial, pid, stdio } => {
                 out.extend(serial.to_be_bytes());
                 out.extend(pid.to_be_bytes());
-                out.extend(stdio.map(Stdio::code));
+                out.extend(encode_stdio(*stdio));
             }
             Frame::Exit { serial, exit } => {
                 out.extend(serial.to_be_bytes());
@@ -304,7 +294,7 @@ impl<'a> Frame<'a> {
             FrameKind::Started => Frame::Started {
                 serial: fields.u32()?,
                 pid: fields.u32()?,
-                stdio: Stdio::decode_all(fields)?,
+                stdio: decode_stdio(fields)?,
             },
             FrameKind::Exit => Frame::Exit { serial: fields.u32()?, exit: Exit::decode(fields)? },
             FrameKind::StartError => {

@@ -75,7 +75,7 @@ code_table! {
 }
 
 code_table! {
-    /// Whether a signal escalation begins with INT.
+    /// First step of a signal escalation.
     pub enum Interrupt {
         /// INT, then TERM, then KILL.
         Send = 0,

@@ -1,8 +1,10 @@
 //! Reads frames from a stream.
 
 use crate::buffer::Buffer;
-use crate::frame::{Frame, MAX_PAYLOAD, MAX_START};
+use crate::frame::Frame;
 use crate::frame_codes::FrameKind;
+use crate::frame_error::FrameError;
+use crate::frame_limits::{MAX_PAYLOAD, MAX_START};
 
 /// Reads frames from a stream of bytes. It buffers at most one frame and one read.
 #[derive(Debug)]
@@ -13,25 +15,6 @@ pub struct FrameReader {
     /// Bytes at the buffer's front that the last frame borrowed.
     spent: usize,
     failed: Option<FrameError>,
-}
-
-/// An invalid frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// The kind is unknown.
-    #[error("unknown frame kind {0:#04x}")]
-    UnknownKind(u8),
-    /// The payload exceeds [`MAX_PAYLOAD`], or [`MAX_START`] for [`Frame::Start`].
-    #[error("{kind:?} frame of {len} bytes is too long")]
-    TooLong {
-        /// The frame's kind.
-        kind: FrameKind,
-        /// The payload's declared length in bytes.
-        len: u32,
-    },
-    /// The payload is truncated, has trailing bytes, or contains a value out of range.
-    #[error("malformed {0:?} frame")]
-    Malformed(FrameKind),
 }
 
 impl Default for FrameReader {
@@ -108,8 +91,8 @@ const HEAD_LEN: usize = 5;
 mod tests {
     use super::*;
     use crate::data_head;
-    use crate::frame::{MAX_DATA, MAX_TUNNEL};
     use crate::frame_codes::Stream;
+    use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
 
     #[test]
     fn clients_have_a_lower_limit() {

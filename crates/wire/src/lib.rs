@@ -2,7 +2,7 @@
 //!
 //! In scope: HTTP/1.1 of protocol versions 1 and 2 for servers ([`RequestReader`], `encode_*`) and
 //! clients ([`ExecCall`], [`ResponseReader`]); the chunked coding with trailers; forms
-//! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`Invocation`]); frames
+//! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`parse_invocation`]); frames
 //! ([`Frame`], [`FrameReader`]) and their flow control ([`SendWindow`], [`ReceiveWindow`]); and the
 //! limits on peers ([`Limits`]).
 //!
@@ -70,6 +70,8 @@ mod exit;
 mod form;
 mod frame;
 mod frame_codes;
+mod frame_error;
+mod frame_limits;
 mod frame_reader;
 mod framing;
 mod head;
@@ -82,6 +84,7 @@ mod request_head;
 mod request_reader;
 mod response;
 mod response_body;
+mod response_error;
 mod response_head;
 mod response_reader;
 mod start;
@@ -92,16 +95,14 @@ pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, enc
 pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
 pub use exit::{Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
-pub use frame::{
-    DATA_HEAD, FRAMES_VERSION, Frame, MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
-    Setup, data_head, encode_frame_head,
-};
+pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Setup, data_head, encode_frame_head};
 pub use frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
-pub use frame_reader::{FrameError, FrameReader};
+pub use frame_error::FrameError;
+pub use frame_limits::{MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL};
+pub use frame_reader::FrameReader;
 pub use framing::FramingError;
 pub use invocation::{
-    InvalidInvocation, Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio,
-    TerminalSettings,
+    InvalidInvocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, encode_invocation, parse_invocation,
 };
 pub use limits::Limits;
 pub use request_error::RequestError;
@@ -113,8 +114,9 @@ pub use response::{
     encode_stream_head, encode_upgrade_head,
 };
 pub use response_body::BodyKind;
+pub use response_error::ResponseError;
 pub use response_head::ResponseHead;
-pub use response_reader::{ResponseError, ResponseEvent, ResponseReader, ToolEnd};
+pub use response_reader::{ResponseEvent, ResponseReader, ToolEnd};
 pub use start::{
     ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
 };

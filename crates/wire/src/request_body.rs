@@ -14,7 +14,7 @@ pub(crate) enum RequestBody {
     Chunked(Box<ChunkedBody>),
 }
 
-/// Whether a body is collected or discarded.
+/// The treatment of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyMode {
     Collect,

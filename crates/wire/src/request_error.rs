@@ -16,15 +16,9 @@ pub enum RequestError {
     /// The head is not HTTP/1.x.
     #[error("{0}")]
     BadHead(&'static str),
-    /// A `Content-Length` is not a decimal number.
-    #[error("malformed content length")]
-    BadContentLength,
-    /// Two `Content-Length` headers differ.
-    #[error("conflicting content lengths")]
-    ConflictingLengths,
-    /// A `Transfer-Encoding` is not exactly `chunked`.
-    #[error("unsupported transfer coding")]
-    UnsupportedCoding,
+    /// The head delimits the body ambiguously.
+    #[error("{0}")]
+    BadFraming(#[from] FramingError),
     /// A chunked body is malformed.
     #[error("{0}")]
     BadChunk(#[from] ChunkError),
@@ -55,16 +49,6 @@ impl From<HeadTooLarge> for RequestError {
     }
 }
 
-impl From<FramingError> for RequestError {
-    fn from(error: FramingError) -> Self {
-        match error {
-            FramingError::BadContentLength => RequestError::BadContentLength,
-            FramingError::ConflictingLengths => RequestError::ConflictingLengths,
-            FramingError::UnsupportedCoding => RequestError::UnsupportedCoding,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,9 +59,17 @@ mod tests {
             (RequestError::HeadTooLarge, 431, "request headers too large\n"),
             (RequestError::BodyTooLarge, 413, "request body exceeds 1 MiB\n"),
             (RequestError::BadHead("why"), 400, "bad request: why\n"),
-            (RequestError::BadContentLength, 400, "bad request: malformed content length\n"),
-            (RequestError::ConflictingLengths, 400, "bad request: conflicting content lengths\n"),
-            (RequestError::UnsupportedCoding, 400, "bad request: unsupported transfer coding\n"),
+            (FramingError::BadContentLength.into(), 400, "bad request: malformed content length\n"),
+            (
+                FramingError::ConflictingLengths.into(),
+                400,
+                "bad request: conflicting content lengths\n",
+            ),
+            (
+                FramingError::UnsupportedCoding.into(),
+                400,
+                "bad request: unsupported transfer coding\n",
+            ),
             (ChunkError::BadSize.into(), 400, "bad request: malformed chunk size\n"),
             (RequestError::Truncated, 400, "bad request: request cut off\n"),
         ];

@@ -141,6 +141,7 @@ enum State {
 mod tests {
     use super::*;
     use crate::chunked::ChunkError;
+    use crate::framing::FramingError;
 
     type Outcome<'a> = Result<(&'a str, &'a [u8]), RequestError>;
 
@@ -255,11 +256,14 @@ mod tests {
     #[test]
     fn framing_is_checked_with_the_head() {
         let with = |headers: &str| format!("POST / HTTP/1.1\r\n{headers}\r\n\r\n");
-        check(with("Content-Length: +5").as_bytes(), Err(RequestError::BadContentLength));
-        check(with("Content-Length: 5, 5").as_bytes(), Err(RequestError::BadContentLength));
+        check(with("Content-Length: +5").as_bytes(), Err(FramingError::BadContentLength.into()));
+        check(with("Content-Length: 5, 5").as_bytes(), Err(FramingError::BadContentLength.into()));
         let different = with("Content-Length: 5\r\nContent-Length: 6");
-        check(different.as_bytes(), Err(RequestError::ConflictingLengths));
-        check(with("Transfer-Encoding: gzip").as_bytes(), Err(RequestError::UnsupportedCoding));
+        check(different.as_bytes(), Err(FramingError::ConflictingLengths.into()));
+        check(
+            with("Transfer-Encoding: gzip").as_bytes(),
+            Err(FramingError::UnsupportedCoding.into()),
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::exit::SidecarLimit;
 /// The interim response to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Appends an interim response with one line of text that says what delays the final one.
+/// Appends an interim response with one line of text, the cause of the final one's delay.
 pub fn encode_progress(out: &mut Vec<u8>, text: &str) {
     push(out, format_args!("HTTP/1.1 102 Processing\r\nX-Aifo-Progress: {text}\r\n\r\n"));
 }

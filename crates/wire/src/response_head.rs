@@ -3,7 +3,7 @@
 use crate::framing::Framing;
 use crate::head::{last_header, owned_headers, parse_failure};
 use crate::response_body::BodyKind;
-use crate::response_reader::ResponseError;
+use crate::response_error::ResponseError;
 
 /// The head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]

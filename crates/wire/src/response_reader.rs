@@ -1,12 +1,12 @@
 //! Reads the response of a connection.
 
 use crate::buffer::{Buffer, Input};
-use crate::chunked::{ChunkError, Step};
+use crate::chunked::Step;
 use crate::exit::SidecarLimit;
-use crate::framing::FramingError;
-use crate::head::{HeadScanner, HeadTooLarge};
+use crate::head::HeadScanner;
 use crate::limits::Limits;
 use crate::response_body::ResponseBody;
+use crate::response_error::ResponseError;
 use crate::response_head::{ResponseHead, parse_exit_code};
 
 /// Reads the single response of a connection.
@@ -57,26 +57,6 @@ pub enum ToolEnd {
     Limited(SidecarLimit),
     /// Unknown: the runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
     Unknown,
-}
-
-/// An invalid response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ResponseError {
-    /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
-    #[error("response headers too large")]
-    HeadTooLarge,
-    /// The head is not HTTP/1.x.
-    #[error("{0}")]
-    BadHead(&'static str),
-    /// The head delimits the body ambiguously.
-    #[error("{0}")]
-    BadFraming(#[from] FramingError),
-    /// The chunked body is malformed.
-    #[error("{0}")]
-    BadChunk(#[from] ChunkError),
-    /// The connection ended before the response was complete.
-    #[error("response cut off")]
-    Truncated,
 }
 
 impl ResponseReader {
@@ -221,15 +201,11 @@ enum ParsedHead {
     Final(ResponseHead, ResponseBody),
 }
 
-impl From<HeadTooLarge> for ResponseError {
-    fn from(_: HeadTooLarge) -> Self {
-        ResponseError::HeadTooLarge
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunked::ChunkError;
+    use crate::framing::FramingError;
     use crate::response_body::BodyKind;
 
     /// Status, body and exit code.

@@ -1,18 +1,16 @@
 //! The payloads of the `Start` and `StartError` frames.
 
-use aifo_types::ExecId;
+use aifo_types::{ExecId, ExecRequest};
 
-use crate::frame::MAX_PAYLOAD;
-use crate::invocation::Invocation;
+use crate::frame_limits::MAX_PAYLOAD;
+use crate::invocation;
 use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
 /// A tool to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The exec's number, unique on this control connection.
-    pub serial: u32,
-    /// The exec's id, which its processes inherit as the exec tag.
-    pub id: ExecId,
+    /// The exec's number, unique on a control connection.
+    serial: u32,
     /// The handling of a directory outside the session's directories.
     pub outside_directory: OutsideDirectory,
     /// The file to execute, or `None` to look up `argv[0]` in the runner's PATH.
@@ -23,8 +21,8 @@ pub struct Start {
     pub client: Option<ClientHandover>,
     /// The frames that the proxy receives about the tool.
     pub reports: Reports,
-    /// The program with everything it inherits.
-    pub invocation: Invocation,
+    /// The call.
+    pub request: ExecRequest,
 }
 
 /// The state of a client's connection when the runner takes it over. With an empty response head
@@ -94,9 +92,34 @@ code_table! {
 }
 
 impl Start {
+    /// Creates the start of a tool that the runner finds in its PATH. The tool inherits the runner's
+    /// whole environment, must run inside the session's directories, and has no client; all reports
+    /// are sent. The sender of the frame assigns the serial.
+    pub fn new(request: ExecRequest) -> Self {
+        Start {
+            serial: 0,
+            outside_directory: OutsideDirectory::Refuse,
+            program: None,
+            environment: Environment::All,
+            client: None,
+            reports: Reports::StartAndExit,
+            request,
+        }
+    }
+
+    /// Returns the exec's number on the control connection that sent the frame.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Sets the exec's number, unique on the control connection that will send the frame.
+    pub fn set_serial(&mut self, serial: u32) {
+        self.serial = serial;
+    }
+
     /// Returns the number of descriptors sent with the frame.
     pub fn descriptors(&self) -> usize {
-        usize::from(self.client.is_some()) + self.invocation.passed()
+        usize::from(self.client.is_some()) + self.request.passed()
     }
 
     /// Returns whether the runner serves a version 3 client.
@@ -109,7 +132,7 @@ impl Start {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
         out.push(self.outside_directory.code());
-        push_bytes(out, self.id.as_str().as_bytes());
+        push_bytes(out, self.request.id.as_str().as_bytes());
         out.push(u8::from(self.program.is_some()));
         if let Some(program) = &self.program {
             push_bytes(out, program);
@@ -127,7 +150,7 @@ impl Start {
             push_bytes(out, &client.received);
         }
         out.push(self.reports.code());
-        self.invocation.encode(out);
+        invocation::encode_invocation(&self.request, out);
     }
 
     pub(crate) fn decode(fields: &mut Payload<'_>) -> Option<Self> {
@@ -142,17 +165,8 @@ impl Start {
             Some(ClientHandover { response_head, received: fields.bytes()?.to_vec() })
         })?;
         let reports = Reports::from_code(fields.u8()?)?;
-        let invocation = Invocation::decode(fields)?;
-        Some(Start {
-            serial,
-            id,
-            outside_directory,
-            program,
-            environment,
-            client,
-            reports,
-            invocation,
-        })
+        let request = invocation::decode(fields, id)?;
+        Some(Start { serial, outside_directory, program, environment, client, reports, request })
     }
 }
 
@@ -177,7 +191,7 @@ impl StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stdio;
+    use aifo_types::{Stdio, ToolName};
 
     #[test]
     fn number_of_descriptors() {
@@ -188,16 +202,10 @@ mod tests {
             (Some(ClientHandover::default()), [Stdio::Passed; 3], 4),
         ];
         for (client, stdio, expected) in rows {
-            let start = Start {
-                serial: 1,
-                id: ExecId::parse(b"e1").unwrap(),
-                outside_directory: OutsideDirectory::Refuse,
-                program: None,
-                environment: Environment::All,
-                client,
-                reports: Reports::ExitOnly,
-                invocation: Invocation { stdio, ..Invocation::plain(vec![b"cc".to_vec()], None) },
-            };
+            let id = ExecId::parse(b"e1").unwrap();
+            let mut request = ExecRequest::new(id, ToolName::parse(b"cc").unwrap());
+            request.inherited.stdio = stdio;
+            let start = Start { client, ..Start::new(request) };
             assert_eq!(start.descriptors(), expected, "{start:?}");
         }
     }

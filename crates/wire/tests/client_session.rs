@@ -1,10 +1,10 @@
 //! Version 3 calls with both ends in memory: request, frames and flow control.
 
-use aifo_types::{Ending, ExecId, Token};
+use aifo_types::{Ending, ExecId, ExecRequest, Stdio, Token, ToolName};
 use aifo_wire::{
-    Exit, Frame, FrameReader, Invocation, Limits, ReceiveWindow, RequestEvent, RequestReader,
-    ResponseEvent, ResponseReader, SendWindow, Stdio, Stream, Upgrade, Usage, WINDOW,
-    encode_upgrade_head,
+    Exit, Frame, FrameReader, Limits, ReceiveWindow, RequestEvent, RequestReader, ResponseEvent,
+    ResponseReader, SendWindow, Stream, Upgrade, Usage, WINDOW, encode_upgrade_head,
+    parse_invocation,
 };
 
 /// One end of a connection, which sends one stream and receives another.
@@ -18,7 +18,7 @@ struct End {
     out: Vec<u8>,
     /// Received data that has not been consumed.
     received: Vec<u8>,
-    /// Whether `Closed` or `Exit` ended the received stream.
+    /// True if `Closed` or `Exit` ended the received stream.
     ended: bool,
 }
 
@@ -142,11 +142,14 @@ fn an_unread_stream_blocks_only_its_writer() {
     assert_eq!(tool.send(&output), WINDOW / 2);
 }
 
+fn id() -> ExecId {
+    ExecId::parse(b"e1").unwrap()
+}
+
 /// Encodes a client's request and the frames after it.
-fn request(invocation: &Invocation) -> Vec<u8> {
+fn encode_request(request: &ExecRequest) -> Vec<u8> {
     let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
-    let id = ExecId::parse(b"e1").unwrap();
-    let call = Upgrade { endpoint: &endpoint, token: &token, id: &id, invocation };
+    let call = Upgrade { endpoint: &endpoint, token: &token, request };
     let mut wire = Vec::new();
     call.encode(&mut wire);
     Frame::Data { stream: Stream::Stdin, data: b"hello\n" }.encode(&mut wire);
@@ -156,10 +159,10 @@ fn request(invocation: &Invocation) -> Vec<u8> {
 }
 
 /// Encodes the response head and the runner's frames.
-fn response(invocation: &Invocation) -> Vec<u8> {
+fn encode_response(stdio: [Stdio; 3]) -> Vec<u8> {
     let mut wire = Vec::new();
-    encode_upgrade_head(&mut wire, Some(&ExecId::parse(b"e1").unwrap()));
-    Frame::Started { serial: 7, pid: 258, stdio: invocation.stdio }.encode(&mut wire);
+    encode_upgrade_head(&mut wire, Some(&id()));
+    Frame::Started { serial: 7, pid: 258, stdio }.encode(&mut wire);
     Frame::Data { stream: Stream::Stdout, data: b"hello\n" }.encode(&mut wire);
     Frame::Data { stream: Stream::Stderr, data: b"\xff" }.encode(&mut wire);
     Frame::Closed { stream: Stream::Stdin }.encode(&mut wire);
@@ -170,12 +173,13 @@ fn response(invocation: &Invocation) -> Vec<u8> {
 #[test]
 fn calls_can_be_split_anywhere() {
     let stdio = [Stdio::Relayed; 3];
-    let invocation = Invocation { stdio, ..Invocation::plain(vec![b"cat".to_vec()], None) };
-    let request = request(&invocation);
-    for cut in 0..=request.len() {
-        let (first, second) = request.split_at(cut);
+    let mut request = ExecRequest::new(id(), ToolName::parse(b"cat").unwrap());
+    request.inherited.stdio = stdio;
+    let encoded = encode_request(&request);
+    for cut in 0..=encoded.len() {
+        let (first, second) = encoded.split_at(cut);
         let (decoded, frames) = decode_request(first, second);
-        assert_eq!(decoded, invocation, "split at {cut}");
+        assert_eq!(decoded, request, "split at {cut}");
         assert_eq!(
             frames,
             [
@@ -186,7 +190,7 @@ fn calls_can_be_split_anywhere() {
             "split at {cut}"
         );
     }
-    let response = response(&invocation);
+    let response = encode_response(stdio);
     let whole = decode_response(&response, &[]);
     assert_eq!(whole.len(), 5);
     assert_eq!(whole.last(), Some(&format!("{:?}", exit(2))));
@@ -198,7 +202,7 @@ fn calls_can_be_split_anywhere() {
 
 #[test]
 fn a_truncated_response_has_no_exit() {
-    let response = response(&Invocation::plain(vec![b"cat".to_vec()], None));
+    let response = encode_response([Stdio::Null, Stdio::Passed, Stdio::Same]);
     let head = response.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     for cut in head..response.len() {
         let frames = decode_response(&response[..cut], &[]);
@@ -210,7 +214,7 @@ fn a_truncated_response_has_no_exit() {
 }
 
 /// Decodes the request and the frames after it.
-fn decode_request(first: &[u8], second: &[u8]) -> (Invocation, Vec<String>) {
+fn decode_request(first: &[u8], second: &[u8]) -> (ExecRequest, Vec<String>) {
     let mut pieces = [first, second].into_iter();
     let mut server = RequestReader::new(Limits::default());
     let body = loop {
@@ -222,7 +226,7 @@ fn decode_request(first: &[u8], second: &[u8]) -> (Invocation, Vec<String>) {
             RequestEvent::Body(body) => break body,
         }
     };
-    (Invocation::parse(&body).unwrap(), frames(&server.take_rest(), pieces))
+    (parse_invocation(&body, id()).unwrap(), frames(&server.take_rest(), pieces))
 }
 
 /// Decodes the frames of a response.

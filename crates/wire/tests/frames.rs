@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use aifo_types::{Ending, ExecId, Signal, WindowSize};
+use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
     CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError, FrameKind,
-    FrameReader, Interrupt, Invocation, MAX_PAYLOAD, OutsideDirectory, Reports, Setup,
-    SidecarLimit, Start, StartError, StartErrorCause, Stdio, Stream, Usage, encode_frame_head,
+    FrameReader, Interrupt, MAX_PAYLOAD, OutsideDirectory, Reports, Setup, SidecarLimit, Start,
+    StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -57,48 +57,33 @@ fn id() -> ExecId {
     ExecId::parse(b"e1").unwrap()
 }
 
-fn invocation() -> Invocation {
-    Invocation::plain(vec![b"cc".to_vec()], None)
+fn request() -> ExecRequest {
+    ExecRequest::new(id(), ToolName::parse(b"cc").unwrap())
 }
 
 #[test]
 fn start_frames() {
+    let (args, cwd) = (vec![vec![], b"\xff".to_vec()], Some(b"/w".to_vec()));
+    let mut full = Start::new(ExecRequest { args, cwd, ..request() });
+    full.request.inherited.environment = vec![b"CI=1".to_vec()];
+    full.set_serial(7);
+    full.outside_directory = OutsideDirectory::UseRoot;
+    full.program = Some(b"/usr/bin/make".to_vec());
+    full.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
+    full.client =
+        Some(ClientHandover { response_head: b"101\r\n".to_vec(), received: b"\x06".to_vec() });
     check_both_ways(
-        Frame::Start(Box::new(Start {
-            serial: 7,
-            id: id(),
-            outside_directory: OutsideDirectory::UseRoot,
-            program: Some(b"/usr/bin/make".to_vec()),
-            environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-            client: Some(ClientHandover {
-                response_head: b"101\r\n".to_vec(),
-                received: b"\x06".to_vec(),
-            }),
-            reports: Reports::StartAndExit,
-            invocation: Invocation {
-                environment: vec![b"CI=1".to_vec()],
-                ..Invocation::plain(
-                    vec![b"cc".to_vec(), vec![], b"\xff".to_vec()],
-                    Some(b"/w".to_vec()),
-                )
-            },
-        })),
+        Frame::Start(Box::new(full)),
         b"\x01\0\0\0\x77\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
           \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
           \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
+    let mut least = Start::new(request());
+    least.set_serial(u32::MAX);
+    least.reports = Reports::ExitOnly;
     check_both_ways(
-        Frame::Start(Box::new(Start {
-            serial: u32::MAX,
-            id: id(),
-            outside_directory: OutsideDirectory::Refuse,
-            program: None,
-            environment: Environment::All,
-            client: None,
-            reports: Reports::ExitOnly,
-            invocation: invocation(),
-        })),
+        Frame::Start(Box::new(least)),
         b"\x01\0\0\0\x2d\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
           \0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
@@ -269,7 +254,7 @@ fn invalid_payloads() {
 #[test]
 fn invalid_starts() {
     let mut encoded = Vec::new();
-    invocation().encode(&mut encoded);
+    encode_invocation(&request(), &mut encoded);
     let rows: [&[u8]; 8] = [
         b"\0\0\0\x07\x02\0\0\0\x02e1\0\0\0",
         b"\0\0\0\x07\0\0\0\0\x02e/\0\0\0",

@@ -3,17 +3,18 @@
 
 mod strategy;
 
-use aifo_types::{Endpoint, Signal, Token};
+use aifo_types::{Endpoint, ExecId, Signal, Token};
 use aifo_wire::{
-    ClientMode, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation, Limits,
-    MAX_PAYLOAD, MAX_START, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
+    ClientMode, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Limits, MAX_PAYLOAD,
+    MAX_START, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
     ResponseEvent, ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_chunk,
     encode_frame_head, encode_notify, encode_response, encode_signal, encode_stream_end,
     encode_stream_end_limited, encode_stream_end_unknown, encode_stream_head, encode_upgrade_head,
+    parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use strategy::{exec_id, invocation, pieces};
+use strategy::{exec_id, exec_request, pieces};
 
 /// Decodes a request from pieces.
 fn decode_request<'a>(
@@ -116,13 +117,11 @@ proptest! {
     fn upgrades_round_trip(
         endpoint in endpoint(),
         token in token(),
-        id in exec_id(),
-        invocation in invocation(),
+        request in exec_request(),
         number in 1..=64u8,
         lengths in lengths(),
     ) {
-        let call =
-            Upgrade { endpoint: &endpoint, token: &token, id: &id, invocation: &invocation };
+        let call = Upgrade { endpoint: &endpoint, token: &token, request: &request };
         let mut wire = Vec::new();
         call.encode(&mut wire);
         Frame::Signal { number }.encode(&mut wire);
@@ -141,8 +140,8 @@ proptest! {
         prop_assert!(token.authorizes(head.header("authorization").unwrap()));
         prop_assert_eq!(head.header("x-aifo-proto"), Some(&b"3"[..]));
         prop_assert_eq!(head.header("upgrade"), Some(&b"aifo-exec"[..]));
-        prop_assert_eq!(head.header("x-aifo-exec-id"), Some(id.as_str().as_bytes()));
-        prop_assert_eq!(Invocation::parse(&body.unwrap()), Ok(invocation));
+        let id = ExecId::parse(head.header("x-aifo-exec-id").unwrap()).unwrap();
+        prop_assert_eq!(parse_invocation(&body.unwrap(), id), Ok(request));
         let mut frames = FrameReader::for_client();
         frames.receive(&server.take_rest());
         pieces.for_each(|piece| frames.receive(piece));
@@ -265,14 +264,12 @@ proptest! {
 
     #[test]
     fn truncated_upgrades_are_errors(
-        id in exec_id(),
-        invocation in invocation(),
+        request in exec_request(),
         cut in any::<proptest::sample::Index>(),
         lengths in lengths(),
     ) {
         let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
-        let call =
-            Upgrade { endpoint: &endpoint, token: &token, id: &id, invocation: &invocation };
+        let call = Upgrade { endpoint: &endpoint, token: &token, request: &request };
         let mut wire = Vec::new();
         call.encode(&mut wire);
         wire.truncate(cut.index(wire.len()));

@@ -8,15 +8,15 @@ use std::time::Duration;
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
     CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame, FrameReader,
-    Interrupt, Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader,
-    ResponseEvent, ResponseReader, Setup, SidecarLimit, Start, StartError, StartErrorCause, Step,
-    Stream, Usage, decode_form, encode_chunk, encode_form, encode_stream_end,
+    Interrupt, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader, ResponseEvent,
+    ResponseReader, Setup, SidecarLimit, Start, StartError, StartErrorCause, Step, Stream, Usage,
+    decode_form, encode_chunk, encode_form, encode_invocation, encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use strategy::{c_string, exec_id, invocation, pieces, stdio, window_size};
+use strategy::{c_string, exec_id, exec_request, pieces, stdio, window_size};
 
 /// Bytes, biased towards the protocol.
 fn wire_like() -> impl Strategy<Value = Vec<u8>> {
@@ -136,20 +136,17 @@ fn start() -> impl Strategy<Value = Start> {
     let handover =
         handover.prop_map(|(response_head, received)| ClientHandover { response_head, received });
     let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
-    let proxy_fields =
-        (any::<u32>(), exec_id(), outside_directory, option::of(absolute()), environment);
-    (proxy_fields, option::of(handover), reports, invocation()).prop_map(
-        |((serial, id, outside_directory, program, environment), client, reports, invocation)| {
-            Start {
-                serial,
-                id,
-                outside_directory,
-                program,
-                environment,
-                client,
-                reports,
-                invocation,
-            }
+    let proxy_fields = (any::<u32>(), outside_directory, option::of(absolute()), environment);
+    (proxy_fields, option::of(handover), reports, exec_request()).prop_map(
+        |((serial, outside_directory, program, environment), client, reports, request)| {
+            let mut start = Start::new(request);
+            start.set_serial(serial);
+            start.outside_directory = outside_directory;
+            start.program = program;
+            start.environment = environment;
+            start.client = client;
+            start.reports = reports;
+            start
         },
     )
 }
@@ -291,31 +288,32 @@ proptest! {
 
     #[test]
     fn invocations_round_trip(
-        invocation in invocation(),
+        request in exec_request(),
         cut in any::<proptest::sample::Index>(),
         more in vec(any::<u8>(), 1..9),
     ) {
         let mut body = Vec::new();
-        invocation.encode(&mut body);
-        prop_assert!(Invocation::parse(&body[..cut.index(body.len())]).is_err());
-        prop_assert!(Invocation::parse(&[&body[..], &more].concat()).is_err());
-        prop_assert_eq!(Invocation::parse(&body), Ok(invocation));
+        encode_invocation(&request, &mut body);
+        let parse = |body: &[u8]| parse_invocation(body, request.id.clone());
+        prop_assert!(parse(&body[..cut.index(body.len())]).is_err());
+        prop_assert!(parse(&[&body[..], &more].concat()).is_err());
+        prop_assert_eq!(parse(&body), Ok(request));
     }
 
     /// With one byte changed, the body is invalid or re-encodes to itself.
     #[test]
     fn invocations_have_one_encoding(
-        invocation in invocation(),
+        request in exec_request(),
         at in any::<proptest::sample::Index>(),
         byte in any::<u8>(),
     ) {
         let mut body = Vec::new();
-        invocation.encode(&mut body);
+        encode_invocation(&request, &mut body);
         let at = at.index(body.len());
         body[at] = byte;
-        if let Ok(decoded) = Invocation::parse(&body) {
+        if let Ok(decoded) = parse_invocation(&body, request.id) {
             let mut again = Vec::new();
-            decoded.encode(&mut again);
+            encode_invocation(&decoded, &mut again);
             prop_assert_eq!(again, body);
         }
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
-    BodyKind, CONTINUE, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION, RequestEvent,
-    RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_chunk, encode_refusal,
-    encode_response, encode_stream_end, encode_stream_head, encode_upgrade_head,
+    BodyKind, CONTINUE, FrameKind, FrameReader, Limits, MAX_INVOCATION, RequestEvent, RequestHead,
+    RequestReader, ResponseEvent, ResponseReader, encode_chunk, encode_invocation, encode_refusal,
+    encode_response, encode_stream_end, encode_stream_head, encode_upgrade_head, parse_invocation,
 };
 use transcript::Transcript;
 
@@ -113,9 +113,10 @@ fn transcripts_round_trip() {
             }
             Ok((head, body)) => {
                 if response.starts_with(b"HTTP/1.1 101 ") {
-                    let invocation = Invocation::parse(&body).expect("a valid invocation");
+                    let id = ExecId::parse(b"e1").unwrap();
+                    let request = parse_invocation(&body, id).expect("a valid invocation");
                     let mut again = Vec::new();
-                    invocation.encode(&mut again);
+                    encode_invocation(&request, &mut again);
                     assert_eq!(again, body, "{name}");
                 }
                 let authorized = head.header("authorization").is_some_and(|v| token.authorizes(v));

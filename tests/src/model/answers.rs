@@ -80,7 +80,7 @@ fn reply(dialect: Dialect, prompt: Prompt, script: &Script) -> Answered {
                         tool: tool.clone(),
                         arguments: arguments.clone(),
                     }),
-                    (Turn::Shell(_), None) => Reply::Text(suggestion(next)),
+                    (Turn::Shell(command), None) => Reply::Text(suggestion(command)),
                 }
             }
             Next::Wait { turn, session, polls } => {

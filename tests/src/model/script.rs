@@ -122,7 +122,9 @@ impl Script {
         for message in conversation {
             let Some((_, current)) = turn else { break };
             match (current, message) {
-                (Turn::Shell(_), Message::Model(said)) if said.contains(&suggestion(current)) => {
+                (Turn::Shell(command), Message::Model(said))
+                    if said.contains(&suggestion(command)) =>
+                {
                     is_suggestion = true;
                     continue;
                 }

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::schema::{kind, smallest};
-use super::script::Turn;
 
 /// A tool that an agent declares.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,10 +59,9 @@ impl Call {
 /// A command for an agent without tools: a block of shell in the text.
 ///
 /// aider takes every line as a command, so several lines become one that prints and evaluates them.
-pub(super) fn suggestion(turn: &Turn) -> String {
-    let Turn::Shell(command) = turn else { return String::new() };
+pub(super) fn suggestion(command: &str) -> String {
     let line = match command.trim_end().contains('\n') {
-        false => command.clone(),
+        false => command.to_owned(),
         true => {
             let text = command.replace('\\', r"\\").replace('%', "%%").replace('\n', r"\n");
             format!(r#"eval "$(printf '{}')""#, text.replace('\'', r"'\''"))
@@ -127,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_block_is_one_line_of_shell() {
-        let text = |command: &str| suggestion(&Turn::Shell(command.to_owned()));
+        let text = |command: &str| suggestion(command);
         assert_eq!(text("make"), "```bash\nmake\n```");
         let lines = text("cat <<'E'\n50%\\\nE\n");
         assert_eq!(lines, "```bash\neval \"$(printf 'cat <<'\\''E'\\''\\n50%%\\\\\\nE\\n')\"\n```");

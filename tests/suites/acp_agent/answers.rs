@@ -3,7 +3,7 @@
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 fn said(chunks: &[&str]) -> Vec<Step> {
     let said = chunks.iter().map(|chunk| Step::say(chunk));
@@ -74,7 +74,7 @@ fn images_remain_in_it() {
 }
 
 #[test]
-fn what_is_said_before_and_after_a_tool_counts() {
+fn text_before_and_after_a_tool_counts() {
     let steps = [
         Step::say("a"),
         Step::tool_call("t", "ls", "completed"),
@@ -85,7 +85,7 @@ fn what_is_said_before_and_after_a_tool_counts() {
 }
 
 #[test]
-fn what_comes_after_the_end_belongs_to_it() {
+fn updates_after_the_end_belong_to_the_turn() {
     let steps = [Step::say("the answer i"), Step::stop("end_turn"), Step::say("s 42")];
     let result = PromptTest::with(&turn(steps)).ask(&[]);
     result.answered("the answer is 42");

@@ -3,7 +3,7 @@
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::{PromptResult, PromptTest, turn};
+use crate::acp_agent::{PromptResult, PromptTest, turn};
 
 /// The reported calls: id, old status, new status.
 fn calls(result: &PromptResult) -> Vec<String> {
@@ -28,7 +28,7 @@ fn an_update_before_its_call_is_a_call() {
 }
 
 #[test]
-fn what_is_null_or_missing_stays_as_it_was() {
+fn null_or_missing_fields_stay_as_they_were() {
     let nulls = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": null,
         "kind": null, "status": null, "rawInput": null});
     let asks = Step::ask(

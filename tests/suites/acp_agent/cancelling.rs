@@ -3,7 +3,7 @@
 use aifo_tests::{Group, Running, Signal, Step, eventually};
 use serde_json::json;
 
-use crate::{PromptResult, PromptTest, turn};
+use crate::acp_agent::{PromptResult, PromptTest, turn};
 
 /// Cancels a turn that runs `then` on cancellation.
 #[track_caller]

@@ -3,8 +3,8 @@
 use aifo_tests::{AcpAgent, Editor, Group, Script, SessionSetup, Signal, Step, eventually};
 use serde_json::json;
 
-use crate::requests::answer;
-use crate::turn;
+use crate::acp_agent::requests::answer;
+use crate::acp_agent::turn;
 
 #[test]
 fn an_option_to_serve_overrides_the_agents_profile() {

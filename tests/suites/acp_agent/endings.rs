@@ -3,7 +3,7 @@
 use aifo_tests::{Group, Script, Step};
 use serde_json::json;
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 /// A conforming agent with processes that would never end.
 fn with_company(script: Script) -> Script {

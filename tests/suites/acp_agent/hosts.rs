@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use aifo_tests::{Awaited, Step, binaries};
 use serde_json::{Value, json};
 
-use crate::requests::answer;
-use crate::{PromptTest, turn};
+use crate::acp_agent::requests::answer;
+use crate::acp_agent::{PromptTest, turn};
 
 /// A request for a file, with its id.
 pub(crate) fn file(id: &str, method: &str, path: &str, content: &str) -> Step {
@@ -120,7 +120,7 @@ fn a_terminal_runs_a_command() {
 }
 
 #[test]
-fn what_runs_in_a_terminal_goes_with_the_agent() {
+fn a_terminals_command_ends_with_the_agent() {
     let test = test(|_| Vec::new());
     let command = json!({"sessionId": "$session", "command": binaries().agent,
         "args": [test.agent.dir(), "agents"]});

@@ -3,7 +3,7 @@
 use aifo_tests::{Script, Step};
 use serde_json::{Value, json};
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 /// Invalid messages of every kind, also with the ids of pending requests.
 fn noise() -> Vec<Step> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use aifo_tests::{AcpAgent, Editor, Outcome, SessionSetup, Step};
 use serde_json::{Value, json};
 
-use crate::{PromptResult, PromptTest, turn};
+use crate::acp_agent::{PromptResult, PromptTest, turn};
 
 #[test]
 fn a_log_replays_to_the_same_turn() {

@@ -3,7 +3,7 @@
 use aifo_tests::{Running, Step, eventually_within, status_kib};
 use std::time::Duration;
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 /// Prompts an agent that sends this flood, and checks the memory before it continues.
 #[track_caller]

@@ -3,7 +3,7 @@
 use aifo_tests::{AcpAgent, Script, Step};
 use serde_json::{Value, json};
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 /// The only response to a request of the agent.
 #[track_caller]
@@ -94,7 +94,7 @@ fn unsupported_requests_are_refused_in_every_state() {
 }
 
 #[test]
-fn what_is_declared_is_what_is_served() {
+fn declared_capabilities_are_served() {
     let file = json!({"sessionId": "$session", "path": "/no/such/file", "content": ""});
     let terminal = json!({"sessionId": "$session", "terminalId": "no-such"});
     let asked = [

@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::hosts::{PROFILE, file};
-use crate::requests::answer;
-use crate::{PromptTest, turn};
+use crate::acp_agent::hosts::{PROFILE, file};
+use crate::acp_agent::requests::answer;
+use crate::acp_agent::{PromptTest, turn};
 
 /// A kind of request.
 enum Entry {
@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Whether a rule denied it.
+    /// Returns whether a rule denied it.
     fn is_denied(&self, test: &PromptTest, index: usize) -> bool {
         let id = index.to_string();
         match self {

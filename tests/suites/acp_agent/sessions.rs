@@ -3,7 +3,7 @@
 use aifo_tests::{Script, Step};
 use serde_json::json;
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 #[test]
 fn updates_that_come_before_their_session_are_applied() {

@@ -3,7 +3,7 @@
 use aifo_tests::{Outcome, Step, Terminal};
 use serde_json::json;
 
-use crate::{PromptTest, turn};
+use crate::acp_agent::{PromptTest, turn};
 
 /// A clipboard, a window title, directional marks, and hidden text, each split across chunks.
 const HOSTILE: [&str; 7] = [

@@ -11,7 +11,7 @@ use aifo_tests::acp_agent::SESSION;
 use aifo_tests::{AcpAgent, Script, SessionSetup, eventually_within};
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, stays_small};
+use crate::acp_giants::{PATIENCE, stays_small};
 
 /// An editor with an open session through `aifo-coder acp`. One thread writes its output; another
 /// reads, with little read-ahead.

@@ -5,8 +5,8 @@ use aifo_tests::acp_agent::SESSION;
 use aifo_tests::{Awaited, Script, Signal, Step, eventually_within, send_signal};
 use serde_json::json;
 
-use crate::editor::Editor;
-use crate::{PATIENCE, long_chunk, turn};
+use crate::acp_giants::editor::Editor;
+use crate::acp_giants::{PATIENCE, long_chunk, turn};
 
 /// The lines of a flood and the length of each: twice as much as all buffers hold.
 const LINES: u64 = 4096;

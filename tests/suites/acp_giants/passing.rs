@@ -4,8 +4,8 @@ use aifo_tests::Step;
 use aifo_tests::acp_agent::SESSION;
 use serde_json::json;
 
-use crate::editor::Editor;
-use crate::{ENDLESS, FRAME, FRAME_OUT, almost_a_million, long_chunk, turn};
+use crate::acp_giants::editor::Editor;
+use crate::acp_giants::{ENDLESS, FRAME, FRAME_OUT, almost_a_million, long_chunk, turn};
 
 /// Runs a turn in which the agent sends this and then a dot; returns the number of lines that
 /// arrive.

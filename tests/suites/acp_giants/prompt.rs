@@ -7,7 +7,9 @@ use std::thread;
 
 use aifo_tests::{AcpAgent, SessionSetup, Step, eventually_within};
 
-use crate::{ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small, turn};
+use crate::acp_giants::{
+    ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small, turn,
+};
 
 /// The collected stdout.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use aifo_tests::{Step, eventually};
 
-use crate::editor::Editor;
-use crate::{chunk, turn};
+use crate::acp_giants::editor::Editor;
+use crate::acp_giants::{chunk, turn};
 
 /// Half of a line.
 fn half() -> Vec<u8> {

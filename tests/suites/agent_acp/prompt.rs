@@ -33,8 +33,8 @@ fn of_type<'a>(reports: &'a [Value], name: &str) -> Vec<&'a Value> {
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
-fn what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with() {
-    let test = "what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with";
+fn an_allowed_call_runs_in_its_sidecar_and_the_session_can_be_resumed() {
+    let test = "an_allowed_call_runs_in_its_sidecar_and_the_session_can_be_resumed";
     let script = Script::new().shell(MAKE).say("It is made.").say("It was made before.");
     for (fixture, model) in fixtures(test, &script) {
         let name = fixture.name();

@@ -241,8 +241,10 @@ fn it_is_the_caller_outside() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn what_cannot_be_had_starts_nothing() {
-    let Some(engine) = Engine::of_run("what_cannot_be_had_starts_nothing") else { return };
+fn an_unavailable_image_or_tool_starts_nothing() {
+    let Some(engine) = Engine::of_run("an_unavailable_image_or_tool_starts_nothing") else {
+        return;
+    };
     let refused = |containers: &ContainerSetup, args: &[&str], code: i32, says: &[&str]| {
         let outcome = Outcome::of(containers.command("run").args(args));
         outcome.exited(code);
@@ -257,7 +259,7 @@ fn what_cannot_be_had_starts_nothing() {
         &tools().env("AIFO_CODER_IMAGE_TAG", "none"),
         &["codex"],
         86,
-        &["no image 'aifo-agent-codex:none'", "cargo xtask images build agent-codex"],
+        &["no image 'aifo-agent-codex:none'", "aifo-coder images build codex"],
     );
     refused(
         &tools(),
@@ -279,8 +281,8 @@ fn what_cannot_be_had_starts_nothing() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn what_would_be_run_is_shown() {
-    let Some(engine) = Engine::of_run("what_would_be_run_is_shown") else { return };
+fn a_dry_run_shows_the_command() {
+    let Some(engine) = Engine::of_run("a_dry_run_shows_the_command") else { return };
     let tools = containers(&engine).switch("--dry-run").env("OPENAI_API_KEY", "sk-secret");
     let mut run = tools.command("run");
     let outcome = Outcome::of(run.args(["--image", EVERY_TOOL, "codex", "exec"]));

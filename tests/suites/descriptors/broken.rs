@@ -8,8 +8,8 @@ use aifo_tests::{
     fresh_id, tagged_processes,
 };
 
-use crate::random::Random;
-use crate::{session, sh};
+use crate::descriptors::{session, sh};
+use crate::malformed::random::Random;
 
 /// The processes of a session and a running call, which must stay undisturbed.
 struct Bystander<'a> {

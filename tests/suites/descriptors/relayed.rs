@@ -11,7 +11,7 @@ use aifo_tests::{
     passes_descriptors, send_signal, tagged_processes,
 };
 
-use crate::{in_sh, session, sh};
+use crate::descriptors::{in_sh, session, sh};
 
 const USR1: u8 = 10;
 const PIPE: u8 = 13;
@@ -155,7 +155,7 @@ fn a_tool_that_closes_its_input_is_reported() {
 
 /// A client needs the count to restore a file's offset.
 #[test]
-fn what_a_tool_took_is_counted() {
+fn input_that_a_tool_read_is_counted() {
     let session = session();
     let sizes = [(0, 0), (1, 0), (1000, 10), (200_000, 100_000), (WINDOW, WINDOW)];
     for ((sent, read), ends) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
@@ -179,7 +179,7 @@ fn what_a_tool_took_is_counted() {
 
 /// Input that arrives while the tool ends was not read by it.
 #[test]
-fn what_comes_after_the_tools_end_is_not_taken() {
+fn input_after_the_tools_end_is_not_read() {
     let session = session();
     let call = sh(&session, "exec sleep 1000").stdin(Stdio::Relayed);
     let (mut client, started) = Client::start(&session, call);
@@ -211,8 +211,8 @@ fn a_stop_is_reported_after_the_signals_before_it() {
 
 /// Passed descriptors need no frames.
 #[test]
-fn what_is_passed_needs_no_frames() {
-    if !passes_descriptors("what_is_passed_needs_no_frames") {
+fn passed_descriptors_need_no_frames() {
+    if !passes_descriptors("passed_descriptors_need_no_frames") {
         return;
     }
     let session = session();

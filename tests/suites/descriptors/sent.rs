@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
     Client, Invocation, ResourceUsage, Session, Stdio, eventually, fresh_id, passes_descriptors,
+    pty,
 };
 use nix::libc::O_PATH;
-use nix::pty::openpty;
 
-use crate::{session, sh};
+use crate::descriptors::{session, sh};
 
 /// The kernel's name of an open file, the same for all its holders.
 fn name_of(fd: impl AsFd) -> PathBuf {
@@ -244,8 +244,8 @@ fn a_tool_has_0_1_and_2_and_no_more() {
 }
 
 #[test]
-fn what_may_not_pass_is_relayed() {
-    if !passes_descriptors("what_may_not_pass_is_relayed") {
+fn descriptors_that_may_not_pass_are_relayed() {
+    if !passes_descriptors("descriptors_that_may_not_pass_are_relayed") {
         return;
     }
     let session = session();
@@ -263,7 +263,7 @@ fn what_may_not_pass_is_relayed() {
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let inet = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (pty, unix) = (openpty(None, None).unwrap(), UnixStream::pair().unwrap());
+    let ((master, line), unix) = (pty(), UnixStream::pair().unwrap());
     let (null, passed, relayed) = (0, 1, 2);
     let rows = [
         ("pipe", pipe().unwrap().0.into(), passed),
@@ -277,8 +277,8 @@ fn what_may_not_pass_is_relayed() {
         ("O_PATH of a directory", path_only("/"), relayed),
         ("O_PATH of a file within", path_only(&session.file("inside")), relayed),
         ("zero", open("/dev/zero"), relayed),
-        ("terminal", pty.slave, relayed),
-        ("terminal, its other side", pty.master, relayed),
+        ("terminal", line, relayed),
+        ("terminal, its other side", master, relayed),
         ("unix socket", unix.0.into(), relayed),
         ("inet socket", inet.into(), relayed),
     ];

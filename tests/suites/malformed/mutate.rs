@@ -1,6 +1,6 @@
 //! Random changes of requests.
 
-use crate::random::Random;
+use crate::malformed::random::Random;
 
 /// Changes a request: flips bits, or removes, doubles, inserts or splices parts.
 pub(crate) fn mutate(requests: &[Vec<u8>], random: &mut Random) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use aifo_tests::Request;
 
-use crate::random::Random;
+use crate::malformed::random::Random;
 
 /// The error, the allowed statuses, and the change to a valid call.
 pub(crate) type Spoil = (&'static str, &'static [u16], fn(Request, &mut Random) -> Vec<u8>);

@@ -1,29 +1,18 @@
 //! The compared calls, by class.
 
-#[path = "cases/arguments.rs"]
 mod arguments;
-#[path = "cases/attributes.rs"]
 mod attributes;
-#[path = "cases/endings.rs"]
 mod endings;
-#[path = "cases/environment.rs"]
 mod environment;
-#[path = "cases/families.rs"]
 mod families;
-#[path = "cases/input.rs"]
 mod input;
-#[path = "cases/output.rs"]
 mod output;
-#[path = "cases/reports.rs"]
 mod reports;
-#[path = "cases/signals.rs"]
 mod signals;
-#[path = "cases/terminals.rs"]
 mod terminals;
-#[path = "cases/tools.rs"]
 mod tools;
 
-use crate::invocation::Invocation;
+use crate::native::invocation::Invocation;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Invocation> {

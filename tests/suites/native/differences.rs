@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use aifo_tests::{Backend, Landlock, can_run, status_field};
 
-use crate::invocation::Invocation;
-use crate::observation::Difference;
-use crate::place::Mode;
+use crate::native::invocation::Invocation;
+use crate::native::observation::Difference;
+use crate::native::place::Mode;
 
 /// The maximum number of differences: of any backend, and of containers.
-pub(crate) const MOST: usize = 12 + 4;
+pub(crate) const MOST: usize = 12 + 6;
 
 /// A row of the table of differences.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Verdict {
     }
 }
 
-/// Whether this machine can show a difference.
+/// Returns whether this machine can show a difference.
 pub(crate) fn can_occur(what: &str) -> bool {
     let in_containers = Backend::chosen().is_engine();
     match what {

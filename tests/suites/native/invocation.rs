@@ -80,7 +80,7 @@ pub(crate) enum Step {
     Close,
 }
 
-/// Whether the tool can be started.
+/// Selects whether the tool can be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starts {
     Yes,
@@ -191,7 +191,7 @@ impl Invocation {
         self
     }
 
-    /// Whether versions 1 and 2 support it, with one pipe for both outputs: only arguments and a
+    /// True if versions 1 and 2 support it, with one pipe for both outputs: only arguments and a
     /// directory.
     pub(crate) fn fits_version_2(&self) -> bool {
         self.caller == BECOMES

@@ -20,7 +20,7 @@ pub(crate) enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) ending: Ending,
-    /// Whether a core was dumped.
+    /// True if a core was dumped.
     pub(crate) core: bool,
     /// Stdout, or the shared stdout and stderr.
     pub(crate) stdout: Vec<u8>,

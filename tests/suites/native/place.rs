@@ -6,8 +6,7 @@ use std::process::Command;
 
 use aifo_tests::{Listen, Session, SessionSetup, Tool, binaries};
 
-use crate::invocation::{CAT, FAKE, Invocation, NO_INTERPRETER, NOT_EXECUTABLE, SHELL};
-use crate::run::together;
+use crate::native::invocation::{CAT, FAKE, Invocation, NO_INTERPRETER, NOT_EXECUTABLE, SHELL};
 
 /// How a call reaches its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +74,6 @@ impl Place {
             setup = setup.tool(tool, Tool::Link(toolchain().join(tool)));
         }
         let path = format!("{}:{SYSTEM}", setup.tools().display());
-        let _together = together();
         let session = setup.env("PATH", &path).start();
         Place { session }
     }

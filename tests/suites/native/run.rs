@@ -8,23 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use aifo_tests::{Terminal, eventually, is_stopped};
 
-use crate::invocation::{Invocation, Output, Starts, Stdin, Step};
-use crate::observation::{Ending, Observation};
-use crate::place::{Mode, Place};
-
-/// While a call has a terminal, nothing else may start: every child would inherit the terminal's
-/// descriptors.
-static ALONE: RwLock<()> = RwLock::new(());
-
-/// Held while a process starts that must not inherit a terminal.
-pub(crate) fn together() -> RwLockReadGuard<'static, ()> {
-    ALONE.read().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::native::invocation::{Invocation, Output, Starts, Stdin, Step};
+use crate::native::observation::{Ending, Observation};
+use crate::native::place::{Mode, Place};
 
 /// Runs the call; [`Ending::Stuck`] if it does not end.
 pub(crate) fn observe(
@@ -35,14 +26,8 @@ pub(crate) fn observe(
 ) -> Observation {
     let caller = place.caller(invocation, mode, number);
     let run = || match invocation.output {
-        Output::Terminal => {
-            let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
-            on_terminal(caller, &invocation.steps)
-        }
-        _ => {
-            let _together = together();
-            on_streams(caller, invocation)
-        }
+        Output::Terminal => on_terminal(caller, &invocation.steps),
+        _ => on_streams(caller, invocation),
     };
     let mut observation = panic::catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|why| Observation::new(Ending::Stuck(message(why.as_ref()))));

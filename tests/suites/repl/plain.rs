@@ -102,14 +102,14 @@ fn a_terminal_without_a_size_has_none() {
 
 /// A terminal that is only stdin still accepts keys and echoes.
 #[test]
-fn what_is_typed_arrives_wherever_output_goes() {
+fn typed_input_arrives_wherever_output_goes() {
     let scripts = [
         "python3 -c 'print(\"ready\"); print(input())' > out 2> err",
         "python3 -c 'print(input())' 2> err",
         "python3 -c 'import sys; print(input())' 2>&1 | cat > out",
         &format!("python3 -c '{CAT}' > out"),
     ];
-    let test = "what_is_typed_arrives_wherever_output_goes";
+    let test = "typed_input_arrives_wherever_output_goes";
     let act = |_: &Comparison, terminal: &Terminal, index: usize| {
         if index == 3 {
             terminal.expect("ready");

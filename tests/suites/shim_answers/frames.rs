@@ -3,7 +3,7 @@
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{Outcome, Signal};
 
-use crate::played::PlayedProxy;
+use crate::shim_answers::played::PlayedProxy;
 
 const HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
     Upgrade: aifo-exec\r\nX-Exec-Id: e1\r\n\r\n";
@@ -64,7 +64,7 @@ fn frames_cut_anywhere_are_125_and_one_line() {
 }
 
 #[test]
-fn what_no_proxy_would_send_is_125() {
+fn an_invalid_response_is_125() {
     let started = started();
     let rows = [
         frame(0x7f, []),

@@ -98,7 +98,7 @@ impl Request {
         Some(Request { head, body })
     }
 
-    /// Whether the head contains this line.
+    /// Returns whether the head contains this line.
     pub(crate) fn has(&self, line: &str) -> bool {
         self.head.lines().any(|found| found == line)
     }

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 
 use aifo_tests::{Running, Signal, frames};
 
-use crate::STREAM;
-use crate::played::{PlayedProxy, Request};
+use crate::shim_answers::STREAM;
+use crate::shim_answers::played::{PlayedProxy, Request};
 
 const TOO_NEW: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\n\
     Content-Type: text/plain; charset=utf-8\r\nX-Exit-Code: 86\r\nContent-Length: 43\r\n\

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use aifo_tests::{Outcome, Session, SessionSetup, Tool, binaries, can_run};
 
-use crate::NOT_CONFIGURED;
-use crate::place::{Place, session};
+use crate::smart::NOT_CONFIGURED;
+use crate::smart::place::{Place, session};
 
 /// The variables of a session and its smart shims, as a file.
 fn settings(place: &Place, session: &Session) -> String {

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use aifo_tests::{DEADLINE, eventually};
 use serde_json::Value;
 
-use crate::Framing;
+use crate::stdio_server::Framing;
 
 /// The type of the server's stdin and stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! One benchmark call: the tool, native or proxied, and its transport.
 
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -123,6 +124,26 @@ pub(super) fn expect_success(output: &Output) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("a call failed: {}\n{}", output.status, said.trim_end());
+    }
+    Ok(())
+}
+
+/// Reads to the end in blocks of a pipe's size and counts the bytes.
+pub(super) fn count(mut from: impl Read) -> Result<u64> {
+    let mut block = vec![0; 64 * 1024];
+    let mut total = 0;
+    loop {
+        match from.read(&mut block)? {
+            0 => return Ok(total),
+            len => total += len as u64,
+        }
+    }
+}
+
+/// Fails if bytes are missing or surplus.
+pub(super) fn expect_bytes(expected: u64, arrived: u64) -> Result<()> {
+    if arrived != expected {
+        bail!("received {arrived} of {expected} bytes");
     }
     Ok(())
 }

@@ -13,9 +13,9 @@ use super::measure::{AT_ONCE, Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown, Throughput};
 use super::stats::Pairs;
 use crate::images::Engine;
-use crate::scratch::Scratch;
 use crate::serve::{Backend, Options, Serve};
 use crate::shell;
+use aifo_images::Scratch;
 
 /// The suites' image, built by `cargo xtask images test`.
 const BASE: &str = "aifo-test-base:latest";

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_children_took_counts_once_they_are_waited_for() {
+    fn cpu_time_of_children_counts_once_they_are_waited_for() {
         let us = std::process::id();
         let before = of_children(us).unwrap();
         // Enough work for many ticks on any machine.

@@ -16,9 +16,9 @@ use nix::unistd::{Pid, mkfifo};
 use super::measure::{Bench, WARM_UP};
 use super::report::Measured::{self, Slowdown};
 use super::stats::Pairs;
-use crate::scratch::Scratch;
 use crate::serve;
 use crate::shell;
+use aifo_images::Scratch;
 
 /// A notification: a FIFO makes the agent send it, and the bridge forwards it.
 pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {

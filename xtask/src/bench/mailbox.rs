@@ -13,9 +13,9 @@ use super::call::{Tool, expect_success};
 use super::measure::{Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown};
 use super::stats::Pairs;
-use crate::scratch::Scratch;
 use crate::serve;
 use crate::shell;
+use aifo_images::Scratch;
 
 /// Bytes of bulk output.
 const BULK: u64 = 256 << 20;
@@ -47,7 +47,7 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
         let mut client = quiet(&mailbox.client(Tool::Output(BULK)));
         client.args(Tool::Output(BULK).args()).stdout(File::create(&printed)?);
         let time = time(&mut client)?;
-        super::measure::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
+        super::call::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
         Ok(time)
     };
     let copy = || {

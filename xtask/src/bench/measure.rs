@@ -1,6 +1,6 @@
 //! The measurements: native and proxied calls in turns.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 
 use super::Depth;
-use super::call::{Calls, Side, Tool, Transport, expect_success};
+use super::call::{Calls, Side, Tool, Transport, count, expect_bytes, expect_success};
 use super::parents::Parent;
 use super::stats::Pairs;
 use super::{cpu, version1};
@@ -154,24 +154,4 @@ impl Bench<'_> {
         }
         Ok(time)
     }
-}
-
-/// Reads to the end in blocks of a pipe's size and counts the bytes.
-pub(super) fn count(mut from: impl Read) -> Result<u64> {
-    let mut block = vec![0; 64 * 1024];
-    let mut total = 0;
-    loop {
-        match from.read(&mut block)? {
-            0 => return Ok(total),
-            len => total += len as u64,
-        }
-    }
-}
-
-/// Fails if bytes are missing or surplus.
-pub(super) fn expect_bytes(expected: u64, arrived: u64) -> Result<()> {
-    if arrived != expected {
-        bail!("received {arrived} of {expected} bytes");
-    }
-    Ok(())
 }

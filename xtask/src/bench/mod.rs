@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use crate::dist;
-use crate::scratch::Scratch;
 use crate::serve::{self, Options, Serve};
 use crate::shell;
+use aifo_images::Scratch;
 use call::{Calls, Tool};
 use measure::Bench;
 use report::Figure;
@@ -130,7 +130,7 @@ impl Depth {
     }
 }
 
-/// Whether an exceeded bound fails the command.
+/// Selects whether an exceeded bound fails the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Counts,

@@ -111,7 +111,7 @@ impl Figure {
         Figure { name, measured, bound, libc }
     }
 
-    /// Whether the bound is exceeded.
+    /// Returns whether the bound is exceeded.
     pub(super) fn is_over(&self) -> bool {
         !self.bound.is_kept(self.measured.value(), self.libc)
     }

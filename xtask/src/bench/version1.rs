@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::call::Tool;
-use super::measure::{count, expect_bytes};
+use super::call::{Tool, count, expect_bytes};
 use crate::serve::Serve;
 
 /// Reads this much output from a version 1 response.

@@ -1,14 +1,14 @@
-//! Build contexts: a directory of `xtask/images/`, and a digest of its content.
+//! Build contexts of the suites' images: a directory of `xtask/images/`, and a digest of its content.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use aifo_images::digest;
 use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// The directory of an image's Dockerfile, for example `rust` or `test/dash`.
+/// The directory of an image's Dockerfile, for example `test/dash`.
 pub(super) fn dir(name: &str) -> PathBuf {
     shell::root().join("xtask/images").join(name)
 }
@@ -27,16 +27,6 @@ pub(super) fn inputs(name: &str, base: &str) -> Result<String> {
         parts.push(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
     }
     Ok(digest(parts))
-}
-
-/// A digest of a list of parts. It is compared with an image's label and needs no security: another
-/// hash version only rebuilds an image.
-pub(super) fn digest(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
-    let mut hasher = DefaultHasher::new();
-    for part in parts {
-        part.as_ref().hash(&mut hasher);
-    }
-    format!("{:016x}", hasher.finish())
 }
 
 fn file_name(path: &Path) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! The container engines that build and hold images.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
+use aifo_images::{Flavor, Host, Program};
 use anyhow::{Context, Result, bail};
 
 use crate::shell;
@@ -70,49 +70,22 @@ impl Engine {
         command
     }
 
-    /// Whether it has this image, built from these inputs.
-    pub(super) fn has(self, image: &str, inputs: &str) -> bool {
-        let format = format!("{{{{index .Config.Labels \"{INPUTS}\"}}}}");
-        let mut command = self.command(["image", "inspect", "--format", &format, image]);
-        let output = command.stderr(Stdio::null()).output();
-        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == inputs)
-    }
-
-    /// Imports a root file system from a tar file as an image.
-    pub(super) fn import(self, tar: &Path, image: &str, labels: &[String]) -> Result<()> {
-        let mut command = self.command(["import"]);
-        for label in labels {
-            command.args(["--change", &format!("LABEL {label}")]);
-        }
-        shell::run(command.arg(tar).arg(image).stdout(Stdio::null()))
-    }
-
-    /// Returns the `build` command without its context and further options.
-    pub(super) fn build(self, image: &str, base: &str, labels: &[String]) -> Command {
-        let mut command = self.command(["build", "--tag", image]);
-        command.args(["--build-arg", &format!("BASE={base}")]);
-        if self == Engine::Podman {
-            // The OCI format has no HEALTHCHECK.
-            command.args(["--format", "docker"]);
-        }
-        for label in labels {
-            command.args(["--label", label]);
-        }
-        for name in PASSED.iter().filter(|name| std::env::var_os(name).is_some()) {
-            // Name only: the engine's program reads the value, so it is not printed.
-            command.args(["--build-arg", name]);
-        }
-        command
+    /// Returns the programs with which `aifo-images` builds.
+    pub(crate) fn host(self) -> Result<Host> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let program = |name| {
+            let file = shell::find_in_path(name)?;
+            Some(Program { file, path: path.clone() })
+        };
+        let engine =
+            program(self.name()).with_context(|| format!("'{}' is not in PATH", self.name()))?;
+        let flavor = match self {
+            Engine::Docker => Flavor::Docker,
+            Engine::Podman => Flavor::Podman,
+        };
+        Ok(Host { flavor, engine, mmdebstrap: program("mmdebstrap") })
     }
 }
-
-/// The label with the digest of an image's inputs.
-pub(super) const INPUTS: &str = "dev.aifo.inputs";
-
-/// Proxy variables. Both engines pass them without a Dockerfile's ARG and keep them out of the
-/// image's history.
-const PASSED: [&str; 6] =
-    ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 #[cfg(test)]
 mod tests {
@@ -124,14 +97,5 @@ mod tests {
             assert_eq!(Engine::parse(engine.name()).unwrap(), engine);
         }
         assert!(Engine::parse("").is_err());
-    }
-
-    #[test]
-    fn a_build_can_be_pasted() {
-        let labels = ["a=b".to_owned()];
-        let line = shell::line(&Engine::Podman.build("x:1", "debian", &labels));
-        assert!(line.starts_with(
-            "podman build --tag x:1 --build-arg BASE=debian --format docker --label a=b"
-        ));
     }
 }

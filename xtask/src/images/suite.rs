@@ -1,14 +1,16 @@
 //! `images test`: the suites' images. They are small and are rebuilt only if their inputs changed.
 
+use std::io::stderr;
+
+use aifo_images::{DebianRoot, Host, IMAGE_LABEL, INPUTS_LABEL, RELEASE};
 use anyhow::Result;
 
-use super::debian::{RELEASE, Root};
-use super::engine::{Engine, INPUTS};
-use super::{Reuse, context, list};
+use super::context;
+use super::engine::Engine;
 use crate::shell;
 
 /// The Debian root, with the real tools that suites need.
-const ROOT: Root<'_> = Root {
+const ROOT: DebianRoot<'_> = DebianRoot {
     image: "aifo-test-debian:latest",
     release: RELEASE,
     packages: &["g++", "gcc", "libc6-dev", "make", "nodejs", "procps", "python3"],
@@ -22,24 +24,25 @@ const VARIANTS: [&str; 5] = ["dash", "noshell", "user", "hostile", "path"];
 
 /// Builds the suites' images that each engine lacks.
 pub(crate) fn build(engines: &[Engine]) -> Result<()> {
-    ROOT.provide(engines, Reuse::Same)?;
-    for engine in engines {
-        let base = provide(*engine, "base", ROOT.image, &ROOT.inputs())?;
+    let hosts = engines.iter().map(|engine| engine.host()).collect::<Result<Vec<_>>>()?;
+    ROOT.provide(&hosts, false, &mut stderr())?;
+    for host in &hosts {
+        let base = provide(host, "base", ROOT.image, &ROOT.inputs())?;
         for name in VARIANTS {
-            provide(*engine, name, BASE, &base)?;
+            provide(host, name, BASE, &base)?;
         }
     }
     Ok(())
 }
 
 /// Builds an image unless the engine has it from the same inputs; returns their digest.
-fn provide(engine: Engine, name: &str, base: &str, base_inputs: &str) -> Result<String> {
+fn provide(host: &Host, name: &str, base: &str, base_inputs: &str) -> Result<String> {
     let dir = format!("test/{name}");
     let inputs = context::inputs(&dir, base_inputs)?;
     let image = format!("aifo-test-{name}:latest");
-    if !engine.has(&image, &inputs) {
-        let labels = [format!("{}=test", list::IMAGE), format!("{INPUTS}={inputs}")];
-        let mut command = engine.build(&image, base, &labels);
+    if !host.has(&image, &inputs) {
+        let labels = [format!("{IMAGE_LABEL}=test"), format!("{INPUTS_LABEL}={inputs}")];
+        let mut command = host.build(&image, base, &labels);
         shell::run(command.arg(context::dir(&dir)))?;
     }
     Ok(inputs)

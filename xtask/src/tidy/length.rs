@@ -7,10 +7,7 @@ use super::source::Source;
 const MAX_LINES: usize = 400;
 
 /// Longer files, with the reason.
-const LONGER: &[(&str, &str)] = &[
-    ("crates/acp-io/src/replay.rs", "one state machine: a log played to a client or a relay"),
-    ("crates/aifo-coder/src/cli.rs", "one table: the commands and their options"),
-];
+const LONGER: &[(&str, &str)] = &[];
 
 /// Checks every file of a crate or of xtask.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {

@@ -22,7 +22,7 @@ pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
 struct Targets {
     /// The anchors of each page, by its path below the root.
     anchors: BTreeMap<String, BTreeSet<String>>,
-    /// Whether a path below the root exists.
+    /// Returns whether a path below the root exists.
     is_there: fn(&str) -> bool,
 }
 

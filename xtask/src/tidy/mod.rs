@@ -2,12 +2,15 @@
 //!
 //! Each check has a file; each finding is one line, `place: what is wrong`.
 
+mod circles;
 mod dependencies;
+mod fuzz;
 mod leftovers;
 mod length;
 mod links;
 mod manifests;
 mod proofs;
+mod prose;
 mod purity;
 mod source;
 mod terminal;
@@ -25,18 +28,23 @@ use source::Source;
 /// Runs every check, prints the findings, and fails if there are any.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let packages = workspace::packages()?;
+    let fuzz_packages = fuzz::packages()?;
+    let fuzz_readme = read(&shell::root().join(fuzz::README))?;
     let sources = rust_sources()?;
     let pages = pages()?;
-    let checks: [(&str, Vec<Finding>); 9] = [
+    let checks: [(&str, Vec<Finding>); 12] = [
         ("dependencies", dependencies::check(&packages, page(&pages, dependencies::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
         ("unsafe", unsafety::check(&sources)),
         ("terminal", terminal::check(&sources)),
         ("leftovers", leftovers::check(&sources)),
-        ("manifests", manifests::check(&packages)),
+        ("manifests", manifests::check(&[packages, fuzz_packages.clone()].concat())),
+        ("fuzz targets", fuzz::check(&fuzz_packages, &sources, &fuzz_readme.text)),
         ("proofs", proofs::check(&pages, &sources)),
         ("length", length::check(&sources)),
+        ("prose", prose::check(&pages, &sources)),
+        ("circles", circles::check(&sources)),
     ];
     for (name, findings) in &checks {
         match findings.len() {
@@ -91,7 +99,7 @@ fn pages() -> Result<Vec<Page>> {
 
 fn rust_sources() -> Result<Vec<Source>> {
     let mut paths = Vec::new();
-    for dir in ["crates", "examples", "tests", "xtask"] {
+    for dir in ["crates", "examples", "fuzz", "tests", "xtask"] {
         walk(&shell::root().join(dir), "rs", &mut paths)?;
     }
     let parse = |path: &PathBuf| read(path).map(|page| Source::parse(&page.path, &page.text));

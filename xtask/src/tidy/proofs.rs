@@ -38,7 +38,7 @@ pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Whether a word has the form `a::b_c`, with names of modules and tests.
+/// Returns whether a word has the form `a::b_c`, with names of modules and tests.
 fn is_path(word: &str) -> bool {
     let is_name = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_lowercase())

@@ -1,7 +1,7 @@
 //! Checks that sans-IO crates use no files, sockets, environment, processes, threads or clocks.
 
 use super::Finding;
-use super::source::{Source, Token};
+use super::source::{Source, paths};
 
 /// The sans-IO crates, by directory in `crates/`.
 const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
@@ -69,50 +69,6 @@ fn does_io(path: &str) -> bool {
     };
     (IO_PATHS.iter().any(reaches) && !ALLOWED_PATHS.iter().any(reaches))
         || CLOCKS.iter().any(|clock| path.ends_with(clock))
-}
-
-/// Every path in the code, with the line of its first word; `a::{b, c::d}` is `a::b` and `a::c::d`.
-fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    // The prefixes of the open groups; `None` for a brace that is not a group of a `use`.
-    let mut groups: Vec<Option<String>> = Vec::new();
-    let mut rest = tokens;
-    while let Some((token, after)) = rest.split_first() {
-        rest = after;
-        match token.text {
-            "{" => groups.push(None),
-            "}" => _ = groups.pop(),
-            // A path after one of these may begin with `::`.
-            "as" | "in" | "return" | "use" => {}
-            word if is_word(word) => {
-                let prefix = groups.last().cloned().flatten();
-                let mut path = prefix.map_or(word.to_owned(), |prefix| format!("{prefix}::{word}"));
-                let mut opens_group = false;
-                while let [a, b, next, tail @ ..] = rest
-                    && (a.text, b.text) == (":", ":")
-                {
-                    rest = tail;
-                    match next.text {
-                        "{" => {
-                            opens_group = true;
-                            groups.push(Some(path.clone()));
-                            break;
-                        }
-                        segment => path = format!("{path}::{segment}"),
-                    }
-                }
-                if !opens_group {
-                    found.push((token.line, path));
-                }
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn is_word(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
 #[cfg(test)]

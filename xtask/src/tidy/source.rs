@@ -94,6 +94,46 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+/// Every path in the code, with the line of its first word; `a::{b, c::d}` is `a::b` and `a::c::d`.
+pub(super) fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    // The prefixes of the open groups; `None` for a brace that is not a group of a `use`.
+    let mut groups: Vec<Option<String>> = Vec::new();
+    let mut rest = tokens;
+    while let Some((token, after)) = rest.split_first() {
+        rest = after;
+        match token.text {
+            "{" => groups.push(None),
+            "}" => _ = groups.pop(),
+            // A path after one of these may begin with `::`.
+            "as" | "in" | "return" | "use" => {}
+            word if word.starts_with(is_word) => {
+                let prefix = groups.last().cloned().flatten();
+                let mut path = prefix.map_or(word.to_owned(), |prefix| format!("{prefix}::{word}"));
+                let mut opens_group = false;
+                while let [a, b, next, tail @ ..] = rest
+                    && (a.text, b.text) == (":", ":")
+                {
+                    rest = tail;
+                    match next.text {
+                        "{" => {
+                            opens_group = true;
+                            groups.push(Some(path.clone()));
+                            break;
+                        }
+                        segment => path = format!("{path}::{segment}"),
+                    }
+                }
+                if !opens_group {
+                    found.push((token.line, path));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The state of a split.
 struct Split<'a> {
     rest: &'a str,

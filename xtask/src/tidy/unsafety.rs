@@ -23,7 +23,7 @@ fn scan(source: &Source) -> Vec<Finding> {
     lines.filter_map(problem).collect()
 }
 
-/// Whether a SAFETY comment (or a `# Safety` section) stands on the line, or above it: comments,
+/// True if a SAFETY comment (or a `# Safety` section) stands on the line, or above it: comments,
 /// attributes and the earlier lines of the same statement lie between.
 fn has_reason(source: &Source, line: usize) -> bool {
     let says = |line: usize| {

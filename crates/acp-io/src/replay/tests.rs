@@ -251,7 +251,7 @@ fn mismatches_are_reported() {
         .out(5, again)
         .received(6, json!({"id": 14, "result": {"stopReason": "end_turn"}}))
         .received(7, json!({"id": 99, "result": {}}))
-        .out(8, selected("nobody"))
+        .out(8, selected("unknown"))
         .out(8, json!({"method": "$/cancel_request", "params": {"requestId": 1}}))
         .out(8, json!({"method": "session/cancel", "params": {"sessionId": "other"}}))
         .out(8, json!(17))
@@ -262,7 +262,7 @@ fn mismatches_are_reported() {
         .received(13, json!({"id": 13, "result": {"stopReason": "refusal"}}));
     let expected = [
         "misfit the client does not send 'session/prompt': session 's' already has a running prompt",
-        "misfit request \"nobody\" is not pending",
+        "misfit request \"unknown\" is not pending",
         "misfit the client never sends '$/cancel_request'",
         "misfit no turn to cancel",
         "misfit not a message of a client",

@@ -6,12 +6,12 @@ use super::agent_requests::AgentRequest;
 use super::{Client, ConnectionState, EarlyUpdates, SentRequest};
 use crate::capabilities::AgentInfo;
 use crate::envelope::Envelope;
-use crate::event::{Event, Withdrawal};
+use crate::event::{Event, RequestEvent, Withdrawal};
 use crate::failure::Failure;
 use crate::json::weight;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
-use crate::pending::Completion;
+use crate::peer::{Skipped, too_long};
 use crate::permission::{Decision, PermissionRequest};
 use crate::protocol_errors::count;
 use crate::session::Session;
@@ -43,7 +43,7 @@ impl Client {
 
     /// Fails pending requests, ends turns, and closes the connection.
     fn close(&mut self) {
-        while let Some((request, sent)) = self.pending.pop() {
+        while let Some((request, sent)) = self.agent.sent.pop() {
             self.complete(request, sent, Err(Failure::Ended));
         }
         for session in self.sessions.values_mut() {
@@ -51,8 +51,9 @@ impl Client {
                 self.events.push_back(Event::TurnEnded(Box::new(end)));
             }
         }
-        while let Some((id, _)) = self.agent_requests.take_first(|_| true) {
-            self.events.push_back(Event::Withdrawn { id, why: Withdrawal::Ended });
+        while let Some((id, _)) = self.agent.received.take_first(|_| true) {
+            self.events
+                .push_back(Event::Request(RequestEvent::Withdrawn { id, why: Withdrawal::Ended }));
         }
         self.early = EarlyUpdates::default();
         self.state = ConnectionState::Closed;
@@ -60,18 +61,13 @@ impl Client {
     }
 
     fn response(&mut self, id: &Id, outcome: Result<Value, RpcError>) {
-        match self.pending.complete(id) {
-            Completion::Known(request, sent) => {
-                let agent = match &self.state {
-                    ConnectionState::Ready(agent) => Some(agent),
-                    _ => None,
-                };
-                let outcome = outcome.map_err(|error| Failure::of(error, agent));
-                self.complete(request, sent, outcome);
-            }
-            Completion::Duplicate => count(&mut self.protocol_errors.duplicate_responses),
-            Completion::Unknown => count(&mut self.protocol_errors.unknown_responses),
-        }
+        let Some((request, sent)) = self.agent.complete(id) else { return };
+        let agent = match &self.state {
+            ConnectionState::Ready(agent) => Some(agent),
+            _ => None,
+        };
+        let outcome = outcome.map_err(|error| Failure::of(error, agent));
+        self.complete(request, sent, outcome);
     }
 
     /// Completes a request of the client.
@@ -153,7 +149,7 @@ impl Client {
         match method.as_str() {
             "session/update" => match Update::parse(params) {
                 Ok(update) => self.update(update),
-                Err(_) => count(&mut self.protocol_errors.invalid_updates),
+                Err(_) => count(&mut self.agent.protocol_errors.invalid_updates),
             },
             "$/cancel_request" => self.agent_cancels_request(&params),
             _ => self.events.push_back(Event::Notification { method, params }),
@@ -177,7 +173,7 @@ impl Client {
     /// Keeps an update if its session may be the one being opened.
     fn keep_early(&mut self, update: Update) {
         let limits = &self.config.limits;
-        let is_opening = self.pending.iter().any(|(_, sent)| *sent == SentRequest::New);
+        let is_opening = self.agent.sent.iter().any(|(_, sent)| *sent == SentRequest::New);
         let held = self.early.held.saturating_add(weight(update.params()));
         if is_opening
             && self.early.updates.len() < limits.early_updates
@@ -186,7 +182,7 @@ impl Client {
             self.early.held = held;
             self.early.updates.push_back(update);
         } else {
-            count(&mut self.protocol_errors.unknown_session_updates);
+            count(&mut self.agent.protocol_errors.unknown_session_updates);
         }
     }
 
@@ -206,20 +202,19 @@ impl Client {
 
     fn agent_request(&mut self, id: Id, method: String, params: Value) {
         let is_permission = method == "session/request_permission";
-        if self.agent_requests.contains(&id) {
-            count(&mut self.protocol_errors.duplicate_requests);
-        } else if !is_permission && !self.is_served(&method) {
-            count(&mut self.protocol_errors.unknown_requests);
-            let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
+        if self.agent.is_duplicate(&id) {
+            return;
+        }
+        if !is_permission && !self.is_served(&method) {
+            let error = self.agent.unknown_method(&method);
             self.reply(id, Err(error));
-        } else if self.agent_requests.len() >= self.config.limits.requests {
-            count(&mut self.protocol_errors.excess_requests);
-            self.reply(id, Err(RpcError::new(code::INTERNAL, "busy")));
+        } else if let Err(busy) = self.agent.check_room() {
+            self.reply(id, Err(busy));
         } else if is_permission {
             self.permission(id, params);
         } else {
-            self.agent_requests.push(id.clone(), AgentRequest::Host);
-            self.events.push_back(Event::Request { id, method, params });
+            self.agent.received.push(id.clone(), AgentRequest::Host);
+            self.events.push_back(Event::Request(RequestEvent::Host { id, method, params }));
         }
     }
 
@@ -237,23 +232,22 @@ impl Client {
         let call = change.and_then(|change| session.tools().get(&change.id).cloned());
         let name = session.id().to_owned();
         let request = PermissionRequest::parse(name.clone(), call, params);
-        let options = request.options.iter().map(|option| option.id.clone()).collect();
         let deadline = self.now.checked_add(self.config.limits.permission);
-        self.agent_requests
-            .push(id.clone(), AgentRequest::Permission { session: name, options, deadline });
-        self.events.push_back(Event::Permission { id, request: Box::new(request) });
+        let pending =
+            AgentRequest::Permission { session: name, options: request.option_ids(), deadline };
+        self.agent.received.push(id.clone(), pending);
+        self.events
+            .push_back(Event::Request(RequestEvent::Permission { id, request: Box::new(request) }));
     }
 
     /// Handles `$/cancel_request`. The request is still answered.
     fn agent_cancels_request(&mut self, params: &Value) {
-        let id = params.get("requestId").cloned().and_then(Id::parse);
-        let Some(id) = id.filter(|id| self.agent_requests.contains(id)) else {
-            return count(&mut self.protocol_errors.unknown_cancellations);
-        };
-        if self.agent_requests.permission(&id).is_some() {
+        let Some(id) = self.agent.cancelled_request(params) else { return };
+        if self.agent.received.permission(&id).is_some() {
             self.answer_permission(&id, &Decision::Cancelled);
         }
-        self.events.push_back(Event::Withdrawn { id, why: Withdrawal::ByAgent });
+        self.events
+            .push_back(Event::Request(RequestEvent::Withdrawn { id, why: Withdrawal::ByAgent }));
     }
 
     /// Answers all pending permission requests of a session with `cancelled`.
@@ -264,26 +258,21 @@ impl Client {
                 Withdrawal::TurnCancelled
             }
         };
-        while let Some(id) = self.agent_requests.take_permission_of(session) {
+        while let Some(id) = self.agent.received.take_permission_of(session) {
             self.last_activity = self.now;
             self.reply(id.clone(), Ok(Decision::Cancelled.to_result()));
-            self.events.push_back(Event::Withdrawn { id, why });
+            self.events.push_back(Event::Request(RequestEvent::Withdrawn { id, why }));
         }
     }
 
     /// Answers or completes the request of a message that was skipped.
     fn too_long(&mut self, len: u64, envelope: Envelope) {
-        match envelope {
-            Envelope { id: Some(id), method: None } => {
-                if let Completion::Known(request, sent) = self.pending.complete(&id) {
-                    self.complete(request, sent, Err(Failure::TooLong(len)));
-                }
+        match self.agent.skip(envelope) {
+            Skipped::Response(request, sent) => {
+                self.complete(request, sent, Err(Failure::TooLong(len)));
             }
-            Envelope { id: Some(id), method: Some(_) } if !self.agent_requests.contains(&id) => {
-                let text = format!("a message of {len} bytes is too long");
-                self.reply(id, Err(RpcError::new(code::INVALID_REQUEST, text)));
-            }
-            _ => {}
+            Skipped::Request(id) => self.reply(id, Err(too_long(code::INVALID_REQUEST, len))),
+            Skipped::Other => {}
         }
         self.events.push_back(Event::TooLong { len });
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::failure::Failure;
 use crate::message_reader::NonJsonOutput;
 use crate::turn_end::{StopReason, TurnEnd};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Client;
-use crate::event::{Event, Withdrawal};
+use crate::event::{Event, RequestEvent, Withdrawal};
 use crate::failure::Failure;
 use crate::permission::Decision;
 use crate::turn::Due;
@@ -14,21 +14,24 @@ impl Client {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let idle = self.idle();
         let turns = self.sessions.values().filter_map(|session| session.poll_timeout(idle));
-        let others = [self.pending.poll_timeout(), self.agent_requests.poll_timeout()];
+        let others = [self.agent.sent.poll_timeout(), self.agent.received.poll_timeout()];
         turns.chain(others.into_iter().flatten()).min()
     }
 
     /// Handles expired deadlines. Does nothing if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        while let Some((request, sent)) = self.pending.expire(now) {
+        while let Some((request, sent)) = self.agent.sent.expire(now) {
             self.complete(request, sent, Err(Failure::TimedOut));
         }
-        while let Some((id, session)) = self.agent_requests.expired(now) {
+        while let Some((id, session)) = self.agent.received.expired(now) {
             // `session/cancel` goes first, then the answers to the turn's permission requests.
             self.cancel(&session, CancelCause::PermissionTimeout, now);
             if self.answer_permission(&id, &Decision::Cancelled) {
-                self.events.push_back(Event::Withdrawn { id, why: Withdrawal::TimedOut });
+                self.events.push_back(Event::Request(RequestEvent::Withdrawn {
+                    id,
+                    why: Withdrawal::TimedOut,
+                }));
             }
         }
         let idle = self.idle();
@@ -48,8 +51,8 @@ impl Client {
 
     /// Returns when the agent has been idle for too long; `None` while it waits for an answer.
     fn idle(&self) -> Option<Instant> {
-        let is_waiting_for_us = self.agent_requests.len() > 0;
-        (!is_waiting_for_us)
+        let has_pending_request = self.agent.received.len() > 0;
+        (!has_pending_request)
             .then(|| self.last_activity.checked_add(self.config.limits.prompt_idle))
             .flatten()
     }

@@ -4,15 +4,14 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::connection::{Decider, IncomingRequest, PendingPermission, RequestKind, StreamState};
-use super::editor::set_request;
 use super::event::RelayEvent;
 use super::fields::Fields;
 use super::path_map::Direction;
+use super::requests::{Decider, IncomingRequest, PendingPermission, RequestKind};
 use super::session_state::SessionState;
 use super::terminals::CallRef;
 use super::{CANCEL_REQUEST, MethodServer, Relay, Side};
-use crate::event::Withdrawal;
+use crate::event::RequestEvent;
 use crate::message::{Id, RpcError, code};
 use crate::permission::{Decision, PermissionRequest};
 use crate::protocol_errors::count;
@@ -38,15 +37,18 @@ impl Relay {
             }
             MethodServer::Host => {
                 self.terminals.record_request(&id, &method, &params);
-                self.agent.incoming.push(id.clone(), IncomingRequest::Host);
-                self.events.push_back(RelayEvent::Request { id, method, params });
+                self.agent.received.push(id.clone(), IncomingRequest::Host);
+                self.events.push_back(RelayEvent::Request(RequestEvent::Host {
+                    id,
+                    method,
+                    params,
+                }));
             }
             MethodServer::Neither => {
-                count(&mut self.agent.protocol_errors.unknown_requests);
-                let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
+                let error = self.agent.unknown_method(&method);
                 self.reject(Side::Agent, id, error);
             }
-            MethodServer::Editor if self.editor.stream == StreamState::Ended => {
+            MethodServer::Editor if !self.editor.is_open() => {
                 self.reject(Side::Agent, id, Self::editor_ended());
             }
             MethodServer::Editor => {
@@ -70,7 +72,7 @@ impl Relay {
         extra: Map<String, Value>,
     ) {
         match method.as_str() {
-            CANCEL_REQUEST => return self.agent_cancels_request(params, extra),
+            CANCEL_REQUEST => return self.cancel_received_request(Side::Agent, params, extra),
             UPDATE => {
                 self.update(&params);
                 if let Some(update) = params.get_mut("update") {
@@ -115,13 +117,16 @@ impl Relay {
             self.events.push_back(RelayEvent::Tool { session: session.clone(), change });
         }
         let request = PermissionRequest::parse(session.clone(), call, params.clone());
-        let options = request.options.iter().map(|option| option.id.clone()).collect();
+        let options = request.option_ids();
         let decider = Decider::Host(PendingPermission { options, params, extra });
-        self.agent.incoming.push(id.clone(), IncomingRequest::Permission { session, decider });
+        self.agent.received.push(id.clone(), IncomingRequest::Permission { session, decider });
         if is_cancelling {
             self.answer(Side::Agent, &id, Ok(Decision::Cancelled.to_result()), Map::new());
         } else {
-            self.events.push_back(RelayEvent::Permission { id, request: Box::new(request) });
+            self.events.push_back(RelayEvent::Request(RequestEvent::Permission {
+                id,
+                request: Box::new(request),
+            }));
         }
     }
 
@@ -130,24 +135,23 @@ impl Relay {
     pub fn ask_editor(&mut self, id: &Id, now: Instant) -> bool {
         self.now = now;
         let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
-            self.agent.incoming.get_mut(id)
+            self.agent.received.get_mut(id)
         else {
             return false;
         };
         let PendingPermission { mut params, extra, .. } = std::mem::take(pending);
-        let sent = match self.editor.stream {
-            StreamState::Ended => None,
-            StreamState::Open => {
-                if let Some(call) = params.get_mut("toolCall") {
-                    self.terminals.replace_terminals(call);
-                }
-                Fields::new(&self.config.map, Direction::ToEditor).params(PERMISSION, &mut params);
-                let method = PERMISSION.to_owned();
-                let kind = RequestKind::Other { method: method.clone() };
-                self.send(Side::Editor, id, (method, params), kind, extra).ok()
+        let sent = if self.editor.is_open() {
+            if let Some(call) = params.get_mut("toolCall") {
+                self.terminals.replace_terminals(call);
             }
+            Fields::new(&self.config.map, Direction::ToEditor).params(PERMISSION, &mut params);
+            let method = PERMISSION.to_owned();
+            let kind = RequestKind::Other { method: method.clone() };
+            self.send(Side::Editor, id, (method, params), kind, extra).ok()
+        } else {
+            None
         };
-        match (sent, self.agent.incoming.get_mut(id)) {
+        match (sent, self.agent.received.get_mut(id)) {
             (Some(number), Some(IncomingRequest::Permission { decider, .. })) => {
                 *decider = Decider::Editor(number);
             }
@@ -167,28 +171,6 @@ impl Relay {
         let mut params = json!({"sessionId": session, "update": update});
         Fields::new(&self.config.map, Direction::ToEditor).params(UPDATE, &mut params);
         self.notify(Side::Editor, UPDATE.to_owned(), params, Map::new());
-    }
-
-    /// Handles `$/cancel_request`. The request is still answered.
-    fn agent_cancels_request(&mut self, mut params: Value, extra: Map<String, Value>) {
-        let id = params.get("requestId").cloned().and_then(Id::parse);
-        let asked = id.as_ref().and_then(|id| Some((id.clone(), self.agent.incoming.get(id)?)));
-        match asked {
-            Some((_, IncomingRequest::Forwarded(number))) => {
-                set_request(&mut params, *number);
-                self.notify(Side::Editor, CANCEL_REQUEST.to_owned(), params, extra);
-            }
-            Some((id, IncomingRequest::Permission { .. })) => {
-                self.cancel_permission(&id, Withdrawal::ByAgent);
-            }
-            Some((id, IncomingRequest::Host)) => {
-                self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::ByAgent });
-            }
-            // Only the editor sends prompts.
-            Some((_, IncomingRequest::Queued { .. })) | None => {
-                count(&mut self.agent.protocol_errors.unknown_cancellations);
-            }
-        }
     }
 }
 

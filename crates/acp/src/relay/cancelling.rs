@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::connection::{Decider, IncomingRequest};
 use super::event::RelayEvent;
+use super::requests::{Decider, IncomingRequest};
 use super::session_state::SessionState;
 use super::{CANCEL, Relay, Side};
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::message::Id;
 use crate::permission::Decision;
 use crate::update::session_of;
@@ -38,7 +38,7 @@ impl Relay {
 
     /// Cancels the pending permission requests of matching sessions, the oldest first.
     fn cancel_permissions(&mut self, is_it: impl Fn(&str) -> bool) {
-        let waiting = self.agent.incoming.iter().filter_map(|(id, asked)| match asked {
+        let waiting = self.agent.received.iter().filter_map(|(id, request)| match request {
             IncomingRequest::Permission { session, .. } => is_it(session).then(|| id.clone()),
             IncomingRequest::Forwarded(_)
             | IncomingRequest::Queued { .. }
@@ -52,7 +52,7 @@ impl Relay {
 
     /// Answers a permission request with `cancelled` and notifies the editor or the caller.
     pub(super) fn cancel_permission(&mut self, id: &Id, why: Withdrawal) {
-        let at_editor = match self.agent.incoming.get(id) {
+        let at_editor = match self.agent.received.get(id) {
             Some(IncomingRequest::Permission { decider: Decider::Editor(number), .. }) => {
                 Some(*number)
             }
@@ -66,7 +66,10 @@ impl Relay {
             }
             (Some(number), _) => self.cancel_sent_request(Side::Editor, number),
             (None, why) => {
-                self.events.push_back(RelayEvent::Withdrawn { id: id.clone(), why });
+                self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                    id: id.clone(),
+                    why,
+                }));
             }
         }
     }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_declared_is_what_is_served() {
+    fn declared_capabilities_are_served() {
         use MethodServer::{Editor, Host, Neither};
         let full = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
         let none =

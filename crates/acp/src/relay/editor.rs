@@ -2,14 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::connection::{IncomingRequest, RequestKind, StreamState};
 use super::fields::Fields;
 use super::passing::unsupported_version_error;
 use super::path_map::{Direction, is_beneath};
+use super::requests::RequestKind;
 use super::{CANCEL, CANCEL_REQUEST, INITIALIZE, Relay, Side};
 use crate::capabilities::lower_version;
 use crate::message::{Id, RpcError, code};
-use crate::protocol_errors::count;
 
 impl Relay {
     pub(super) fn editor_request(
@@ -19,7 +18,7 @@ impl Relay {
         mut params: Value,
         extra: Map<String, Value>,
     ) {
-        if self.agent.stream == StreamState::Ended {
+        if !self.agent.is_open() {
             let error = self.agent_ended();
             return self.reject(Side::Editor, id, error);
         }
@@ -60,7 +59,7 @@ impl Relay {
     ) {
         match method.as_str() {
             CANCEL => self.cancel(params, extra),
-            CANCEL_REQUEST => self.editor_cancels_request(params, extra),
+            CANCEL_REQUEST => self.cancel_received_request(Side::Editor, params, extra),
             _ => self.notify(Side::Agent, method, params, extra),
         }
     }
@@ -81,34 +80,5 @@ impl Relay {
     pub(super) fn is_known(&self, path: &str) -> bool {
         let roots = &self.config.roots;
         roots.is_empty() || roots.iter().any(|root| is_beneath(path, root))
-    }
-
-    fn editor_cancels_request(&mut self, mut params: Value, extra: Map<String, Value>) {
-        let id = params.get("requestId").cloned().and_then(Id::parse);
-        let asked = id.as_ref().and_then(|id| Some((id, self.editor.incoming.get(id)?)));
-        match asked {
-            Some((_, IncomingRequest::Forwarded(number))) => {
-                set_request(&mut params, *number);
-                self.notify(Side::Agent, CANCEL_REQUEST.to_owned(), params, extra);
-            }
-            Some((id, IncomingRequest::Queued { session })) => {
-                let (id, session) = (id.clone(), session.clone());
-                if let Some(state) = self.sessions.get_mut(&session) {
-                    state.unqueue(&id);
-                }
-                self.prompt_cancelled(&id);
-            }
-            // The editor sends no such requests.
-            Some((_, IncomingRequest::Permission { .. } | IncomingRequest::Host)) | None => {
-                count(&mut self.editor.protocol_errors.unknown_cancellations);
-            }
-        }
-    }
-}
-
-/// Sets `requestId` to the receiver's id.
-pub(super) fn set_request(params: &mut Value, number: u64) {
-    if let Some(id) = params.get_mut("requestId") {
-        *id = number.into();
     }
 }

@@ -4,22 +4,21 @@ use std::time::Instant;
 
 use serde_json::Map;
 
-use super::connection::{Decider, IncomingRequest, RequestKind, StreamState};
 use super::event::RelayEvent;
+use super::requests::{Decider, IncomingRequest, RequestKind};
 use super::session_state::SessionState;
 use super::{Relay, Release, Side};
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::message::{RpcError, code};
 
 impl Relay {
     pub(super) fn stream_ended(&mut self, side: Side) {
-        self.connection_mut(side).stream = StreamState::Ended;
         match side {
             Side::Editor => self.editor_stream_ended(),
             Side::Agent => self.agent_stream_ended(),
         }
         self.events.push_back(RelayEvent::Ended { side });
-        if self.connection(side.other()).stream == StreamState::Ended {
+        if !self.connection(side.other()).is_open() {
             self.release();
             self.events.push_back(RelayEvent::Closed);
         }
@@ -47,11 +46,11 @@ impl Relay {
         for state in self.sessions.values_mut() {
             while SessionState::next_prompt(state).is_some() {}
         }
-        while let Some((id, _)) = self.editor.incoming.take_first(|_| true) {
+        while let Some((id, _)) = self.editor.received.take_first(|_| true) {
             self.reject(Side::Editor, id, error.clone());
         }
-        while let Some((id, asked)) = self.agent.incoming.take_first(|_| true) {
-            match asked {
+        while let Some((id, request)) = self.agent.received.take_first(|_| true) {
+            match request {
                 IncomingRequest::Forwarded(number)
                 | IncomingRequest::Permission { decider: Decider::Editor(number), .. } => {
                     self.cancel_sent_request(Side::Editor, number);
@@ -59,7 +58,10 @@ impl Relay {
                 IncomingRequest::Permission { decider: Decider::Host(_), .. }
                 | IncomingRequest::Host
                 | IncomingRequest::Queued { .. } => {
-                    self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
+                    self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                        id,
+                        why: Withdrawal::Ended,
+                    }));
                 }
             }
         }
@@ -71,15 +73,13 @@ impl Relay {
         let now = self.now;
         let is_late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         if let Release::At(until) = self.release
-            && (self.editor.incoming.len() == 0 || is_late(until))
+            && (self.editor.received.len() == 0 || is_late(until))
         {
             self.release = Release::Flushing(self.grace());
             self.fail_host_requests();
         }
         if let Release::Flushing(until) = self.release
-            && (self.agent.out.held() == 0
-                || self.agent.stream == StreamState::Ended
-                || is_late(until))
+            && (self.agent.out.held() == 0 || !self.agent.is_open() || is_late(until))
         {
             self.release = Release::Reported;
             self.events.push_back(RelayEvent::Released);
@@ -90,10 +90,13 @@ impl Relay {
     /// disconnected.
     fn fail_host_requests(&mut self) {
         while let Some((id, _)) =
-            self.agent.incoming.take_first(|asked| matches!(asked, IncomingRequest::Host))
+            self.agent.received.take_first(|request| matches!(request, IncomingRequest::Host))
         {
             self.reject(Side::Agent, id.clone(), Self::editor_ended());
-            self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
+            self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                id,
+                why: Withdrawal::Ended,
+            }));
         }
     }
 

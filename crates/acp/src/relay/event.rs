@@ -1,45 +1,20 @@
 //! Events of a relay.
 
-use serde_json::Value;
-
 use super::Side;
 use crate::counts::Counts;
-use crate::event::Withdrawal;
-use crate::message::{Id, RpcError};
+use crate::event::RequestEvent;
+use crate::message::RpcError;
 use crate::message_reader::NonJsonOutput;
-use crate::permission::PermissionRequest;
 use crate::tool_calls::ToolChange;
 use crate::turn_end::StopReason;
 
 /// An event caused by input or by elapsed time. Forwarding alone causes none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RelayEvent {
-    /// The agent requests a permission. [`Relay::decide`](super::Relay::decide) answers,
-    /// [`Relay::ask_editor`](super::Relay::ask_editor) forwards it to the editor.
-    Permission {
-        /// The request's id.
-        id: Id,
-        /// The request, with the agent's paths.
-        request: Box<PermissionRequest>,
-    },
-    /// The agent requests a method that the caller serves;
-    /// [`Relay::respond`](super::Relay::respond) answers.
-    Request {
-        /// The request's id.
-        id: Id,
-        /// The method.
-        method: String,
-        /// The parameters, with the agent's paths.
-        params: Value,
-    },
-    /// A reported request was cancelled. A permission request has been answered already, as has any
-    /// with [`Withdrawal::Ended`]; others must still be answered.
-    Withdrawn {
-        /// The request's id.
-        id: Id,
-        /// The cause.
-        why: Withdrawal,
-    },
+    /// A request of the agent. [`Relay::decide`](super::Relay::decide) answers one for a permission,
+    /// or [`Relay::ask_editor`](super::Relay::ask_editor) forwards it to the editor;
+    /// [`Relay::respond`](super::Relay::respond) answers any other.
+    Request(RequestEvent),
     /// A tool call has changed its state.
     Tool {
         /// The session.
@@ -89,8 +64,14 @@ pub struct RelayedTurn {
     pub turn: u64,
     /// The stop reason, or the error without its data.
     pub outcome: Result<StopReason, RpcError>,
-    /// Whether the turn was cancelled, whatever the stop reason.
+    /// True if the turn was cancelled, whatever the stop reason.
     pub was_cancelled: bool,
     /// Counts of the turn's updates.
     pub counts: Counts,
+}
+
+impl From<RequestEvent> for RelayEvent {
+    fn from(event: RequestEvent) -> Self {
+        RelayEvent::Request(event)
+    }
 }

@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::connection::{ForwardedRequest, IncomingRequest, RequestKind, StreamState};
 use super::event::RelayEvent;
 use super::fields::Fields;
+use super::requests::{ForwardedRequest, IncomingRequest, RequestKind};
 use super::{CANCEL_REQUEST, INITIALIZE, Relay, Side};
 use crate::capabilities::{UnsupportedVersion, later_version};
 use crate::envelope::Envelope;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::json::LineTooLong;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
-use crate::pending::Completion;
-use crate::protocol_errors::count;
+use crate::peer::{Skipped, too_long};
 
 impl Relay {
     /// Returns the next message, alternating between the ends.
     pub(super) fn next_inbound(&mut self) -> Option<(Side, Inbound)> {
         for from in [self.next, self.next.other()] {
             if self.should_read(from)
-                && let Some(inbound) = self.connection_mut(from).reader.next_message()
+                && let Some(inbound) = self.connection_mut(from).next_inbound()
             {
                 self.next = from.other();
                 return Some((from, inbound));
@@ -59,15 +59,14 @@ impl Relay {
         params: Value,
         extra: Map<String, Value>,
     ) {
-        let most = self.config.limits.requests;
         let connection = self.connection_mut(from);
-        if connection.incoming.contains(&id) {
-            count(&mut connection.protocol_errors.duplicate_requests);
-        } else if matches!(&id, Id::Text(text) if text.len() > LONGEST_ID) {
+        if connection.is_duplicate(&id) {
+            return;
+        }
+        if matches!(&id, Id::Text(text) if text.len() > LONGEST_ID) {
             self.reject(from, id, RpcError::new(code::INVALID_REQUEST, "the id is too long"));
-        } else if connection.incoming.len() >= most {
-            count(&mut connection.protocol_errors.excess_requests);
-            self.reject(from, id, busy());
+        } else if let Err(busy) = connection.check_room() {
+            self.reject(from, id, busy);
         } else {
             match from {
                 Side::Editor => self.editor_request(id, method, params, extra),
@@ -84,11 +83,8 @@ impl Relay {
         outcome: Result<Value, RpcError>,
         extra: Map<String, Value>,
     ) {
-        let connection = self.connection_mut(from);
-        match connection.sent.complete(id) {
-            Completion::Known(_, sent) => self.forward_response(from, sent, outcome, extra),
-            Completion::Duplicate => count(&mut connection.protocol_errors.duplicate_responses),
-            Completion::Unknown => count(&mut connection.protocol_errors.unknown_responses),
+        if let Some((_, sent)) = self.connection_mut(from).complete(id) {
+            self.forward_response(from, sent, outcome, extra);
         }
     }
 
@@ -131,11 +127,11 @@ impl Relay {
         &mut self,
         to: Side,
         id: Id,
-        (method, params): (String, Value),
+        call: (String, Value),
         kind: RequestKind,
         extra: Map<String, Value>,
     ) -> bool {
-        let number = match self.send(to, &id, (method, params), kind, extra) {
+        let number = match self.send(to, &id, call, kind, extra) {
             Ok(number) => number,
             Err(too_long) => {
                 self.reject(
@@ -146,7 +142,7 @@ impl Relay {
                 return false;
             }
         };
-        self.connection_mut(to.other()).incoming.push(id, IncomingRequest::Forwarded(number));
+        self.connection_mut(to.other()).received.push(id, IncomingRequest::Forwarded(number));
         true
     }
 
@@ -155,19 +151,13 @@ impl Relay {
         &mut self,
         to: Side,
         id: &Id,
-        (method, params): (String, Value),
+        call: (String, Value),
         kind: RequestKind,
         extra: Map<String, Value>,
     ) -> Result<u64, LineTooLong> {
-        let connection = self.connection_mut(to);
-        let number = connection.sent.enter(ForwardedRequest { id: id.clone(), kind }, None);
-        let request = Message::Request { id: number.into(), method, params };
-        let sent = connection.out.push(request, extra);
-        if let Err(too_long) = sent {
-            connection.sent.complete(&number.into());
-            self.report_too_long(to.other(), too_long);
-        }
-        sent.map(|()| number)
+        let request = ForwardedRequest { id: id.clone(), kind };
+        let sent = self.connection_mut(to).send(request, None, call, extra);
+        sent.inspect_err(|too_long| self.report_too_long(to.other(), *too_long))
     }
 
     /// Forwards a notification if the end is connected. Drops one that is too long.
@@ -178,13 +168,48 @@ impl Relay {
         params: Value,
         extra: Map<String, Value>,
     ) {
-        if to == Side::Agent && self.agent.stream == StreamState::Ended {
+        if to == Side::Agent && !self.agent.is_open() {
             return;
         }
-        let sent =
-            self.connection_mut(to).out.push(Message::Notification { method, params }, extra);
+        let sent = self.connection_mut(to).out.notify(method, params, extra);
         if let Err(too_long) = sent {
             self.report_too_long(to.other(), too_long);
+        }
+    }
+
+    /// Handles `$/cancel_request`. The request is still answered.
+    pub(super) fn cancel_received_request(
+        &mut self,
+        from: Side,
+        mut params: Value,
+        extra: Map<String, Value>,
+    ) {
+        let connection = self.connection_mut(from);
+        let Some(id) = connection.cancelled_request(&params) else { return };
+        match connection.received.get(&id) {
+            Some(IncomingRequest::Forwarded(number)) => {
+                if let Some(id) = params.get_mut("requestId") {
+                    *id = (*number).into();
+                }
+                self.notify(from.other(), CANCEL_REQUEST.to_owned(), params, extra);
+            }
+            Some(IncomingRequest::Queued { session }) => {
+                let session = session.clone();
+                if let Some(state) = self.sessions.get_mut(&session) {
+                    state.unqueue(&id);
+                }
+                self.prompt_cancelled(&id);
+            }
+            Some(IncomingRequest::Permission { .. }) => {
+                self.cancel_permission(&id, Withdrawal::ByAgent);
+            }
+            Some(IncomingRequest::Host) => {
+                self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
+                    id,
+                    why: Withdrawal::ByAgent,
+                }));
+            }
+            None => {}
         }
     }
 
@@ -203,7 +228,7 @@ impl Relay {
         outcome: Result<Value, RpcError>,
         extra: Map<String, Value>,
     ) -> bool {
-        let is_waiting = self.connection_mut(to).incoming.take(id).is_some();
+        let is_waiting = self.connection_mut(to).received.take(id).is_some();
         if is_waiting {
             self.reply(to, id.clone(), outcome, extra);
         }
@@ -229,17 +254,12 @@ impl Relay {
 
     /// Answers the request of a message that was skipped.
     fn too_long(&mut self, from: Side, len: u64, envelope: Envelope) {
-        let error = |code| RpcError::new(code, format!("a message of {len} bytes is too long"));
-        match envelope {
-            Envelope { id: Some(id), method: None } => {
-                self.response(from, &id, Err(error(code::INTERNAL)), Map::new());
+        match self.connection_mut(from).skip(envelope) {
+            Skipped::Response(_, sent) => {
+                self.forward_response(from, sent, Err(too_long(code::INTERNAL, len)), Map::new());
             }
-            Envelope { id: Some(id), method: Some(_) }
-                if !self.connection(from).incoming.contains(&id) =>
-            {
-                self.reject(from, id, error(code::INVALID_REQUEST));
-            }
-            _ => {}
+            Skipped::Request(id) => self.reject(from, id, too_long(code::INVALID_REQUEST, len)),
+            Skipped::Other => {}
         }
         self.events.push_back(RelayEvent::TooLong { side: from, len });
     }
@@ -253,10 +273,6 @@ impl Relay {
 pub(super) fn unsupported_version_error(other: &UnsupportedVersion) -> RpcError {
     let hint = "hint: use a release of the agent that speaks version 1";
     RpcError::new(code::INTERNAL, format!("{other}\n{hint}"))
-}
-
-pub(super) fn busy() -> RpcError {
-    RpcError::new(code::INTERNAL, "busy")
 }
 
 /// The longest id, in bytes. It is held while its request is pending.

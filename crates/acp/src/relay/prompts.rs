@@ -2,14 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::connection::{IncomingRequest, RequestKind};
 use super::event::RelayEvent;
-use super::passing::busy;
+use super::requests::{IncomingRequest, RequestKind};
 use super::session_state::{Prompt, SessionState};
 use super::{Relay, Side};
 use crate::json::weight;
 use crate::message::{Id, RpcError};
-use crate::protocol_errors::count;
 use crate::turn_end::StopReason;
 
 const PROMPT: &str = "session/prompt";
@@ -29,8 +27,8 @@ impl Relay {
             self.sessions.values().flat_map(SessionState::queued).map(|p| p.weight).sum();
         let (most, most_bytes) = (self.config.queued_prompts, self.config.queued_bytes);
         let Some(state) = self.session_state(&session) else {
-            count(&mut self.editor.protocol_errors.excess_requests);
-            return self.reject(Side::Editor, id, busy());
+            let busy = self.editor.busy();
+            return self.reject(Side::Editor, id, busy);
         };
         state.touched = touched;
         let prompt = Prompt { weight: weight(&params), id, params, extra };
@@ -40,10 +38,10 @@ impl Relay {
         {
             let id = prompt.id.clone();
             state.queue(prompt);
-            self.editor.incoming.push(id, IncomingRequest::Queued { session });
+            self.editor.received.push(id, IncomingRequest::Queued { session });
         } else {
-            count(&mut self.editor.protocol_errors.excess_requests);
-            self.reject(Side::Editor, prompt.id, busy());
+            let busy = self.editor.busy();
+            self.reject(Side::Editor, prompt.id, busy);
         }
     }
 
@@ -88,7 +86,7 @@ impl Relay {
         self.end_turn(session, stop);
         while let Some(prompt) = self.sessions.get_mut(session).and_then(SessionState::next_prompt)
         {
-            self.editor.incoming.take(&prompt.id);
+            self.editor.received.take(&prompt.id);
             if self.send_prompt(session, prompt) {
                 break;
             }

@@ -186,11 +186,11 @@ mod tests {
     fn shown(terminals: &mut Terminals) -> Value {
         let mut call = json!({"toolCallId": "c", "content": [
             {"type": "terminal", "terminalId": "t"},
-            {"type": "terminal", "terminalId": "somebody's"},
+            {"type": "terminal", "terminalId": "other"},
             {"type": "diff", "path": "/a"},
         ]});
         terminals.replace_terminals(&mut call);
-        assert_eq!(call["content"][1], json!({"type": "terminal", "terminalId": "somebody's"}));
+        assert_eq!(call["content"][1], json!({"type": "terminal", "terminalId": "other"}));
         assert_eq!(call["content"][2], json!({"type": "diff", "path": "/a"}));
         call["content"][0]["content"]["text"].clone()
     }

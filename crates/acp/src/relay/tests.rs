@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Withdrawal;
+use crate::event::{RequestEvent, Withdrawal};
 use crate::message_reader::NonJsonOutput;
 use crate::turn_end::StopReason;
 

@@ -7,16 +7,6 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// Splits `bytes` into pieces of the given lengths, repeated.
-pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = bytes;
-    lengths.iter().cycle().map_while(move |len| {
-        let (piece, after) = rest.split_at((*len).min(rest.len()));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
-
 /// Any small, shallow JSON.
 pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -81,11 +71,11 @@ pub(crate) fn updates() -> impl Strategy<Value = Vec<CallUpdate>> {
         select(vec!["pending", "in_progress", "thinking", "completed", "failed", "cancelled"]);
     let part = (0..4u8, any::<[bool; 4]>(), any::<bool>(), option::of(status));
     vec(part, 0..24).prop_map(|parts| {
-        let updates = parts.into_iter().map(|(call, says, is_call, status)| {
-            let value = |name: &str, said: bool| {
-                if said { json!(format!("{name} of {call}")) } else { Value::Null }
+        let updates = parts.into_iter().map(|(call, has_fields, is_call, status)| {
+            let value = |name: &str, is_present: bool| {
+                if is_present { json!(format!("{name} of {call}")) } else { Value::Null }
             };
-            let [title, kind, input, content] = says;
+            let [title, kind, input, content] = has_fields;
             let body = json!({
                 "toolCallId": format!("t{call}"),
                 "status": status,

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp::ClientCapabilities;
-use aifo_acp_io::{WireLog, WireLogLimits};
-use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
+use aifo_acp_io::{
+    Files, TerminalCommand, TerminalConfig, Terminals, WireLog, WireLogLimits, Workspace,
+    WorkspaceHost, Writing,
+};
 use aifo_launch::{
     AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, Session, WorkspaceLock,
     agent_variables,
@@ -16,7 +18,6 @@ use aifo_types::names_secret;
 use anyhow::{Context, bail};
 use tokio::process::Command;
 
-use crate::acp::hosts::Hosts;
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::backend::{self, Fallback};
@@ -33,7 +34,7 @@ pub(crate) struct AgentSession {
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) profile: AcpProfile,
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: WorkspaceHost,
     pub(crate) judge: PermissionJudge,
     pub(crate) log: Option<Arc<WireLog>>,
     /// The agent's working directory; the same path in its container.
@@ -164,7 +165,7 @@ async fn build(
     let files = files.judged(Arc::new(move |access, path, real| {
         for_files.serve(AgentRequest::File(access, path, real))
     }));
-    let hosts = Hosts {
+    let hosts = WorkspaceHost {
         files: Arc::new(files),
         terminals: terminals(opened, &cwd, &place, &judge),
         capabilities: ClientCapabilities {

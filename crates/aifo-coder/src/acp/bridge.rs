@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use aifo_acp::{
-    MethodServer, PathMap, RelayConfig, RelayEvent, Requests, RpcError, Side, TerminalLogin, code,
-    decision_report,
+    MethodServer, PathMap, RelayConfig, RelayEvent, RequestEvent, Requests, RpcError, Side,
+    TerminalLogin, code, decision_report,
 };
-use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, refuse_editor};
+use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
 use aifo_launch::AGENT_VARIABLE_PREFIX;
 use aifo_types::exit;
 use anyhow::Context;
@@ -14,7 +14,6 @@ use serde_json::json;
 
 use crate::acp::agent_session::{AgentSession, Prepared};
 use crate::acp::failure::agent_failure;
-use crate::acp::hosts::Hosts;
 use crate::acp::judge::PermissionJudge;
 use crate::acp::profile::process_limits;
 use crate::acp::summary;
@@ -103,7 +102,7 @@ fn start(
     agent_session: AgentSession,
     files: Option<ServedBy>,
     terminals: Option<ServedBy>,
-) -> anyhow::Result<Bridge<Hosts>> {
+) -> anyhow::Result<Bridge<WorkspaceHost>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&agent_session.workspace), text(&agent_session.tmp));
     let mut map = PathMap::default().map_directory(&workspace, &workspace);
@@ -143,7 +142,7 @@ fn start(
 
 /// Relays until the editor or the agent is gone, or a second signal arrives.
 async fn serve(
-    mut bridge: Bridge<Hosts>,
+    mut bridge: Bridge<WorkspaceHost>,
     judge: &PermissionJudge,
     log: Option<&WireLog>,
     signals: &mut EndSignals,
@@ -189,12 +188,12 @@ fn redacted(text: &str) -> String {
 
 fn take(
     event: RelayEvent,
-    bridge: &mut Bridge<Hosts>,
+    bridge: &mut Bridge<WorkspaceHost>,
     judge: &PermissionJudge,
     log: Option<&WireLog>,
 ) {
     match event {
-        RelayEvent::Permission { id, request } => {
+        RelayEvent::Request(RequestEvent::Permission { id, request }) => {
             let (decision, rule) = judge.consult(&request);
             let call = request.call.as_ref();
             let (kind, command) =
@@ -235,8 +234,7 @@ fn take(
             tracing::warn!(session, "the agent ignores cancellation; ending it");
         }
         // Handled elsewhere.
-        RelayEvent::Request { .. }
-        | RelayEvent::Withdrawn { .. }
+        RelayEvent::Request(RequestEvent::Host { .. } | RequestEvent::Withdrawn { .. })
         | RelayEvent::Ended { .. }
         | RelayEvent::Released
         | RelayEvent::Closed => {}

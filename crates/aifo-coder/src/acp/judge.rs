@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
-use aifo_doors::{Access, Resolved, TerminalCommand, Workspace};
+use aifo_acp_io::{Access, Resolved, TerminalCommand, Workspace};
 use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
@@ -186,7 +186,7 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
 
-/// Whether a call is a file editor's, whose `command` is a verb, not a program: the editor tool of
+/// True if a call is a file editor's, whose `command` is a verb, not a program: the editor tool of
 /// OpenHands and others sends `{"command": "view", "path": ..}`.
 fn is_file_editor(call: &ToolCall) -> bool {
     const VERBS: [&str; 5] = ["create", "insert", "str_replace", "undo_edit", "view"];

@@ -1,10 +1,9 @@
-//! Converts an agent's profile to the types of `aifo-acp` and `aifo-doors`.
+//! Converts an agent's profile to the types of `aifo-acp` and `aifo-acp-io`.
 
 use std::time::Duration;
 
 use aifo_acp::Streaming;
-use aifo_acp_io::ProcessLimits;
-use aifo_doors::MissingFile;
+use aifo_acp_io::{MissingFile, ProcessLimits};
 use aifo_launch::{AcpProfile, ChunkMode};
 
 pub(crate) fn streaming(stream: ChunkMode) -> Streaming {

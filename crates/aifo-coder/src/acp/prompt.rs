@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest, SendError,
-    StopReason, TurnEnd,
+    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest,
+    RequestEvent, SendError, StopReason, TurnEnd,
 };
-use aifo_acp_io::{AgentConnection, AgentExit};
+use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
 use aifo_types::{Ending, exit};
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
@@ -18,7 +18,6 @@ use serde_json::json;
 use crate::acp::agent_session::{AgentSession, Prepared};
 use crate::acp::failure::agent_failure;
 use crate::acp::history_drain::HistoryDrain;
-use crate::acp::hosts::Hosts;
 use crate::acp::judge::PermissionJudge;
 use crate::acp::output::Output;
 use crate::acp::profile::{process_limits, streaming};
@@ -138,7 +137,7 @@ struct PromptRun {
     failure: Option<String>,
 }
 
-type Agent = AgentConnection<Hosts>;
+type Agent = AgentConnection<WorkspaceHost>;
 
 impl PromptRun {
     /// Runs the prompt. The agent has exited when this returns.
@@ -220,7 +219,9 @@ impl PromptRun {
                 self.open_new(agent)
             }
             Event::Failed { failure, .. } => bail!("{}", describe(&failure)),
-            Event::Permission { id, request } => self.decide(&id, &request, agent),
+            Event::Request(RequestEvent::Permission { id, request }) => {
+                self.decide(&id, &request, agent)
+            }
             Event::Closed => bail!("the agent exited"),
             _ => Ok(()),
         }

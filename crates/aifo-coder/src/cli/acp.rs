@@ -7,7 +7,8 @@ use aifo_acp::Requests;
 use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
-use crate::cli::{Cli, Session, YesTo};
+use super::Cli;
+use super::session::{Session, YesTo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
@@ -194,7 +195,7 @@ mod tests {
     fn unknown_options_after_an_agent_belong_to_the_agent() {
         let words = |words: &[&str]| {
             let acp = parse(words);
-            let backend = acp.agent.session.containers.backend.clone().unwrap_or_default();
+            let backend = acp.agent.session.flags().words("--backend").concat();
             let (name, args) = acp.words().unwrap();
             assert!(acp.command.is_none());
             format!("{backend} {} {args:?}", name.unwrap_or_default())
@@ -238,7 +239,10 @@ mod tests {
             {
                 let acp = parse(&[before, &["--", word, "local"]].concat());
                 assert_eq!(acp.words().unwrap().1, [word, "local"], "{before:?}");
-                assert!(acp.agent.session.containers.backend.is_none() && acp.command.is_none());
+                assert!(
+                    acp.agent.session.flags().words("--backend").is_empty()
+                        && acp.command.is_none()
+                );
             }
         }
     }

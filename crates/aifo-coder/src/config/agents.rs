@@ -1,49 +1,168 @@
 //! `[agents.NAME]`: changes and additions to the table of agents.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
-use aifo_launch::AgentSpec;
+use aifo_launch::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply, known_agents};
 use aifo_policy::Forwarding;
-use serde::Deserialize;
-use toml::Spanned;
+use serde_json::{Map, Value, json};
 
-use crate::config::acp::{self, AcpEntries};
 use crate::config::error::{ConfigError, suggestion};
-use crate::config::file::File;
+use crate::config::file::items;
+use crate::config::format::{
+    ABSOLUTE_PATH, Format, SWITCH, WHOLE, absolute_path, enumeration, plain,
+};
+use crate::config::item::Item;
+use crate::config::key::ConfigEntry;
 use crate::config::source::{Source, Sourced};
-use crate::config::values::Config;
 
-/// `[agents.NAME]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AgentRow {
-    pub(crate) image: Option<Spanned<String>>,
-    pub(crate) command: Option<Spanned<Vec<String>>>,
-    /// Directories below HOME.
-    pub(crate) state: Option<Spanned<Vec<PathBuf>>>,
-    /// Directories below those, separate for each session.
-    pub(crate) private: Option<Spanned<Vec<PathBuf>>>,
-    /// Files below HOME, read-only.
-    pub(crate) settings: Option<Spanned<Vec<PathBuf>>>,
-    /// Names of variables to forward.
-    pub(crate) variables: Option<Spanned<Vec<String>>>,
-    pub(crate) set: Option<Spanned<BTreeMap<String, String>>>,
-    pub(crate) node: Option<Spanned<bool>>,
-    pub(crate) python: Option<Spanned<bool>>,
-    pub(crate) local_python: Option<Spanned<PathBuf>>,
-    pub(crate) shell: Option<Spanned<PathBuf>>,
-    pub(crate) acp: Option<Spanned<AcpEntries>>,
+/// The table of agents, by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Agents {
+    pub(crate) all: Vec<AgentSpec>,
+    /// Rows that the user changed or added.
+    changed: Vec<Sourced<String>>,
 }
 
-impl Config {
+/// A key of a row.
+struct Field<T: 'static> {
+    key: &'static str,
+    get: fn(&AgentSpec) -> Option<&T>,
+    get_mut: fn(&mut AgentSpec) -> Option<&mut T>,
+    format: Format<T>,
+    /// Combines the value with that of the table.
+    merge: fn(&mut T, T),
+}
+
+trait AgentKey: Sync {
+    fn key(&self) -> &'static str;
+    fn apply(&self, spec: &mut AgentSpec, item: &Item<'_>) -> Result<(), ConfigError>;
+    fn show(&self, spec: &AgentSpec) -> Option<Value>;
+}
+
+/// The path of a field of a row, and the path of a field of its ACP profile.
+macro_rules! field {
+    ($key:literal, $($place:ident).+, $format:expr) => {
+        Field {
+            key: $key,
+            get: |spec| Some(&spec.$($place).+),
+            get_mut: |spec| Some(&mut spec.$($place).+),
+            format: $format,
+            merge: replace,
+        }
+    };
+}
+macro_rules! acp_field {
+    ($key:expr, $place:ident, $format:expr) => {
+        Field {
+            key: $key,
+            get: |spec| spec.acp.as_ref().map(|acp| &acp.$place),
+            get_mut: |spec| spec.acp.as_mut().map(|acp| &mut acp.$place),
+            format: $format,
+            merge: replace,
+        }
+    };
+}
+
+/// All keys of a row.
+static KEYS: &[&dyn AgentKey] = &[
+    &field!("image", image, IMAGE),
+    &field!("command", command, COMMAND),
+    &field!("state", state, BELOW_HOME),
+    &field!("private", private, BELOW_HOME),
+    &field!("settings", settings, BELOW_HOME),
+    &field!("variables", variables, VARIABLES),
+    &Field { merge: set, ..field!("set", set, SET) },
+    &field!("node", smart.node, SWITCH),
+    &field!("python", smart.python, SWITCH),
+    &field!("local_python", local_python, ABSOLUTE_PATH),
+    &field!("shell", shell, Format::new(absolute_path, plain)),
+    // Creates the profile, so it is the first of its keys.
+    &acp_field!(ACP_COMMAND, command, COMMAND),
+    &acp_field!("acp.fs", fs, SWITCH),
+    &acp_field!("acp.terminal", terminal, SWITCH),
+    &acp_field!("acp.missing_file", missing_file, MISSING_FILE),
+    &acp_field!("acp.stream", stream, STREAM),
+    &acp_field!("acp.allow_option", allow_option, OPTION),
+    &acp_field!("acp.initialize_secs", initialize, TIMEOUT),
+    &acp_field!("acp.kill_on_eof", kill_on_eof, SWITCH),
+    &Field { merge: set, ..acp_field!("acp.set", set, SET) },
+];
+
+type Pairs = Vec<(String, String)>;
+
+const IMAGE: Format<Option<String>> = Format::new(
+    |item| match item.text()? {
+        image if image.trim().is_empty() => Err(item.error("image must not be empty")),
+        image => Ok(Some(image)),
+    },
+    plain,
+);
+const COMMAND: Format<Vec<String>> = Format::new(
+    |item| match item.list()? {
+        words if words.first().is_none_or(String::is_empty) => {
+            Err(item.error("command must start with a program"))
+        }
+        words => Ok(words),
+    },
+    plain,
+);
+const BELOW_HOME: Format<Vec<PathBuf>> = Format::new(
+    |item| {
+        let paths: Vec<PathBuf> = item.toml()?;
+        match paths.iter().find(|path| !is_below(path)) {
+            Some(outside) => {
+                let what = format!("'{}' is not below HOME", outside.display());
+                Err(item.error(what).hint("for example: [\".mine\"]"))
+            }
+            None => Ok(paths),
+        }
+    },
+    plain,
+);
+const VARIABLES: Format<Vec<String>> = Format::new(
+    |item| {
+        let names = item.list()?;
+        names.iter().try_for_each(|name| check_variable(name, item))?;
+        Ok(names)
+    },
+    plain,
+);
+/// Shown without the values, which may be secret.
+const SET: Format<Pairs> = Format::new(
+    |item| {
+        let pairs: std::collections::BTreeMap<String, String> = item.toml()?;
+        pairs.keys().try_for_each(|name| check_variable(name, item))?;
+        Ok(pairs.into_iter().collect())
+    },
+    |pairs| pairs.iter().map(|(name, _)| Value::from(name.as_str())).collect(),
+);
+/// An empty word removes the table's option.
+const OPTION: Format<Option<String>> =
+    Format::new(|item| Ok(Some(item.text()?).filter(|option| !option.is_empty())), plain);
+const TIMEOUT: Format<Duration> = Format::new(
+    |item| match item.number(WHOLE)? {
+        0 => Err(item.error("initialize_secs must be at least 1")),
+        seconds => Ok(Duration::from_secs(seconds)),
+    },
+    |timeout| json!(timeout.as_secs()),
+);
+enumeration!(MISSING_FILE: MissingFileReply =
+    [(MissingFileReply::Error, "error"), (MissingFileReply::Empty, "empty")]);
+enumeration!(STREAM: ChunkMode =
+    [(ChunkMode::Delta, "delta"), (ChunkMode::Snapshot, "snapshot"), (ChunkMode::Auto, "auto")]);
+
+impl Agents {
+    pub(crate) fn builtin() -> Self {
+        Agents { all: known_agents(), changed: Vec::new() }
+    }
+
     /// Finds an agent. Errors: no agent has this name.
-    pub(crate) fn agent_named(&self, name: &str) -> Result<&AgentSpec, ConfigError> {
-        if let Some(found) = self.agents.iter().find(|agent| agent.name == name) {
+    pub(crate) fn named(&self, name: &str) -> Result<&AgentSpec, ConfigError> {
+        if let Some(found) = self.find(name) {
             return Ok(found);
         }
-        let known = self.agents.iter().map(|agent| agent.name.as_str());
+        let known = self.all.iter().map(|agent| agent.name.as_str());
         let error = ConfigError::new(&Source::Flag("AGENT"), format!("there is no agent '{name}'"));
         Err(match suggestion(name, known) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
@@ -53,110 +172,114 @@ impl Config {
         })
     }
 
-    /// Applies the agents of the user's file to the table.
-    pub(crate) fn apply_agents(&mut self, file: &File) -> Result<(), ConfigError> {
-        for (name, row) in &file.entries.agents {
-            let header = file.source(row.span());
-            check_name(name, &header)?;
-            let index = self.agents.iter().position(|agent| agent.name == *name);
-            let mut spec = match index.and_then(|index| self.agents.get(index)) {
-                Some(known) => known.clone(),
-                None => AgentSpec::unknown(name),
-            };
-            change(&mut spec, file, row.get_ref())?;
-            match index.and_then(|index| self.agents.get_mut(index)) {
-                Some(known) => *known = spec,
-                None => self.agents.push(spec),
-            }
-            self.agent_rows.push(Sourced::new(name.clone(), header));
-        }
-        self.agents.sort_by(|one, other| one.name.cmp(&other.name));
+    pub(crate) fn find(&self, name: &str) -> Option<&AgentSpec> {
+        self.all.iter().find(|agent| agent.name == name)
+    }
+
+    /// Changes or adds the row of `[agents.NAME]`.
+    pub(crate) fn apply(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
+        let name = item.name;
+        check_name(item)?;
+        let mut spec = self.find(name).cloned().unwrap_or_else(|| AgentSpec::unknown(name));
+        change(&mut spec, item)?;
+        self.all.retain(|agent| agent.name != name);
+        self.all.push(spec);
+        self.all.sort_by(|one, other| one.name.cmp(&other.name));
+        self.changed.push(Sourced::new(name.to_owned(), item.source.clone()));
         Ok(())
     }
+
+    /// Returns a row for each agent that the user changed or added.
+    pub(crate) fn show(&self) -> Vec<ConfigEntry> {
+        let entry = |name: &Sourced<String>| {
+            let spec = self.find(&name.value)?;
+            let (mut row, mut acp) = (Map::new(), Map::new());
+            for key in KEYS {
+                let Some(value) = key.show(spec) else { continue };
+                match key.key().strip_prefix("acp.") {
+                    Some(name) => acp.insert(name.to_owned(), value),
+                    None => row.insert(key.key().to_owned(), value),
+                };
+            }
+            row.insert("acp".to_owned(), spec.acp.as_ref().map_or(Value::Null, |_| acp.into()));
+            Some(ConfigEntry::new(format!("agents.{}", spec.name), row.into(), &name.source))
+        };
+        self.changed.iter().filter_map(entry).collect()
+    }
 }
 
-/// Returns the span of the first row, if there is one.
-pub(crate) fn any(rows: &BTreeMap<String, Spanned<AgentRow>>) -> Option<Range<usize>> {
-    rows.values().map(Spanned::span).min_by_key(|span| span.start)
+impl<T> AgentKey for Field<T> {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn apply(&self, spec: &mut AgentSpec, item: &Item<'_>) -> Result<(), ConfigError> {
+        let value = (self.format.parse)(item)?;
+        if let Some(place) = (self.get_mut)(spec) {
+            (self.merge)(place, value);
+        }
+        Ok(())
+    }
+
+    fn show(&self, spec: &AgentSpec) -> Option<Value> {
+        (self.get)(spec).map(self.format.show)
+    }
 }
 
-fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), ConfigError> {
-    if let Some(image) = file.sourced(&row.image) {
-        if image.value.trim().is_empty() {
-            return Err(ConfigError::new(&image.source, "image must not be empty"));
+fn change(spec: &mut AgentSpec, item: &Item<'_>) -> Result<(), ConfigError> {
+    let Some((value, text)) = item.table() else {
+        return Err(item.error(format!("'{}' is not a table", item.name)));
+    };
+    let Some(table) = value.get_ref().as_table() else { return Ok(()) };
+    let names: Vec<_> = KEYS.iter().map(|key| key.key()).collect();
+    let found = items(text, table, &names)?;
+    let has_command = found.iter().any(|(_, item)| item.key == ACP_COMMAND);
+    if let (Some(acp), None) = (table.get("acp"), &spec.acp) {
+        if !has_command {
+            let what = format!("agent '{}' has no ACP command", spec.name);
+            let error = ConfigError::new(&item.source_of(acp.span()), what);
+            return Err(error.hint(format!("add: command = [\"{}\", ..]", spec.name)));
         }
-        spec.image = Some(image.value);
+        spec.acp = Some(AcpProfile::plain(Vec::new()));
     }
-    if let Some(command) = file.sourced(&row.command) {
-        if command.value.first().is_none_or(String::is_empty) {
-            return Err(ConfigError::new(&command.source, "command must start with a program"));
-        }
-        spec.command = command.value;
-    }
-    let places = [
-        (&row.state, &mut spec.state),
-        (&row.private, &mut spec.private),
-        (&row.settings, &mut spec.settings),
-    ];
-    for (entry, place) in places {
-        let Some(sourced) = file.sourced(entry) else { continue };
-        if let Some(outside) = sourced.value.iter().find(|path| !is_below(path)) {
-            let what = format!("'{}' is not below HOME", outside.display());
-            return Err(ConfigError::new(&sourced.source, what).hint("for example: [\".mine\"]"));
-        }
-        *place = sourced.value;
-    }
-    if let Some(names) = file.sourced(&row.variables) {
-        for name in &names.value {
-            check_variable(name, &names.source)?;
-        }
-        spec.variables = names.value;
-    }
-    if let Some(set) = file.sourced(&row.set) {
-        for (name, value) in set.value {
-            check_variable(&name, &set.source)?;
-            spec.set.retain(|(known, _)| *known != name);
-            spec.set.push((name, value));
+    for (index, mut item) in found {
+        item.key = item.key.strip_prefix("acp.").unwrap_or(item.key);
+        if let Some(key) = KEYS.get(index) {
+            key.apply(spec, &item)?;
         }
     }
-    spec.smart.node = file.sourced(&row.node).map_or(spec.smart.node, |sourced| sourced.value);
-    spec.smart.python =
-        file.sourced(&row.python).map_or(spec.smart.python, |sourced| sourced.value);
-    for (entry, place) in [(&row.local_python, Some(&mut spec.local_python)), (&row.shell, None)] {
-        let Some(sourced) = file.sourced(entry) else { continue };
-        if !sourced.value.is_absolute() {
-            let what = format!("'{}' is not an absolute path", sourced.value.display());
-            return Err(ConfigError::new(&sourced.source, what));
-        }
-        match place {
-            Some(python) => *python = Some(sourced.value),
-            None => spec.shell = sourced.value,
-        }
-    }
-    match &row.acp {
-        Some(entries) => acp::change(spec, file, entries),
-        None => Ok(()),
-    }
+    Ok(())
+}
+
+fn replace<T>(place: &mut T, value: T) {
+    *place = value;
+}
+
+/// Replaces variables of the same names.
+fn set(place: &mut Pairs, pairs: Pairs) {
+    place.retain(|(known, _)| pairs.iter().all(|(name, _)| name != known));
+    place.extend(pairs);
 }
 
 /// Accepts names that are valid on a command line and in the name of an image.
-fn check_name(name: &str, header: &Source) -> Result<(), ConfigError> {
+fn check_name(item: &Item<'_>) -> Result<(), ConfigError> {
+    let name = item.name;
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let starts_well = name.bytes().next().is_some_and(|b| b != b'-');
     if starts_well && name.len() <= 32 && name.bytes().all(plain) {
         return Ok(());
     }
     let what = format!("invalid agent name '{name}': use a-z, 0-9 and -, at most 32 characters");
-    Err(ConfigError::new(header, what))
+    Err(item.error(what))
 }
 
 /// Accepts exact names of variables that are not reserved.
-pub(crate) fn check_variable(name: &str, source: &Source) -> Result<(), ConfigError> {
+fn check_variable(name: &str, item: &Item<'_>) -> Result<(), ConfigError> {
     let allowed = Forwarding::builtin().allow(name);
-    allowed.map_err(|invalid| ConfigError::new(source, invalid.to_string()))?;
+    allowed.map_err(|invalid| item.error(invalid.to_string()))?;
     if name.contains('*') {
         let what = format!("invalid variable '{name}': patterns are not allowed here");
-        return Err(ConfigError::new(source, what));
+        return Err(item.error(what));
     }
     Ok(())
 }
@@ -166,55 +289,4 @@ fn is_below(directory: &Path) -> bool {
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(text: &str) -> Result<Config, String> {
-        let file = File::parse(Path::new("/c.toml"), text).map_err(|error| error.to_string())?;
-        let mut config = Config::builtin();
-        config.apply_user(&file).map_err(|error| error.to_string())?;
-        Ok(config)
-    }
-
-    #[test]
-    fn rows_are_changed_and_added() {
-        let config = config(
-            "[agents.codex]\nimage = 'mine/codex:1'\nset = { A = '1' }\n\
-             [agents.mine]\ncommand = ['mine', '--now']\nstate = ['.mine']\nnode = true\n\
-             variables = ['MINE_KEY']\n",
-        )
-        .unwrap();
-        let codex = config.agent_named("codex").unwrap();
-        assert_eq!(codex.image.as_deref(), Some("mine/codex:1"));
-        assert_eq!(codex.state, [PathBuf::from(".codex")], "other values are kept");
-        assert!(codex.set.contains(&("A".to_owned(), "1".to_owned())));
-        let mine = config.agent_named("mine").unwrap();
-        assert_eq!(mine.command, ["mine", "--now"]);
-        assert!(mine.smart.node && !mine.smart.python);
-        assert!(config.smart_for(Some("mine")).node);
-        let error = config.agent_named("codx").unwrap_err().to_string();
-        assert!(error.ends_with("hint: did you mean 'codex'?"), "{error}");
-    }
-
-    #[test]
-    fn invalid_rows() {
-        let rows = [
-            ("[agents.codex]\ncommand = []", "/c.toml:2: command must start with a program"),
-            ("[agents.codex]\nstate = ['/etc']", "/c.toml:2: '/etc' is not below HOME"),
-            ("[agents.codex]\nstate = ['.a/../..']", "/c.toml:2: '.a/../..' is not below HOME"),
-            ("[agents.codex]\nvariables = ['X_*']", "/c.toml:2: invalid variable 'X_*'"),
-            ("[agents.codex]\nset = { PATH = '/x' }", "/c.toml:2: variable 'PATH' is reserved"),
-            (
-                "[agents.codex]\nlocal_python = 'python3'",
-                "/c.toml:2: 'python3' is not an absolute path",
-            ),
-            ("[agents.Codex]\nimage = 'x'", "/c.toml:1: invalid agent name 'Codex'"),
-            ("[agents.codex]\nimages = 'x'", "/c.toml:2: there is no key 'images'"),
-        ];
-        for (text, expected) in rows {
-            let error = config(text).unwrap_err();
-            assert!(error.starts_with(expected), "{text}: {error}");
-        }
-    }
-}
+const ACP_COMMAND: &str = "acp.command";

@@ -1,73 +1,151 @@
-//! The command line's layer.
+//! The flags of the table of keys: their definitions for clap, and their values.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
-use aifo_launch::ConfinementMode;
-use aifo_policy::PermissionRule;
-use aifo_types::Endpoint;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::Value;
 
-use crate::config::containers::ContainerFlags;
-use crate::config::error::ConfigError;
-use crate::config::source::{Source, Sourced};
-use crate::config::user::limit;
-use crate::config::values::Config;
+use crate::config::key::{Flag, FlagGroup, Key, Takes};
+use crate::config::table::{Config, KEYS};
 
-/// The flags of a session; absent flags are `None` or empty.
+/// The flags of a command line, with their words.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flags {
-    pub(crate) toolchains: Vec<String>,
-    pub(crate) idle_stop: Option<u64>,
-    pub(crate) max_secs: Option<u64>,
-    pub(crate) verbose: Option<bool>,
-    pub(crate) listen: Option<Endpoint>,
-    pub(crate) confine: Option<ConfinementMode>,
-    /// `NAME`, `PREFIX*` or `NAME=VALUE`.
-    pub(crate) env: Vec<String>,
-    pub(crate) smart_node: Option<bool>,
-    pub(crate) smart_python: Option<bool>,
-    pub(crate) containers: ContainerFlags,
-    /// Permission rules of `--yes-to`.
-    pub(crate) yes_to: Vec<PermissionRule>,
+pub(crate) struct Flags(BTreeMap<&'static str, Vec<String>>);
+
+impl Flags {
+    /// Returns the words of a flag; empty if it is absent.
+    pub(crate) fn words(&self, long: &str) -> &[String] {
+        self.0.get(long).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Adds a flag with its words, unless there are none.
+    pub(crate) fn with(mut self, long: &'static str, words: Vec<String>) -> Self {
+        if !words.is_empty() {
+            self.0.insert(long, words);
+        }
+        self
+    }
+
+    /// Adds other flags.
+    pub(crate) fn and(mut self, other: &Flags) -> Self {
+        self.0.extend(other.0.iter().map(|(long, words)| (*long, words.clone())));
+        self
+    }
 }
 
-impl Config {
-    /// Overrides values with the flags.
-    pub(crate) fn apply_flags(&mut self, flags: &Flags) -> Result<(), ConfigError> {
-        if !flags.toolchains.is_empty() {
-            let source = Source::Flag("--toolchain");
-            self.toolchains =
-                self.toolchains_named(Sourced::new(flags.toolchains.clone(), source))?;
+/// A group of flags, as an argument of a command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlagsOf<G> {
+    flags: Flags,
+    group: PhantomData<G>,
+}
+
+impl<G> FlagsOf<G> {
+    pub(crate) fn flags(&self) -> &Flags {
+        &self.flags
+    }
+}
+
+/// Names a [`FlagGroup`].
+pub(crate) trait Group {
+    const GROUP: FlagGroup;
+}
+
+macro_rules! groups {
+    ($($group:ident)*) => {
+        $(#[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct $group;
+
+        impl Group for $group {
+            const GROUP: FlagGroup = FlagGroup::$group;
+        })*
+    };
+}
+
+groups!(Project Session Containers Smart Permissions);
+
+impl<G: Group> Args for FlagsOf<G> {
+    fn augment_args(command: Command) -> Command {
+        rows(G::GROUP).fold(command, |command, (key, flag)| command.arg(argument(key, flag)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<G: Group> FromArgMatches for FlagsOf<G> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Flags::default();
+        for (_, flag) in rows(G::GROUP) {
+            let words = match flag.takes {
+                Takes::Nothing(word) if matches.get_flag(id(flag)) => vec![word.to_owned()],
+                Takes::Nothing(_) => Vec::new(),
+                _ => matches.get_many(id(flag)).into_iter().flatten().cloned().collect(),
+            };
+            flags = flags.with(flag.long, words);
         }
-        if let Some(seconds) = flags.idle_stop {
-            self.idle_stop_secs = Sourced::new(limit(seconds), Source::Flag("--idle-stop"));
-        }
-        if let Some(seconds) = flags.max_secs {
-            self.max_secs = Sourced::new(limit(seconds), Source::Flag("--max-secs"));
-        }
-        self.verbose.set(flag(flags.verbose, "--verbose"));
-        self.listen.set(flag(flags.listen.clone(), "--listen"));
-        self.confine.set(flag(flags.confine, "--confine"));
-        self.apply_variables(&flags.env)?;
-        self.apply_container_flags(&flags.containers)?;
-        self.allow_by_flag(&flags.yes_to);
-        self.agent.node.set(flag(flags.smart_node, "--smart-node"));
-        self.agent.python.set(flag(flags.smart_python, "--smart-python"));
+        Ok(FlagsOf { flags, group: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
 
-    fn apply_variables(&mut self, words: &[String]) -> Result<(), ConfigError> {
-        let (mut passed, mut set) = (Vec::new(), BTreeMap::new());
-        for word in words {
-            match word.split_once('=') {
-                Some((name, value)) => _ = set.insert(name.to_owned(), value.to_owned()),
-                None => passed.push(word.clone()),
-            }
-        }
-        self.allow_variables(Sourced::new(passed, Source::Flag("--env")))?;
-        self.set_variables(Sourced::new(set, Source::Flag("--env")))
+/// Returns the words that a flag accepts, if it is an enumeration.
+pub(crate) fn flag_words(long: &str) -> Vec<&'static str> {
+    let key = KEYS.iter().find(|key| key.names().flag.is_some_and(|flag| id(flag) == long));
+    key.map(|key| key.words()).unwrap_or_default()
+}
+
+fn rows(group: FlagGroup) -> impl Iterator<Item = (&'static dyn Key<Config>, Flag)> {
+    let flags = KEYS.iter().filter_map(|key| Some((*key, key.names().flag?)));
+    flags.filter(move |(_, flag)| flag.group == group)
+}
+
+/// The id of a flag is its name without hyphens at the start.
+fn id(flag: Flag) -> &'static str {
+    flag.long.trim_start_matches('-')
+}
+
+fn argument(key: &dyn Key<Config>, flag: Flag) -> Arg {
+    let arg = Arg::new(id(flag)).long(id(flag)).help(help(key, flag));
+    let arg = match flag.short {
+        Some(short) => arg.short(short),
+        None => arg,
+    };
+    match flag.takes {
+        Takes::Nothing(_) => arg.action(ArgAction::SetTrue),
+        Takes::One(name) => arg.value_name(name),
+        Takes::Many(name) => arg.value_name(name).action(ArgAction::Append),
+        Takes::List(name) => arg.value_name(name).action(ArgAction::Append).value_delimiter(','),
     }
 }
 
-fn flag<T>(value: Option<T>, name: &'static str) -> Option<Sourced<T>> {
-    value.map(|value| Sourced::new(value, Source::Flag(name)))
+/// The help, with the default and the variables.
+fn help(key: &dyn Key<Config>, flag: Flag) -> String {
+    let mut help = flag.help.to_owned();
+    if let (false, Some(default)) = (matches!(flag.takes, Takes::Nothing(_)), default(key)) {
+        help += &format!(" [default: {default}]");
+    }
+    let variables = key.names().variables;
+    if !variables.is_empty() {
+        let value = if flag.takes == Takes::Nothing("true") { "=1" } else { "" };
+        help += &format!(" [env: {}{value}]", variables.join(", "));
+    }
+    help
+}
+
+/// Returns the default as text; `None` if it is empty.
+pub(crate) fn default(key: &dyn Key<Config>) -> Option<String> {
+    let entry = key.show(&Config::builtin()).into_iter().next()?;
+    let text = match &entry.value {
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Value::String(word) => word.clone(),
+        _ => entry.shown().trim_matches(['(', ')']).to_owned(),
+    };
+    Some(text).filter(|text| !text.is_empty())
 }

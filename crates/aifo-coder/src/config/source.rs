@@ -62,13 +62,6 @@ impl<T> Sourced<T> {
     pub(crate) fn is_builtin(&self) -> bool {
         self.source == Source::BuiltIn
     }
-
-    /// Replaces the value if `sourced` has one.
-    pub(crate) fn set(&mut self, sourced: Option<Sourced<impl Into<T>>>) {
-        if let Some(Sourced { value, source }) = sourced {
-            *self = Sourced { value: value.into(), source };
-        }
-    }
 }
 
 impl Source {

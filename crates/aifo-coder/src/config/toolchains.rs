@@ -2,11 +2,13 @@
 
 use aifo_launch::{Toolchain, Version, VersionSource};
 use aifo_types::Kind;
+use serde_json::json;
 
-use crate::config::environment::{VariableLookup, text};
 use crate::config::error::ConfigError;
+use crate::config::item::Item;
+use crate::config::key::{ConfigEntry, VariableLookup, extends, variable};
+use crate::config::kinds::{AUTO, Kinds};
 use crate::config::source::{Source, Sourced};
-use crate::config::values::Config;
 
 /// The toolchains of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,56 +26,85 @@ pub(crate) enum StartMode {
     OnDemand,
 }
 
-/// All toolchains, started on demand.
-pub(crate) const AUTO: &str = "auto";
-
-impl Config {
-    /// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers
-    /// every kind, and the other words only choose versions.
-    pub(crate) fn toolchains_named(
-        &self,
-        words: Sourced<Vec<String>>,
-    ) -> Result<Sourced<Toolchains>, ConfigError> {
-        let mut named = Toolchains { list: Vec::new(), start_mode: StartMode::Eager };
-        for word in &words.value {
-            if word.eq_ignore_ascii_case(AUTO) {
-                named.start_mode = StartMode::OnDemand;
-            } else {
-                named.add(self.toolchain_named(word, &words.source)?, &words.source)?;
-            }
+/// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers
+/// every kind, and the other words only choose versions.
+fn parse(kinds: &Kinds, item: &Item<'_>) -> Result<Sourced<Toolchains>, ConfigError> {
+    let mut named = Toolchains { list: Vec::new(), start_mode: StartMode::Eager };
+    for word in item.list()? {
+        if word.eq_ignore_ascii_case(AUTO) {
+            named.start_mode = StartMode::OnDemand;
+        } else {
+            named.add(toolchain_named(kinds, &word, &item.source)?, &item.source)?;
         }
-        if named.start_mode == StartMode::OnDemand {
-            let all = self.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
-                Some(toolchain) => toolchain.clone(),
-                None => policy.kind.clone().into(),
-            });
-            named.list = all.collect();
-        }
-        Ok(Sourced::new(named, words.source))
     }
+    if named.start_mode == StartMode::OnDemand {
+        let all = kinds.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
+            Some(toolchain) => toolchain.clone(),
+            None => policy.kind.clone().into(),
+        });
+        named.list = all.collect();
+    }
+    Ok(Sourced::new(named, item.source.clone()))
+}
 
-    /// Applies `AIFO_<KIND>_TOOLCHAIN_VERSION` to kinds without a version.
-    pub(crate) fn apply_versions(&mut self, lookup: VariableLookup<'_>) -> Result<(), ConfigError> {
-        let unversioned = |toolchain: &&mut Toolchain| toolchain.version.is_none();
-        for toolchain in self.toolchains.value.list.iter_mut().filter(unversioned) {
-            let name = aifo_types::env::toolchain_version(toolchain.kind.as_str());
-            if let Some(Sourced { value, source }) = text(lookup, name)? {
-                toolchain.version = Some(user_version(&toolchain.kind, &value, &source)?);
-            }
-        }
-        Ok(())
-    }
+/// Replaces the session's toolchains.
+pub(crate) fn set(
+    current: &mut Sourced<Toolchains>,
+    kinds: &Kinds,
+    item: &Item<'_>,
+) -> Result<(), ConfigError> {
+    *current = parse(kinds, item)?;
+    Ok(())
+}
 
-    fn toolchain_named(&self, word: &str, source: &Source) -> Result<Toolchain, ConfigError> {
-        let (name, version) = match word.split_once('@') {
-            Some((name, version)) => (name, Some(version)),
-            None => (word, None),
-        };
-        let kind = self.kind_named(name, source)?;
-        let Some(text) = version else { return Ok(kind.into()) };
-        let version = Some(user_version(&kind, text, source)?);
-        Ok(Toolchain { kind, version })
+pub(crate) fn show(current: &Sourced<Toolchains>) -> Vec<ConfigEntry> {
+    let words = (!current.is_builtin()).then(|| current.value.words());
+    let entry = ConfigEntry::new("toolchains", json!(words), &current.source);
+    vec![entry.unset("detected from the project's files")]
+}
+
+/// Removes the toolchains that the workspace's file does not list. Errors: it has a version.
+pub(crate) fn restrict(
+    current: &mut Sourced<Toolchains>,
+    kinds: &Kinds,
+    item: &Item<'_>,
+) -> Result<(), ConfigError> {
+    if item.list()?.iter().any(|word| word.contains('@')) {
+        return Err(extends(item, "with an @ chooses a version"));
     }
+    let Sourced { value: kept, source } = parse(kinds, item)?;
+    let all = current.value.list.len();
+    current.value.list.retain(|toolchain| kept.find(&toolchain.kind).is_some());
+    if current.value.list.len() < all {
+        current.source = source;
+    }
+    Ok(())
+}
+
+/// Applies `AIFO_<KIND>_TOOLCHAIN_VERSION` to kinds without a version.
+pub(crate) fn read_versions(
+    toolchains: &mut Toolchains,
+    lookup: VariableLookup<'_>,
+) -> Result<(), ConfigError> {
+    let unversioned = |toolchain: &&mut Toolchain| toolchain.version.is_none();
+    for toolchain in toolchains.list.iter_mut().filter(unversioned) {
+        let name = aifo_types::env::toolchain_version(toolchain.kind.as_str());
+        if let Some(Sourced { value, source }) = variable(lookup, name)? {
+            toolchain.version = Some(user_version(&toolchain.kind, &value, &source)?);
+        }
+    }
+    Ok(())
+}
+
+fn toolchain_named(kinds: &Kinds, word: &str, source: &Source) -> Result<Toolchain, ConfigError> {
+    let (name, version) = match word.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (word, None),
+    };
+    let kind = kinds.named(name, source)?;
+    let Some(text) = version else { return Ok(kind.into()) };
+    let version = Some(user_version(&kind, text, source)?);
+    Ok(Toolchain { kind, version })
 }
 
 fn user_version(kind: &Kind, text: &str, source: &Source) -> Result<Version, ConfigError> {
@@ -134,9 +165,9 @@ mod tests {
     use super::*;
 
     fn named(words: &[&str]) -> Result<String, String> {
-        let words = words.iter().map(|word| (*word).to_owned()).collect();
-        let words = Sourced::new(words, Source::Flag("--toolchain"));
-        let named = Config::builtin().toolchains_named(words);
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        let item = Item::of_flag("toolchains", "--toolchain", &words);
+        let named = parse(&Kinds::builtin(), &item);
         named.map(|named| named.value.words().join(" ")).map_err(|error| error.to_string())
     }
 
@@ -156,13 +187,12 @@ mod tests {
     #[test]
     fn versions_from_the_environment() {
         let versions = |variable: &'static str, value: &'static str| {
-            let mut config = Config::builtin();
-            let words = ["rust", "c-cpp", "node@24"].map(str::to_owned).to_vec();
-            let named = config.toolchains_named(Sourced::builtin(words));
-            config.toolchains = named.map_err(|error| error.to_string())?;
-            let set = config.apply_versions(&|name| (name == variable).then(|| value.into()));
-            set.map_err(|error| error.to_string())?;
-            Ok::<_, String>(config.toolchains.value.words().join(" "))
+            let words = ["rust", "c-cpp", "node@24"].map(str::to_owned);
+            let item = Item::of_flag("toolchains", "--toolchain", &words);
+            let mut toolchains = parse(&Kinds::builtin(), &item).unwrap().value;
+            read_versions(&mut toolchains, &|name| (name == variable).then(|| value.into()))
+                .map_err(|error| error.to_string())?;
+            Ok::<_, String>(toolchains.words().join(" "))
         };
         let rust = "AIFO_RUST_TOOLCHAIN_VERSION";
         assert_eq!(versions(rust, "1.95").as_deref(), Ok("rust@1.95 c-cpp node@24"));

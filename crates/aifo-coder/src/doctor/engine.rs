@@ -14,7 +14,7 @@ pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
         let fix = format!("install {flavor}, or use another --backend");
         findings.push(Finding::fail(flavor.to_string(), "not found in PATH", fix));
     }
-    if findings.is_empty() && context.config.containers.backend.value == Backend::Auto {
+    if findings.is_empty() && context.config.backend.value == Backend::Auto {
         findings.push(Finding::warn(
             "engines",
             "found neither docker nor podman in PATH; tools run as processes of this machine",
@@ -111,7 +111,7 @@ async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
         (_, missing) => Some(Finding::warn(
             check,
             format!("missing: {}", missing.join(", ")),
-            "build them with 'cargo xtask images build', or name others with --toolchain-image",
+            "build them with 'aifo-coder images build', or name others with --toolchain-image",
         )),
     }
 }

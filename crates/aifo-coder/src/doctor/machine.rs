@@ -63,7 +63,7 @@ pub(super) fn security_modules(_scene: &CheckContext) -> Vec<Finding> {
     vec![Finding::ok("security", text)]
 }
 
-/// Whether a process can inject input into its terminal (`TIOCSTI`).
+/// Returns whether a process can inject input into its terminal (`TIOCSTI`).
 pub(super) fn tiocsti(_scene: &CheckContext) -> Vec<Finding> {
     vec![judge_tiocsti(read("/proc/sys/dev/tty/legacy_tiocsti").as_deref())]
 }

@@ -21,7 +21,7 @@ pub(super) fn config(context: &CheckContext) -> Vec<Finding> {
     vec![Finding::ok("config", format!("toolchains of a session here: {}", kinds.join(", ")))]
 }
 
-/// Whether the workspace is safe to give to an agent.
+/// Returns whether the workspace is safe to give to an agent.
 pub(super) fn workspace(context: &CheckContext) -> Vec<Finding> {
     vec![match CheckedWorkspace::new(&context.workspace) {
         Ok(workspace) => Finding::ok("workspace", format!("{}", workspace.path().display())),

@@ -48,7 +48,7 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
             Err(error) => return vec![Finding::failure(check, &error, remedy(&error))],
         }
     }
-    let fix = "build one with 'cargo xtask images build', or pull one";
+    let fix = "build one with 'aifo-coder images build', or pull one";
     match lacking[..] {
         [] => vec![Finding::warn(check, "no images found; nothing was measured", fix)],
         _ => {

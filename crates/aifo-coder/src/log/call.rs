@@ -40,7 +40,7 @@ enum Ending {
 }
 
 impl Call {
-    /// Whether the call ended in any way but exit code 0.
+    /// Returns whether the call ended in any way but exit code 0.
     pub(crate) fn has_failed(&self) -> bool {
         self.ending != Ending::Exited || self.exit_code != 0
     }

@@ -60,7 +60,7 @@ pub(crate) enum Mode {
 pub(crate) struct Route {
     /// The session's toolchains.
     pub(crate) toolchains: Vec<String>,
-    /// Whether sidecars start on demand.
+    /// True if sidecars start on demand.
     pub(crate) on_demand: bool,
     /// The kinds searched, in order: the last one has the tool, or none has.
     pub(crate) tried: Vec<Tried>,

@@ -122,13 +122,13 @@ impl CallExplainer<'_> {
             },
             workspace: self.workspace.to_owned(),
             local_python: self.config.local_python.value.clone(),
-            notify_tools: self.config.notify.allow.value.clone(),
+            notify_tools: self.config.notify_allow.value.clone(),
         }
     }
 
-    /// Whether the tool has a shim; denied tools have one too.
+    /// Returns whether the tool has a shim; denied tools have one too.
     fn has_shim(&self, tool: &ToolName) -> bool {
-        let policy = &self.config.policy;
+        let policy = &self.config.kinds.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
     }
@@ -164,17 +164,19 @@ impl CallExplainer<'_> {
         explanation.mode = Mode::Notify;
         explanation.reason = "notify-tool".to_owned();
         explanation.because = words::because(command, Reason::NotifyTool, None);
-        let notify = &self.config.notify;
-        explanation.environment = match notify.trim_env.value {
+        let config = self.config;
+        explanation.environment = match config.notify_trim_env.value {
             true => "the user's, trimmed",
             false => "the user's",
         };
-        explanation.max_secs = notify.timeout_secs.value.or(self.config.max_secs.value);
-        match notify.rules().judge(command.as_bytes(), args, &FileSystem) {
+        explanation.max_secs = config.notify_timeout_secs.value.or(config.max_secs.value);
+        match config.notify_rules().judge(command.as_bytes(), args, &FileSystem) {
             Ok(notification) => explanation.executable = Some(notification.program),
             Err(refusal) => {
-                let remedy = match notify.enabled.value {
-                    false => format!("notifications are disabled by {}", notify.enabled.source),
+                let remedy = match config.notify_enabled.value {
+                    false => {
+                        format!("notifications are disabled by {}", config.notify_enabled.source)
+                    }
                     true => format!("see [notify] in '{}'", user_file_name()),
                 };
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
@@ -186,7 +188,7 @@ impl CallExplainer<'_> {
     fn explain_proxied(&self, tool: &ToolName, args: &[Vec<u8>], explanation: &mut Explanation) {
         let toolchains = &self.config.toolchains.value;
         let mut route = Route::among(toolchains);
-        match self.config.policy.route(tool, &toolchains.kinds()) {
+        match self.config.kinds.policy.route(tool, &toolchains.kinds()) {
             Ok(routes) => match self.start_in(&explanation.cwd, args) {
                 Ok(directory) => {
                     let found = self.find_sidecar(tool, routes, &directory, &mut route);
@@ -269,7 +271,7 @@ impl CallExplainer<'_> {
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
             Found::Here(Lookup::Absent) => {
-                let refusal = self.config.policy.unavailable(tool);
+                let refusal = self.config.kinds.policy.unavailable(tool);
                 let remedy = format!("install {tool} in the sidecar's PATH");
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
@@ -293,7 +295,7 @@ impl CallExplainer<'_> {
         if let source @ Source::WorkspaceFile(_) = &self.config.toolchains.source {
             return format!("its toolchain is omitted by {source}");
         }
-        let kinds = self.config.policy.kinds().iter();
+        let kinds = self.config.kinds.policy.kinds().iter();
         let offering = kinds.filter(|kind| kind.allowance(tool.as_str()).is_some());
         let flags: Vec<_> =
             offering.map(|kind| format!("--toolchain {}", kind.kind)).take(2).collect();
@@ -310,7 +312,7 @@ impl CallExplainer<'_> {
                 && rule.tools.value.iter().any(|name| name == tool.as_str())
         };
         let mut denied_by =
-            self.config.tool_rules.iter().filter(denies).map(|rule| rule.tools.source.to_string());
+            self.config.kinds.rules.iter().filter(denies).map(|rule| rule.tools.source.to_string());
         match denied_by.next() {
             Some(first) => {
                 let all = denied_by.fold(first, |all, next| format!("{all} and {next}"));

@@ -13,7 +13,8 @@ use crate::config::{Config, EnvEffect, EnvRule};
 pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable> {
     let mut all = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
-        let judged = config.forwarding.judge(name.as_bytes(), value.as_bytes(), workspace);
+        let judged =
+            config.variables.forwarding.judge(name.as_bytes(), value.as_bytes(), workspace);
         let name = name.to_string_lossy().into_owned();
         let (fate, reason, remedy) = match judged {
             ForwardDecision::Passes(why) => (Fate::Passes, why.to_string(), None),
@@ -24,7 +25,7 @@ pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable
         };
         all.insert(name.clone(), Variable { name, fate, reason, remedy });
     }
-    for name in config.forwarding.set_names() {
+    for name in config.variables.forwarding.set_names() {
         let reason = by("set", config, EnvEffect::Set, name);
         let variable = Variable { name: name.to_owned(), fate: Fate::Set, reason, remedy: None };
         all.insert(name.to_owned(), variable);
@@ -48,7 +49,7 @@ fn by(action: &str, config: &Config, effect: EnvEffect, name: &str) -> String {
         };
         rule.effect == effect && rule.names.value.iter().any(fits)
     };
-    match config.env_rules.iter().rev().find(speaks) {
+    match config.variables.rules.iter().rev().find(speaks) {
         Some(rule) => format!("{action} by {}", rule.names.source),
         None => action.to_owned(),
     }

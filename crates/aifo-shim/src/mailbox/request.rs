@@ -254,7 +254,8 @@ impl Drop for Request {
     }
 }
 
-/// Whether only the daemon may remove this file. By these names it recognises claimed requests.
+/// Returns whether only the daemon may remove this file. By these names it recognises claimed
+/// requests.
 fn is_host_owned(file: &str) -> bool {
     RequestId::of_file(file.as_bytes())
         .is_some_and(|(_, kind)| matches!(kind, FileKind::Run | FileKind::ExitDraft))

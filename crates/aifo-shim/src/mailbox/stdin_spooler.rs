@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aifo_mailbox::{Directory, FileKind, RequestId, limits};
 use aifo_process::terminal;
-use aifo_wire::Stdio;
+use aifo_types::Stdio;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -97,7 +97,8 @@ impl StdinSpooler {
         self.sent.saturating_sub(self.taken) >= limits::STDIN_AHEAD
     }
 
-    /// Whether stdin may be read: a terminal stops a process that reads it in the background.
+    /// Returns whether stdin may be read: a terminal stops a process that reads it in the
+    /// background.
     fn is_readable_here(&self) -> bool {
         !self.standard.as_fd().is_terminal() || terminal::is_foreground(self.standard.as_fd())
     }

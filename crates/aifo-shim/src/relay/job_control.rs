@@ -45,7 +45,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Whether the peer reads forwarded signals, or has had less than [`UNREAD_TIMEOUT`] to do so.
+    /// Returns whether the peer reads forwarded signals, or has had less than [`UNREAD_TIMEOUT`] to
+    /// do so.
     fn is_responsive(&mut self) -> bool {
         if !self.is_started {
             return false;
@@ -83,8 +84,8 @@ impl Relay<'_> {
         since.into_iter().filter(|number| *number != resume).try_for_each(|it| self.forward(it))
     }
 
-    /// Whether the tool's pseudo terminal made this signal from a typed key. The caller's terminal
-    /// is raw then and has not signalled the shim's process group.
+    /// Returns whether the tool's pseudo terminal made this signal from a typed key. The caller's
+    /// terminal is raw then and has not signalled the shim's process group.
     pub(super) fn was_typed(&self, number: u8) -> bool {
         let is_ours = |terminal: &StandardFd| terminal::is_foreground(terminal.as_fd());
         self.terminal.as_ref().is_some_and(is_ours) && !self.signals.has_received(number)

@@ -1,52 +1,47 @@
 //! A scripted proxy.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aifo_process::receive_with_fds;
-use aifo_types::Ending;
+use aifo_types::{Ending, ExecId, ExecRequest, Stdio};
 use aifo_wire::{
-    Exit, Frame, FrameReader, Invocation, Limits, RequestEvent, RequestReader, Stdio, Stream,
-    Usage, encode_upgrade_head,
+    Exit, Frame, FrameReader, Limits, RequestEvent, RequestReader, Stream, Usage,
+    encode_upgrade_head, parse_invocation,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tempfile::TempDir;
 
 /// A listening socket in a temporary directory, with a link to the shim beside it.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    directory: PathBuf,
+    directory: TempDir,
     listener: UnixListener,
 }
 
 impl Proxy {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("aifo-relay-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir(&directory).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), directory.join("make"))
-            .unwrap();
-        let listener = UnixListener::bind(directory.join("sock")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let shim = directory.path().join("make");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), shim).unwrap();
+        let listener = UnixListener::bind(directory.path().join("sock")).unwrap();
         Proxy { directory, listener }
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// Returns a command that runs the shim as `make`.
     pub(crate) fn shim(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(self.directory.join("make"));
-        let url = format!("unix://{}", self.directory.join("sock").display());
+        let mut command = Command::new(self.directory().join("make"));
+        let url = format!("unix://{}", self.directory().join("sock").display());
         command.args(args).env("AIFO_TOOLEEXEC_URL", url).env("AIFO_TOOLEEXEC_TOKEN", "t");
         command.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0");
         command
@@ -84,12 +79,6 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
 /// The server side of one call.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
@@ -102,8 +91,8 @@ pub(crate) struct ClientSession {
 }
 
 impl ClientSession {
-    pub(crate) fn invocation(&self) -> Invocation {
-        Invocation::parse(&self.body).unwrap()
+    pub(crate) fn request(&self) -> ExecRequest {
+        parse_invocation(&self.body, ExecId::parse(b"e1").unwrap()).unwrap()
     }
 
     pub(crate) fn send_text(&mut self, text: &str) {

@@ -8,10 +8,10 @@ use std::time::Duration;
 pub struct AcpProfile {
     /// The program in its image, with its arguments.
     pub command: Vec<String>,
-    /// Whether `fs/read_text_file` and `fs/write_text_file` are served: only to agents that work
+    /// True if `fs/read_text_file` and `fs/write_text_file` are served: only to agents that work
     /// with them.
     pub fs: bool,
-    /// Whether `terminal/*` is served: only to agents that run commands by it.
+    /// True if `terminal/*` is served: only to agents that run commands by it.
     pub terminal: bool,
     /// The reply when it reads a missing file.
     pub missing_file: MissingFileReply,
@@ -21,7 +21,7 @@ pub struct AcpProfile {
     pub allow_option: Option<String>,
     /// Time limit of its reply to `initialize`.
     pub initialize: Duration,
-    /// Whether it keeps running when its stdin ends, so it has to be killed.
+    /// True if it keeps running when its stdin ends, so it has to be killed.
     pub kill_on_eof: bool,
     /// Variables that are set in this mode only, with their values.
     pub set: Vec<(String, String)>,

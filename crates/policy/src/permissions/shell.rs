@@ -9,7 +9,7 @@ pub(super) struct ShellText {
     /// The words of each, without quotes, redirections and leading assignments. A substitution is
     /// replaced with NUL, which no argument contains.
     pub(super) commands: Vec<Vec<String>>,
-    /// Whether the text is one simple command without expansions in any shell.
+    /// True if the text is one simple command without expansions in any shell.
     pub(super) is_plain: bool,
 }
 
@@ -40,7 +40,7 @@ struct Simple {
     words: Vec<String>,
     /// The current word; a quoted one may be empty.
     word: Option<String>,
-    /// Whether the next word names the file of a redirection.
+    /// True if the next word names the file of a redirection.
     is_redirected: bool,
 }
 

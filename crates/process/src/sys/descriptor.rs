@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-/// Whether two descriptors refer to one open file description.
+/// Returns whether two descriptors refer to one open file description.
 pub(crate) fn kcmp_files(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bool> {
     const KCMP_FILE: c_int = 0;
     // SAFETY: system calls on integers.
@@ -17,7 +17,7 @@ pub(crate) fn kcmp_files(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bo
     Errno::result(order).map(|order| order == 0)
 }
 
-/// Whether this number is an open descriptor.
+/// Returns whether this number is an open descriptor.
 pub(crate) fn is_open(number: RawFd) -> bool {
     // SAFETY: F_GETFD fails cleanly if the number is not open.
     unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }

@@ -18,15 +18,13 @@ pub use process::{
     drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
     random_bits,
 };
-pub(crate) use process::{nice, prlimit, wait4_any};
-pub use signals::pidfd_open;
+pub(crate) use process::{install_filter, nice, no_new_privileges, prlimit, wait4_any};
 pub(crate) use signals::{
-    Disposition, MaskOperation, change_mask, is_ignored_number, pidfd_send_signal, raise,
-    set_disposition, signal_group, signalfd,
+    Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
+    pidfd_send_signal, raise, set_disposition, signal_group, signalfd,
 };
 pub use socket::accept;
 pub(crate) use socket::recvmsg;
-pub(crate) use spawn::spawn;
 pub(crate) use terminal::{
     pty_slave, set_terminal_attributes, set_window_size, terminal_attributes, window_size,
 };

@@ -78,6 +78,24 @@ pub fn drop_capabilities() -> nix::Result<()> {
     Errno::result(set).map(drop)
 }
 
+/// Sets `no_new_privs` for this process and its descendants, for good.
+pub(crate) fn no_new_privileges() -> nix::Result<()> {
+    // SAFETY: a system call on integers.
+    let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    Errno::result(set).map(drop)
+}
+
+/// Adds a seccomp filter to this process, which its descendants inherit.
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> nix::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| Errno::EINVAL)?;
+    // The kernel only reads the instructions, though the field's type is a mutable pointer.
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW);
+    // SAFETY: the pointer refers to a live value, which describes a live array of instructions.
+    let added = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
+    Errno::result(added).map(drop)
+}
+
 /// Makes the C library return freed blocks of 64 KiB or more to the system at once. By default it
 /// keeps them for reuse, but a resident program is idle most of the time.
 pub fn give_back_freed_memory() {

@@ -3,12 +3,13 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
 /// Opens a pidfd, which refers to one process even when its pid is reused.
-pub fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: a system call on two integers; a non-negative result is a new descriptor.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
@@ -75,7 +76,30 @@ pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
     }
 }
 
+/// Returns the signals that run a handler; bit n - 1 is signal n. Without the standard library's start there are none: this
+/// crate installs no handler.
+pub(crate) fn handled_signals() -> u64 {
+    if !HAS_STANDARD_START.load(Ordering::Relaxed) {
+        return 0;
+    }
+    let mut handled = 0;
+    for signal in 1..=64 {
+        if !matches!(handler(signal), libc::SIG_DFL | libc::SIG_IGN) {
+            handled |= 1 << (signal - 1);
+        }
+    }
+    handled
+}
+
+/// True if the standard library, or a library after it, may have installed handlers.
+pub(crate) static HAS_STANDARD_START: AtomicBool = AtomicBool::new(true);
+
 pub(crate) fn is_ignored_number(signal: u8) -> bool {
+    handler(signal) == libc::SIG_IGN
+}
+
+/// Returns the handler of a signal, or the number of its disposition.
+fn handler(signal: u8) -> libc::sighandler_t {
     let mut sigaction = KernelSigaction { handler: libc::SIG_DFL, rest: [0; 3] };
     let none = ptr::null::<KernelSigaction>();
     // SAFETY: a null new action only queries; `sigaction` is live and has the kernel's size.
@@ -83,7 +107,7 @@ pub(crate) fn is_ignored_number(signal: u8) -> bool {
         let signal = c_int::from(signal);
         libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut sigaction, size_of::<u64>());
     }
-    sigaction.handler == libc::SIG_IGN
+    sigaction.handler
 }
 
 /// How to apply a set to the thread's signal mask.
@@ -115,5 +139,17 @@ pub(crate) fn signalfd(set: u64) -> nix::Result<OwnedFd> {
         let set = &raw const set;
         let fd = libc::syscall(libc::SYS_signalfd4, new, set, size_of::<u64>(), flags);
         Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_are_recognized() {
+        // The standard library handles SIGSEGV, to report stack overflows.
+        assert_ne!(handled_signals() & 1 << 10, 0);
+        assert_eq!(handled_signals() & 1 << 14, 0);
     }
 }

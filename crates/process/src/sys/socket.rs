@@ -16,7 +16,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
 pub(crate) struct Message {
     pub(crate) bytes: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Whether the kernel dropped descriptors.
+    /// True if the kernel dropped descriptors.
     pub(crate) is_truncated: bool,
 }
 

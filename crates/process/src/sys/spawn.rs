@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::process::prlimit;
-use super::signals::{Disposition, set_disposition};
+use super::signals::{Disposition, handled_signals, set_disposition};
 use crate::limits::ResourceLimit;
 use crate::signal_set::SignalSet;
 use crate::spawn::{Group, Spawn, SpawnError};
@@ -25,6 +25,8 @@ struct ChildPlan<'a> {
     umask: Option<u32>,
     nice: Option<i8>,
     ignored: SignalSet,
+    /// Signals with a handler in the parent.
+    handled: SignalSet,
     /// Written by the child on failure, in memory shared with the suspended parent.
     failure: Option<(Step, c_int)>,
 }
@@ -39,7 +41,18 @@ enum Step {
 /// a mapping of its own would cost two more system calls and page faults per start.
 const CHILD_STACK: usize = 16 * 1024;
 
-pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
+impl Spawn<'_> {
+    /// Starts the program and returns its pid as soon as execve has succeeded.
+    ///
+    /// The address space is not copied (`CLONE_VM | CLONE_VFORK`), so the cost does not depend on
+    /// this process's memory. The calling thread is suspended until execve returns. The caller must
+    /// reap the process with [`crate::reap`].
+    pub fn spawn(&self) -> Result<Pid, SpawnError> {
+        spawn(self)
+    }
+}
+
+fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&spawn.argv);
     let env = null_terminated(&spawn.env);
     // The child's dup2 calls overwrite 0, 1 and 2 in turn, so sources there must move first.
@@ -59,6 +72,7 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
         umask: spawn.umask,
         nice: spawn.nice,
         ignored: SignalSet::from_bits(spawn.ignored),
+        handled: SignalSet::default(),
         failure: None,
     };
 
@@ -66,6 +80,7 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     // No signal handler of the parent may run in the child, which shares its memory. The child
     // clears its mask right before execve.
     let before = SignalSet::all().block().map_err(SpawnError::Prepare)?;
+    plan.handled = SignalSet::from_bits(handled_signals());
     // SAFETY: the stack's end is one past a live, 16-byte aligned allocation that nothing else
     // uses, and it grows down. CLONE_VFORK suspends this thread until the child has called execve
     // or exited, so `plan`, the vectors it points into and the stack outlive the child's use of
@@ -162,7 +177,11 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
     for limit in plan.limits {
         apply_limit(limit);
     }
-    // All other signals are default already, or become so at execve.
+    // A handler would run in the parent's memory once the mask is cleared. Ignored signals stay
+    // ignored, as execve leaves them.
+    for signal in plan.handled.iter() {
+        set_disposition(signal, Disposition::Default);
+    }
     set_disposition(libc::SIGPIPE as u8, Disposition::Default);
     for signal in plan.ignored.iter() {
         set_disposition(signal, Disposition::Ignore);

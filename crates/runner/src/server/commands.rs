@@ -96,7 +96,7 @@ impl Server {
         let Some(StartAttachments { client, passed }) = self.control.take_attachments(start) else {
             return Err(ServeError::UnexpectedFrame);
         };
-        let greeting = start.client.as_ref().map(|handover| handover.response_head.clone());
+        let response_head = start.client.as_ref().map(|handover| handover.response_head.clone());
         let started = Instant::now();
         let raised = self.oom_score.as_ref().map(|own| own.raise(TOOL_OOM_SCORE_OFFSET));
         let launched = match &self.launcher {
@@ -112,14 +112,14 @@ impl Server {
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) => {
-                self.control.send(&Frame::StartError { serial: start.serial, error });
+                self.control.send(&Frame::StartError { serial: start.serial(), error });
                 return Ok(());
             }
         };
         let key = self.next_key;
         self.next_key += 1;
         self.by_pid.insert(launched.pid, key);
-        let exec = Exec::new(start, launched, client.zip(greeting), started);
+        let exec = Exec::new(start, launched, client.zip(response_head), started);
         let registered = [EpollFlags::empty(); ExecFd::ALL.len()];
         self.execs.insert(key, ExecEntry { exec, registered });
         self.with_exec(key, Exec::begin)

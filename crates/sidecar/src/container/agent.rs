@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use aifo_engine::{ContainerSpec, Mount, Value};
-use aifo_types::Kind;
+use aifo_types::{Kind, container_path};
 
 use super::Shared;
 use super::kind::{self, RunnerPlace};
@@ -26,25 +26,22 @@ pub struct AgentContainer {
     pub variables: Vec<(OsString, Value)>,
 }
 
-const SHIMS: &str = "/opt/aifo/bin";
-const SHIM: &str = "/opt/aifo/bin/aifo-shim";
-/// The runner, which is a link to the same binary.
-const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
-/// The directory of the control socket; `/run/aifo` has the proxy's socket.
+/// The directory of the control socket; [`SOCKET_DIR`](container_path::SOCKET_DIR) has the proxy's socket.
 const SOCKETS: &str = "/run/aifo-agent";
 
 pub(super) fn container(shared: &Shared, agent: &AgentContainer) -> ContainerSpec {
     let kind = Kind::agent();
     let runner = RunnerPlace {
-        program: RUNNER,
-        mount: Mount::bind(&agent.shims, SHIMS, true),
+        // A link to the shim.
+        program: container_path::RUNNER,
+        mount: Mount::bind(&agent.shims, container_path::SHIM_DIR, true),
         sockets: SOCKETS,
     };
     let name = shared.container_name(&kind);
     let image = agent.image.clone();
     let spec = kind::container_with(shared, name, kind.as_str(), image, runner);
     let mut spec = kind::working(shared, spec);
-    spec.mounts.push(Mount::bind(&shared.config.runner_program, SHIM, true));
+    spec.mounts.push(Mount::bind(&shared.config.runner_program, container_path::SHIM, true));
     spec.mounts.extend(agent.mounts.iter().cloned());
     spec.variables.extend(agent.variables.iter().cloned());
     let admitted = shared.config.admitted.iter();

@@ -4,16 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
-use aifo_types::Kind;
+use aifo_policy::{KindVolume, kind_spec};
+use aifo_types::{Kind, container_path};
 
+use super::proxies::{ProxyLogin, proxy_variables};
 use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
-use crate::local::Transport;
+use crate::local::{Transport, restriction_words};
 
-/// Path of the runner in every container.
-pub(super) const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
-/// Directory of the runner's socket.
-pub(super) const SOCKETS: &str = "/run/aifo";
 /// The socket's name.
 pub(super) const SOCKET: &str = "control";
 /// Second path of the workspace.
@@ -23,66 +21,28 @@ pub const TMP: &str = "/tmp";
 /// The tools' home, empty at the start.
 pub const HOME: &str = "/home/coder";
 
-/// A volume that outlives sessions.
-struct Cache {
-    /// Prefix of the volume's name, before user id and project key.
-    name: &'static str,
-    path: &'static str,
-}
-
-/// The caches of a kind, and the variables that point to them.
-struct Keeps {
-    caches: &'static [Cache],
-    variables: &'static [(&'static str, &'static str)],
-}
-
 const CARGO_HOME: &str = "/home/coder/.cargo";
 
-/// Caches by kind.
-fn keeps(kind: &str) -> Keeps {
-    match kind {
-        "rust" => Keeps {
-            caches: &[
-                Cache { name: "aifo-cargo-registry", path: "/home/coder/.cargo/registry" },
-                Cache { name: "aifo-cargo-git", path: "/home/coder/.cargo/git" },
-            ],
-            variables: &[("CARGO_HOME", CARGO_HOME), ("CC", "gcc"), ("CXX", "g++")],
-        },
-        "node" => Keeps {
-            caches: &[Cache { name: "aifo-node-cache", path: "/var/cache/aifo/node" }],
-            variables: &[
-                ("NPM_CONFIG_CACHE", "/var/cache/aifo/node/npm"),
-                ("YARN_CACHE_FOLDER", "/var/cache/aifo/node/yarn"),
-                ("PNPM_STORE_PATH", "/var/cache/aifo/node/pnpm"),
-                ("DENO_DIR", "/var/cache/aifo/node/deno"),
-            ],
-        },
-        "python" => Keeps {
-            caches: &[Cache { name: "aifo-pip-cache", path: "/var/cache/aifo/pip" }],
-            variables: &[
-                ("PIP_CACHE_DIR", "/var/cache/aifo/pip/pip"),
-                ("UV_CACHE_DIR", "/var/cache/aifo/pip/uv"),
-            ],
-        },
-        "go" => Keeps {
-            caches: &[Cache { name: "aifo-go", path: "/var/cache/aifo/go" }],
-            variables: &[
-                ("GOPATH", "/var/cache/aifo/go"),
-                ("GOMODCACHE", "/var/cache/aifo/go/pkg/mod"),
-                ("GOCACHE", "/var/cache/aifo/go/build"),
-            ],
-        },
-        "c-cpp" => Keeps {
-            caches: &[Cache { name: "aifo-ccache", path: "/var/cache/aifo/ccache" }],
-            variables: &[("CCACHE_DIR", "/var/cache/aifo/ccache")],
-        },
-        _ => Keeps { caches: &[], variables: &[] },
-    }
+/// The volumes of a kind that outlive sessions.
+fn volumes(kind: &Kind) -> &'static [KindVolume] {
+    kind_spec(kind).map_or(&[], |spec| spec.volumes)
+}
+
+/// The variables of a kind's tools.
+fn variables(kind: &Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let spec = kind_spec(kind);
+    let caches = spec.map_or(&[][..], |spec| spec.caches).iter();
+    let caches = caches.filter_map(|cache| Some((cache.variable, cache.container?)));
+    let cargo = (kind.as_str() == "rust").then_some(("CARGO_HOME", CARGO_HOME));
+    cargo
+        .into_iter()
+        .chain(spec.map_or(&[][..], |spec| spec.variables).iter().copied())
+        .chain(caches)
 }
 
 /// Returns the owner of a volume, if it is a cache of this kind and user.
 pub fn cache_volume_owner(kind: &Kind, volume: &str) -> Option<CacheOwner> {
-    keeps(kind.as_str()).caches.iter().find_map(|cache| {
+    volumes(kind).iter().find_map(|cache| {
         let rest = volume.strip_prefix(&users_volume(cache))?;
         match rest.strip_prefix('-') {
             Some(key) => ProjectKey::parse(key).map(CacheOwner::Project),
@@ -93,7 +53,7 @@ pub fn cache_volume_owner(kind: &Kind, volume: &str) -> Option<CacheOwner> {
 
 /// Returns the name of a cache's volume. It contains the owner, since other projects and users are not
 /// trusted.
-fn volume(cache: &Cache, owner: &CacheOwner) -> String {
+fn volume(cache: &KindVolume, owner: &CacheOwner) -> String {
     let name = users_volume(cache);
     match owner {
         CacheOwner::Project(key) => format!("{name}-{key}"),
@@ -101,7 +61,7 @@ fn volume(cache: &Cache, owner: &CacheOwner) -> String {
     }
 }
 
-fn users_volume(cache: &Cache) -> String {
+fn users_volume(cache: &KindVolume) -> String {
     format!("{}-{}", cache.name, nix::unistd::getuid())
 }
 
@@ -117,13 +77,13 @@ pub(super) struct RunnerPlace {
 
 /// Returns the base specification of all containers of a session.
 pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
-    let mount = Mount::bind(&shared.config.runner_program, RUNNER, true);
+    let mount = Mount::bind(&shared.config.runner_program, container_path::RUNNER, true);
     container_with(
         shared,
         name,
         kind,
         image,
-        RunnerPlace { program: RUNNER, mount, sockets: SOCKETS },
+        RunnerPlace { program: container_path::RUNNER, mount, sockets: container_path::SOCKET_DIR },
     )
 }
 
@@ -138,6 +98,7 @@ pub(super) fn container_with(
     let config = &shared.config;
     let mut mounts = vec![runner.mount];
     let mut args = vec![OsString::from("serve")];
+    args.extend(restriction_words(&config.restrictions));
     let stdio = match config.transport {
         Transport::Descriptors => {
             mounts.push(Mount::bind(&config.sockets.join(kind), runner.sockets, true));
@@ -189,7 +150,8 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     ]);
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     spec.variables.extend(identity.map(plain));
-    spec.variables.extend(proxies());
+    let host = |name: &str| std::env::var_os(name);
+    spec.variables.extend(proxy_variables(ProxyLogin::Removed, host));
     spec
 }
 
@@ -206,13 +168,12 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
     if config.net == Net::Separate {
         spec.publish.clone_from(&config.publish);
     }
-    let keeps = keeps(kind.as_str());
-    spec.variables.extend(keeps.variables.iter().copied().map(plain));
+    spec.variables.extend(variables(kind).map(plain));
     if kind.as_str() == "rust" {
         // Otherwise the engine creates it as root for the mounts below.
         spec.mounts.push(Mount::Scratch { to: CARGO_HOME.into() });
     }
-    for cache in keeps.caches {
+    for cache in volumes(kind) {
         let to = PathBuf::from(cache.path);
         spec.args.extend(["--writable".into(), to.clone().into()]);
         spec.mounts.push(match &config.caches {
@@ -249,14 +210,6 @@ pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
     spec
 }
 
-/// Proxy variables of the host, for downloads. They may contain a password.
-fn proxies() -> Vec<(OsString, Value)> {
-    let names = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
-    let both = names.into_iter().flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
-    let set = both.filter_map(|name| Some((OsString::from(&name), std::env::var_os(&name)?)));
-    set.map(|(name, value)| (name, Value::Hidden(value))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,7 +221,7 @@ mod tests {
         let mut names = Vec::new();
         for kind in ["rust", "node", "python", "go", "c-cpp", "java"].map(Kind::parse) {
             let kind = kind.unwrap();
-            for cache in keeps(kind.as_str()).caches {
+            for cache in volumes(&kind) {
                 for owner in [&project, &CacheOwner::User] {
                     let name = volume(cache, owner);
                     assert_eq!(cache_volume_owner(&kind, &name).as_ref(), Some(owner), "{name}");

@@ -3,7 +3,9 @@
 //! A network stack ends with the container that it was created for. A container of its own holds the
 //! session's stack, so that each sidecar can start and stop.
 
-use aifo_engine::{ContainerSpec, EngineCommand, EngineError, Network};
+use aifo_engine::{
+    ContainerSpec, EngineCommand, EngineError, Network, POD, container_name, network_name,
+};
 use aifo_types::Kind;
 
 use super::{Net, Shared, engine_error, kind};
@@ -19,16 +21,13 @@ pub(super) struct Pod {
     lost: u32,
 }
 
-/// The kind of the container that holds the network. No tool is routed to it.
-const KIND: &str = "net";
-
 impl Shared {
     pub(super) fn network_name(&self) -> String {
-        format!("aifo-net-{}", self.config.labels.session)
+        network_name(&self.config.labels.session)
     }
 
     pub(super) fn pod_name(&self) -> String {
-        format!("aifo-pod-{}", self.config.labels.session)
+        container_name(POD, &self.config.labels.session)
     }
 
     pub(super) fn has_network(&self) -> bool {
@@ -55,7 +54,7 @@ impl Shared {
     /// Uses the image of the first sidecar, because the engine has it.
     fn pod_container(&self, first: &Kind) -> ContainerSpec {
         let image = self.image(first);
-        let mut spec = kind::container(self, self.pod_name(), KIND, image);
+        let mut spec = kind::container(self, self.pod_name(), POD, image);
         spec.network = Network::Named(self.network_name());
         spec.publish.clone_from(&self.config.publish);
         self.isolate_network(&mut spec);

@@ -225,7 +225,8 @@ impl Shared {
 }
 
 impl StartFailure {
-    /// Whether the container's name is in use: by a container that is being removed, or by a leftover.
+    /// Returns whether the container's name is in use: by a container that is being removed, or by
+    /// a leftover.
     fn is_name_conflict(&self) -> bool {
         self.stderr.iter().any(|line| line.contains("is already in use"))
     }
@@ -263,12 +264,12 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
     let mentions = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     if mentions(&missing) {
         let (name, flag) = match *kind == Kind::agent() {
-            true => ("agent-NAME", "--image"),
+            true => ("AGENT", "--image"),
             false => (kind.as_str(), "--toolchain-image"),
         };
         return format!(
             "\nhint: the image is not on this machine and cannot be pulled; build it with \
-             `cargo xtask images build {name}`, or name another with {flag}"
+             `aifo-coder images build {name}`, or name another with {flag}"
         );
     }
     let known = if mentions(&["not writable"]) {

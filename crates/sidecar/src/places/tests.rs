@@ -10,19 +10,23 @@ fn project(digit: char) -> Caches {
 }
 
 /// A home, a workspace and a temporary directory of its own.
-struct Machine(PathBuf);
+struct Machine(tempfile::TempDir);
 
 impl Machine {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aifo-places-{name}-{}", std::process::id()));
+    fn new() -> Self {
+        let machine = Machine(tempfile::tempdir().unwrap());
         for directory in ["home", "work", "tmp"] {
-            fs::create_dir_all(path.join(directory)).unwrap();
+            fs::create_dir(machine.path().join(directory)).unwrap();
         }
-        Machine(path)
+        machine
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn home(&self) -> PathBuf {
-        self.0.join("home")
+        self.path().join("home")
     }
 
     fn own(&self, path: &str) -> PathBuf {
@@ -30,7 +34,7 @@ impl Machine {
     }
 
     fn places(&self, kind: &str, caches: &Caches, environment: &[(&str, &str)]) -> Places {
-        let (workspace, tmp) = (self.0.join("work"), self.0.join("tmp"));
+        let (workspace, tmp) = (self.path().join("work"), self.path().join("tmp"));
         let site = Site { caches, workspace: &workspace, tmp: Some(&tmp) };
         Places::of(&Kind::parse(kind).unwrap(), site, |name| {
             let given = environment.iter().find(|(known, _)| *known == name);
@@ -45,15 +49,9 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn ours_unless_the_user_says_otherwise() {
-    let machine = Machine::new("ours");
+    let machine = Machine::new();
     let user = Caches::Of(CacheOwner::User);
     let python = machine.places("python", &user, &[("PIP_CACHE_DIR", "/theirs")]);
     let names: Vec<_> = python.variables.iter().map(|(name, _)| *name).collect();
@@ -76,7 +74,7 @@ fn ours_unless_the_user_says_otherwise() {
 /// For each cache there is, and each that is added.
 #[test]
 fn a_projects_tools_write_to_the_projects_caches_alone() {
-    let machine = Machine::new("project");
+    let machine = Machine::new();
     for kind in KINDS {
         let [one, other] = ['a', 'b'].map(|digit| machine.places(kind, &project(digit), &[]));
         for (places, key) in [(&one, "a"), (&other, "b")] {
@@ -99,7 +97,7 @@ fn a_projects_tools_write_to_the_projects_caches_alone() {
 
 #[test]
 fn cargo_reads_the_users_settings_in_a_home_of_the_projects() {
-    let machine = Machine::new("cargo");
+    let machine = Machine::new();
     let users = machine.home().join(".cargo");
     let home = machine.own(PROJECTS).join("a".repeat(16)).join(CARGO);
     for _ in 0..2 {
@@ -122,8 +120,8 @@ fn cargo_reads_the_users_settings_in_a_home_of_the_projects() {
 
 #[test]
 fn without_caches_all_goes_with_the_session() {
-    let machine = Machine::new("none");
-    let tmp = machine.0.join("tmp");
+    let machine = Machine::new();
+    let tmp = machine.path().join("tmp");
     for kind in KINDS {
         let places = machine.places(kind, &Caches::None, &[]);
         assert!(places.writable.is_empty(), "{kind}: its temporary directory covers it");
@@ -138,7 +136,7 @@ fn without_caches_all_goes_with_the_session() {
 /// A rule of confinement follows links, so there is none for a path that a tool can replace.
 #[test]
 fn a_link_that_a_tool_has_left_lets_the_next_session_in_nowhere() {
-    let machine = Machine::new("links");
+    let machine = Machine::new();
     let target = machine.home().join("private");
     fs::create_dir(&target).unwrap();
     for (caches, go) in [
@@ -156,13 +154,13 @@ fn a_link_that_a_tool_has_left_lets_the_next_session_in_nowhere() {
         assert!(real.iter().all(|path| !path.starts_with(&target)), "{real:?}");
     }
 
-    let theirs = machine.0.join("work/cache");
+    let theirs = machine.path().join("work/cache");
     symlink(&target, &theirs).unwrap();
     let theirs = theirs.to_str().unwrap();
     let places = machine.places("c-cpp", &project('a'), &[("CCACHE_DIR", theirs)]);
     assert!(places.writable.is_empty(), "the workspace covers it");
 
-    let session = machine.0.join("tmp").join(OF_SESSION);
+    let session = machine.path().join("tmp").join(OF_SESSION);
     symlink(&target, &session).unwrap();
     let places = machine.places("rust", &Caches::None, &[]);
     assert!(!places.variables.iter().any(|(name, _)| *name == "CARGO_HOME"));
@@ -171,7 +169,7 @@ fn a_link_that_a_tool_has_left_lets_the_next_session_in_nowhere() {
 
 #[test]
 fn caches_are_found_by_their_owners() {
-    let machine = Machine::new("found");
+    let machine = Machine::new();
     for key in ["b".repeat(16), "a".repeat(16), "other".to_owned()] {
         fs::create_dir_all(machine.own(PROJECTS).join(key)).unwrap();
     }

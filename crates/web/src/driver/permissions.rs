@@ -1,6 +1,6 @@
 //! Permission requests of the agent.
 
-use aifo_acp::{Decision, Event, Id, PermissionRequest, decision_report, reports};
+use aifo_acp::{Decision, Event, Id, PermissionRequest, RequestEvent, decision_report, reports};
 use serde_json::json;
 
 use super::running_agent::{Asked, id_text, question_of};
@@ -58,10 +58,10 @@ impl<L: AgentLauncher> Driver<L> {
                 self.hub.report(Some(&session), &report.to_string());
             }
             None => {
-                let mut report = reports(&Event::Permission {
+                let mut report = reports(&Event::Request(RequestEvent::Permission {
                     id: id.clone(),
                     request: Box::new(request.clone()),
-                });
+                }));
                 for report in &mut report {
                     report["question"] = json!(name);
                     self.hub.report(Some(&session), &report.to_string());

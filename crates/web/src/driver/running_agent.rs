@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use aifo_acp::{AgentInfo, Client, Event, Id, PermissionRequest, SendError, Streaming, reports};
+use aifo_acp::{
+    AgentInfo, Client, Event, Id, PermissionRequest, RequestEvent, SendError, Streaming, reports,
+};
 use aifo_acp_io::{AgentConnection, Host};
 use aifo_policy::{Question, QuestionOption, QuestionState, QuestionSubject};
 use serde_json::{Value, json};
@@ -95,12 +97,12 @@ impl<H: Host> RunningAgent<H> {
     pub(super) fn report(&self, event: &Event, hub: &Hub) {
         let session = match event {
             // Reported with the question's id.
-            Event::Permission { .. } => return,
+            Event::Request(RequestEvent::Permission { .. }) => return,
             Event::Update { update, .. } => Some(update.session()),
             Event::Opened { session, .. } | Event::Dropped { session } => Some(session.as_str()),
             Event::Overdue { session } => Some(session.as_str()),
             Event::TurnEnded(end) => Some(end.session.as_str()),
-            Event::Withdrawn { id, .. } => {
+            Event::Request(RequestEvent::Withdrawn { id, .. }) => {
                 let asked = self.asked.iter().find(|asked| asked.request == *id);
                 let Some(asked) = asked else { return };
                 reports(event).iter().for_each(|report| {

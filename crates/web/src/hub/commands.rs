@@ -11,10 +11,11 @@ use super::{Command, Hub, Inner, Slot, is_busy};
 use crate::access::secret;
 use crate::block::{Attachment, QuestionEnd};
 use crate::clock::unix_ms;
+use crate::history::SessionFacts;
 use crate::journal::Journal;
 use crate::media::MAX_IMAGE;
 use crate::report_ring::ReportRing;
-use crate::session_state::{Activity, SessionFacts, SessionState};
+use crate::session_state::{Activity, SessionState};
 
 /// A refused command: the HTTP status and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

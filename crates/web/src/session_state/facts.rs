@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{MOST_PLAN, PlanEntry, SessionState};
-use crate::journal::Op;
+use super::{MOST_PLAN, SessionState};
+use crate::history::{Op, PlanEntry};
 
 impl SessionState {
     pub(super) fn set_plan(&mut self, entries: Option<&Value>) {

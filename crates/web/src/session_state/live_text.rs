@@ -4,7 +4,7 @@ use aifo_acp::Streaming;
 
 use super::{SessionState, StoreImage, hide_from, piece_key};
 use crate::block::Block;
-use crate::journal::Op;
+use crate::history::Op;
 use crate::markdown::{self, RenderedBlock};
 use crate::page_state::{PageState, Seq};
 use crate::view;

@@ -1,8 +1,8 @@
 //! Restores a session from its journal.
 
-use super::{INTERRUPTED, SessionFacts, SessionState};
+use super::{INTERRUPTED, SessionState};
 use crate::block::Block;
-use crate::journal::Op;
+use crate::history::{Op, SessionFacts};
 use crate::page_state::Seq;
 
 impl SessionState {

@@ -1,7 +1,8 @@
 //! A session's page.
 
-use super::{Activity, PlanEntry, SessionState};
+use super::{Activity, SessionState};
 use crate::block::{Block, QuestionBlock, QuestionEnd};
+use crate::history::PlanEntry;
 use crate::markdown::{self, escape};
 use crate::page_state::{PageState, Seq};
 use crate::view;

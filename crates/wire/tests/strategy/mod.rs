@@ -1,23 +1,18 @@
-//! Generators for property tests: exec ids, invocations and splits.
+//! Generators for property tests: exec ids, requests and splits.
 
-use aifo_types::{ExecId, TerminalModes, WindowSize};
-use aifo_wire::{
-    Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, TerminalSettings,
+mod pieces;
+
+use aifo_types::{
+    ExecId, ExecRequest, Inherited, SoftLimit, Stdio, TerminalModes, TerminalSettings, ToolName,
+    WindowSize,
 };
+use aifo_wire::{MAX_CONTROL_CHARACTERS, MAX_RESOURCE};
 use proptest::array::{uniform3, uniform4};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Splits `bytes` into pieces of the given lengths, repeated as needed.
-pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = bytes;
-    lengths.iter().cycle().map_while(move |len| {
-        let (piece, after) = rest.split_at((*len).min(rest.len()));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
+pub(crate) use pieces::pieces;
 
 pub(crate) fn exec_id() -> impl Strategy<Value = ExecId> {
     "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
@@ -28,21 +23,37 @@ pub(crate) fn c_string() -> impl Strategy<Value = Vec<u8>> {
     vec(1..=255u8, 0..40)
 }
 
-pub(crate) fn invocation() -> impl Strategy<Value = Invocation> {
-    let program = (vec(c_string(), 1..8), option::of(c_string()), vec(variable(), 0..5));
+pub(crate) fn tool_name() -> impl Strategy<Value = ToolName> {
+    "[a-z0-9+._-]{1,12}x".prop_map(|name| ToolName::parse(name.as_bytes()).unwrap())
+}
+
+pub(crate) fn exec_request() -> impl Strategy<Value = ExecRequest> {
+    let call = (exec_id(), tool_name(), vec(c_string(), 0..8), option::of(c_string()));
+    (call, inherited()).prop_map(|((id, tool, args, cwd), inherited)| ExecRequest {
+        id,
+        tool,
+        args,
+        cwd,
+        inherited,
+    })
+}
+
+fn inherited() -> impl Strategy<Value = Inherited> {
     let process = (option::of(0..=0o777u16), option::of(-20..20i8), limits(), any::<u64>());
-    (program, process, stdio(), terminal()).prop_map(
-        |((argv, cwd, environment), (umask, nice, limits, ignored), stdio, terminal)| {
+    (vec(variable(), 0..5), process, stdio(), terminal()).prop_map(
+        |(environment, (umask, nice, limits, ignored), stdio, terminal)| {
             let terminal = stdio.contains(&Stdio::Terminal).then_some(terminal);
-            Invocation { argv, cwd, environment, umask, nice, limits, ignored, stdio, terminal }
+            Inherited { environment, umask, nice, limits, ignored, stdio, terminal }
         },
     )
 }
 
 /// Valid combinations of the standard descriptors.
 pub(crate) fn stdio() -> impl Strategy<Value = [Stdio; 3]> {
-    uniform3(0..=5u8).prop_filter_map("only stderr may be `Same`", |codes| {
-        let stdio = codes.map(|code| Stdio::from_code(code).unwrap());
+    let all =
+        [Stdio::Null, Stdio::Passed, Stdio::Relayed, Stdio::Terminal, Stdio::Closed, Stdio::Same];
+    uniform3(0..all.len()).prop_filter_map("only stderr may be `Same`", move |indices| {
+        let stdio = indices.map(|index| all[index]);
         (!stdio[..2].contains(&Stdio::Same)).then_some(stdio)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::invocation::{FAKE, Invocation, SHELL, bytes};
+use crate::native::invocation::{FAKE, Invocation, SHELL, bytes};
 
 pub(crate) fn calls() -> Vec<Invocation> {
     let args = |name: &str, args: Vec<OsString>| {

@@ -1,6 +1,6 @@
 //! Inherited process attributes beside descriptors: umask, limits, nice value.
 
-use crate::invocation::Invocation;
+use crate::native::invocation::Invocation;
 
 pub(crate) fn calls() -> Vec<Invocation> {
     let make = "umask; touch made; mkdir made.d; ln -s made made.link";

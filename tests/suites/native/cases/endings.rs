@@ -1,6 +1,6 @@
 //! Endings of tools: exit codes, signals, and failed starts.
 
-use crate::invocation::{Invocation, NO_INTERPRETER, NOT_EXECUTABLE};
+use crate::native::invocation::{Invocation, NO_INTERPRETER, NOT_EXECUTABLE};
 
 /// Codes with a meaning, and the limits.
 const CODES: &[u8] =

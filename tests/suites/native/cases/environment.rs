@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::invocation::{Invocation, bytes};
+use crate::native::invocation::{Invocation, bytes};
 
 pub(crate) fn calls() -> Vec<Invocation> {
     let place = "pwd; pwd -P; readlink /proc/$$/cwd; echo made > made";

@@ -1,6 +1,6 @@
 //! Children of tools, and callers of tools.
 
-use crate::invocation::{Invocation, SHELL};
+use crate::native::invocation::{Invocation, SHELL};
 
 /// A background child that writes a file when allowed.
 const LEAVES: &str = "{ while [ ! -e go ]; do sleep 0.02; done; echo late > made; } \

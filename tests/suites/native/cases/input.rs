@@ -1,7 +1,7 @@
 //! Input of a tool, for every kind of stdin of its caller.
 
-use crate::invocation::Step::{Close, Expect, Feed};
-use crate::invocation::{Invocation, Output, SHELL, Stdin};
+use crate::native::invocation::Step::{Close, Expect, Feed};
+use crate::native::invocation::{Invocation, Output, SHELL, Stdin};
 
 /// Reports the result of reading from and writing to stdin, without output.
 const TRY_STDIN: &str = "\

@@ -1,6 +1,6 @@
 //! Output of a tool, for every kind of stdout and stderr of its caller.
 
-use crate::invocation::{Invocation, Output, SHELL};
+use crate::native::invocation::{Invocation, Output, SHELL};
 
 /// Lines on both outputs in turns.
 fn turns(name: &str) -> Invocation {

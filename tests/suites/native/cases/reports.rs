@@ -1,6 +1,6 @@
 //! Everything that a program can detect about itself, from callers of many kinds.
 
-use crate::invocation::{Invocation, Output, Stdin};
+use crate::native::invocation::{Invocation, Output, Stdin};
 
 pub(crate) fn calls() -> Vec<Invocation> {
     let report = |name: &str| Invocation::shell(name, include_str!("../report.sh"));

@@ -1,7 +1,7 @@
 //! Signals to a running call.
 
-use crate::invocation::Step::{Expect, Signal, Stopped};
-use crate::invocation::{Invocation, Stdin};
+use crate::native::invocation::Step::{Expect, Signal, Stopped};
+use crate::native::invocation::{Invocation, Stdin};
 
 /// The signals that end a waiting shell, with their names.
 const SENT: &[(i32, &str)] = &[

@@ -2,8 +2,8 @@
 //!
 //! Keys are typed only after the tool has started: otherwise the order of the echo is undetermined.
 
-use crate::invocation::Step::{Close, Expect, Feed, Signal};
-use crate::invocation::{Invocation, Output};
+use crate::native::invocation::Step::{Close, Expect, Feed, Signal};
+use crate::native::invocation::{Invocation, Output};
 
 pub(crate) fn calls() -> Vec<Invocation> {
     let wait = "echo ready; while :; do :; done";

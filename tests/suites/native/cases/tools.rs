@@ -1,6 +1,6 @@
 //! Compilers, interpreters and build tools in common use.
 
-use crate::invocation::Invocation;
+use crate::native::invocation::Invocation;
 
 const HELLO: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n";
 const WRONG: &str = "int main(void) { return undeclared; }\n";
@@ -32,7 +32,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
     };
     let files = "import os\nos.makedirs('a/b')\nopen('a/b/c', 'w').write('content')\n\
         os.symlink('b/c', 'a/link')\nos.link('a/b/c', 'a/hard')\nos.mkfifo('a/fifo', 0o640)\n\
-        os.chmod('a/hard', 0o4751)\nos.rename('a/b', 'a/d')\nprint(sorted(os.listdir('a')))";
+        os.chmod('a/hard', 0o2751)\nos.rename('a/b', 'a/d')\nprint(sorted(os.listdir('a')))";
     vec![
         // C.
         gcc("gcc compiles", &["-o", "hello", "hello.c"]).file("hello.c", HELLO),

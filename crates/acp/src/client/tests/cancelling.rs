@@ -17,7 +17,7 @@ fn a_turn_is_cancelled_once_and_an_idle_session_not_at_all() {
     assert_eq!(cancel(&mut story), CancelOutcome::Sent);
     assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded);
     assert_eq!(story.sent(), ["session/prompt", "session/cancel"]);
-    let id = story.client.pending.iter().next().unwrap().0;
+    let id = story.client.agent.sent.iter().next().unwrap().0;
     story.stop(id, "cancelled");
     assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded, "the turn has ended");
     assert_eq!(

@@ -316,7 +316,8 @@ fn served_requests_are_answered_once() {
     assert_eq!((story.sent(), story.client.unanswered()), (vec!["3 -32603".to_owned()], 2));
     let (number, text) = (Id::from(1), Id::Text("1".to_owned()));
     story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": "1"}}));
-    let withdrawn = Event::Withdrawn { id: text.clone(), why: Withdrawal::ByAgent };
+    let withdrawn =
+        Event::Request(RequestEvent::Withdrawn { id: text.clone(), why: Withdrawal::ByAgent });
     assert_eq!(story.events.last(), Some(&withdrawn), "the caller must still answer it");
     let error = RpcError::new(code::CANCELLED, "withdrawn");
     assert!(story.client.respond(&text, Err(error), story.now));

@@ -7,7 +7,7 @@ use crate::tool_call::Announced;
 fn requests(story: &Story) -> Vec<&PermissionRequest> {
     let mut requests = Vec::new();
     for event in &story.events {
-        if let Event::Permission { request, .. } = event {
+        if let Event::Request(RequestEvent::Permission { request, .. }) = event {
             requests.push(&**request);
         }
     }
@@ -74,7 +74,8 @@ fn a_timeout_cancels_the_turn_then_the_permission_request() {
     assert_eq!(story.sent(), [""; 0]);
     story.pass(SECOND);
     assert_eq!(story.sent(), ["session/cancel", "7 \"cancelled\""]);
-    let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::TimedOut };
+    let withdrawn =
+        Event::Request(RequestEvent::Withdrawn { id: Id::from(7), why: Withdrawal::TimedOut });
     assert_eq!(story.events.last(), Some(&withdrawn));
     story.pass(5 * SECOND);
     assert_eq!(story.events.last(), Some(&Event::Overdue { session: "s".to_owned() }));
@@ -100,7 +101,8 @@ fn a_cancelled_permission_request_is_answered_once() {
         story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": 7}}));
     }
     assert_eq!(story.sent(), ["7 \"cancelled\""]);
-    let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::ByAgent };
+    let withdrawn =
+        Event::Request(RequestEvent::Withdrawn { id: Id::from(7), why: Withdrawal::ByAgent });
     assert_eq!(story.events.iter().filter(|event| **event == withdrawn).count(), 1);
     assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
     assert_eq!(story.client.protocol_errors().unknown_cancellations, 1);

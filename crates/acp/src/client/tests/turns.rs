@@ -194,7 +194,8 @@ fn the_end_of_the_stream_fails_everything_at_once() {
     assert!(matches!(&story.events[1], Event::Failed { method, .. } if method == "session/new"));
     let end = story.ends()[0];
     assert_eq!((&end.outcome, end.answer.text.as_str()), (&Err(Failure::Ended), "partly"));
-    let withdrawn = |id: u64| Event::Withdrawn { id: id.into(), why: Withdrawal::Ended };
+    let withdrawn =
+        |id: u64| Event::Request(RequestEvent::Withdrawn { id: id.into(), why: Withdrawal::Ended });
     assert_eq!(story.events[3..], [withdrawn(7), withdrawn(8), Event::Closed]);
     assert_eq!((story.client.state(), story.client.unanswered()), (&ConnectionState::Closed, 0));
     assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));

@@ -85,7 +85,11 @@ fn host_requests_are_reported_and_answered_once() {
     story.agent();
     let params = json!({"path": "/w/a", "sessionId": "s"});
     story.agent_sends(json!({"id": 4, "method": "fs/write_text_file", "params": params}));
-    let sent = RelayEvent::Request { id: id(4), method: "fs/write_text_file".into(), params };
+    let sent = RelayEvent::Request(RequestEvent::Host {
+        id: id(4),
+        method: "fs/write_text_file".into(),
+        params,
+    });
     assert_eq!(story.events(), [sent]);
     assert_eq!(story.editor(), [] as [Value; 0]);
     assert!(!story.relay.decide(&id(4), &Decision::Cancelled, story.now));
@@ -95,9 +99,10 @@ fn host_requests_are_reported_and_answered_once() {
     assert_eq!(story.agent(), [ok(4, json!(null))]);
     story.agent_sends(json!({"id": 5, "method": "terminal/create", "params": {}}));
     story.agent_sends(json!({"method": "$/cancel_request", "params": {"requestId": 5}}));
-    assert!(
-        story.events().contains(&RelayEvent::Withdrawn { id: id(5), why: Withdrawal::ByAgent })
-    );
+    assert!(story.events().contains(&RelayEvent::Request(RequestEvent::Withdrawn {
+        id: id(5),
+        why: Withdrawal::ByAgent
+    })));
     assert!(story.relay.respond(&id(5), Err(RpcError::new(-32800, "cancelled")), story.now));
     assert_eq!(story.agent(), [error(5, -32800, "cancelled")]);
 }

@@ -40,7 +40,9 @@ fn the_end_of_the_agent_fails_everything_with_the_reason() {
     assert_eq!(story.editor(), expected);
     assert_eq!(story.agent(), [] as [Value; 0]);
     let events = story.events();
-    let withdrawn = |number: u64| RelayEvent::Withdrawn { id: id(number), why: Withdrawal::Ended };
+    let withdrawn = |number: u64| {
+        RelayEvent::Request(RequestEvent::Withdrawn { id: id(number), why: Withdrawal::Ended })
+    };
     assert_eq!(events[1..], [withdrawn(7), withdrawn(9), RelayEvent::Ended { side: Side::Agent }]);
     let RelayEvent::TurnEnded(turn) = &events[0] else { panic!("{events:?}") };
     assert_eq!(turn.outcome, Err(RpcError::new(-32603, text)));
@@ -69,7 +71,8 @@ fn the_end_of_the_editor_cancels_every_turn() {
         error(10, -32603, "the editor has ended"),
     ];
     assert_eq!(story.agent(), expected);
-    let withdrawn = RelayEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled };
+    let withdrawn =
+        RelayEvent::Request(RequestEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled });
     assert_eq!(story.events(), [withdrawn, RelayEvent::Ended { side: Side::Editor }]);
     // Host requests are still served, the editor's are not.
     assert!(story.relay.respond(&id(9), Ok(json!({})), story.now));
@@ -128,12 +131,13 @@ fn an_editor_that_ends_between_turns_leaves_no_pending_request() {
     story.relay.receive_eof(Side::Editor, story.now);
     let mut events = Vec::new();
     while let Some(event) = story.relay.poll_event() {
-        if let RelayEvent::Permission { id, .. } = &event {
+        if let RelayEvent::Request(RequestEvent::Permission { id, .. }) = &event {
             story.relay.ask_editor(id, story.now);
         }
         events.push(event);
     }
-    let withdrawn = RelayEvent::Withdrawn { id: id(9), why: Withdrawal::Ended };
+    let withdrawn =
+        RelayEvent::Request(RequestEvent::Withdrawn { id: id(9), why: Withdrawal::Ended });
     assert_eq!(events.last(), Some(&withdrawn), "the answers are not read yet");
     assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now), "it is answered");
     story.agent_sends(json!({"id": 12, "method": "fs/read_text_file", "params": {}}));

@@ -9,7 +9,7 @@ fn unknown_messages_are_forwarded_unchanged() {
         json!({"a": [1.5, null, {"_meta": {"b": "\n\u{e9}"}}], "big": u64::MAX, "z": 1, "y": 2});
     for (from, asker_id) in [(Side::Editor, json!("x")), (Side::Agent, json!(7.5))] {
         let notification =
-            json!({"jsonrpc": "2.0", "method": "_vendor/told", "params": odd, "traceparent": "t"});
+            json!({"jsonrpc": "2.0", "method": "_vendor/event", "params": odd, "traceparent": "t"});
         story.line(from, &notification.to_string());
         let request = json!({"jsonrpc": "2.0", "id": asker_id, "method": "_vendor/asked", "params": odd, "more": 1});
         story.line(from, &request.to_string());
@@ -69,7 +69,8 @@ fn half_a_surrogate_pair_is_forwarded_as_a_replacement_character() {
     let ask = permission(7).to_string().replace("toolCallId\":\"t", "toolCallId\":\"\\udead");
     assert!(ask.contains("\\udead"), "{ask}");
     story.line(Side::Agent, &ask);
-    let Some(RelayEvent::Permission { id, .. }) = story.events().pop() else {
+    let Some(RelayEvent::Request(RequestEvent::Permission { id, .. })) = story.events().pop()
+    else {
         panic!("no permission request")
     };
     story.relay.ask_editor(&id, story.now);
@@ -247,7 +248,7 @@ fn a_message_too_long_to_write_fails_its_request() {
     story.editor_sends(json!({"id": "b", "method": "m"}));
     story.agent_sends(json!({"id": 2, "result": long}));
     assert_eq!(story.editor(), [error("b", -32603, "the answer is too long")]);
-    story.agent_sends(json!({"method": "told", "params": [long]}));
+    story.agent_sends(json!({"method": "event", "params": [long]}));
     assert_eq!(story.editor(), [] as [Value; 0]);
     assert_eq!(story.events().len(), 3);
     assert_eq!((story.relay.unanswered(Side::Editor), story.relay.unanswered(Side::Agent)), (0, 0));
@@ -257,7 +258,7 @@ fn a_message_too_long_to_write_fails_its_request() {
 fn an_end_that_does_not_read_slows_the_other() {
     let config = RelayConfig { backlog: 1000, ..RelayConfig::default() };
     let mut story = Story::new(config);
-    let line = format!("{}\n", json!({"method": "told", "params": ["x".repeat(400)]}));
+    let line = format!("{}\n", json!({"method": "event", "params": ["x".repeat(400)]}));
     story.relay.receive(Side::Agent, line.repeat(10).as_bytes(), story.now);
     assert_eq!(story.relay.poll_event(), None);
     assert!(!story.relay.should_read(Side::Agent) && story.relay.should_read(Side::Editor));

@@ -12,7 +12,8 @@ fn a_rule_decides_without_the_editor() {
     story.editor();
     story.ask_permission(7);
     let events = story.events();
-    let [RelayEvent::Permission { id: asked, request }] = events.as_slice() else {
+    let [RelayEvent::Request(RequestEvent::Permission { id: asked, request })] = events.as_slice()
+    else {
         panic!("{events:?}")
     };
     assert_eq!((asked, request.session.as_str()), (&id(7), "s"));
@@ -20,7 +21,7 @@ fn a_rule_decides_without_the_editor() {
     assert_eq!(request.params, permission(7)["params"]);
     let unheard = Decision::Select(json!("maybe"));
     assert!(!story.relay.decide(&id(7), &unheard, story.now), "not offered");
-    assert!(!story.relay.respond(&id(7), Ok(json!({})), story.now), "no request of ours to serve");
+    assert!(!story.relay.respond(&id(7), Ok(json!({})), story.now), "not a request for the host");
     assert!(story.relay.decide(&id(7), &Decision::Select(json!("no")), story.now));
     assert!(!story.relay.decide(&id(7), &Decision::Select(json!("no")), story.now), "once");
     assert_eq!((story.agent(), story.editor()), (vec![selected(7, "no")], vec![]));
@@ -35,7 +36,10 @@ fn the_editor_is_asked_and_its_answer_forwarded() {
         json!({"toolCallId": "t", "locations": [{"path": "/i/a"}], "title": "/i/a"});
     ask["more"] = json!(1);
     story.agent_sends(ask.clone());
-    let Some(RelayEvent::Permission { request, .. }) = story.events().pop() else { panic!() };
+    let Some(RelayEvent::Request(RequestEvent::Permission { request, .. })) = story.events().pop()
+    else {
+        panic!()
+    };
     assert_eq!(request.params, ask["params"], "with the agent's paths");
     assert!(request.call.is_some(), "also without a prompt");
     assert!(story.relay.ask_editor(&id(7), story.now));
@@ -77,7 +81,10 @@ fn a_permission_request_cancelled_by_the_agent_is_answered() {
     story.events();
     story.editor();
     story.agent_sends(withdraw(7));
-    assert_eq!(story.events(), [RelayEvent::Withdrawn { id: id(7), why: Withdrawal::ByAgent }]);
+    assert_eq!(
+        story.events(),
+        [RelayEvent::Request(RequestEvent::Withdrawn { id: id(7), why: Withdrawal::ByAgent })]
+    );
     assert_eq!(story.agent(), [cancelled(7)]);
     story.agent_sends(withdraw(8));
     assert_eq!((story.agent(), story.events()), (vec![cancelled(8)], vec![]));

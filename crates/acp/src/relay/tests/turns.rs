@@ -63,7 +63,8 @@ fn cancelling_notifies_the_agent_then_answers_permissions_then_queued_prompts() 
     story.cancel();
     assert_eq!(story.agent(), [cancel(), cancelled(7), cancelled(8)]);
     assert_eq!(story.editor(), [stopped("q", "cancelled")]);
-    let withdrawn = RelayEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled };
+    let withdrawn =
+        RelayEvent::Request(RequestEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled });
     assert_eq!(story.events(), [withdrawn]);
     assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now));
     // Late answers of the editor are dropped; later requests of the agent are answered at once.

@@ -67,7 +67,7 @@ pub(super) enum Owner {
     Missing,
 }
 
-/// Whether the limit on processes is enforced for the tool.
+/// Selects whether the limit on processes is enforced for the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limits {
     InForce,

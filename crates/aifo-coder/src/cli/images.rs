@@ -1,0 +1,74 @@
+//! `aifo-coder images` (`spec/images.md`).
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+/// Build images of toolchains and agents
+#[derive(Debug, Args)]
+pub(crate) struct Images {
+    #[command(subcommand)]
+    pub(crate) command: ImagesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImagesCommand {
+    /// Build images and their bases
+    #[command(after_help = BUILD)]
+    Build(BuildImages),
+    /// List the images that the engine has
+    List {
+        /// Engine: docker or podman [default: the configured one, or the first that answers]
+        #[arg(long, value_name = "ENGINE")]
+        engine: Option<String>,
+    },
+    /// Renew the versions and hashes from which images are built
+    ///
+    /// Writes the user's lock file, which replaces older entries of the program's own.
+    #[command(after_help = UPDATE)]
+    Update(BuildImages),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildImages {
+    /// Toolchains, agents with an optional @VERSION, or `toolchains` or `agents` for all
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Base of all images: mmdebstrap[:SUITE], or an image [default: Debian's own image; mmdebstrap
+    /// if no registry answers]
+    #[arg(long, value_name = "BASE")]
+    pub(crate) base: Option<String>,
+    /// PEM file with the certificates of package indexes [env: SSL_CERT_FILE]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Download packages again, for security updates
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Engine: docker or podman [default: the configured one, or the first that answers]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<String>,
+}
+
+const BUILD: &str = "\
+Without NAME, builds all toolchains.
+
+Examples:
+  aifo-coder images build codex rust
+  aifo-coder images build --base mmdebstrap toolchains
+
+Exit codes:
+  0  success
+  1  an image could not be built
+  2  invalid command line";
+
+const UPDATE: &str = "\
+Without NAME, renews all entries.
+
+Examples:
+  aifo-coder images update codex
+  aifo-coder images update codex@0.169.0
+
+Exit codes:
+  0  success
+  1  an entry could not be renewed
+  2  invalid command line";

@@ -1,0 +1,145 @@
+//! Commands that print facts about sessions, calls, agents and the configuration.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+use super::session::{Project, Session, SmartFlags, YesTo};
+use crate::config::Flags;
+
+#[derive(Debug, Args)]
+pub(crate) struct Agents {
+    /// Workspace directory
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    #[command(flatten)]
+    pub(crate) project: Project,
+    /// Working directory of the call [default: the current directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Name of the calling agent's command [env: AIFO_AGENT_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) smart: SmartFlags,
+    /// Explain for each variable of this environment whether it is forwarded
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tool and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "TOOL"
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// Print new calls until the session ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only print calls that were refused or failed
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Print the lines of the log unchanged
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Start of the session's id [default: the session with the latest call]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sessions {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) project: Project,
+    /// Backend to check: docker, podman or local [default: all that are installed]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) backend: Option<String>,
+    /// Image of a toolchain's containers; repeatable
+    #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Doctor {
+    pub(crate) fn flags(&self) -> Flags {
+        let backend = self.backend.iter().cloned().collect();
+        let flags = self.project.flags().with("--backend", backend);
+        flags.with("--toolchain-image", self.images.clone())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show all values with their sources
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        yes_to: YesTo,
+        #[command(flatten)]
+        session: Box<Session>,
+    },
+    /// Print the path of the user's configuration file
+    Path,
+    /// Check the user's and the workspace's file, or FILE
+    Check {
+        /// File to check; .aifo.toml is checked as a workspace's file
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Workspace directory with the .aifo.toml to check
+        #[arg(
+            long,
+            value_name = "DIR",
+            default_value = ".",
+            value_hint = ValueHint::DirPath,
+            conflicts_with = "file"
+        )]
+        workspace: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Shell to generate the script for
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Output directory, created if missing
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}

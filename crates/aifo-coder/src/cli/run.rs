@@ -1,0 +1,71 @@
+//! Commands that run a session.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::session::{Session, SmartFlags};
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Image of the agent's or command's container
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Start even if another agent uses the workspace
+    #[arg(long)]
+    pub(crate) force_share: bool,
+    #[command(flatten)]
+    pub(crate) smart: SmartFlags,
+    /// Agent (see `aifo-coder agents`) and its arguments, run in a container; or after `--` a
+    /// command, run on this machine or, with --image, in a container
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "AGENT"
+    )]
+    pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// The program that [`Run`] starts.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RunTarget<'a> {
+    /// An agent and its arguments.
+    Agent(&'a OsString, &'a [OsString]),
+    /// A command: program and arguments.
+    Command(&'a [OsString]),
+}
+
+impl Run {
+    /// Returns the program to start. `line` is the whole command line, which ends with these words:
+    /// a `--` before the first word makes them a command.
+    pub(crate) fn target(&self, line: &[OsString]) -> RunTarget<'_> {
+        let before = line.len().checked_sub(self.words.len() + 1).and_then(|at| line.get(at));
+        match self.words.split_first() {
+            Some((agent, args)) if before.is_none_or(|word| word != "--") => {
+                RunTarget::Agent(agent, args)
+            }
+            _ => RunTarget::Command(&self.words),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// Use the running session whose id starts with ID
+    #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchain", "workspace", "listen", "idle-stop", "max-secs", "env"])]
+    pub(crate) join: Option<String>,
+    /// Tool and its arguments
+    #[arg(required = true, last = true, value_name = "TOOL")]
+    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}

@@ -1,0 +1,173 @@
+//! Enumerations, sizes and ranges of a session's configuration.
+
+use aifo_launch::{CacheScope, Choice, ConfinementMode, Flavor, Net};
+use aifo_types::{Endpoint, Subnet};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::config::error::ConfigError;
+use crate::config::format::{Format, displayed, enumeration, names, plain, word_of};
+use crate::config::item::Item;
+
+/// How sidecars run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// In containers if an engine answers and has the images, else as child processes.
+    Auto,
+    /// In containers of this engine.
+    Engine(Flavor),
+    /// As child processes.
+    Local,
+}
+
+/// Smart decisions for both runtimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SmartMode {
+    /// As in the table of agents.
+    Auto,
+    On,
+    Off,
+}
+
+enumeration!(pub(crate) BACKEND: Backend = [
+    (Backend::Auto, "auto"),
+    (Backend::Engine(Flavor::Docker), "docker"),
+    (Backend::Engine(Flavor::Podman), "podman"),
+    (Backend::Local, "local"),
+]);
+enumeration!(pub(crate) NET: Net = [
+    (Net::Shared, "shared"),
+    (Net::Separate, "separate"),
+    (Net::None, "none"),
+    (Net::Host, "host"),
+]);
+enumeration!(pub(crate) CONFINE: ConfinementMode = [
+    (ConfinementMode::Auto, "auto"),
+    (ConfinementMode::Required, "required"),
+    (ConfinementMode::Off, "off"),
+]);
+enumeration!(pub(crate) SMART: SmartMode =
+    [(SmartMode::Auto, "auto"), (SmartMode::On, "on"), (SmartMode::Off, "off")]);
+
+const CACHE_WORDS: [(CacheScope, &str); 3] =
+    [(CacheScope::Project, "project"), (CacheScope::User, "user"), (CacheScope::None, "none")];
+
+pub(crate) const CACHES: Format<CacheScope> = Format {
+    parse: parse_caches,
+    show: |scope| json!(word_of(&CACHE_WORDS, scope)),
+    words: || names(&CACHE_WORDS),
+};
+/// `None`: a unix socket in the session directory.
+pub(crate) const LISTEN: Format<Option<Endpoint>> = Format::new(
+    |item| item.text()?.parse().map(Some).map_err(|error| item.error(format!("{error}"))),
+    |endpoint| json!(endpoint.as_ref().map(ToString::to_string)),
+);
+pub(crate) const SIZE: Format<Option<u64>> = Format::new(|item| parse_size(item).map(Some), plain);
+pub(crate) const CPUS: Format<Option<f64>> = Format::new(
+    |item| match item.number("a number")? {
+        cpus if f64::is_finite(cpus) && cpus > 0.0 => Ok(Some(cpus)),
+        _ => Err(item.error("cpus must be positive, for example 1.5")),
+    },
+    plain,
+);
+pub(crate) const POOLS: Format<Option<Vec<Subnet>>> = Format::new(
+    |item| {
+        let parsed = item.list()?.iter().map(|word| word.parse()).collect::<Result<_, _>>();
+        parsed.map(Some).map_err(|error: aifo_types::InvalidSubnet| item.error(error.to_string()))
+    },
+    |pools| pools.as_ref().map_or(json!(null), |pools| displayed(pools)),
+);
+/// A program by its absolute path, with arguments.
+pub(crate) const PROGRAM: Format<Option<Vec<String>>> = Format::new(
+    |item| {
+        let words = item.list()?;
+        let program = words.first().map(String::as_str).unwrap_or_default();
+        if program.starts_with('/') {
+            return Ok(Some(words));
+        }
+        let hint = "for example: command = [\"/usr/bin/notify-send\", \"{args}\"]";
+        Err(item.error(format!("command '{program}' is not an absolute path")).hint(hint))
+    },
+    plain,
+);
+
+impl Backend {
+    /// Returns the engines to use; `None` for the local backend.
+    pub(crate) fn engine(self) -> Option<Choice> {
+        match self {
+            Backend::Auto => Some(Choice::Any),
+            Backend::Engine(flavor) => Some(Choice::Only(flavor)),
+            Backend::Local => None,
+        }
+    }
+}
+
+/// `caches` in a file: a word, or the older form, on or off.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "caches is \"project\", \"user\" or \"none\"")]
+enum Caches {
+    Word(String),
+    Switch(bool),
+}
+
+fn parse_caches(item: &Item<'_>) -> Result<CacheScope, ConfigError> {
+    if item.flag_words().is_some() {
+        return item.word(&CACHE_WORDS);
+    }
+    match item.toml()? {
+        Caches::Word(word) => item.choose(&word, &CACHE_WORDS),
+        Caches::Switch(true) => Ok(CacheScope::Project),
+        Caches::Switch(false) => Ok(CacheScope::None),
+    }
+}
+
+/// Parses a size in the engines' form, `512m` or `4g`, to bytes.
+fn parse_size(item: &Item<'_>) -> Result<u64, ConfigError> {
+    let word = item.text()?.trim().to_ascii_lowercase();
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match word.get(digits.len()..).unwrap_or_default() {
+        "" | "b" => Some(1),
+        "k" | "kb" | "kib" => Some(1 << 10),
+        "m" | "mb" | "mib" => Some(1 << 20),
+        "g" | "gb" | "gib" => Some(1 << 30),
+        "t" | "tb" | "tib" => Some(1_u64 << 40),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok();
+    match number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor)) {
+        Some(bytes) if bytes == 0 || bytes >= MIN_MEMORY => Ok(bytes),
+        Some(_) => Err(item.error(format!("memory '{word}' is too small")).hint("use at least 6m")),
+        None => Err(item
+            .error(format!("invalid size '{word}'"))
+            .hint("for example 512m or 4g; 0 for no limit")),
+    }
+}
+
+/// Docker's lower bound.
+const MIN_MEMORY: u64 = 6 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let parse = |word: &str| {
+            let words = [word.to_owned()];
+            parse_size(&Item::of_flag("containers.memory", "--memory", &words))
+        };
+        let rows = [
+            ("0", 0),
+            ("512m", 512 << 20),
+            ("4G", 4 << 30),
+            ("1gib", 1 << 30),
+            ("7000000", 7_000_000),
+        ];
+        for (word, bytes) in rows {
+            assert_eq!(parse(word).unwrap(), bytes, "{word}");
+        }
+        for word in ["", "g", "-1", "4x", "1k", "99999999999g"] {
+            assert!(parse(word).is_err(), "{word}");
+        }
+    }
+}

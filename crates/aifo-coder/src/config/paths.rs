@@ -1,0 +1,26 @@
+//! Paths of the configuration files.
+
+use std::path::{Path, PathBuf};
+
+/// The workspace's file, in its root.
+pub(crate) const WORKSPACE_FILE: &str = ".aifo.toml";
+
+/// Returns `$XDG_CONFIG_HOME/aifo/config.toml` or `~/.config/aifo/config.toml`; `None` without a
+/// home directory.
+pub(crate) fn user_file_path() -> Option<PathBuf> {
+    let directory =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")));
+    base.map(|base| base.join("aifo/config.toml"))
+}
+
+/// Returns the path of the user's file for hints.
+pub(crate) fn user_file_name() -> String {
+    let path = user_file_path().unwrap_or_else(|| "~/.config/aifo/config.toml".into());
+    path.display().to_string()
+}
+
+/// Returns the path of the workspace's file.
+pub(crate) fn workspace_file_path(workspace: &Path) -> PathBuf {
+    workspace.join(WORKSPACE_FILE)
+}

@@ -1,0 +1,321 @@
+//! The table of keys, and the configuration that holds their values.
+//!
+//! A new key is a row here, and a line in `spec/config.md#keys`.
+
+use std::path::PathBuf;
+
+use aifo_launch::{CacheScope, ConfinementMode, Limits, Net};
+use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
+use aifo_types::{Endpoint, Subnet, env};
+
+use crate::config::agents::Agents;
+use crate::config::choices::{
+    BACKEND, Backend, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, SIZE, SMART, SmartMode,
+};
+use crate::config::environment::{listen, smart, smart_runtime};
+use crate::config::format::{
+    ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, PATHS, SECONDS, SWITCH,
+    TEXT, TEXTS,
+};
+use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
+use crate::config::kinds::{Kinds, ToolEffect};
+use crate::config::permissions;
+use crate::config::registries::{self, Admissions};
+use crate::config::source::{Source, Sourced};
+use crate::config::toolchains::{self, Toolchains};
+use crate::config::variables::Variables;
+
+/// Defines the configuration and its keys. Brackets before a row have its field, if it has one:
+/// name, type and default.
+macro_rules! table {
+    ($([$($field:ident: $type:ty = $default:expr)?] $key:expr;)*) => {
+        /// The configuration of a session.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Config {
+            $($(pub(crate) $field: Sourced<$type>,)?)*
+            pub(crate) toolchains: Sourced<Toolchains>,
+            pub(crate) admit: Admissions,
+            pub(crate) kinds: Kinds,
+            pub(crate) variables: Variables,
+            pub(crate) agents: Agents,
+            /// Rules for an agent's permission requests.
+            pub(crate) permissions: PermissionRules<Source>,
+        }
+
+        impl Config {
+            /// Returns the built-in configuration.
+            pub(crate) fn builtin() -> Self {
+                Config {
+                    $($($field: Sourced::builtin($default),)?)*
+                    toolchains: Sourced::builtin(Toolchains::of(Vec::new())),
+                    admit: Admissions::new(),
+                    kinds: Kinds::builtin(),
+                    variables: Variables::builtin(),
+                    agents: Agents::builtin(),
+                    permissions: PermissionRules::new(WithSource {
+                        value: DefaultVerdict::Ask,
+                        source: Source::BuiltIn,
+                    }),
+                }
+            }
+        }
+
+        /// All keys, in the order of `config show`.
+        pub(crate) static KEYS: &[&dyn Key<Config>] = &[$(&$key,)*];
+    };
+}
+
+/// The place of a field.
+macro_rules! at {
+    ($field:ident) => {
+        (|config| &config.$field, |config| &mut config.$field)
+    };
+}
+
+table! {
+    []
+        rule("toolchains",
+            |config, item| toolchains::set(&mut config.toolchains, &config.kinds, item),
+            Ok(|config, item| toolchains::restrict(&mut config.toolchains, &config.kinds, item)))
+            // Read by `read_versions`, after detection.
+            .variables(&["AIFO_<KIND>_TOOLCHAIN_VERSION"])
+            .flag("--toolchain", Takes::List("KIND"), FlagGroup::Project,
+                "Toolchain to start: rust, node, python, c-cpp, go or one of your own, with a version \
+                 as in rust@1.95; auto starts each on demand; repeatable")
+            .shown(|config| toolchains::show(&config.toolchains));
+    [idle_stop_secs: Option<u64> = Some(IDLE_STOP_SECS)]
+        setting("idle_stop_secs", at!(idle_stop_secs), LIMIT, "changes when sidecars stop")
+            .unset("never")
+            .flag("--idle-stop", Takes::One("N"), FlagGroup::Session,
+                "Stop sidecars that were started on demand after N idle seconds; 0 for never");
+    [max_secs: Option<u64> = None]
+        setting("max_secs", at!(max_secs), LIMIT, "")
+            .unset("no limit")
+            .variables(&[env::MAX_SECS, env::TIMEOUT_SECS])
+            .flag("--max-secs", Takes::One("N"), FlagGroup::Session,
+                "Time limit of a tool in seconds, 0 for none; sends INT, TERM 5 s and KILL 10 s after it")
+            .tightened(Tightening {
+                objection: |limit| limit.is_none().then_some("= 0 removes the limit"),
+                is_stricter: |old, new| old.is_none_or(|old| new.is_some_and(|new| new < old)),
+            });
+    [max_executions: usize = Limits::default().max_executions]
+        setting("max_executions", at!(max_executions), AT_LEAST_ONE, "")
+            .variables(&[env::MAX_CONNECTIONS])
+            .tightened(Tightening { objection: |_| None, is_stricter: |old, new| new < old });
+    [verbose: bool = false]
+        setting("verbose", at!(verbose), SWITCH, "changes the log")
+            .variables(&[env::VERBOSE])
+            .flag("--verbose", Takes::Nothing("true"), FlagGroup::Session,
+                "Log decisions on stderr; RUST_LOG selects more")
+            .short('v');
+    [listen: Option<Endpoint> = None]
+        setting("listen", at!(listen), LISTEN, "changes the proxy's address")
+            .unset("a unix socket of the session")
+            .variables(&[env::USE_UNIX, env::BIND_HOST])
+            .read_with(listen)
+            .flag("--listen", Takes::One("URL"), FlagGroup::Session,
+                "Address of the proxy: unix:///path/to.sock or tcp://host:port, port 0 for any");
+    [local_python: Option<PathBuf> = None]
+        setting("local_python", at!(local_python), ABSOLUTE_PATH, "chooses a program to run")
+            .unset("the system's python3")
+            .variables(&[env::LOCAL_PYTHON]);
+    [confine: ConfinementMode = ConfinementMode::Auto]
+        setting("confine", at!(confine), CONFINE, "")
+            .flag("--confine", Takes::One("HOW"), FlagGroup::Session,
+                "Confinement of tools: auto (as far as the kernel supports it), required (fail \
+                 without it) or off")
+            .tightened(Tightening {
+                objection: |mode| (*mode != ConfinementMode::Required)
+                    .then_some("other than \"required\" weakens confinement"),
+                is_stricter: |_, _| true,
+            });
+    [backend: Backend = Backend::Auto]
+        setting("backend", at!(backend), BACKEND, "chooses where tools run")
+            .variables(&[env::BACKEND])
+            .flag("--backend", Takes::One("HOW"), FlagGroup::Containers,
+                "Backend of sidecars: docker, podman, local (child processes) or auto (containers if \
+                 an engine answers and has the images, else local)");
+    []
+        rule("kind.NAME.image", |config, item| config.kinds.set_image(item), Err("chooses an image"))
+            .variables(&["AIFO_<KIND>_TOOLCHAIN_IMAGE"])
+            .read_with(|config, lookup| config.kinds.read_images(lookup))
+            .flag("--toolchain-image", Takes::Many("KIND=IMAGE"), FlagGroup::Containers,
+                "Image of a toolchain's containers; repeatable")
+            .shown(|config| config.kinds.show_images());
+    []
+        rule(ATTACH, |config, item| config.kinds.attach(item), Err("attaches containers"))
+            .flag("--attach", Takes::Many("NAME=KIND"), FlagGroup::Containers,
+                "Run a toolchain's tools in a running container of yours, such as a devcontainer; \
+                 repeatable")
+            .shown(|config| config.kinds.show_attached());
+    [caches: CacheScope = CacheScope::Project]
+        setting("containers.caches", at!(caches), CACHES, "")
+            .flag("--no-toolchain-cache", Takes::Nothing("none"), FlagGroup::Containers,
+                "Discard downloads and builds with the session instead of caching them")
+            .tightened(Tightening {
+                objection: |scope| (*scope == CacheScope::User).then_some("= \"user\" shares caches"),
+                is_stricter: |old, new| new > old,
+            });
+    [net: Net = Net::Shared]
+        setting("containers.net", at!(net), NET, "configures containers")
+            .flag("--net", Takes::One("HOW"), FlagGroup::Containers,
+                "Network of containers: shared (one stack for all), separate (one for each), none or \
+                 host");
+    [publish: Vec<String> = Vec::new()]
+        setting("containers.publish", at!(publish), TEXTS, "configures containers")
+            .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
+                "Publish a port of the containers: PORT:PORT or IP:PORT:PORT; repeatable");
+    [pools: Option<Vec<Subnet>> = None]
+        setting("containers.pools", at!(pools), POOLS, "configures containers")
+            .unset("podman's own");
+    [memory: Option<u64> = None]
+        setting("containers.memory", at!(memory), SIZE, "configures containers")
+            .unset("three quarters of the machine's")
+            .flag("--memory", Takes::One("SIZE"), FlagGroup::Containers,
+                "Memory limit of each container, for example 512m or 4g; 0 for none");
+    [pids: Option<u32> = None]
+        setting("containers.pids", at!(pids), COUNT, "configures containers")
+            .unset("4096")
+            .flag("--pids", Takes::One("N"), FlagGroup::Containers,
+                "Limit of processes and threads in each container; 0 for none");
+    [cpus: Option<f64> = None]
+        setting("containers.cpus", at!(cpus), CPUS, "configures containers")
+            .unset("all")
+            .flag("--cpus", Takes::One("N"), FlagGroup::Containers,
+                "Processors of each container, for example 1.5");
+    [image_prefix: String = String::new()]
+        setting("containers.image_prefix", at!(image_prefix), TEXT, "configures containers")
+            .variables(&[env::IMAGE_PREFIX]);
+    [image_tag: String = "latest".to_owned()]
+        setting("containers.image_tag", at!(image_tag), TEXT, "configures containers")
+            .variables(&[env::IMAGE_TAG]);
+    []
+        rule("containers.admit",
+            |config, item| registries::set(&mut config.admit, item),
+            Err("configures containers"))
+            .variables(&[env::SSH_FORWARD])
+            .read_with(|config, lookup| registries::read_ssh_forward(&mut config.admit, lookup))
+            .shown(|config| registries::show(&config.admit));
+    [ca_bundle: Option<PathBuf> = None]
+        setting("containers.ca_bundle", at!(ca_bundle), ABSOLUTE_PATH, "configures containers")
+            .unset("SSL_CERT_FILE");
+    // Shown as those of `allow`.
+    []
+        rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));
+    []
+        rule("kind.NAME.allow", |config, item| config.kinds.allow(item), Err("allows tools"))
+            .shown(|config| config.kinds.show_rules(ToolEffect::Allow));
+    []
+        rule("kind.NAME.deny",
+            |config, item| config.kinds.deny(item),
+            Ok(|config, item| config.kinds.deny(item)))
+            .shown(|config| config.kinds.show_rules(ToolEffect::Deny));
+    // Shows all three lists, in the order in which they apply.
+    []
+        rule("env.allow", |config, item| config.variables.allow(item), Err("forwards variables"))
+            .flag("--env", Takes::Many("NAME[=VALUE]"), FlagGroup::Project,
+                "Forward the caller's variable NAME, or those of 'PREFIX*', to tools; NAME=VALUE sets \
+                 it for every tool; repeatable")
+            .shown(|config| config.variables.show());
+    []
+        rule("env.set", |config, item| config.variables.set(item), Err("sets variables of tools"));
+    []
+        rule("env.deny",
+            |config, item| config.variables.deny(item),
+            Ok(|config, item| config.variables.deny(item)));
+    [notify_enabled: bool = true]
+        setting("notify.enabled", at!(notify_enabled), SWITCH, "")
+            .tightened(Tightening {
+                objection: |enabled| enabled.then_some("= true switches notifications on"),
+                is_stricter: |_, _| true,
+            });
+    [notify_command: Option<Vec<String>> = NotifyRules::default().command]
+        setting("notify.command", at!(notify_command), PROGRAM, "chooses a program to run")
+            .unset("looked up by name");
+    [notify_allow: Vec<String> = NotifyRules::default().allowlist]
+        setting("notify.allow", at!(notify_allow), TEXTS, "allows commands")
+            .variables(&[env::NOTIFY_ALLOWLIST]);
+    [notify_options: bool = NotifyRules::default().options == CallerOptions::Allowed]
+        setting("notify.options", at!(notify_options), SWITCH, "allows options of the caller");
+    [notify_safe_dirs: Vec<PathBuf> = NotifyRules::default().safe_dirs]
+        setting("notify.safe_dirs", at!(notify_safe_dirs), PATHS, "allows commands")
+            .variables(&[env::NOTIFY_SAFE_DIRS]);
+    [notify_trim_env: bool = false]
+        setting("notify.trim_env", at!(notify_trim_env), SWITCH, "changes an environment")
+            .variables(&[env::NOTIFY_TRIM_ENV]);
+    [notify_env_allow: Vec<String> = Vec::new()]
+        setting("notify.env_allow", at!(notify_env_allow), TEXTS, "changes an environment")
+            .variables(&[env::NOTIFY_ENV_ALLOW]);
+    [notify_timeout_secs: Option<u64> = None]
+        setting("notify.timeout_secs", at!(notify_timeout_secs), SECONDS, "changes a limit")
+            .unset("as max_secs")
+            .variables(&[env::NOTIFY_TIMEOUT_SECS]);
+    [smart: SmartMode = SmartMode::Auto]
+        setting("agent.smart", at!(smart), SMART, "changes where programs run")
+            .variables(&[env::SMART])
+            .read_with(smart);
+    [smart_node: Option<bool> = None]
+        setting("agent.node", at!(smart_node), OPTIONAL_SWITCH, "changes where programs run")
+            .unset("as agent.smart")
+            .variables(&[env::SMART_NODE])
+            .read_with(|lookup| smart_runtime(lookup, env::SMART_NODE))
+            .flag("--smart-node", Takes::Nothing("true"), FlagGroup::Smart,
+                "Run node programs from outside the workspace next to the agent");
+    [smart_python: Option<bool> = None]
+        setting("agent.python", at!(smart_python), OPTIONAL_SWITCH, "changes where programs run")
+            .unset("as agent.smart")
+            .variables(&[env::SMART_PYTHON])
+            .read_with(|lookup| smart_runtime(lookup, env::SMART_PYTHON))
+            .flag("--smart-python", Takes::Nothing("true"), FlagGroup::Smart,
+                "Run python modules, and programs from outside the workspace, next to the agent");
+    []
+        rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
+            .shown(|config| config.agents.show());
+    []
+        rule("permissions.allow",
+            |config, item| permissions::add_allow(&mut config.permissions.allow, item),
+            Err("allows calls"))
+            .flag("--yes-to", Takes::List("KIND"), FlagGroup::Permissions,
+                "Allow calls of this kind unless a rule denies them: read, edit, delete, move, \
+                 search, execute, think, fetch, switch_mode, other or all; repeatable")
+            .shown(|config| permissions::show("permissions.allow", &config.permissions.allow));
+    // It extends permissions if the default is to deny.
+    []
+        rule("permissions.ask",
+            |config, item| permissions::add_restricting(&mut config.permissions.ask, item),
+            Err("lets calls ask the user"))
+            .shown(|config| permissions::show("permissions.ask", &config.permissions.ask));
+    []
+        rule("permissions.deny",
+            |config, item| permissions::add_restricting(&mut config.permissions.deny, item),
+            Ok(|config, item| permissions::add_restricting(&mut config.permissions.deny, item)))
+            .shown(|config| permissions::show("permissions.deny", &config.permissions.deny));
+    []
+        rule("permissions.default",
+            |config, item| permissions::set_default(&mut config.permissions.default, item),
+            Ok(|config, item| {
+                permissions::restrict_default(&mut config.permissions.default, item)
+            }))
+            .shown(|config| permissions::show_default(&config.permissions.default));
+}
+
+/// `--attach` has no key in a file: the containers exist only for a while.
+pub(crate) const ATTACH: &str = "attach.KIND";
+
+/// 15 minutes: longer than a pause between calls, shorter than a break.
+const IDLE_STOP_SECS: u64 = 15 * 60;
+
+const fn setting<T>(
+    key: &'static str,
+    at: At<Config, T>,
+    format: Format<T>,
+    effect: &'static str,
+) -> Row<Setting<Config, T>> {
+    Row::setting(key, at, format, effect)
+}
+
+const fn rule(key: &'static str, apply: Apply<Config>, workspace: Workspace) -> Row<Rule<Config>> {
+    Row::rule(key, apply, workspace)
+}
+
+type Workspace = Result<Apply<Config>, &'static str>;

@@ -1,0 +1,167 @@
+//! `aifo-coder images`: builds and lists images, and renews their lock file (`spec/images.md`).
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use aifo_images::{BaseChoice, BuildOptions, Host, ImageNames, Lock, Part, Recipe};
+use aifo_launch::{Choice, Engine, Flavor, Programs, ShimBinary, TrustedPrograms, state_directory};
+use anyhow::{Context, bail};
+
+use crate::cli::{BuildImages, ImagesCommand};
+use crate::config::{self, Config, Flags};
+use crate::console::EscapedStderr;
+use crate::{console, engines, paint};
+
+/// The command in hints.
+const COMMAND: &str = "aifo-coder images";
+
+pub(crate) async fn run(command: &ImagesCommand) -> anyhow::Result<ExitCode> {
+    let config = config::load(Path::new("."), &Flags::default())?;
+    match command {
+        ImagesCommand::Build(flags) => build(flags, &config).await,
+        ImagesCommand::Update(flags) => update(flags, &config).await,
+        ImagesCommand::List { engine } => list(engine.as_deref(), &config).await,
+    }
+}
+
+async fn build(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode> {
+    let mut options = options(flags, config);
+    if aifo_images::has_agents(&flags.names)? {
+        options.shim = Some(ShimBinary::find()?.path().to_owned());
+    }
+    let mut lock = Lock::embedded()?;
+    if let Some(path) = lock_path() {
+        lock = lock.with(Lock::read(&path)?);
+    }
+    let host = host(flags.engine.as_deref(), config).await?;
+    let start = Instant::now();
+    let (built, errors) = aifo_images::build(&host, &lock, &options, &mut EscapedStderr)?;
+    let seconds = start.elapsed().as_secs();
+    let images = if built.len() == 1 { "image" } else { "images" };
+    let count = built.len();
+    console::say(format_args!("built {count} {images} with {} in {seconds} s", host.flavor));
+    let failed = !errors.is_empty();
+    for error in errors {
+        console::fail(&error.into());
+    }
+    if failed {
+        return Ok(ExitCode::FAILURE);
+    }
+    console::say(next_step(&built));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command to run after a build.
+fn next_step(built: &[&Recipe]) -> String {
+    let agent = built.iter().find(|recipe| recipe.part == Part::Agent);
+    match agent {
+        Some(agent) => {
+            format!("next: start it in a project with `aifo-coder run {}`", agent.short_name())
+        }
+        None => {
+            "next: `aifo-coder agents` lists the agents, `aifo-coder images build AGENT` builds one"
+                .to_owned()
+        }
+    }
+}
+
+async fn update(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode> {
+    let path = lock_path().context("cannot find the lock file: HOME is not set")?;
+    let mut users = Lock::read(&path)?;
+    let mut lock = Lock::embedded()?.with(users.clone());
+    let host = host(flags.engine.as_deref(), config).await?;
+    let options = options(flags, config);
+    aifo_images::update(&host, &mut lock, &options, &mut EscapedStderr, |lock| {
+        users = lock.clone();
+        users.write(&path)
+    })?;
+    console::say(format_args!("updated {}", path.display()));
+    let names = if flags.names.is_empty() { "NAME".to_owned() } else { flags.names.join(" ") };
+    console::say(format_args!("next: build the images with `{COMMAND} build {names}`"));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(engine: Option<&str>, config: &Config) -> anyhow::Result<ExitCode> {
+    let host = host(engine, config).await?;
+    let rows = host.images()?;
+    if rows.is_empty() {
+        console::say(format_args!(
+            "{} has no image of aifo; build them with `{COMMAND} build`",
+            host.flavor
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["IMAGE", "TAG", "SIZE", "AGE"].map(str::to_owned);
+    paint::print(&paint::columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The user's lock file; `None` without a home.
+fn lock_path() -> Option<PathBuf> {
+    state_directory().map(|state| state.join("images.lock"))
+}
+
+fn options(flags: &BuildImages, config: &Config) -> BuildOptions {
+    let ca = || std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    BuildOptions {
+        names: flags.names.clone(),
+        base: flags.base.as_deref().map(BaseChoice::parse).unwrap_or_default(),
+        image_names: ImageNames {
+            prefix: config.image_prefix.value.clone(),
+            tag: config.image_tag.value.clone(),
+        },
+        ca: flags.ca.clone().or_else(ca),
+        shim: None,
+        toolchain: None,
+        fresh: flags.fresh,
+        command: COMMAND,
+    }
+}
+
+/// Finds the trusted programs, and an engine that answers.
+async fn host(engine: Option<&str>, config: &Config) -> anyhow::Result<Host> {
+    let choice = match engine {
+        None => config.backend.value.engine().unwrap_or(Choice::Any),
+        Some("docker") => Choice::Only(Flavor::Docker),
+        Some("podman") => Choice::Only(Flavor::Podman),
+        Some(other) => bail!("unknown engine '{other}'\nhint: use docker or podman"),
+    };
+    let programs = TrustedPrograms::here();
+    let found = engines::within(Engine::find(choice, &programs)).await;
+    let flavor = found.context("the engine did not answer")??.flavor();
+    let engine = programs.find(flavor.program());
+    let engine = engine.map_err(|_| anyhow::anyhow!("{flavor} is not a trusted program"))?;
+    Ok(Host { flavor, engine, mmdebstrap: programs.find("mmdebstrap").ok() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aifo_images::recipes;
+
+    fn recipes_of(part: Part) -> Vec<&'static str> {
+        let of = recipes().iter().filter(|recipe| recipe.part == part);
+        let mut names: Vec<_> = of.map(Recipe::short_name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn every_row_has_a_recipe_and_every_recipe_a_row() {
+        let mut kinds: Vec<_> = aifo_policy::kinds().iter().map(|spec| spec.name).collect();
+        kinds.sort_unstable();
+        assert_eq!(recipes_of(Part::Toolchain), kinds);
+        let agents = aifo_launch::known_agents();
+        let agents: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        assert_eq!(recipes_of(Part::Agent), agents);
+    }
+
+    #[test]
+    fn the_next_step_starts_the_agent() {
+        let named = |name: &str| recipes().iter().find(|recipe| recipe.name == name).unwrap();
+        let (rust, codex) = (named("rust"), named("agent-codex"));
+        assert!(next_step(&[rust, codex]).ends_with("`aifo-coder run codex`"));
+        assert!(next_step(&[rust]).contains("`aifo-coder agents`"));
+    }
+}

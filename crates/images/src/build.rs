@@ -1,0 +1,245 @@
+//! Builds images in the order of their bases.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::context::Inputs;
+use crate::debian::DebianRoot;
+use crate::error::ImageError;
+use crate::host::{Host, IMAGE_LABEL, Log, index_arguments};
+use crate::lock::{Lock, LockedPackages};
+use crate::recipe::{BaseImage, Part, Recipe};
+use crate::recipes::{BuildRequest, find, ordered};
+use crate::registry;
+use crate::scratch::Scratch;
+
+/// What to build, and from what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuildOptions {
+    /// The images: names of recipes, agents with an optional `@VERSION`, `toolchains`, `agents`.
+    /// Empty: all toolchains.
+    pub names: Vec<String>,
+    /// The base of all images.
+    pub base: BaseChoice,
+    /// Names of the images.
+    pub image_names: ImageNames,
+    /// A PEM bundle for stages that download.
+    pub ca: Option<PathBuf>,
+    /// The shim. Required for agents.
+    pub shim: Option<PathBuf>,
+    /// A Rust toolchain for the rust image, instead of Debian's.
+    pub toolchain: Option<PathBuf>,
+    /// Whether packages are downloaded again, whatever is cached.
+    pub fresh: bool,
+    /// The command that hints name, before `update`.
+    pub command: &'static str,
+}
+
+/// The base of all images.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BaseChoice {
+    /// Debian's own image, by its locked digest; from mmdebstrap if no registry answers.
+    #[default]
+    Auto,
+    /// From Debian's packages alone, of this release; `None`: of the recipe's.
+    Mmdebstrap(Option<String>),
+    /// An image of the engine, or one that it can pull. Not checked against the lock file.
+    Image(String),
+}
+
+/// Prefix and tag of image names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageNames {
+    /// Prepended unchanged: `registry.example/team/`.
+    pub prefix: String,
+    /// The tag.
+    pub tag: String,
+}
+
+impl Default for ImageNames {
+    fn default() -> Self {
+        ImageNames { prefix: String::new(), tag: "latest".to_owned() }
+    }
+}
+
+impl ImageNames {
+    /// Reads `AIFO_CODER_IMAGE_PREFIX` and `AIFO_CODER_IMAGE_TAG`.
+    pub fn from_environment() -> Self {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        ImageNames {
+            prefix: set("AIFO_CODER_IMAGE_PREFIX").unwrap_or_default(),
+            tag: set("AIFO_CODER_IMAGE_TAG").unwrap_or_else(|| "latest".to_owned()),
+        }
+    }
+}
+
+impl BaseChoice {
+    /// Parses `mmdebstrap`, `mmdebstrap:SUITE` or an image's name.
+    pub fn parse(value: &str) -> Self {
+        match value.split_once(':') {
+            Some(("mmdebstrap", release)) => BaseChoice::Mmdebstrap(Some(release.to_owned())),
+            None if value == "mmdebstrap" => BaseChoice::Mmdebstrap(None),
+            _ => BaseChoice::Image(value.to_owned()),
+        }
+    }
+}
+
+/// Builds the named images and their bases, and writes a line for each. Continues after a failure with
+/// the images that do not depend on it. Returns the recipes of the images and the errors.
+pub fn build(
+    host: &Host,
+    lock: &Lock,
+    options: &BuildOptions,
+    out: &mut dyn Write,
+) -> Result<(Vec<&'static Recipe>, Vec<ImageError>), ImageError> {
+    let requests = ordered(&options.names)?;
+    // All locks are checked before the first build.
+    for BuildRequest { recipe, version } in &requests {
+        lock.packages(recipe, version.as_deref(), options.command)?;
+    }
+    let scratch = Scratch::new("aifo-images")?;
+    let mut builder = Builder::new(host, options, &scratch, out);
+    let (mut built, mut errors) = (Vec::new(), Vec::new());
+    let mut failed: Vec<&str> = Vec::new();
+    for BuildRequest { recipe, version } in requests {
+        let is_blocked = match &recipe.base {
+            BaseImage::Recipe(base) => failed.contains(&base.as_str()),
+            BaseImage::Debian(_) => false,
+        };
+        let result = match is_blocked {
+            true => Err(None),
+            false => lock
+                .packages(recipe, version.as_deref(), options.command)
+                .and_then(|locked| builder.image(recipe, locked, lock))
+                .map_err(Some),
+        };
+        match result {
+            Ok(()) => built.push(recipe),
+            // Without a base nothing can be built.
+            Err(Some(error @ (ImageError::NoBase { .. } | ImageError::NoMmdebstrap))) => {
+                return Err(error);
+            }
+            Err(error) => {
+                failed.push(&recipe.name);
+                errors.extend(error);
+            }
+        }
+    }
+    Ok((built, errors))
+}
+
+/// Builds single images.
+pub(crate) struct Builder<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) inputs: Inputs,
+    pub(crate) log: Log<'a>,
+    scratch: &'a Scratch,
+    options: &'a BuildOptions,
+    /// The Debian bases that were found or built, by release.
+    bases: BTreeMap<String, String>,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(
+        host: &'a Host,
+        options: &'a BuildOptions,
+        scratch: &'a Scratch,
+        out: &'a mut dyn Write,
+    ) -> Self {
+        let inputs = Inputs {
+            ca: options.ca.clone(),
+            shim: options.shim.clone(),
+            toolchain: options.toolchain.clone(),
+        };
+        let log = Log::new(scratch, out);
+        Builder { host, inputs, log, scratch, options, bases: BTreeMap::new() }
+    }
+
+    /// Builds one image.
+    pub(crate) fn image(
+        &mut self,
+        recipe: &Recipe,
+        locked: Option<&LockedPackages>,
+        lock: &Lock,
+    ) -> Result<(), ImageError> {
+        debug_assert!(recipe.part != Part::Agent || self.inputs.shim.is_some());
+        let ImageNames { prefix, tag } = &self.options.image_names;
+        let image = recipe.image_name(prefix, tag);
+        let base = self.base(recipe, lock)?;
+        let labels = [format!("{IMAGE_LABEL}={}", recipe.name)];
+        let mut command = self.host.build(&image, &base, &labels);
+        if self.options.fresh {
+            command.arg("--no-cache");
+        }
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        command.args(index_arguments(&recipe.dockerfile, is_set));
+        let context = self.inputs.context(self.scratch, recipe, locked)?;
+        self.log.step(&image, command.arg(&context))
+    }
+
+    /// Returns the base image of a recipe. Pulls or builds it if it is Debian.
+    pub(crate) fn base(&mut self, recipe: &Recipe, lock: &Lock) -> Result<String, ImageError> {
+        let release = match &recipe.base {
+            BaseImage::Debian(release) => release,
+            BaseImage::Recipe(name) => {
+                let ImageNames { prefix, tag } = &self.options.image_names;
+                let base = find(name).map(|base| base.image_name(prefix, tag));
+                return Ok(base.unwrap_or_else(|| name.clone()));
+            }
+        };
+        match &self.options.base {
+            BaseChoice::Image(image) => Ok(image.clone()),
+            BaseChoice::Mmdebstrap(suite) => self.debian_base(suite.as_deref().unwrap_or(release)),
+            BaseChoice::Auto => match self.bases.get(release) {
+                Some(base) => Ok(base.clone()),
+                None => {
+                    let base = self.registry_or_packages(release, lock)?;
+                    self.bases.insert(release.clone(), base.clone());
+                    Ok(base)
+                }
+            },
+        }
+    }
+
+    fn registry_or_packages(&mut self, release: &str, lock: &Lock) -> Result<String, ImageError> {
+        let name = registry::locked_name(release);
+        let digest = lock.digest(&name).ok_or_else(|| ImageError::NotLocked {
+            recipe: "base".to_owned(),
+            package: name.clone(),
+            locked: String::new(),
+            hint: format!("{} update base", self.options.command),
+        })?;
+        registry::with_digest(self.host, digest).or_else(|reason| {
+            if self.host.mmdebstrap.is_none() {
+                return Err(ImageError::NoBase { image: name.clone(), reason });
+            }
+            self.log.line(&format!("{name}: {reason}; building it with mmdebstrap"));
+            self.debian_base(release)
+        })
+    }
+
+    fn debian_base(&mut self, release: &str) -> Result<String, ImageError> {
+        let image = format!("aifo-debian:{release}");
+        let root = DebianRoot { image: &image, release, packages: &[] };
+        // Once per run, however many images are based on it.
+        let fresh = self.options.fresh && !self.bases.values().any(|base| *base == image);
+        root.provide_logged(std::slice::from_ref(self.host), fresh, &mut self.log)?;
+        self.bases.insert(release.to_owned(), image.clone());
+        Ok(image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bases_are_distinguished() {
+        let parse = BaseChoice::parse;
+        assert_eq!(parse("mmdebstrap"), BaseChoice::Mmdebstrap(None));
+        assert_eq!(parse("mmdebstrap:trixie"), BaseChoice::Mmdebstrap(Some("trixie".into())));
+        assert_eq!(parse("debian:trixie"), BaseChoice::Image("debian:trixie".into()));
+        assert_eq!(parse("host:5000/a/b"), BaseChoice::Image("host:5000/a/b".into()));
+    }
+}

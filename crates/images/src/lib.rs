@@ -1,0 +1,41 @@
+//! Images of toolchains and agents: recipes, their lock file, and the engine commands that build them.
+//!
+//! In scope: the recipes, embedded from `recipes/`; the order of builds; build contexts; the lock file
+//! with the hashes of packages and bases; Debian bases from packages alone. See `spec/images.md`.
+//!
+//! Out of scope: finding trusted programs and engines (the caller), and containers of sessions
+//! (`aifo-sidecar`).
+//!
+//! ```
+//! let recipes = aifo_images::recipes();
+//! let rust = recipes.iter().find(|recipe| recipe.name == "rust").unwrap();
+//! assert_eq!(rust.image_name("", "latest"), "aifo-toolchain-rust:latest");
+//! ```
+//!
+//! Architecture invariant: every downloaded package has a hash in the lock file. Blocking: one build
+//! runs at a time, and only waits for the engine.
+
+mod agent;
+mod build;
+mod context;
+mod debian;
+mod error;
+mod host;
+mod lock;
+mod recipe;
+mod recipes;
+mod registry;
+mod resolve;
+mod scratch;
+mod update;
+
+pub use aifo_engine::{Flavor, Program};
+pub use build::{BaseChoice, BuildOptions, ImageNames, build};
+pub use debian::{DebianRoot, RELEASE, digest};
+pub use error::ImageError;
+pub use host::{Host, IMAGE_LABEL, INPUTS_LABEL};
+pub use lock::Lock;
+pub use recipe::{Part, Recipe};
+pub use recipes::{has_agents, recipes};
+pub use scratch::{Scratch, copy_tree};
+pub use update::update;

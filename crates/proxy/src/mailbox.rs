@@ -1,0 +1,48 @@
+//! Frontend for requests in files: the daemon of a mailbox (`spec/mailbox.md`), from the claim of a
+//! request to its answer.
+//!
+//! `aifo-mailbox` reads and writes the directory's files, `aifo-policy` permits commands, and the
+//! runner of the kind `host` executes them.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use aifo_proxy::mailbox::{
+//!     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
+//!     host_fleet,
+//! };
+//! use tokio::sync::watch;
+//!
+//! # async fn open(runner: HostRunner) -> Result<(), Box<dyn std::error::Error>> {
+//! let fleet = Arc::new(host_fleet(runner).await?);
+//! let config = MailboxConfig {
+//!     directory: Directory::open_or_create("/home/me/project/.swe-swe/proxy".as_ref())?,
+//!     workspace: "/home/me/project".into(),
+//!     commands: vec![ServedCommand {
+//!         name: CommandName::parse(b"make")?,
+//!         program: "/usr/bin/make".into(),
+//!     }],
+//!     variables: Vec::new(),
+//!     client: ClientProgram::Script,
+//!     max_runtime: None,
+//!     grace: std::time::Duration::from_secs(10),
+//! };
+//! let (stop, receiver) = watch::channel(Stop::No);
+//! Mailbox::open(config, fleet).await?.serve(receiver).await;
+//! # drop(stop);
+//! # Ok(())
+//! # }
+//! ```
+
+mod client_program;
+mod command_output;
+mod command_stdin;
+mod daemon;
+mod host_runner;
+mod opening;
+mod request;
+
+pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
+pub use client_program::ClientProgram;
+pub use daemon::{Mailbox, Stop};
+pub use host_runner::{HostRunner, host_fleet};
+pub use opening::{MailboxConfig, MailboxError, ServedCommand};
