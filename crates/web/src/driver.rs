@@ -238,6 +238,8 @@ impl<L: AgentLauncher> Driver<L> {
                     self.hub.withdraw(&asked.session, &asked.question, &why);
                 }
             }
+            // The agent's exit has more to say than the end of its stream.
+            Event::TurnEnded(end) if matches!(end.outcome, Err(Failure::Ended)) => {}
             Event::TurnEnded(end) => {
                 if let Some(session) = agent.sessions.get(&end.session) {
                     let source = Source::of(session, agent.connection.client(), &end.session);
