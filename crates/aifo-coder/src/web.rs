@@ -14,8 +14,9 @@ use clap::Parser;
 use crate::acp::agent_session::{AgentSession, Prepared, SessionGuard, choose_places};
 use crate::acp::profile::{process_limits, streaming};
 use crate::cli::{Cli, Command, Web};
+use crate::console::LogLevel;
 use crate::start::EndSignals;
-use crate::{console, paint};
+use crate::{console, paint, settings};
 
 pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
@@ -30,14 +31,26 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
     };
     let state = state_directory().context("there is no state directory\nhint: set HOME")?;
     let directory = aifo_web::storage_directory(&state, &cwd);
+    let given = flags.agent.yes_to.add_to(flags.agent.session.flags());
+    let settings = settings::load(&flags.agent.session, &given, LogLevel::Warnings)?;
     let storage = Storage {
         directory,
-        keep_sessions: KEEP_SESSIONS,
-        session_bytes: SESSION_BYTES,
+        keep_sessions: settings.web_keep_sessions.value,
+        session_bytes: settings.web_session_bytes.value,
         media_bytes: MEDIA_BYTES,
     };
     let cwd = cwd.display().to_string();
-    let web = bind(&flags, storage, agent, cwd).await?;
+    let on_attention = settings.web_on_attention.value.unwrap_or_default();
+    let config = |listen| WebConfig {
+        listen,
+        origin: flags.origin.clone(),
+        storage: storage.clone(),
+        agent: agent.clone(),
+        cwd: cwd.clone(),
+        stalled: STALLED,
+        on_attention: on_attention.clone(),
+    };
+    let web = bind(&flags, config).await?;
     show_links(&web.links()?, flags.origin.is_some())?;
     let launcher = Launcher { guard: None };
     web.run(launcher, async { _ = signals.recv().await }).await;
@@ -47,9 +60,7 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
 /// Listens on the chosen address; by default on the usual port, or else on any.
 async fn bind(
     flags: &Web,
-    storage: Storage,
-    agent: String,
-    cwd: String,
+    config: impl Fn(SocketAddr) -> WebConfig,
 ) -> anyhow::Result<aifo_web::Web> {
     let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let listen = flags.listen.unwrap_or_else(|| loopback(PORT));
@@ -59,12 +70,9 @@ async fn bind(
              hint: listen on 127.0.0.1, or put a proxy with TLS before it and pass --origin https://HOST"
         );
     }
-    let config =
-        WebConfig { listen, origin: flags.origin.clone(), storage, agent, cwd, stalled: STALLED };
-    match aifo_web::Web::bind(config.clone()).await {
+    match aifo_web::Web::bind(config(listen)).await {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && flags.listen.is_none() => {
-            let config = WebConfig { listen: loopback(0), ..config };
-            aifo_web::Web::bind(config).await.context("cannot serve the page")
+            aifo_web::Web::bind(config(loopback(0))).await.context("cannot serve the page")
         }
         bound => bound.with_context(|| format!("cannot serve the page on '{listen}'")),
     }
@@ -142,8 +150,6 @@ impl Launcher {
 
 /// The usual port.
 const PORT: u16 = 8440;
-const KEEP_SESSIONS: usize = 50;
-const SESSION_BYTES: usize = 16 * 1024 * 1024;
 const MEDIA_BYTES: u64 = 256 * 1024 * 1024;
 /// A browser that takes nothing for so long is disconnected, and may resume.
 const STALLED: Duration = Duration::from_secs(20);

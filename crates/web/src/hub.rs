@@ -1,5 +1,6 @@
 //! All sessions of a server, shared by its connections and the agent's driver.
 
+mod attention;
 mod commands;
 mod events;
 mod home;
@@ -29,6 +30,7 @@ use crate::page_state::{PageState, Seq};
 use crate::report_ring::ReportRing;
 use crate::session_state::{Activity, SessionState};
 
+pub(crate) use attention::Attention;
 pub(crate) use commands::{ApiError, NewPrompt};
 pub(crate) use events::Source;
 pub(crate) use home::RunningSession;
@@ -108,6 +110,8 @@ pub(crate) struct Inner {
     prompt_images: bool,
     prompt_resources: bool,
     running: Vec<RunningSession>,
+    /// What waits for a user to look at it.
+    attention: VecDeque<Attention>,
     /// Keeps other servers out of the directory.
     _lock: Flock<fs::File>,
 }
@@ -170,6 +174,7 @@ impl Hub {
             prompt_images: false,
             prompt_resources: false,
             running: Vec::new(),
+            attention: VecDeque::new(),
             _lock: lock,
         };
         let changed = watch::Sender::new(seq);

@@ -10,6 +10,7 @@
 //! sends reaches a page unescaped, and no request without credentials reads or changes a session.
 
 mod access;
+mod attention;
 mod block;
 mod clock;
 mod diff;

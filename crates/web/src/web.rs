@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
+use crate::attention;
 use crate::driver::{AgentLauncher, Driver};
 use crate::hub::{Hub, Storage};
 use crate::server::{self, Guarded};
@@ -27,6 +28,8 @@ pub struct WebConfig {
     pub cwd: String,
     /// How long a browser may leave output unread.
     pub stalled: Duration,
+    /// The command to run when something waits and no browser shows the page; empty for none.
+    pub on_attention: Vec<String>,
 }
 
 /// A server that listens.
@@ -36,6 +39,7 @@ pub struct Web {
     listener: TcpListener,
     commands: tokio::sync::mpsc::UnboundedReceiver<crate::hub::Command>,
     stalled: Duration,
+    on_attention: Vec<String>,
 }
 
 impl Web {
@@ -45,7 +49,8 @@ impl Web {
         let port = listener.local_addr()?.port();
         let origin = config.origin.as_deref();
         let (hub, commands) = Hub::open(config.storage, port, origin, &config.agent, &config.cwd)?;
-        Ok(Web { hub: Arc::new(hub), listener, commands, stalled: config.stalled })
+        let (stalled, on_attention) = (config.stalled, config.on_attention);
+        Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention })
     }
 
     /// Creates a link that signs one browser in, for each address of the page: the best first.
@@ -60,7 +65,9 @@ impl Web {
     pub async fn run<L: AgentLauncher>(self, launcher: L, end: impl Future<Output = ()>) {
         let listener = Guarded::new(self.listener, self.stalled);
         let server = tokio::spawn(server::serve(listener, Arc::clone(&self.hub)));
+        let attention = tokio::spawn(attention::run(Arc::clone(&self.hub), self.on_attention));
         Driver::new(self.hub, launcher, self.commands).run(end).await;
         server.abort();
+        attention.abort();
     }
 }

@@ -182,3 +182,34 @@ fn an_agent_that_exits_fails_the_turn_and_starts_again() {
     eventually("the first agent is gone", || test.agent.alive().len() <= 1);
     assert_eq!(test.agent.received_of("session/load").len(), 1, "the agent's session is resumed");
 }
+
+#[test]
+fn a_command_of_the_user_gets_what_waits_unseen() {
+    let test = WebTest::with(&asking());
+    let (seen, home) = (test.setup.scratch().join("seen"), test.setup.scratch().join("home"));
+    let directory = home.join(".config/aifo");
+    std::fs::create_dir_all(&directory).unwrap();
+    let command = format!("/bin/cat >> {}", seen.display());
+    let config = format!("[web]\non_attention = ['/bin/sh', '-c', '{command}']\n");
+    std::fs::write(directory.join("config.toml"), config).unwrap();
+    let server = test.start();
+    let browser = server.sign_in();
+    let session = browser.new_session();
+    let question = ask(&test, &browser, &session);
+    let events = || -> Vec<Value> {
+        let text = std::fs::read_to_string(&seen).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    eventually("the question is reported", || events().len() == 1);
+    let event = &events()[0];
+    assert_eq!((&event["event"], &event["question"]), (&json!("permission"), &json!(question)));
+    assert_eq!((&event["text"], &event["title"]), (&json!("make 'a b'"), &json!("hello")));
+
+    // A browser that shows the page is enough.
+    let visible = browser.stream(&format!("/api/stream?session={session}&visible=1"), "");
+    browser.post(&format!("/api/questions/{question}"), &json!({"option": "once"}));
+    browser.page_when(&session, "the turn ends", |page| page.is_idle());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(events().len(), 1, "the turn's end was seen");
+    drop(visible);
+}

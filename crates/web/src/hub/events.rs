@@ -105,6 +105,10 @@ impl Hub {
                 }
             }
         }
+        if block.state == QuestionEnd::Pending {
+            let text = block.command.as_deref().unwrap_or(&block.title);
+            inner.attend_to(source.session, Some(block.id.clone()), text);
+        }
         if let Some((state, media)) = inner.parts(source.session) {
             state.add_question(block, source.tools, &mut |image: Image| media.store(&image));
         }
@@ -128,6 +132,7 @@ impl Hub {
             let store = &mut |image: Image| media.store(&image);
             state.end_turn(end, source.tools, unix_ms(), store);
         }
+        inner.attend_to(source.session, None, &end.answer.text);
         self.flush(&mut inner, Some(source));
     }
 
@@ -138,6 +143,7 @@ impl Hub {
             && state.activity() != Activity::Idle
         {
             state.fail_turn(error, unix_ms(), &mut |image: Image| media.store(&image));
+            inner.attend_to(session, None, error);
         }
         self.flush(&mut inner, None);
     }

@@ -97,9 +97,17 @@ impl Inner {
         self.viewers.len()
     }
 
+    /// Returns when a browser last showed the page; now if one does.
+    pub(crate) fn last_visible(&mut self) -> Option<Instant> {
+        self.note_visible();
+        self.last_visible
+    }
+
     fn note_visible(&mut self) {
         if self.viewers.values().any(|is_visible| *is_visible) {
             self.last_visible = Some(Instant::now());
+            // A browser shows it.
+            self.attention.clear();
         }
     }
 }
