@@ -228,8 +228,14 @@ impl WebBrowser {
         what: &str,
         holds: impl Fn(&WebPage) -> bool,
     ) -> WebPage {
+        self.page_of(&format!("/api/stream?session={session}"), what, holds)
+    }
+
+    /// Reads the page of a stream until this condition holds when it is up to date.
+    #[track_caller]
+    pub fn page_of(&self, path: &str, what: &str, holds: impl Fn(&WebPage) -> bool) -> WebPage {
         let mut page = WebPage::default();
-        let mut stream = self.page_stream(session, &page);
+        let mut stream = self.stream(path, "");
         let begin = Instant::now();
         loop {
             let event = stream.next().unwrap_or_else(|| panic!("the stream ended: {page:?}"));
@@ -332,21 +338,6 @@ impl WebStream {
         self.status
     }
 
-    /// Returns the next event, without comments; `None` at the end.
-    pub fn next(&mut self) -> Option<WebEvent> {
-        loop {
-            if let Some(at) = self.rest.windows(2).position(|pair| pair == b"\n\n") {
-                let text: Vec<u8> = self.rest.drain(..at + 2).collect();
-                let event = WebEvent::parse(&String::from_utf8_lossy(&text));
-                if !event.data.is_empty() {
-                    return Some(event);
-                }
-                continue;
-            }
-            self.read_some(usize::MAX)?;
-        }
-    }
-
     /// Reads at most so many bytes of events into a page, and no longer than there are any, then
     /// cuts the connection.
     pub fn cut_after(mut self, bytes: usize, page: &mut WebPage) {
@@ -388,6 +379,25 @@ impl WebStream {
         self.chunk -= read;
         self.rest.extend_from_slice(buffer.get(..read)?);
         Some(read)
+    }
+}
+
+/// The events, without comments.
+impl Iterator for WebStream {
+    type Item = WebEvent;
+
+    fn next(&mut self) -> Option<WebEvent> {
+        loop {
+            if let Some(at) = self.rest.windows(2).position(|pair| pair == b"\n\n") {
+                let text: Vec<u8> = self.rest.drain(..at + 2).collect();
+                let event = WebEvent::parse(&String::from_utf8_lossy(&text));
+                if !event.data.is_empty() {
+                    return Some(event);
+                }
+                continue;
+            }
+            self.read_some(usize::MAX)?;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod load;
 mod restart;
 mod resume;
 mod turns;
+mod watch;
 
 use std::process::Command;
 

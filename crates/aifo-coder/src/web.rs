@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
-use aifo_launch::state_directory;
-use aifo_web::{AgentLauncher, LaunchedAgent, Storage, WebConfig};
+use aifo_launch::{running_sessions, state_directory};
+use aifo_web::{AgentLauncher, LaunchedAgent, RunningCall, RunningSession, Storage, WebConfig};
 use anyhow::{Context, bail};
 use clap::Parser;
 
@@ -49,6 +49,7 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
         cwd: cwd.clone(),
         stalled: STALLED,
         on_attention: on_attention.clone(),
+        running: running_now,
     };
     let web = bind(&flags, config).await?;
     show_links(&web.links()?, flags.origin.is_some())?;
@@ -88,6 +89,32 @@ fn show_links(links: &[String], has_origin: bool) -> anyhow::Result<()> {
         console::say("WARNING: cookies of 127.0.0.1 also reach other servers on that address");
     }
     Ok(())
+}
+
+/// Returns the running sessions of this user.
+fn running_now() -> Vec<RunningSession> {
+    let unix_ms = |time: SystemTime| {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    };
+    let sessions = running_sessions().into_iter().map(|session| {
+        let tools = session.running_tools().into_iter().map(|call| RunningCall {
+            tool: call.tool,
+            kind: call.kind,
+            started: unix_ms(call.since),
+        });
+        RunningSession {
+            tools: tools.collect(),
+            pid: session.pid,
+            agent: session.agent.clone().unwrap_or_default(),
+            workspace: session.workspace.display().to_string(),
+            backend: session.backend.clone(),
+            started: unix_ms(session.started),
+            log: session.log.clone(),
+            id: session.id,
+        }
+    });
+    sessions.collect()
 }
 
 /// Starts the agent in its container, with its session.

@@ -3,15 +3,18 @@
 import { Blocks } from './blocks.js';
 import { Composer } from './composer.js';
 import { Stream } from './stream.js';
+import { Timeline } from './timeline.js';
 import { key, post, signIn } from './api.js';
 
 const find = (selector) => document.querySelector(selector);
 const scroll = find('#scroll');
 const banner = find('#banner');
 const asks = find('#asks');
+const timeline = new Timeline(find('#lanes'), [find('#live'), find('#calls')]);
 
 let stream = null;
 let session = '';
+let calls = ''; // the session whose timeline is shown; 'own' is this server's agent
 let state = '';
 let follows = true;
 let unseen = 0;
@@ -25,7 +28,11 @@ const blocks = new Blocks(document, {
     if (follows && (changed.has('log') || changed.has('asks'))) scroll.scrollTop = scroll.scrollHeight;
     if (!follows && changed.has('log')) find('#latest').hidden = false;
     find('#empty').hidden = find('#log').childElementCount > 0;
-    if (changed.has('sessions')) mark();
+    if (changed.has('calls') || changed.has('live')) {
+      find('#no-calls').hidden = true;
+      timeline.draw();
+    }
+    if (changed.has('sessions') || changed.has('running')) mark();
     if (changed.has('status')) showState();
     if (changed.has('synced')) settled = true;
   },
@@ -54,15 +61,22 @@ function showState() {
   state = next;
 }
 
-function open(id) {
+function open(id, shownCalls = '') {
   stream?.close();
   blocks.clear();
   follows = true;
   session = id;
+  calls = shownCalls;
+  find('#timeline').hidden = !calls;
+  find('#scroll').hidden = Boolean(calls);
+  find('#no-calls').hidden = false;
+  find('#show-timeline').setAttribute('aria-pressed', String(Boolean(calls)));
   state = '';
   settled = false;
-  document.body.dataset.view = id ? 'session' : 'home';
-  const params = id ? { session: id } : {};
+  document.body.dataset.view = id ? 'session' : calls ? 'calls' : 'home';
+  const params = {};
+  if (id) params.session = id;
+  if (calls) params.calls = calls;
   stream = new Stream(params, {
     event: (name, value) => blocks.event(name, value),
     online(online) {
@@ -84,8 +98,9 @@ function open(id) {
 }
 
 function mark() {
-  for (const link of document.querySelectorAll('[data-session]')) {
-    if (link.dataset.session === session) link.setAttribute('aria-current', 'page');
+  for (const link of document.querySelectorAll('a.session')) {
+    const current = link.dataset.session ? link.dataset.session === session : link.dataset.calls === calls;
+    if (current) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
 }
@@ -98,8 +113,9 @@ async function create() {
 }
 
 function route() {
-  const id = /^#s=([0-9a-f]{16})$/.exec(location.hash)?.[1] ?? '';
-  if (id !== session || !stream) open(id);
+  const id = /^#s=([0-9a-f]{16})/.exec(location.hash)?.[1] ?? '';
+  const shown = /[#&]c=([0-9a-z]+)$/.exec(location.hash)?.[1] ?? '';
+  if (id !== session || shown !== calls || !stream) open(id, shown);
 }
 
 function problem(error) {
@@ -178,6 +194,9 @@ find('#cancel').addEventListener('click', () => post(`/api/sessions/${session}/c
 find('#close').addEventListener('click', () => post(`/api/sessions/${session}/close`).catch(problem));
 find('#delete').addEventListener('click', () => {
   if (confirm('Delete this session and its history?')) post(`/api/sessions/${session}/delete`).catch(problem);
+});
+find('#show-timeline').addEventListener('click', () => {
+  location.hash = calls ? `#s=${session}` : `#s=${session}&c=own`;
 });
 find('#latest').addEventListener('click', () => {
   scroll.scrollTop = scroll.scrollHeight;

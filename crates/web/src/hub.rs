@@ -1,6 +1,7 @@
 //! All sessions of a server, shared by its connections and the agent's driver.
 
 mod attention;
+mod calls;
 mod commands;
 mod events;
 mod home;
@@ -22,6 +23,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 
 use crate::access::{Access, secret};
+use crate::call_log::{CallLog, RunningSession};
 use crate::clock::unix_ms;
 use crate::history::{Op, SessionFacts};
 use crate::journal::{Journal, private};
@@ -33,7 +35,6 @@ use crate::session_state::{Activity, SessionState};
 pub(crate) use attention::Attention;
 pub(crate) use commands::{ApiError, NewPrompt};
 pub(crate) use events::Source;
-pub(crate) use home::RunningSession;
 
 /// Where a server keeps its files, and how much.
 #[derive(Clone, Debug)]
@@ -110,6 +111,10 @@ pub(crate) struct Inner {
     prompt_images: bool,
     prompt_resources: bool,
     running: Vec<RunningSession>,
+    /// Timelines by session.
+    timelines: BTreeMap<String, CallLog>,
+    /// The timeline of an agent that has not been started.
+    no_calls: PageState,
     /// What waits for a user to look at it.
     attention: VecDeque<Attention>,
     /// Keeps other servers out of the directory.
@@ -174,6 +179,8 @@ impl Hub {
             prompt_images: false,
             prompt_resources: false,
             running: Vec::new(),
+            timelines: BTreeMap::new(),
+            no_calls: PageState::new(seq),
             attention: VecDeque::new(),
             _lock: lock,
         };

@@ -12,6 +12,7 @@
 mod access;
 mod attention;
 mod block;
+mod call_log;
 mod clock;
 mod diff;
 mod driver;
@@ -28,6 +29,7 @@ mod tool_view;
 mod view;
 mod web;
 
+pub use call_log::{RunningCall, RunningSession};
 pub use driver::{AgentLauncher, LaunchedAgent, RuleJudge};
 pub use hub::{Storage, storage_directory};
 pub use web::{Web, WebConfig};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::attention;
+use crate::call_log::RunningSession;
 use crate::driver::{AgentLauncher, Driver};
 use crate::hub::{Hub, Storage};
 use crate::server::{self, Guarded};
@@ -30,6 +31,8 @@ pub struct WebConfig {
     pub stalled: Duration,
     /// The command to run when something waits and no browser shows the page; empty for none.
     pub on_attention: Vec<String>,
+    /// Returns the running sessions of this user.
+    pub running: fn() -> Vec<RunningSession>,
 }
 
 /// A server that listens.
@@ -40,6 +43,7 @@ pub struct Web {
     commands: tokio::sync::mpsc::UnboundedReceiver<crate::hub::Command>,
     stalled: Duration,
     on_attention: Vec<String>,
+    running: fn() -> Vec<RunningSession>,
 }
 
 impl Web {
@@ -50,7 +54,8 @@ impl Web {
         let origin = config.origin.as_deref();
         let (hub, commands) = Hub::open(config.storage, port, origin, &config.agent, &config.cwd)?;
         let (stalled, on_attention) = (config.stalled, config.on_attention);
-        Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention })
+        let running = config.running;
+        Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention, running })
     }
 
     /// Creates a link that signs one browser in, for each address of the page: the best first.
@@ -66,8 +71,23 @@ impl Web {
         let listener = Guarded::new(self.listener, self.stalled);
         let server = tokio::spawn(server::serve(listener, Arc::clone(&self.hub)));
         let attention = tokio::spawn(attention::run(Arc::clone(&self.hub), self.on_attention));
+        let watch = tokio::spawn(watch(Arc::clone(&self.hub), self.running));
         Driver::new(self.hub, launcher, self.commands).run(end).await;
         server.abort();
         attention.abort();
+        watch.abort();
     }
 }
+
+/// Keeps the list of running sessions and the timelines up to date while a browser is connected.
+async fn watch(hub: Arc<Hub>, running: fn() -> Vec<RunningSession>) {
+    loop {
+        if hub.lock().viewers() > 0 {
+            hub.set_running(running());
+        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
+    }
+}
+
+/// The time between two reads of the sessions' records.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);

@@ -89,7 +89,7 @@ fn a_browser_that_reads_nothing_is_disconnected() {
     let browser = server.sign_in();
     let session = browser.new_session();
     run_turn(&browser, &session, 1);
-    let mut stream: WebStream = browser.stream(&format!("/api/stream?session={session}"), "");
+    let stream: WebStream = browser.stream(&format!("/api/stream?session={session}"), "");
     let begin = Instant::now();
     // More than the socket's buffers hold is unread.
     let descriptors = || aifo_tests::fd_count(server.pid());
@@ -99,7 +99,7 @@ fn a_browser_that_reads_nothing_is_disconnected() {
     });
     assert!(begin.elapsed() > Duration::from_secs(15), "not while it may be slow");
     let mut page = aifo_tests::WebPage::default();
-    while let Some(event) = stream.next() {
+    for event in stream {
         page.apply(&event);
     }
     assert!(!page.is_synced, "it was cut off");

@@ -7,16 +7,6 @@ use crate::markdown::escape;
 use crate::session_state::Activity;
 use crate::view::{moment, or};
 
-/// A running session of this user, of any command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RunningSession {
-    pub(crate) id: String,
-    pub(crate) agent: String,
-    pub(crate) workspace: String,
-    pub(crate) backend: String,
-    pub(crate) started: u64,
-}
-
 impl Inner {
     /// Brings the list up to date.
     pub(super) fn show_home(&mut self) {

@@ -5,13 +5,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 /// Files: name, type, content.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("page.css", CSS, include_str!("../../assets/page.css")),
     ("main.js", JS, include_str!("../../assets/main.js")),
     ("stream.js", JS, include_str!("../../assets/stream.js")),
     ("blocks.js", JS, include_str!("../../assets/blocks.js")),
     ("api.js", JS, include_str!("../../assets/api.js")),
     ("composer.js", JS, include_str!("../../assets/composer.js")),
+    ("timeline.js", JS, include_str!("../../assets/timeline.js")),
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
     ("manifest.json", "application/manifest+json", include_str!("../../assets/manifest.json")),
 ];

@@ -23,6 +23,8 @@ use crate::page_state::{PageChange, PageChanges, Seq};
 #[derive(Debug, Deserialize)]
 pub(super) struct PageQuery {
     session: Option<String>,
+    /// The session whose calls are shown.
+    calls: Option<String>,
     #[serde(default)]
     visible: u8,
     /// The server that the last event came from.
@@ -47,7 +49,7 @@ pub(super) async fn page(
     let after = last_event_id(&headers).filter(|_| is_same_server);
     let viewer = Viewer::new(&hub, query.visible == 1);
     let (sender, body) = channel();
-    tokio::spawn(run_page(hub, viewer, query.session, after, sender));
+    tokio::spawn(run_page(hub, viewer, query.session, query.calls, after, sender));
     body
 }
 
@@ -55,6 +57,7 @@ async fn run_page(
     hub: Shared,
     viewer: Viewer,
     session: Option<String>,
+    calls: Option<String>,
     mut after: Option<Seq>,
     sender: mpsc::Sender<Bytes>,
 ) {
@@ -63,7 +66,7 @@ async fn run_page(
     let mut out = format!("retry: 1000\nevent: hello\ndata: {hello}\n\n");
     loop {
         watch.borrow_and_update();
-        let Some(changes) = changes(&hub, session.as_deref(), after) else {
+        let Some(changes) = changes(&hub, session.as_deref(), calls.as_deref(), after) else {
             out.push_str("event: gone\ndata: {}\n\n");
             let _ = sender.send(out.into()).await;
             return;
@@ -99,33 +102,38 @@ async fn run_page(
     }
 }
 
-/// Returns the changes of the list and a session: if one needs a snapshot, both are sent whole, as
+/// Returns the changes of the list, a session and a timeline: if one needs a snapshot, all are sent whole, as
 /// the page then forgets what it has. `None` if the session was deleted.
-fn changes(hub: &Hub, session: Option<&str>, after: Option<Seq>) -> Option<PageChanges> {
+fn changes(
+    hub: &Hub,
+    session: Option<&str>,
+    calls: Option<&str>,
+    after: Option<Seq>,
+) -> Option<PageChanges> {
     let mut inner = hub.lock();
+    // Reading a timeline for the first time numbers its calls.
+    if let Some(id) = calls {
+        inner.timeline(id)?;
+    }
     let now = inner.seq();
     let mut read = |after| {
-        let home = inner.home.changes(after, now);
-        match session {
-            None => Some((home, PageChanges::Since(Vec::new()))),
-            Some(id) => Some((home, inner.page(id)?.changes(after, now))),
+        let mut all = vec![inner.home.changes(after, now)];
+        if let Some(id) = session {
+            all.push(inner.page(id)?.changes(after, now));
         }
-    };
-    let join = |mut one: Vec<PageChange>, mut other: Vec<PageChange>| {
-        one.append(&mut other);
-        one
-    };
-    match read(after)? {
-        (PageChanges::Since(one), PageChanges::Since(other)) => {
-            Some(PageChanges::Since(join(one, other)))
+        if let Some(id) = calls {
+            all.push(inner.timeline(id)?.changes(after, now));
         }
-        _ => match read(None)? {
-            (
-                PageChanges::Since(one) | PageChanges::Snapshot(one),
-                PageChanges::Since(other) | PageChanges::Snapshot(other),
-            ) => Some(PageChanges::Snapshot(join(one, other))),
-        },
-    }
+        Some(all)
+    };
+    let all = read(after)?;
+    let is_snapshot = all.iter().any(|changes| matches!(changes, PageChanges::Snapshot(_)));
+    let all = if is_snapshot { read(None)? } else { all };
+    let lists = all.into_iter().flat_map(|changes| match changes {
+        PageChanges::Since(list) | PageChanges::Snapshot(list) => list,
+    });
+    let list: Vec<PageChange> = lists.collect();
+    Some(if is_snapshot { PageChanges::Snapshot(list) } else { PageChanges::Since(list) })
 }
 
 /// The parameters of a typed stream.
