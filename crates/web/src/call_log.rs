@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::block::ToolRun;
 use crate::clock::unix_ms;
 use crate::markdown::escape;
 use crate::page_state::{PageState, Seq};
@@ -90,13 +91,16 @@ impl CallLog {
     }
 
     /// Reads what was appended to the log, and shows it with the running tools.
-    pub(crate) fn update(&mut self, seq: &mut Seq, running: &[RunningCall]) {
+    /// Returns the new calls with their times.
+    pub(crate) fn update(&mut self, seq: &mut Seq, running: &[RunningCall]) -> Vec<(u64, ToolRun)> {
+        let mut new = Vec::new();
         self.read();
         let end = self.unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let whole: Vec<u8> = self.unread.drain(..end).collect();
         for line in whole.split(|byte| *byte == b'\n') {
             // A damaged line, as after a crash, is skipped.
             let Ok(call) = serde_json::from_slice::<Call>(line) else { continue };
+            new.push((call.time, call.run()));
             self.count = self.count.saturating_add(1);
             self.page.put(seq, &format!("calls.{}", self.count), call.html());
             if let Some(oldest) = self.count.checked_sub(MOST_CALLS) {
@@ -111,6 +115,7 @@ impl CallLog {
             self.page.remove(seq, &format!("live.{index}"));
         }
         self.live = running.len();
+        new
     }
 
     fn read(&mut self) {
@@ -126,8 +131,18 @@ impl CallLog {
 }
 
 impl Call {
-    fn html(&self) -> String {
-        let (class, words) = match self.ending.as_str() {
+    fn run(&self) -> ToolRun {
+        ToolRun {
+            command: format!("{} {}", self.tool, self.argv).trim_end().to_owned(),
+            kind: self.kind.clone().unwrap_or_default(),
+            ending: self.ending().1,
+            millis: self.wall_ms,
+        }
+    }
+
+    /// Returns the class and the words of the ending.
+    fn ending(&self) -> (&'static str, String) {
+        match self.ending.as_str() {
             "exited" if self.exit_code == 0 => ("done", "exit 0".to_owned()),
             "exited" => ("failed", format!("exit {}", self.exit_code)),
             "signaled" => ("signaled", format!("signal {}", self.exit_code.saturating_sub(128))),
@@ -137,7 +152,11 @@ impl Call {
                 ("refused", format!("refused: {reason}"))
             }
             _ => ("unknown", "unknown".to_owned()),
-        };
+        }
+    }
+
+    fn html(&self) -> String {
+        let (class, words) = self.ending();
         let end = self.time.saturating_add(self.wall_ms);
         let command = format!("{} {}", self.tool, self.argv);
         let lane = self.kind.as_deref().unwrap_or("none");
@@ -194,7 +213,8 @@ mod tests {
         let (mut log, mut seq) = (CallLog::new(&path, 0), 0);
         let running =
             [RunningCall { tool: "node".to_owned(), kind: "node".to_owned(), started: 7 }];
-        log.update(&mut seq, &running);
+        let new = log.update(&mut seq, &running);
+        assert_eq!((new.len(), new[0].0, new[0].1.ending.as_str()), (1, 5, "exit 101"));
         let html = shown(&log);
         assert!(html.contains(
             "class=\"call failed\" data-lane=\"rust\" data-start=\"5\" data-end=\"1505\""

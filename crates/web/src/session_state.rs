@@ -3,6 +3,7 @@
 mod facts;
 mod live_text;
 mod restore;
+mod runs;
 mod shown;
 mod turn;
 mod turn_end;

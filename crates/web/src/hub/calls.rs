@@ -9,6 +9,7 @@ impl Hub {
     pub(crate) fn set_running(&self, running: Vec<RunningSession>) {
         let mut inner = self.lock();
         inner.running = running;
+        _ = inner.timeline(OWN);
         for id in inner.timelines.keys().cloned().collect::<Vec<_>>() {
             inner.update_timeline(&id);
         }
@@ -45,8 +46,21 @@ impl Inner {
         {
             self.timelines.insert(id.to_owned(), CallLog::new(&log, self.seq));
         }
-        if let Some(log) = self.timelines.get_mut(id) {
-            log.update(&mut self.seq, &tools);
+        let Some(log) = self.timelines.get_mut(id) else { return };
+        let new = log.update(&mut self.seq, &tools);
+        if id != OWN {
+            return;
+        }
+        for (time, run) in new {
+            let states = self.sessions.values_mut().filter_map(|slot| slot.loaded.as_mut());
+            let mut found = states.filter_map(|loaded| {
+                let call = loaded.state.only_call_at(time)?;
+                Some((&mut loaded.state, call))
+            });
+            // With two candidates it is not known which of them called the tool.
+            if let (Some((state, call)), None) = (found.next(), found.next()) {
+                state.add_run(&call, run);
+            }
         }
     }
 

@@ -272,3 +272,28 @@ fn a_history_is_bounded() {
     let ops = state.snapshot_ops();
     assert!(html(&restore(&ops)).contains(">199 x"));
 }
+
+#[test]
+fn a_logged_call_belongs_to_the_only_open_tool_call() {
+    let mut pair = Pair::new(Streaming::Delta);
+    let open =
+        |id: &str| json!({"sessionUpdate": "tool_call", "toolCallId": id, "status": "in_progress"});
+    pair.update(open("t"));
+    pair.flush();
+    let now = crate::clock::unix_ms();
+    assert_eq!(pair.state.only_call_at(now).as_deref(), Some("t"));
+    assert_eq!(pair.state.only_call_at(now - 60_000), None, "before it");
+    let run = crate::block::ToolRun {
+        command: "cargo test".to_owned(),
+        kind: "rust".to_owned(),
+        ending: "exit 0".to_owned(),
+        millis: 1200,
+    };
+    pair.state.add_run("t", run);
+    pair.flush();
+    let all = html(&pair.state);
+    assert!(all.contains("<code>cargo test</code>") && all.contains("1.2 s"), "{all}");
+    pair.update(open("u"));
+    pair.flush();
+    assert_eq!(pair.state.only_call_at(now), None, "one of two");
+}
