@@ -47,6 +47,7 @@ mod tmux;
 mod trial;
 mod user_container;
 mod wait;
+mod web_client;
 
 pub use acp_agent::{AcpAgent, Awaited, Group, Script, Step};
 pub use agent_fixture::AgentFixture;
@@ -79,3 +80,7 @@ pub use tmux::Tmux;
 pub use trial::{can_run, passes_descriptors, program};
 pub use user_container::UserContainer;
 pub use wait::{DEADLINE, eventually, eventually_within};
+pub use web_client::{
+    WebAnswer, WebBrowser, WebEvent, WebPage, WebServer, WebStream, free_port,
+    request as web_request,
+};

@@ -78,6 +78,7 @@ mod terminal;
 mod timeouts;
 mod trust;
 mod verbose;
+mod web;
 mod why;
 mod wire_answers;
 mod wire_bodies;

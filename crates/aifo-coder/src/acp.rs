@@ -1,13 +1,13 @@
 //! `prompt` and `acp`: agents over ACP, for scripts and editors (`spec/acp-commands.md`).
 
-mod agent_session;
+pub(crate) mod agent_session;
 mod bridge;
 mod failure;
 mod history_drain;
 mod judge;
 mod login;
 mod output;
-mod profile;
+pub(crate) mod profile;
 mod prompt;
 mod replay;
 mod resume;

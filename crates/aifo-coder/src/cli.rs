@@ -8,12 +8,13 @@ mod queries;
 mod removal;
 mod run;
 mod session;
+mod web;
 
 use clap::{Parser, Subcommand};
 
 use self::help::{
     ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, PROMPT,
-    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, WHY,
+    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, WEB, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
@@ -25,6 +26,7 @@ pub(crate) use self::queries::{
 pub(crate) use self::removal::{Cache, CacheClear, CacheCommand, Cleanup};
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::Session;
+pub(crate) use self::web::Web;
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist
 #[derive(Debug, Parser)]
@@ -45,6 +47,9 @@ pub(crate) enum Command {
     /// Run an agent for an editor, with ACP on stdin and stdout
     #[command(override_usage = ACP_USAGE, after_help = ACP)]
     Acp(Box<Acp>),
+    /// Run an agent on a web page, to watch and steer it from a browser
+    #[command(after_help = WEB)]
+    Web(Box<Web>),
     /// List the supported agents and their state
     Agents(Agents),
     /// Build, list or update the images of toolchains and agents

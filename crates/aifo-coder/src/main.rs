@@ -32,6 +32,7 @@ mod sessions;
 mod settings;
 mod start;
 mod target;
+mod web;
 mod why;
 
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
             let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
             (acp::acp(*flags), code)
         }
+        Command::Web(flags) => (block_on(web::web(*flags)), exit::NOTHING_RAN),
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),

@@ -31,6 +31,7 @@ mod kinds;
 mod notify;
 mod permissions;
 mod policy;
+mod question;
 mod redact;
 mod route;
 
@@ -44,5 +45,8 @@ pub use permissions::{
     PermissionRules, PermissionVerdict, RuleCommand, WithSource,
 };
 pub use policy::{Allowance, KindPolicy, Policy};
+pub use question::{
+    AnswerEffect, AnswerError, Question, QuestionOption, QuestionState, QuestionSubject, Questions,
+};
 pub use redact::redact;
 pub use route::{Route, RouteReason, running_first};

@@ -239,7 +239,7 @@ pub(super) fn resolve_target(
 }
 
 /// Returns the agent's working directory. `--cwd` outside the default workspace makes it the workspace.
-pub(super) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
+pub(crate) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
     let real = |path: &Path| {
         path.canonicalize().with_context(|| format!("no directory '{}'", path.display()))
     };

@@ -50,6 +50,20 @@ Exit codes:
   2       invalid command line
 A tool's shim also exits with 124 (time limit) and 125 (exit code unknown).";
 
+pub(super) const WEB: &str = "\
+Examples:
+  aifo-coder web gemini
+  aifo-coder web --listen 127.0.0.1:9000 opencode
+  aifo-coder web --origin https://aifo.example.org codex
+  aifo-coder web --watch
+
+Prints a link on stdout that signs one browser in, once. The agent starts with the first prompt.
+
+Exit codes:
+  0   ended by a signal
+  86  nothing ran
+  2   invalid command line";
+
 pub(super) const PROMPT_USAGE: &str = "\
 aifo-coder prompt [OPTIONS] AGENT [TEXT]
        aifo-coder prompt [OPTIONS] --agent-command COMMAND [TEXT]";

@@ -250,6 +250,13 @@ table! {
         setting("notify.timeout_secs", at!(notify_timeout_secs), SECONDS, "changes a limit")
             .unset("as max_secs")
             .variables(&[env::NOTIFY_TIMEOUT_SECS]);
+    [web_on_attention: Option<Vec<String>> = None]
+        setting("web.on_attention", at!(web_on_attention), PROGRAM, "chooses a program to run")
+            .unset("none");
+    [web_keep_sessions: usize = 50]
+        setting("web.keep_sessions", at!(web_keep_sessions), AT_LEAST_ONE, "removes files");
+    [web_session_bytes: usize = 16 * 1024 * 1024]
+        setting("web.session_bytes", at!(web_session_bytes), AT_LEAST_ONE, "removes files");
     [smart: SmartMode = SmartMode::Auto]
         setting("agent.smart", at!(smart), SMART, "changes where programs run")
             .variables(&[env::SMART])

@@ -1,0 +1,366 @@
+//! All sessions of a server, shared by its connections and the agent's driver.
+
+mod attention;
+mod calls;
+mod commands;
+mod events;
+mod home;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
+
+use aifo_acp::Image;
+use aifo_policy::Questions;
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, watch};
+
+use crate::access::{Access, secret};
+use crate::call_log::{CallLog, RunningSession};
+use crate::clock::unix_ms;
+use crate::history::{Op, SessionFacts};
+use crate::journal::{Journal, private};
+use crate::media::{self, MediaStore};
+use crate::page_state::{PageState, Seq};
+use crate::report_ring::ReportRing;
+use crate::session_state::{Activity, SessionState};
+
+pub(crate) use attention::Attention;
+pub(crate) use commands::{ApiError, NewPrompt};
+pub(crate) use events::Source;
+
+/// Where a server keeps its files, and how much.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// The directory, created with mode 0700.
+    pub directory: PathBuf,
+    /// Sessions that are kept; the oldest closed or idle ones are removed at the start.
+    pub keep_sessions: usize,
+    /// About how many bytes of one session's history are kept.
+    pub session_bytes: usize,
+    /// Bytes of all images.
+    pub media_bytes: u64,
+}
+
+/// Returns the directory for the pages of one directory's agents.
+pub fn storage_directory(state: &Path, cwd: &Path) -> PathBuf {
+    let hash = Sha256::digest(cwd.as_os_str().as_bytes());
+    let name: String = media::hex(&hash).chars().take(16).collect();
+    state.join("web").join(name)
+}
+
+/// The shared state.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    inner: Mutex<Inner>,
+    /// The number of the latest change.
+    changed: watch::Sender<Seq>,
+    commands: mpsc::UnboundedSender<Command>,
+    /// A new one for each start of a server.
+    pub(crate) instance: String,
+}
+
+/// What a browser asks of the agent's driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Prompt {
+        session: String,
+        blocks: Value,
+    },
+    Cancel {
+        session: String,
+    },
+    Close {
+        session: String,
+    },
+    /// Answers a permission request with the option at this place.
+    Answer {
+        question: String,
+        option: usize,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    seq: Seq,
+    pub(crate) home: PageState,
+    sessions: BTreeMap<String, Slot>,
+    pub(crate) questions: Questions,
+    pub(crate) media: MediaStore,
+    pub(crate) access: Access,
+    storage: Storage,
+    agent: String,
+    cwd: String,
+    /// Answers to requests by their idempotency key.
+    answers: HashMap<String, (u16, String)>,
+    answer_order: VecDeque<String>,
+    /// Sessions with unflushed changes.
+    due: Option<Instant>,
+    viewers: HashMap<u64, bool>,
+    next_viewer: u64,
+    /// When a browser last showed the page.
+    pub(crate) last_visible: Option<Instant>,
+    /// Whether the agent takes images and embedded resources.
+    prompt_images: bool,
+    prompt_resources: bool,
+    running: Vec<RunningSession>,
+    /// Timelines by session.
+    timelines: BTreeMap<String, CallLog>,
+    /// The timeline of an agent that has not been started.
+    no_calls: PageState,
+    /// What waits for a user to look at it.
+    attention: VecDeque<Attention>,
+    /// Keeps other servers out of the directory.
+    _lock: Flock<fs::File>,
+}
+
+/// A session; its state is loaded when it is first needed.
+#[derive(Debug)]
+struct Slot {
+    facts: SessionFacts,
+    loaded: Option<Box<Loaded>>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    state: SessionState,
+    journal: Journal,
+    reports: ReportRing,
+}
+
+/// The result of [`Hub::open`].
+pub(crate) type OpenedHub = (Hub, mpsc::UnboundedReceiver<Command>);
+
+impl Hub {
+    /// Opens the directory, and ends what a killed server has left open.
+    pub(crate) fn open(
+        storage: Storage,
+        port: u16,
+        origin: Option<&str>,
+        agent: &str,
+        cwd: &str,
+    ) -> io::Result<OpenedHub> {
+        let directory = storage.directory.clone();
+        private_directory(&directory)?;
+        let lock = lock(&directory)?;
+        let (sessions_directory, media_directory) =
+            (directory.join(SESSIONS), directory.join(MEDIA));
+        private_directory(&sessions_directory)?;
+        private_directory(&media_directory)?;
+        let seq = first_seq();
+        let (sessions, used) = read_sessions(&sessions_directory, &storage)?;
+        let is_used = |name: &str| used.contains(name);
+        let media = MediaStore::open(&media_directory, storage.media_bytes, is_used)?;
+        let access = Access::open(&directory.join("access.json"), port, origin)?;
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let inner = Inner {
+            seq,
+            home: PageState::new(seq),
+            sessions,
+            questions: Questions::default(),
+            media,
+            access,
+            storage,
+            agent: agent.to_owned(),
+            cwd: cwd.to_owned(),
+            answers: HashMap::new(),
+            answer_order: VecDeque::new(),
+            due: Some(Instant::now()),
+            viewers: HashMap::new(),
+            next_viewer: 0,
+            last_visible: None,
+            prompt_images: false,
+            prompt_resources: false,
+            running: Vec::new(),
+            timelines: BTreeMap::new(),
+            no_calls: PageState::new(seq),
+            attention: VecDeque::new(),
+            _lock: lock,
+        };
+        let changed = watch::Sender::new(seq);
+        let instance = secret()?.chars().take(16).collect();
+        Ok((Hub { inner: Mutex::new(inner), changed, commands, instance }, receiver))
+    }
+
+    /// Locks the state. Never held across an await.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic in one request leaves the state usable.
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Returns a receiver of the latest change's number.
+    pub(crate) fn watch(&self) -> watch::Receiver<Seq> {
+        self.changed.subscribe()
+    }
+
+    /// Returns the number of streams.
+    pub(crate) fn announce(&self, seq: Seq) {
+        self.changed.send_if_modified(|last| std::mem::replace(last, seq) != seq);
+    }
+
+    pub(crate) fn send(&self, command: Command) {
+        // Without a driver the server is about to end.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Inner {
+    /// Loads a session.
+    pub(crate) fn load(&mut self, id: &str) -> Option<&mut SessionState> {
+        self.loaded(id).map(|loaded| &mut loaded.state)
+    }
+
+    fn loaded(&mut self, id: &str) -> Option<&mut Loaded> {
+        let slot = self.sessions.get_mut(id)?;
+        if slot.loaded.is_none() {
+            let path = self.storage.directory.join(SESSIONS).join(format!("{id}.jsonl"));
+            let (journal, ops) = Journal::open(&path)
+                .inspect_err(|error| tracing::warn!(%error, "could not read the history"))
+                .ok()?;
+            let (most, now) = (self.storage.session_bytes, unix_ms());
+            let mut state = SessionState::restore(ops, most, self.seq, now);
+            let (media, seq) = (&mut self.media, &mut self.seq);
+            state.flush(seq, None, &mut |image: Image| media.store(&image));
+            slot.loaded = Some(Box::new(Loaded { state, journal, reports: ReportRing::new() }));
+        }
+        slot.loaded.as_deref_mut()
+    }
+
+    /// Returns a session's page.
+    pub(crate) fn page(&mut self, id: &str) -> Option<&PageState> {
+        self.load(id)?;
+        let loaded = self.sessions.get(id)?.loaded.as_ref()?;
+        Some(loaded.state.page())
+    }
+
+    /// Returns a session's reports.
+    pub(crate) fn reports(&mut self, id: &str) -> Option<&mut ReportRing> {
+        self.loaded(id).map(|loaded| &mut loaded.reports)
+    }
+
+    /// Returns the number of the latest change.
+    pub(crate) fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Returns a loaded session's state together with the store of images.
+    fn parts(&mut self, id: &str) -> Option<(&mut SessionState, &mut MediaStore)> {
+        self.load(id)?;
+        let loaded = self.sessions.get_mut(id)?.loaded.as_mut()?;
+        Some((&mut loaded.state, &mut self.media))
+    }
+
+    /// Returns when the next flush is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Has changes flushed after a session's delay.
+    fn touch(&mut self, delay_ms: u64) {
+        let at = Instant::now() + std::time::Duration::from_millis(delay_ms);
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Removes a session and its file.
+    fn remove(&mut self, id: &str) {
+        self.sessions.remove(id);
+        let path = self.storage.directory.join(SESSIONS).join(format!("{id}.jsonl"));
+        if let Err(error) = fs::remove_file(path) {
+            tracing::warn!(%error, "could not remove a history");
+        }
+    }
+}
+
+/// Creates a directory that only its owner can enter, or checks that it is one.
+fn private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let metadata = fs::symlink_metadata(path)?;
+    let is_own = metadata.uid() == nix::unistd::geteuid().as_raw();
+    if !metadata.is_dir() || !is_own || metadata.permissions().mode() & 0o077 != 0 {
+        let why = format!("'{}' is not a private directory of this user", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+fn lock(directory: &Path) -> io::Result<Flock<fs::File>> {
+    let file = private().write(true).create(true).truncate(false).open(directory.join("lock"))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+        nix::errno::Errno::EAGAIN => io::Error::other(
+            "another 'aifo-coder web' serves this workspace\nhint: use its page, or end it first",
+        ),
+        error => error.into(),
+    })
+}
+
+/// Reads the facts of all sessions, repairs what a killed server left open, removes the oldest, and
+/// returns the names of all images.
+fn read_sessions(
+    directory: &Path,
+    storage: &Storage,
+) -> io::Result<(BTreeMap<String, Slot>, std::collections::HashSet<String>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+        if path.extension().is_none_or(|extension| extension != "jsonl") || !is_session_id(&id) {
+            continue;
+        }
+        match repair(&path, storage) {
+            Ok((facts, images)) if facts.id == id => found.push((facts, images, path)),
+            Ok(_) => tracing::warn!(session = id, "ignoring a history without its facts"),
+            Err(error) => tracing::warn!(session = id, %error, "could not read the history"),
+        }
+    }
+    found.sort_by_key(|(facts, _, _)| std::cmp::Reverse(facts.changed));
+    for (facts, _, path) in found.drain(storage.keep_sessions.min(found.len())..) {
+        tracing::debug!(session = facts.id, "removing an old history");
+        fs::remove_file(path)?;
+    }
+    let mut used = std::collections::HashSet::new();
+    let mut sessions = BTreeMap::new();
+    for (facts, images, _) in found {
+        used.extend(images);
+        sessions.insert(facts.id.clone(), Slot { facts, loaded: None });
+    }
+    Ok((sessions, used))
+}
+
+fn repair(path: &Path, storage: &Storage) -> io::Result<(SessionFacts, Vec<String>)> {
+    let (mut journal, ops) = Journal::open(path)?;
+    let text = |op: &Op| serde_json::to_string(op).unwrap_or_default();
+    let mut images: Vec<String> = Vec::new();
+    for op in &ops {
+        images.extend(media::names(&text(op)).map(str::to_owned));
+    }
+    images.sort_unstable();
+    images.dedup();
+    let mut state = SessionState::restore(ops, storage.session_bytes, 0, unix_ms());
+    journal.append(&state.take_ops())?;
+    Ok((state.facts().clone(), images))
+}
+
+/// Whether a word has the form of a session's id.
+pub(crate) fn is_session_id(word: &str) -> bool {
+    word.len() == 16 && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Returns a number above all of earlier servers, as none makes a million changes a second.
+fn first_seq() -> Seq {
+    unix_ms().saturating_mul(1000)
+}
+
+const SESSIONS: &str = "sessions";
+const MEDIA: &str = "media";
+
+/// Whether a session accepts a prompt.
+fn is_busy(activity: Activity) -> bool {
+    activity != Activity::Idle
+}

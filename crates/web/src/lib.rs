@@ -1,0 +1,35 @@
+//! A web page to watch and steer an agent (`spec/web.md`).
+//!
+//! In scope: the sessions of one agent and their history, their pages as HTML by key, HTTP with
+//! server-sent events and commands, access, images, and the page's own files.
+//!
+//! Out of scope: how the agent is started and where it runs ([`AgentLauncher`]), the rules on its
+//! permission requests ([`RuleJudge`]), and configuration files.
+//!
+//! Architecture invariant: the server owns the state, a browser shows it. Nothing that an agent
+//! sends reaches a page unescaped, and no request without credentials reads or changes a session.
+
+mod access;
+mod attention;
+mod block;
+mod call_log;
+mod clock;
+mod diff;
+mod driver;
+mod history;
+mod hub;
+mod journal;
+mod markdown;
+mod media;
+mod page_state;
+mod report_ring;
+mod server;
+mod session_state;
+mod tool_view;
+mod view;
+mod web;
+
+pub use call_log::{RunningCall, RunningSession};
+pub use driver::{AgentLauncher, LaunchedAgent, RuleJudge};
+pub use hub::{Storage, storage_directory};
+pub use web::{Web, WebConfig};

@@ -1,0 +1,54 @@
+//! `aifo-coder web` with a scripted agent, and browsers as plain HTTP clients.
+
+mod access;
+mod load;
+mod restart;
+mod resume;
+mod turns;
+mod watch;
+
+use std::process::Command;
+
+use aifo_tests::{AcpAgent, Script, SessionSetup, Step, WebServer};
+use serde_json::{Value, json};
+
+/// An agent, its setup and a server's port.
+struct WebTest {
+    setup: SessionSetup,
+    agent: AcpAgent,
+    port: u16,
+}
+
+impl WebTest {
+    fn with(script: &Script) -> Self {
+        WebTest {
+            setup: SessionSetup::new(),
+            agent: AcpAgent::new(script),
+            port: aifo_tests::free_port(),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.setup.coder();
+        command.args(["web", "--backend", "local", "--quiet"]);
+        command.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
+        command.args(["--agent-command", &self.agent.command_line()]);
+        command
+    }
+
+    #[track_caller]
+    fn start(&self) -> WebServer {
+        WebServer::start(&mut self.command())
+    }
+}
+
+/// The conforming agent with this turn.
+fn turn(steps: impl Into<Vec<Step>>) -> Script {
+    Script::conforming().on("session/prompt", steps)
+}
+
+/// A call that needs permission.
+fn call(command: &str) -> Value {
+    json!({"toolCallId": "t", "title": "a command", "kind": "execute",
+        "rawInput": {"command": command, "cwd": "/workspace/sub"}})
+}
