@@ -81,7 +81,7 @@ fn fifty_browsers_cost_bounded_memory_and_a_stalled_one_resumes() {
 #[test]
 fn a_browser_that_reads_nothing_is_disconnected() {
     let steps = [
-        Step::Repeat { times: 3000, steps: vec![Step::say(&format!("{}\n\n", "x".repeat(4000)))] },
+        Step::Repeat { times: 1500, steps: vec![Step::say(&format!("{}\n\n", "x".repeat(4000)))] },
         Step::stop("end_turn"),
     ];
     let test = WebTest::with(&turn(steps));
