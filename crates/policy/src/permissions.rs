@@ -85,7 +85,7 @@ pub enum PermissionVerdict {
     Allow,
     /// The call is denied.
     Deny,
-    /// The user decides; see [`PermissionDecision::non_interactive`] for sessions without one.
+    /// The user decides; without one, it is a denial.
     Ask,
 }
 
@@ -113,18 +113,6 @@ impl<S: fmt::Display> PermissionRules<S> {
                     source: self.default.source.to_string(),
                 }
             })
-    }
-}
-
-impl PermissionDecision {
-    /// Turns `Ask` into `Deny`, for sessions without a user to ask.
-    pub fn non_interactive(self) -> Self {
-        match self.verdict {
-            PermissionVerdict::Allow | PermissionVerdict::Deny => self,
-            PermissionVerdict::Ask => {
-                PermissionDecision { verdict: PermissionVerdict::Deny, ..self }
-            }
-        }
     }
 }
 
@@ -328,26 +316,17 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_names_its_rule_and_without_a_user_ask_becomes_deny() {
+    fn a_decision_names_its_rule() {
         let rules =
             rules(&[kind("delete")], &[command("make")], &[kind("edit")], DefaultVerdict::Ask);
         let decide = |kind, command| {
             let command = Option::map(command, CallCommand::from_text);
             let command = command.as_ref();
-            let decision =
-                rules.judge(&AccessRequest { kind, command, ..AccessRequest::default() });
-            (decision.to_string(), decision.non_interactive().to_string())
+            rules.judge(&AccessRequest { kind, command, ..AccessRequest::default() }).to_string()
         };
-        let same = |text: &str| (text.to_owned(), text.to_owned());
-        assert_eq!(decide("delete", None), same("deny: \"delete\" (f:1)"));
-        assert_eq!(decide("execute", Some("make")), same("allow: { command = \"make\" } (f:1)"));
-        assert_eq!(
-            decide("edit", None),
-            ("ask: \"edit\" (f:1)".into(), "deny: \"edit\" (f:1)".into())
-        );
-        assert_eq!(
-            decide("fetch", None),
-            ("ask: default (built in)".into(), "deny: default (built in)".into())
-        );
+        assert_eq!(decide("delete", None), "deny: \"delete\" (f:1)");
+        assert_eq!(decide("execute", Some("make")), "allow: { command = \"make\" } (f:1)");
+        assert_eq!(decide("edit", None), "ask: \"edit\" (f:1)");
+        assert_eq!(decide("fetch", None), "ask: default (built in)");
     }
 }

@@ -10,8 +10,7 @@ pub enum EscalationPlan {
     /// The time limit has passed: INT at once, TERM after 5 s, KILL after 10 s.
     Timeout,
     /// The client has disconnected, the proxy was lost, or the session ends: INT at once, TERM
-    /// after
-    /// 1 s, KILL after 3 s.
+    /// after 1 s, KILL after 3 s.
     Cancel,
     /// A client of version 3 has disconnected: KILL at once.
     Immediate,

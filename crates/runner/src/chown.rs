@@ -19,8 +19,9 @@ pub struct Owner {
 /// Changes the owner of directory trees, without following symbolic links. A new volume belongs to
 /// root, and a used one to its previous user.
 ///
-/// Needs only `CAP_CHOWN`. Meant for a container that mounts nothing but these trees, so swapping a
-/// directory for a link during the walk gains an attacker nothing.
+/// Needs `CAP_CHOWN` and, for directories of others, `CAP_DAC_READ_SEARCH`. Meant for a container
+/// that mounts nothing but these trees, so swapping a directory for a link during the walk gains an
+/// attacker nothing.
 ///
 /// Errors: a root is missing, or an owner cannot be changed. Entries that vanish meanwhile are
 /// skipped.

@@ -206,8 +206,8 @@ Exit codes:
 
 pub(super) const CONFIG: &str = "\
 The user's file overrides built-in defaults, the environment overrides the file, and flags override both. \
-A project's .aifo.toml can only restrict: deny tools and variables, lower limits, remove toolchains, turn \
-off notifications.
+A project's .aifo.toml can only restrict: deny tools, variables and permissions, lower limits, require \
+confinement, separate caches, remove toolchains, turn off notifications.
 
 Examples:
   aifo-coder config show --toolchain rust
