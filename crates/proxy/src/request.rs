@@ -6,17 +6,20 @@
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
     CONTINUE, ClientMode, Form, Limits, MAX_INVOCATION, RequestError, RequestEvent, RequestHead,
-    RequestReader, Version, parse_invocation,
+    RequestReader, Version, count_strings, parse_invocation,
 };
 use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
 
+use crate::budget::{Budget, Share, Use};
 use crate::client::Client;
+use crate::pending::PendingGuard;
 
 /// A checked request.
 #[derive(Debug)]
@@ -72,15 +75,18 @@ pub(crate) enum UnreadInput {
     Some,
 }
 
-/// Reads one request. `new_id` makes an id for a client that sent none.
+/// Reads one request of the connection that `guard` stands for. `new_id` makes an id for a client that
+/// sent none. Also returns the memory of the call, which must be kept until its tool has started.
 pub(crate) async fn read_call(
     client: &Client,
+    guard: &PendingGuard,
+    memory: &Arc<Budget>,
     token: &Token,
     limits: &Limits,
     new_id: impl FnOnce() -> io::Result<ExecId>,
-) -> Result<ClientCall, RequestFailure> {
+) -> Result<(ClientCall, Share), RequestFailure> {
     let reader = RequestReader::new(limits.clone());
-    let mut input = RequestInput { client, reader, fds: Vec::new() };
+    let mut input = RequestInput { client, reader, fds: Vec::new(), memory: memory.share(), guard };
     let head = input.head(limits.head_timeout).await?;
     let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
     let target = RequestTarget::of(&head).map_err(refused)?;
@@ -90,13 +96,18 @@ pub(crate) async fn read_call(
         input.reader.set_body_limit(MAX_INVOCATION);
     }
     let body = input.body(&head, limits.body_stall).await?;
-    let fds = input.fds;
     let received = input.reader.take_rest();
     let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
+    let parsed = parsed_memory(&body, format).saturating_add(received.capacity());
+    input.reserve(parsed.saturating_add(body.capacity())).await.map_err(unread)?;
+    let RequestInput { fds, mut memory, .. } = input;
     let mode = match format {
         BodyFormat::Upgrade => {
             let upgrade = Upgrade { fds, received };
-            return attach_call(&head, &body, upgrade, new_id).map_err(unread);
+            let call = attach_call(&head, &body, upgrade, new_id).map_err(unread)?;
+            drop(body);
+            memory.try_resize(parsed, Use::All);
+            return Ok((call, memory));
         }
         _ if !fds.is_empty() => return Err(unread(unexpected_descriptors())),
         BodyFormat::Form(mode) => mode,
@@ -107,8 +118,26 @@ pub(crate) async fn read_call(
         RequestTarget::Notify => notify_call(&form, new_id),
         RequestTarget::Signal => signal_call(&form),
     };
-    call.map_err(unread)
+    let call = call.map_err(unread)?;
+    drop((form, body));
+    memory.try_resize(parsed, Use::All);
+    Ok((call, memory))
 }
+
+/// Returns the memory of the parsed body and of the frame that passes it to the runner, in bytes.
+fn parsed_memory(body: &[u8], format: BodyFormat) -> usize {
+    let strings = match format {
+        BodyFormat::Upgrade => count_strings(body),
+        BodyFormat::Form(_) => {
+            body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).count()
+        }
+    };
+    strings.saturating_mul(STRING_MEMORY).saturating_add(body.len().saturating_mul(2))
+}
+
+/// Memory per string besides its bytes: its place in a vector that may have twice the capacity, and the
+/// allocator's smallest block.
+const STRING_MEMORY: usize = 80;
 
 /// The body's format, by the protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,6 +296,9 @@ struct RequestInput<'a> {
     reader: RequestReader,
     /// Descriptors received so far. A plain read would close them.
     fds: Vec<OwnedFd>,
+    /// The memory of the request.
+    memory: Share,
+    guard: &'a PendingGuard,
 }
 
 /// Descriptors per request: 0, 1 and 2.
@@ -315,7 +347,37 @@ impl RequestInput<'_> {
         })
     }
 
+    /// Takes `bytes` of the memory for requests. If there are not as many, waits for other requests,
+    /// which take a millisecond; then evicts the oldest that are still being read. Errors: 503.
+    async fn reserve(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes <= self.memory.bytes() {
+            return Ok(());
+        }
+        let budget = Arc::clone(self.memory.budget());
+        let evict_at = Instant::now() + MEMORY_WAIT;
+        loop {
+            let mut freed = std::pin::pin!(budget.freed());
+            // Registers before the attempt, so that no notification is lost.
+            freed.as_mut().enable();
+            if self.memory.try_resize(bytes, Use::All) {
+                return Ok(());
+            }
+            let evicts = Instant::now() >= evict_at;
+            if evicts {
+                self.guard.connections().evict_oldest_except(self.guard);
+            }
+            let until = if evicts { evict_at + MEMORY_WAIT } else { evict_at };
+            let waited = bytes <= budget.max() && timeout_at(until, freed).await.is_ok();
+            if !waited && (evicts || bytes > budget.max()) {
+                let limit_mib = budget.max() / (1024 * 1024);
+                return Err(Refusal::OutOfMemory { limit_mib });
+            }
+        }
+    }
+
     async fn fill(&mut self, deadline: Instant) -> Result<(), RequestFailure> {
+        let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
+        self.reserve(self.reader.memory_after(READ)).await.map_err(refused)?;
         let room = self.reader.buffer().spare(READ);
         let left = MAX_FDS.saturating_sub(self.fds.len());
         match within(deadline, self.client.socket.receive_with_fds(room, left)).await? {
@@ -338,6 +400,9 @@ impl RequestInput<'_> {
 
 /// Bytes per read: most requests are a few hundred bytes.
 const READ: usize = 8 * 1024;
+
+/// How long a request waits for memory before it evicts others, and how long afterwards.
+const MEMORY_WAIT: Duration = Duration::from_millis(250);
 
 async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, RequestFailure> {
     timeout_at(deadline, work)
