@@ -64,6 +64,7 @@ mod start;
 mod toolchain;
 mod trusted;
 mod versions;
+mod workspace_access;
 mod workspace_check;
 mod workspace_lock;
 
@@ -107,5 +108,6 @@ pub use shims::path_without_shims;
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use trusted::TrustedPrograms;
 pub use versions::project_version;
+pub use workspace_access::WorkspaceAccess;
 pub use workspace_check::{CheckedWorkspace, WorkspaceError};
 pub use workspace_lock::WorkspaceLock;
