@@ -66,6 +66,7 @@ mod refusals;
 mod registry;
 mod relayed_exec;
 mod request;
+mod request_memory;
 mod running_table;
 mod sidecar_lease;
 mod signal;

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::budget::{Budget, Share, Use};
 use crate::client::Client;
 use crate::pending::PendingGuard;
+use crate::request_memory::{count_pairs, parsed_memory, reserve};
 
 /// A checked request.
 #[derive(Debug)]
@@ -98,8 +99,13 @@ pub(crate) async fn read_call(
     let body = input.body(&head, limits.body_stall).await?;
     let received = input.reader.take_rest();
     let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
-    let parsed = parsed_memory(&body, format).saturating_add(received.capacity());
-    input.reserve(parsed.saturating_add(body.capacity())).await.map_err(unread)?;
+    let strings = match format {
+        BodyFormat::Upgrade => count_strings(&body),
+        BodyFormat::Form(_) => count_pairs(&body),
+    };
+    let parsed = parsed_memory(&body, strings).saturating_add(received.capacity());
+    let needed = parsed.saturating_add(body.capacity());
+    reserve(&mut input.memory, needed, guard).await.map_err(unread)?;
     let RequestInput { fds, mut memory, .. } = input;
     let mode = match format {
         BodyFormat::Upgrade => {
@@ -123,21 +129,6 @@ pub(crate) async fn read_call(
     memory.try_resize(parsed, Use::All);
     Ok((call, memory))
 }
-
-/// Returns the memory of the parsed body and of the frame that passes it to the runner, in bytes.
-fn parsed_memory(body: &[u8], format: BodyFormat) -> usize {
-    let strings = match format {
-        BodyFormat::Upgrade => count_strings(body),
-        BodyFormat::Form(_) => {
-            body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).count()
-        }
-    };
-    strings.saturating_mul(STRING_MEMORY).saturating_add(body.len().saturating_mul(2))
-}
-
-/// Memory per string besides its bytes: its place in a vector that may have twice the capacity, and the
-/// allocator's smallest block.
-const STRING_MEMORY: usize = 80;
 
 /// The body's format, by the protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,37 +338,10 @@ impl RequestInput<'_> {
         })
     }
 
-    /// Takes `bytes` of the memory for requests. If there are not as many, waits for other requests,
-    /// which take a millisecond; then evicts the oldest that are still being read. Errors: 503.
-    async fn reserve(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if bytes <= self.memory.bytes() {
-            return Ok(());
-        }
-        let budget = Arc::clone(self.memory.budget());
-        let evict_at = Instant::now() + MEMORY_WAIT;
-        loop {
-            let mut freed = std::pin::pin!(budget.freed());
-            // Registers before the attempt, so that no notification is lost.
-            freed.as_mut().enable();
-            if self.memory.try_resize(bytes, Use::All) {
-                return Ok(());
-            }
-            let evicts = Instant::now() >= evict_at;
-            if evicts {
-                self.guard.connections().evict_oldest_except(self.guard);
-            }
-            let until = if evicts { evict_at + MEMORY_WAIT } else { evict_at };
-            let waited = bytes <= budget.max() && timeout_at(until, freed).await.is_ok();
-            if !waited && (evicts || bytes > budget.max()) {
-                let limit_mib = budget.max() / (1024 * 1024);
-                return Err(Refusal::OutOfMemory { limit_mib });
-            }
-        }
-    }
-
     async fn fill(&mut self, deadline: Instant) -> Result<(), RequestFailure> {
         let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
-        self.reserve(self.reader.memory_after(READ)).await.map_err(refused)?;
+        let needed = self.reader.memory_after(READ);
+        reserve(&mut self.memory, needed, self.guard).await.map_err(refused)?;
         let room = self.reader.buffer().spare(READ);
         let left = MAX_FDS.saturating_sub(self.fds.len());
         match within(deadline, self.client.socket.receive_with_fds(room, left)).await? {
@@ -400,9 +364,6 @@ impl RequestInput<'_> {
 
 /// Bytes per read: most requests are a few hundred bytes.
 const READ: usize = 8 * 1024;
-
-/// How long a request waits for memory before it evicts others, and how long afterwards.
-const MEMORY_WAIT: Duration = Duration::from_millis(250);
 
 async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, RequestFailure> {
     timeout_at(deadline, work)
