@@ -94,6 +94,32 @@ fn nothing_of_the_host_is_there_but_workspace_tmp_and_caches() {
     session.finish();
 }
 
+/// A tool may change the mode of its cache's root.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_mode_of_a_cache_is_restored() {
+    let Some(engine) = Engine::of_run("the_mode_of_a_cache_is_restored") else { return };
+    let project = Scratch::new();
+    let python = |program: &str| {
+        let setup = ContainerSetup::of(&engine).kind("python").caches().workspace(project.path());
+        let session = setup.start();
+        let mut shim = session.shim("python3");
+        let run = shim.args(["-c", program]).current_dir(project.path());
+        let text = Outcome::of(run).exited(0).text();
+        session.finish();
+        text
+    };
+    let root = "import os; root = '/var/cache/aifo/pip'; ";
+    for mode in ["0o000", "0o777"] {
+        python(&format!("{root} os.chmod(root, {mode})"));
+        let program = format!(
+            "{root} os.makedirs(root + '/new', exist_ok=True); print(oct(os.stat(root).st_mode))"
+        );
+        assert_eq!(python(&program), "0o40700\n", "{mode}");
+    }
+    ContainerSetup::of(&engine).clear_caches(project.path());
+}
+
 /// Code that one project's tool plants in its unpacked and compiled caches is in no other
 /// project's.
 #[test]

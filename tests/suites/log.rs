@@ -99,6 +99,23 @@ fn following_ends_with_the_session() {
 }
 
 #[test]
+fn a_rotated_log_is_printed_whole() {
+    let mut session = session();
+    let (log, mut older) = (log_file(&session), log_file(&session).into_os_string());
+    older.push(".1");
+    let lines = fs::read_to_string(&log).unwrap();
+    let follow = Running::start(&mut self::log(&session, &["-f"]));
+    follow.expect("make say hi\n");
+    fs::rename(&log, &older).unwrap();
+    fs::write(&log, lines.lines().nth(1).unwrap().to_owned() + "\n").unwrap();
+    follow.expect("cargo exit 3\n");
+    assert_eq!(text(&session, &["--json"]).lines().count(), 4);
+    session.end(Signal::SIGTERM);
+    assert_eq!(follow.finish().exited(0).text().lines().count(), 4);
+    assert!(text(&session, &["--json"]).starts_with(&lines));
+}
+
+#[test]
 fn half_a_line_is_passed_over() {
     let mut session = session();
     session.end(Signal::SIGTERM);

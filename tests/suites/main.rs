@@ -8,6 +8,7 @@ mod agent_acp;
 mod agent_images;
 mod agent_tasks;
 mod argv;
+mod bounded;
 mod bulk;
 mod cache;
 mod call_parameters;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use aifo_tests::{
     Connection, Listen, Running, Session, SessionSetup, Signal, eventually, fresh_id, is_alive,
@@ -158,18 +159,41 @@ fn after_a_normal_exit_background_children_live_until_the_session_ends() {
     check_gone(&id);
 }
 
-/// A client that interrupts and disconnects at once interrupts only once.
+/// A client that sends a signal and disconnects leaves the tool time to handle the signal.
 #[test]
-fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
+fn a_disconnect_right_after_a_signal_leaves_the_tool_five_seconds() {
     let session = Session::start();
     let (id, printed) = (fresh_id(), session.file("told"));
     let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
-    let heard = || fs::read_to_string(&printed).unwrap_or_default();
-    eventually("the tool listens", || heard() == "ready\n");
+    let recorded = || fs::read_to_string(&printed).unwrap_or_default();
+    eventually("the tool listens", || recorded() == "ready\n");
+    assert_eq!(session.signal(&id, "USR1").status(), 204);
+    let disconnected = Instant::now();
+    drop(call);
+    eventually("the tool gets a further signal", || recorded() != "ready\nSIGUSR1\n");
+    let waited = disconnected.elapsed();
+    assert!(waited >= Duration::from_secs(5), "{waited:?}");
+    assert_eq!(recorded(), "ready\nSIGUSR1\nSIGTERM\n");
+    check_gone(&id);
+    let waited = disconnected.elapsed();
+    assert!(waited >= Duration::from_secs(7), "{waited:?}");
+    assert_eq!(recorded(), "ready\nSIGUSR1\nSIGTERM\n");
+}
+
+/// The end of the session does not wait for a tool that handles a signal.
+#[test]
+fn the_sessions_end_escalates_at_once_though_a_signal_was_sent() {
+    let mut session = Session::start();
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let recorded = || fs::read_to_string(&printed).unwrap_or_default();
+    eventually("the tool listens", || recorded() == "ready\n");
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     drop(call);
+    eventually("the disconnect is logged", || !session.log_lines(&["disconnect", &id]).is_empty());
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
     check_gone(&id);
-    assert_eq!(heard(), "ready\nSIGUSR1\nSIGTERM\n");
+    assert_eq!(recorded(), "ready\nSIGUSR1\nSIGINT\nSIGTERM\n");
 }
 
 #[test]

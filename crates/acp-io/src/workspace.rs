@@ -19,6 +19,7 @@ use crate::rpc::{invalid, refused};
 #[derive(Debug)]
 pub struct Workspace {
     root: OwnedFd,
+    path: PathBuf,
     /// The longest first, as one may lie below the other.
     names: Vec<PathBuf>,
 }
@@ -41,9 +42,9 @@ impl Workspace {
     pub fn open(path: PathBuf, others: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root = open(&path, flags, Mode::empty())?;
-        let mut names: Vec<_> = std::iter::once(path).chain(others).collect();
+        let mut names: Vec<_> = std::iter::once(path.clone()).chain(others).collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.components().count()));
-        let workspace = Workspace { root, names };
+        let workspace = Workspace { root, path, names };
         match workspace.open_beneath(Path::new(""), flags) {
             Ok(_) => Ok(workspace),
             // Old seccomp profiles of containers return EPERM.
@@ -71,10 +72,18 @@ impl Workspace {
     /// Opens a relative path; the empty one is the workspace itself. EXDEV if the path leads out of
     /// the workspace anywhere.
     pub(crate) fn open_beneath(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
+        self.open_resolved(path, flags, ResolveFlag::empty())
+    }
+
+    fn open_resolved(
+        &self,
+        path: &Path,
+        flags: OFlag,
+        resolve: ResolveFlag,
+    ) -> nix::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let how = OpenHow::new()
-            .flags(flags | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(beneath | resolve);
         let mut attempts = 0..ATTEMPTS;
         loop {
             match openat2(self.root.as_fd(), path, how) {
@@ -107,6 +116,19 @@ impl Workspace {
             Ok(Ok(path)) => Resolved::Beneath(path),
             Ok(Err(_)) => Resolved::Nowhere,
             Err(_) => Resolved::Elsewhere,
+        }
+    }
+
+    /// Returns the path on this machine of an agent's path: beneath the workspace, without links, for
+    /// a program that does not confine itself. Links may be created later. Errors: it leads out of the
+    /// workspace, cannot be resolved, or ends in a link to a missing file.
+    pub fn host_path(&self, path: &str) -> Result<PathBuf, RpcError> {
+        let beneath = self.beneath(path)?;
+        let real = self.resolve_beneath(beneath).map_err(|errno| refused(path, errno))?;
+        // ELOOP at a link to a missing file, which the editor would create.
+        match self.open_resolved(&real, OFlag::O_PATH, ResolveFlag::RESOLVE_NO_SYMLINKS) {
+            Ok(_) | Err(Errno::ENOENT) => Ok(self.path.join(real)),
+            Err(errno) => Err(refused(path, errno)),
         }
     }
 
@@ -239,6 +261,13 @@ mod tests {
             let expected =
                 expected.map_or(Resolved::Nowhere, |path| Resolved::Beneath(path.into()));
             assert_eq!(workspace.resolve(path), expected, "{path}");
+            let host = match expected {
+                // A link to a missing file.
+                _ if path == "/ws/no-one" => None,
+                Resolved::Beneath(path) => Some(folder.join(path)),
+                Resolved::Nowhere | Resolved::Elsewhere => None,
+            };
+            assert_eq!(workspace.host_path(path).ok(), host, "{path}");
         }
         for path in ["/etc/passwd", "x", "/ws-evil"] {
             assert_eq!(workspace.resolve(path), Resolved::Elsewhere, "{path}");

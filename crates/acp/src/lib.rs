@@ -108,8 +108,8 @@ pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
 pub use protocol_errors::ProtocolErrors;
 pub use relay::{
-    Direction, MethodServer, PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Side,
-    TerminalLogin,
+    Direction, MethodServer, PathMap, PathResolver, Relay, RelayConfig, RelayEvent, RelayedTurn,
+    Side, TerminalLogin,
 };
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::Session;

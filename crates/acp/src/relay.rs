@@ -10,6 +10,7 @@ mod fields;
 mod file_uri;
 mod passing;
 mod path_map;
+mod path_resolver;
 mod prompts;
 mod requests;
 mod session_state;
@@ -35,6 +36,7 @@ use terminals::Terminals;
 
 pub use event::{RelayEvent, RelayedTurn};
 pub use path_map::{Direction, PathMap};
+pub use path_resolver::PathResolver;
 pub use terminal_login::TerminalLogin;
 
 /// A relay between an editor, which started this program as its agent, and the agent, whose client
@@ -117,6 +119,10 @@ pub struct RelayConfig {
     pub map: PathMap,
     /// Directories of the host in which sessions may be opened; empty for any.
     pub roots: Vec<String>,
+    /// Resolves the paths of the agent's requests to the editor.
+    pub resolver: PathResolver,
+    /// Requests outside of the schema that the agent may send to the editor, by method.
+    pub allowed_requests: Vec<String>,
     /// The remedy in the error for a session elsewhere.
     pub remedy: String,
     /// Sessions tracked at once. The one whose prompt is oldest is dropped.
@@ -173,6 +179,8 @@ impl Default for RelayConfig {
             terminal: MethodServer::Editor,
             map: PathMap::default(),
             roots: Vec::new(),
+            resolver: PathResolver::default(),
+            allowed_requests: Vec::new(),
             remedy: String::new(),
             sessions: 16,
             queued_prompts: 8,
@@ -190,7 +198,11 @@ impl Relay {
             editor: End::new(&config.limits),
             agent: End::new(&config.limits),
             next: Side::Editor,
-            capabilities: Capabilities::new(config.files, config.terminal),
+            capabilities: Capabilities::new(
+                config.files,
+                config.terminal,
+                config.allowed_requests.clone(),
+            ),
             terminals: Terminals::default(),
             config,
             sessions: BTreeMap::new(),

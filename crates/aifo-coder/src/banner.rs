@@ -1,7 +1,30 @@
 //! Summaries printed before and after an agent: its isolation, and its tool calls.
 
-use aifo_launch::{AgentSpec, CallStats, Containers, Net, Session, agent_variables};
+use std::path::PathBuf;
+
+use aifo_launch::{
+    Admission, AgentSpec, CallStats, Containers, Net, Session, WorkspaceAccess, agent_variables,
+};
 use aifo_types::Kind;
+
+/// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
+struct Facts {
+    agent: String,
+    engine: &'static str,
+    image: String,
+    session: String,
+    workspace: PathBuf,
+    access: WorkspaceAccess,
+    /// Below the home; none without a home.
+    state: Vec<PathBuf>,
+    /// The mounted settings files.
+    settings: Vec<PathBuf>,
+    kinds: Vec<Kind>,
+    net: Net,
+    /// The secret variables of the agent.
+    variables: Vec<String>,
+    admitted: Vec<Admission>,
+}
 
 /// Describes the agent's isolation in at most eight lines.
 pub(crate) fn before(
@@ -9,49 +32,119 @@ pub(crate) fn before(
     spec: &AgentSpec,
     image: &str,
     containers: &Containers,
+    admitted: impl IntoIterator<Item = Admission>,
 ) -> String {
-    let engine = containers.engine.flavor();
-    let tools: Vec<_> = session.kinds().iter().map(Kind::as_str).collect();
-    let tools = match tools.as_slice() {
-        [] => "no toolchain; every sidecar tool is refused".to_owned(),
-        kinds => {
-            format!("{} in sidecars; other programs in the agent's container", kinds.join(", "))
-        }
-    };
-    let state: Vec<_> = spec.state.iter().map(|state| format!("~/{}", state.display())).collect();
-    let state = match state.as_slice() {
-        [] => "nothing of your home".to_owned(),
-        names => format!("{} of your home, read and write", names.join(", ")),
-    };
-    let network = match containers.net {
-        Net::Shared => "outbound access; localhost is shared with the tools",
-        Net::Separate => "outbound access; its own localhost",
-        Net::None => "none",
-        Net::Host => "this machine's own, including all local services",
-    };
     let set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let mut passed: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
-    passed.extend(agent_variables());
-    let passed = match passed.as_slice() {
-        [] => "none".to_owned(),
-        names => names.join(", "),
+    let mut variables: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
+    variables.extend(agent_variables());
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let below_home = |paths: &[PathBuf]| if home.is_some() { paths.to_vec() } else { Vec::new() };
+    let mut settings = below_home(&spec.settings);
+    settings.retain(|path| home.as_ref().is_some_and(|home| home.join(path).is_file()));
+    let facts = Facts {
+        agent: spec.name.clone(),
+        engine: containers.engine.flavor().program(),
+        image: image.to_owned(),
+        session: session.id().to_owned(),
+        workspace: session.workspace().to_owned(),
+        access: WorkspaceAccess::to(session.workspace()),
+        state: below_home(&spec.state),
+        settings,
+        kinds: session.kinds().to_vec(),
+        net: containers.net,
+        variables,
+        admitted: admitted.into_iter().collect(),
     };
-    let rows = [
-        (
-            "agent",
-            format!("{} in a container of {engine} ({image}), session {}", spec.name, session.id()),
-        ),
-        ("files", format!("{}, read and write; {state}", session.workspace().display())),
-        ("tools", tools),
-        ("network", network.to_owned()),
-        ("secrets", passed),
-        (
-            "risk",
-            "the agent can damage what it can write, and send out what it can read".to_owned(),
-        ),
-    ];
-    let lines = rows.map(|(what, text)| format!("{:<8} {}\n", format!("{what}:"), one_line(&text)));
-    lines.concat()
+    facts.text()
+}
+
+impl Facts {
+    fn text(&self) -> String {
+        let Facts { agent, engine, image, session, .. } = self;
+        let rows = [
+            ("agent", format!("{agent} in a container of {engine} ({image}), session {session}")),
+            ("files", self.files()),
+            ("tools", self.tools()),
+            ("network", self.network().to_owned()),
+            ("secrets", self.secrets()),
+            (
+                "risk",
+                "the agent can damage what it can write, and send out what it can read".to_owned(),
+            ),
+        ];
+        let lines =
+            rows.map(|(what, text)| format!("{:<8} {}\n", format!("{what}:"), one_line(&text)));
+        lines.concat()
+    }
+
+    fn files(&self) -> String {
+        let home = |paths: &[PathBuf]| {
+            let names = paths.iter().map(|path| format!("~/{}", path.display()));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let access = match self.access {
+            WorkspaceAccess::ReadWrite => "read and write".to_owned(),
+            WorkspaceAccess::ReadOnly => "read only, as its file system is".to_owned(),
+            WorkspaceAccess::Foreign(uid) => format!("not writable: it belongs to uid {uid}"),
+        };
+        let mut text = format!("{}, {access}; ", self.workspace.display());
+        text += &match self.state.as_slice() {
+            [] if self.settings.is_empty() => "nothing of your home".to_owned(),
+            [] => String::new(),
+            state => format!("{} of your home, read and write", home(state)),
+        };
+        match (self.settings.as_slice(), self.state.is_empty()) {
+            ([], _) => {}
+            (settings, true) => text += &format!("{} of your home, read only", home(settings)),
+            (settings, false) => text += &format!("; {}, read only", home(settings)),
+        }
+        text
+    }
+
+    fn tools(&self) -> String {
+        let kinds: Vec<_> = self.kinds.iter().map(Kind::as_str).collect();
+        match kinds.as_slice() {
+            [] => "no toolchain; every sidecar tool is refused".to_owned(),
+            kinds => {
+                format!("{} in sidecars; other programs in the agent's container", kinds.join(", "))
+            }
+        }
+    }
+
+    fn network(&self) -> &'static str {
+        match self.net {
+            Net::Shared => "outbound access; localhost is shared with the tools",
+            Net::Separate => "outbound access; its own localhost",
+            Net::None => "none",
+            Net::Host => "this machine's own, including all local services",
+        }
+    }
+
+    /// The secrets of the agent, and those that are admitted for tools.
+    fn secrets(&self) -> String {
+        let mut secrets = self.variables.clone();
+        secrets.extend(self.admitted.iter().filter_map(|admission| {
+            let (secret, kind) = match admission {
+                Admission::SshAgent => {
+                    return Some("your SSH agent, which signs for agent and tools".to_owned());
+                }
+                Admission::ProxyLogin => {
+                    return Some("the logins of your proxies, for agent and tools".to_owned());
+                }
+                Admission::Npmrc => ("npmrc", "node"),
+                Admission::Pip => ("pip.conf", "python"),
+                Admission::Cargo => ("cargo's tokens", "rust"),
+                // Certificates are public.
+                Admission::CaBundle => return None,
+            };
+            let is_offered = self.kinds.iter().any(|offered| offered.as_str() == kind);
+            is_offered.then(|| format!("{secret} for {kind} tools"))
+        }));
+        match secrets.as_slice() {
+            [] => "none".to_owned(),
+            secrets => secrets.join(", "),
+        }
+    }
 }
 
 /// Summarises the agent's tool calls; `None` if it made none.
@@ -75,18 +168,4 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn tool_calls_are_summarised() {
-        let stats =
-            |calls, failed| CallStats { calls, failed, tool_time: Duration::from_millis(1_940) };
-        let id = "5d0c3b7f9a21e846";
-        assert_eq!(after(stats(0, 0), id), None);
-        let one = "1 tool call, none failed, 1.9 s in tools; see 'aifo-coder log 5d0c3b7f'";
-        assert_eq!(after(stats(1, 0), id).as_deref(), Some(one));
-        assert!(after(stats(40, 2), id).unwrap().starts_with("40 tool calls, 2 failed, "));
-    }
-}
+mod tests;

@@ -78,7 +78,8 @@ pub(crate) async fn run_target(
     if let (false, Some(image), SidecarBackend::Containers(containers)) =
         (is_quiet, &target.image, &backend)
     {
-        console::say_lines(&banner::before(&session, spec, &image.name, containers));
+        let admitted = config.admit.iter().map(|admission| admission.value);
+        console::say_lines(&banner::before(&session, spec, &image.name, containers, admitted));
     }
     for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));

@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use aifo_proxy::CallLog;
@@ -31,12 +31,21 @@ pub fn log_directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("log"))
 }
 
+/// Returns the path of the older part of a log, which exists once the log has been rotated.
+pub fn rotated_log(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
 /// Opens the log in the log directory, where it outlives the session, or else in the session
-/// directory. Returns its path and the writer, which also counts calls.
+/// directory. Returns its path and the writer, which also counts calls. The log is rotated before it
+/// exceeds `max` bytes.
 pub(crate) fn open(
     id: &str,
     session_dir: &Path,
     logs: CallLogRetention,
+    max: usize,
     call_counter: Arc<CallCounter>,
 ) -> io::Result<(PathBuf, CallLog)> {
     let name = format!("{id}.jsonl");
@@ -46,24 +55,55 @@ pub(crate) fn open(
     if let Some(directory) = &kept {
         remove_old(directory);
     }
-    let (path, file) = match kept.map(|directory| directory.join(&name)) {
-        Some(path) => match create(&path) {
-            Ok(file) => (path, file),
-            // The home is read-only or full.
-            Err(_) => {
-                create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?
-            }
-        },
-        None => create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?,
+    let kept = kept.map(|directory| LogFile::create(&directory.join(&name), max));
+    let file = match kept {
+        Some(Ok(file)) => file,
+        // There is no home, or it is read-only or full.
+        Some(Err(_)) | None => LogFile::create(&session_dir.join(&name), max)?,
     };
+    let path = file.path.clone();
+    let file = Mutex::new(file);
     let log = CallLog::new(move |record| {
         call_counter.add(record);
         let Ok(mut line) = serde_json::to_vec(record) else { return };
         line.push(b'\n');
-        // One write per line, so readers see whole lines. A full disk does not fail the call.
-        let _ = (&file).write_all(&line);
+        // A full disk does not fail the call.
+        let _ = file.lock().unwrap_or_else(PoisonError::into_inner).append(&line);
     });
     Ok((path, log))
+}
+
+/// A log of limited size.
+#[derive(Debug)]
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    len: usize,
+    max: usize,
+}
+
+impl LogFile {
+    fn create(path: &Path, max: usize) -> io::Result<Self> {
+        let file = create(path)?;
+        Ok(LogFile { path: path.to_owned(), file, len: 0, max })
+    }
+
+    /// Appends a line. A line that makes the log too long starts a new file; the full one replaces
+    /// the older part. Without a new file the line is lost, so that the log stays bounded.
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.len > 0 && self.len.saturating_add(line.len()) > self.max {
+            match fs::rename(&self.path, rotated_log(&self.path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                // The user may have removed it.
+                _ => {}
+            }
+            self.file = create(&self.path)?;
+            self.len = 0;
+        }
+        self.len = self.len.saturating_add(line.len());
+        // One write per line, so readers see whole lines.
+        self.file.write_all(line)
+    }
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -81,6 +121,37 @@ fn remove_old(directory: &Path) {
     let surplus = (logs.len() + 1).saturating_sub(MAX_LOGS);
     for (_, path) in logs.into_iter().take(surplus) {
         // Another session may remove logs at the same time.
+        let _ = fs::remove_file(rotated_log(&path));
         let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_log_is_rotated_and_stays_bounded() {
+        let name = format!("aifo-call-log-{}.jsonl", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut log = LogFile::create(&path, 10).unwrap();
+        for line in
+            ["one\n", "two\n", "three\n", "four\n", "a line that alone is longer\n", "six\n"]
+        {
+            log.append(line.as_bytes()).unwrap();
+            let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+            let (older, newer) = (text(&rotated_log(&path)), text(&path));
+            let expected = match line {
+                "one\n" => ["", "one\n"],
+                "two\n" => ["", "one\ntwo\n"],
+                "three\n" => ["one\ntwo\n", "three\n"],
+                "four\n" => ["three\n", "four\n"],
+                "six\n" => ["a line that alone is longer\n", "six\n"],
+                long => ["four\n", long],
+            };
+            assert_eq!([older.as_str(), &newer], expected);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::remove_file(rotated_log(&path)).unwrap();
     }
 }

@@ -64,6 +64,7 @@ mod start;
 mod toolchain;
 mod trusted;
 mod versions;
+mod workspace_access;
 mod workspace_check;
 mod workspace_lock;
 
@@ -85,7 +86,7 @@ pub use aifo_sidecar::{
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
-pub use call_log::{CallLogRetention, log_directory};
+pub use call_log::{CallLogRetention, log_directory, rotated_log};
 pub use call_stats::CallStats;
 pub use check::Finding;
 pub use cleanup::{
@@ -107,5 +108,6 @@ pub use shims::path_without_shims;
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use trusted::TrustedPrograms;
 pub use versions::project_version;
+pub use workspace_access::WorkspaceAccess;
 pub use workspace_check::{CheckedWorkspace, WorkspaceError};
 pub use workspace_lock::WorkspaceLock;

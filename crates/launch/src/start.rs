@@ -96,8 +96,10 @@ impl Session {
         let mut running_kinds = fleet.running();
         let up_now = in_order(fleet.offered(), &running_kinds.borrow_and_update());
         let call_counter = Arc::new(CallCounter::default());
+        let counter = Arc::clone(&call_counter);
+        let max_log = config.limits.max_log;
         let (log, call_log) =
-            call_log::open(&id, directory.path(), config.call_logs, Arc::clone(&call_counter))?;
+            call_log::open(&id, directory.path(), config.call_logs, max_log, counter)?;
         let info = SessionInfo {
             id,
             pid: std::process::id(),

@@ -14,7 +14,8 @@ pub enum EscalationPlan {
     Cancel,
     /// A client of version 3 has disconnected: KILL at once.
     Immediate,
-    /// [`EscalationPlan::Cancel`] without INT, because the client has just sent a signal.
+    /// A client that has just sent a signal has disconnected: TERM after 5 s, KILL after 7 s. The
+    /// tool handles that signal first.
     CancelAfterSignal,
     /// The tool has ended and left processes that must end too: TERM at once, KILL after 2 s.
     Leftovers,
@@ -26,7 +27,7 @@ impl EscalationPlan {
             EscalationPlan::Timeout => &[(0, Signal::Int), (5, Signal::Term), (10, Signal::Kill)],
             EscalationPlan::Cancel => &[(0, Signal::Int), (1, Signal::Term), (3, Signal::Kill)],
             EscalationPlan::Immediate => &[(0, Signal::Kill)],
-            EscalationPlan::CancelAfterSignal => &[(1, Signal::Term), (3, Signal::Kill)],
+            EscalationPlan::CancelAfterSignal => &[(5, Signal::Term), (7, Signal::Kill)],
             EscalationPlan::Leftovers => &[(0, Signal::Term), (2, Signal::Kill)],
         }
     }
@@ -96,7 +97,7 @@ mod tests {
     fn every_plan_step_by_step() {
         assert_eq!(signals_sent(EscalationPlan::Timeout, 10), [(0, Int), (5, Term), (10, Kill)]);
         assert_eq!(signals_sent(EscalationPlan::Cancel, 3), [(0, Int), (1, Term), (3, Kill)]);
-        assert_eq!(signals_sent(EscalationPlan::CancelAfterSignal, 3), [(1, Term), (3, Kill)]);
+        assert_eq!(signals_sent(EscalationPlan::CancelAfterSignal, 7), [(5, Term), (7, Kill)]);
         assert_eq!(signals_sent(EscalationPlan::Leftovers, 2), [(0, Term), (2, Kill)]);
     }
 

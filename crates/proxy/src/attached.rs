@@ -12,6 +12,7 @@ use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::{ExecId, ExecRequest, Refusal, Stdio, ToolName};
 use aifo_wire::{ClientHandover, Exit, Reports, Start, StartErrorCause, encode_upgrade_head};
 
+use crate::budget::Share;
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::ParkedClient;
 use crate::fd_passing::{FdDecision, decide_fd};
@@ -31,10 +32,11 @@ pub(crate) async fn run(
     request: ExecRequest,
     echo: Option<&ExecId>,
     upgrade: Upgrade,
+    memory: Share,
 ) -> Result<(), Refusal> {
-    let mut record = CallRecord::new(&request, 3);
+    let mut record = CallRecord::new(&request, 3, &state.config.limits);
     record.status = 101;
-    let ran = run_recorded(state, client, request, echo, upgrade, &mut record).await;
+    let ran = run_recorded(state, client, request, echo, (upgrade, memory), &mut record).await;
     if let Err(refusal) = &ran {
         record.refused(refusal);
     }
@@ -51,7 +53,7 @@ async fn run_recorded(
     client: &ParkedClient,
     mut request: ExecRequest,
     echo: Option<&ExecId>,
-    upgrade: Upgrade,
+    (upgrade, memory): (Upgrade, Share),
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let Upgrade { fds, received } = upgrade;
@@ -78,7 +80,7 @@ async fn run_recorded(
     registration.started(exec.runner().clone());
     log_start(record, &route.kind);
     let _entry = state.config.running_table.insert(record);
-    let ended = watch(state, &tool, exec, &registration).await?;
+    let ended = watch(state, &tool, (exec, memory), &registration).await?;
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
     record.ended(&ended);
@@ -125,12 +127,15 @@ async fn start_attached(
 async fn watch(
     state: &ProxyState,
     tool: &ToolName,
-    mut exec: Exec,
+    (mut exec, memory): (Exec, Share),
     registration: &Registration,
 ) -> Result<CallResult, Refusal> {
     let deadline = state.config.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
     let shutdown = state.shutdown.subscribe();
     let mut watcher = CallWatcher::new(exec.canceller(), deadline, TimeLimit::Escalate, shutdown);
+    // The request is held until the runner has read it, or nearly so.
+    watcher.watch(exec.runner().writable()).await;
+    drop(memory);
     let exit: Option<Exit> = loop {
         match watcher.watch(exec.next()).await {
             Some(ExecEvent::Ended(exit)) => break Some(exit),

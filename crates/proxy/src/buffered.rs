@@ -1,69 +1,90 @@
 //! Version 1 responses: all output at once, when the tool has ended.
 
-use std::io::{self, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::sync::Arc;
 
 use aifo_types::{ExecId, Kind, Refusal, Status};
 use aifo_wire::{encode_refusal, encode_response_head};
-use nix::fcntl::OFlag;
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
+use crate::budget::{Share, Use};
 use crate::client::Client;
 use crate::config::Transcript;
+use crate::read_buffer::{ReadBuffer, ReadSize};
 use crate::record::CallResult;
 use crate::refusals::runner_lost;
 use crate::relayed_exec::ResponseWriter;
+use crate::spool::{Spool, SpoolSpace};
+use crate::state::ProxyState;
 
-/// A buffered response (`spec/toolexec.md#v1-buffered`). Output beyond [`MAX_IN_MEMORY`] is kept in an
-/// unlinked file.
+/// A buffered response (`spec/toolexec.md#v1-buffered`). Output that exceeds [`MAX_IN_MEMORY`], or the
+/// memory of all calls, is kept in an unlinked file.
 #[derive(Debug)]
 pub(crate) struct BufferedResponse {
     echo: Option<ExecId>,
     transcript: Transcript,
-    spool_dir: PathBuf,
     kind: Kind,
+    /// The output, if nothing is spooled.
     memory: Vec<u8>,
-    spool: Option<File>,
-    spooled: u64,
+    share: Share,
+    spool_space: Arc<SpoolSpace>,
+    spool: Option<Spool>,
     /// Why output was lost, for example a full disk. Later output is dropped.
     failure: Option<io::Error>,
 }
 
 /// Bytes of output kept in memory, per exec.
 const MAX_IN_MEMORY: usize = 1024 * 1024;
-/// Bytes per read or write of the file.
-const SPOOL_STEP: usize = 256 * 1024;
 
 impl BufferedResponse {
     pub(crate) fn new(
+        state: &ProxyState,
         echo: Option<ExecId>,
         transcript: Transcript,
-        spool_dir: &Path,
         kind: &Kind,
     ) -> Self {
         BufferedResponse {
             echo,
             transcript,
-            spool_dir: spool_dir.to_owned(),
             kind: kind.clone(),
             memory: Vec::new(),
+            share: state.memory.share(),
+            spool_space: Arc::clone(&state.spool),
             spool: None,
-            spooled: 0,
             failure: None,
         }
     }
 
-    async fn spill(&mut self) -> io::Result<()> {
-        if self.spool.is_none() {
-            self.spool = Some(unnamed_file(&self.spool_dir).await?);
+    /// Makes room for `more` bytes in memory. `false` if they must be spooled.
+    fn has_room(&mut self, more: usize) -> bool {
+        let len = self.memory.len().saturating_add(more);
+        if self.spool.is_some() || len > MAX_IN_MEMORY {
+            return false;
         }
-        if let Some(spool) = &mut self.spool {
-            spool.write_all(&self.memory).await?;
-            self.spooled += self.memory.len() as u64;
-            self.memory.clear();
+        if len > self.memory.capacity() {
+            let capacity = len.next_power_of_two();
+            if !self.share.try_resize(capacity, Use::Half) {
+                return false;
+            }
+            self.memory.reserve_exact(capacity - self.memory.len());
         }
+        true
+    }
+
+    async fn spill(&mut self, data: &[u8]) -> io::Result<()> {
+        let mut spool = match self.spool.take() {
+            Some(spool) => spool,
+            None => Spool::create(&self.spool_space).await?,
+        };
+        spool.append(&self.memory).await?;
+        self.free_memory();
+        spool.append(data).await?;
+        self.spool = Some(spool);
         Ok(())
+    }
+
+    fn free_memory(&mut self) {
+        self.memory = Vec::new();
+        self.share.try_resize(0, Use::All);
     }
 
     async fn send(
@@ -77,24 +98,23 @@ impl BufferedResponse {
             Transcript::Plain => b"",
             Transcript::OnOwnLines => b"\n",
         };
-        let length = 2 * margin.len() + self.memory.len() + last.len();
-        let length = self.spooled + length as u64;
+        let spooled = self.spool.as_ref().map_or(0, Spool::len);
+        let length = 2 * margin.len() + self.memory.len() + last.len() + spooled;
         let mut head = Vec::with_capacity(256);
         let (code, echo) = (Some(result.exit_code), self.echo.as_ref());
-        encode_response_head(&mut head, status, code, result.limit, echo, length);
+        encode_response_head(&mut head, status, code, result.limit, echo, length as u64);
         head.extend_from_slice(margin);
         client.socket.send_all(&head).await?;
-        if let Some(spool) = &mut self.spool {
-            spool.seek(SeekFrom::Start(0)).await?;
-            let mut step = vec![0; SPOOL_STEP];
-            let mut left = self.spooled;
-            while left > 0 {
-                let count = spool.read(&mut step).await?;
+        if let Some(spool) = &self.spool {
+            let mut buffer = ReadBuffer::new(self.share.budget(), ReadSize::Bulk);
+            let mut at = 0;
+            while at < spooled {
+                let count = spool.read(at, buffer.space()).await?;
                 if count == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                client.socket.send_all(&step[..count]).await?;
-                left = left.saturating_sub(count as u64);
+                client.socket.send_all(buffer.filled(count)).await?;
+                at += count;
             }
         }
         client.socket.send_all(&self.memory).await?;
@@ -111,21 +131,16 @@ impl ResponseWriter for BufferedResponse {
         if self.failure.is_some() {
             return Ok(());
         }
-        let kept = if self.spool.is_some() { SPOOL_STEP } else { MAX_IN_MEMORY };
-        if self.memory.len() + data.len() > kept
-            && let Err(error) = self.spill().await
-        {
+        if self.has_room(data.len()) {
+            self.memory.extend_from_slice(data);
+        } else if let Err(error) = self.spill(data).await {
             self.failure = Some(error);
+            self.free_memory();
         }
-        self.memory.extend_from_slice(data);
         Ok(())
     }
 
     async fn end(&mut self, client: &Client, result: &CallResult) -> io::Result<()> {
-        // tokio reports a failed write with the next operation; this is the last one.
-        if let (Some(spool), None) = (&mut self.spool, &self.failure) {
-            self.failure = spool.flush().await.err();
-        }
         let lost = match (&result.ending, &self.failure) {
             (None, _) => Some(runner_lost(&self.kind)),
             (Some(_), Some(error)) => Some(format!(
@@ -143,13 +158,4 @@ impl ResponseWriter for BufferedResponse {
         }
         self.send(client, (200, "OK"), result, b"").await
     }
-}
-
-/// Creates a file in `directory` that has no name and is removed when it is closed.
-async fn unnamed_file(directory: &Path) -> io::Result<File> {
-    let mut options = tokio::fs::OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(OFlag::O_TMPFILE.bits());
-    let mut file = options.open(directory).await?;
-    file.set_max_buf_size(SPOOL_STEP);
-    Ok(file)
 }

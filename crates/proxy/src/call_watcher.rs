@@ -75,7 +75,8 @@ impl CallWatcher {
         }
     }
 
-    /// Ends the tool after the client's disconnect. Skips the INT if the client has just sent a signal.
+    /// Ends the tool after the client's disconnect. If the client has just sent a signal, the tool
+    /// has 5 s to handle it.
     pub(crate) fn disconnect(&self, registration: &Registration) {
         let interrupt = match registration.was_signalled_recently() {
             true => Interrupt::Skip,

@@ -78,7 +78,7 @@ impl Client {
     }
 
     async fn drain(&self, bound: usize) {
-        let mut scratch = vec![0; 16 * 1024];
+        let mut scratch = vec![0; 4 * 1024];
         let mut left = bound;
         while left > 0 {
             match self.socket.receive(&mut scratch).await {

@@ -1,11 +1,13 @@
 //! One client connection, from its request to its close.
 
+use std::io;
 use std::sync::Arc;
 
 use aifo_types::{ExecId, Refusal};
-use aifo_wire::{encode_no_content, encode_refusal};
+use aifo_wire::{Limits, encode_no_content, encode_refusal};
 
 use crate::client::Client;
+use crate::record::cut;
 use crate::request::{ClientCall, RequestFailure, UnreadInput, read_call};
 use crate::state::ProxyState;
 use crate::{attached, exec, notify, signal};
@@ -14,43 +16,61 @@ use crate::{attached, exec, notify, signal};
 /// the connection over.
 pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
     let limits = &state.config.limits;
+    let (guard, mut eviction) = state.pending.add();
     let call = {
-        let mut guard = state.pending.add();
         let new_id = || aifo_process::random_bits().map(ExecId::from_random);
+        let token = &state.config.token;
         tokio::select! {
             biased;
-            call = read_call(&client, &state.config.token, limits, new_id) => call,
-            () = guard.evicted() => {
-                Err(RequestFailure::Refused(Refusal::RequestTimeout, UnreadInput::Some))
+            call = read_call(&client, &guard, &state.memory, token, limits, new_id) => call,
+            () = eviction.evicted() => {
+                // Others wait for the memory of this connection, so it does not linger.
+                Err(RequestFailure::Refused(Refusal::RequestTimeout, UnreadInput::None))
             }
         }
     };
-    let (client, refusal, echo, unread) = match call {
+    let (call, memory) = match call {
         Err(RequestFailure::Disconnected) => return,
-        Err(RequestFailure::Refused(refusal, unread)) => (client, refusal, None, unread),
-        Ok(ClientCall::Exec { request, echo, mode }) => {
-            match exec::run(&state, &client, request, echo.clone(), mode).await {
+        Err(RequestFailure::Refused(refusal, UnreadInput::None)) => {
+            drop(guard);
+            return refuse(client, &refusal, None, limits).await;
+        }
+        Err(RequestFailure::Refused(refusal, UnreadInput::Some)) => {
+            if send_refusal(&client, &refusal, None, limits.max_log_text).await.is_ok() {
+                tokio::select! {
+                    () = client.linger(limits) => {}
+                    () = eviction.evicted() => {}
+                }
+            }
+            return;
+        }
+        Ok(received) => received,
+    };
+    drop((guard, eviction));
+    let (client, refusal, echo) = match call {
+        ClientCall::Exec { request, echo, mode } => {
+            match exec::run(&state, &client, request, echo.clone(), mode, memory).await {
                 Ok(()) => return client.close(limits).await,
-                Err(refusal) => (client, refusal, echo, UnreadInput::None),
+                Err(refusal) => (client, refusal, echo),
             }
         }
-        Ok(ClientCall::Attach { request, echo, upgrade }) => {
+        ClientCall::Attach { request, echo, upgrade } => {
             let parked = client.park();
-            match attached::run(&state, &parked, request, echo.as_ref(), upgrade).await {
+            match attached::run(&state, &parked, request, echo.as_ref(), upgrade, memory).await {
                 Ok(()) => return,
                 Err(refusal) => match parked.unpark() {
-                    Ok(client) => (client, refusal, echo, UnreadInput::None),
+                    Ok(client) => (client, refusal, echo),
                     Err(_) => return,
                 },
             }
         }
-        Ok(ClientCall::Notify { id, command, args, mode }) => {
-            match notify::run(&state, &client, id, &command, &args, mode).await {
+        ClientCall::Notify { id, command, args, mode } => {
+            match notify::run(&state, &client, id, &command, &args, mode, memory).await {
                 Ok(()) => return client.close(limits).await,
-                Err(refusal) => (client, refusal, None, UnreadInput::None),
+                Err(refusal) => (client, refusal, None),
             }
         }
-        Ok(ClientCall::Signal { id, signal }) => {
+        ClientCall::Signal { id, signal } => {
             match signal::deliver(&state.registry, &id, signal).await {
                 Ok(()) => {
                     let mut response = Vec::new();
@@ -59,18 +79,29 @@ pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
                     let _ = client.socket.send_all(&response).await;
                     return client.close(limits).await;
                 }
-                Err(refusal) => (client, refusal, None, UnreadInput::None),
+                Err(refusal) => (client, refusal, None),
             }
         }
     };
-    tracing::debug!(status = refusal.status().0, reason = refusal.body().trim_end(), "refused");
+    refuse(client, &refusal, echo.as_ref(), limits).await;
+}
+
+/// Sends the refusal of a completely read request, and closes the connection.
+async fn refuse(client: Client, refusal: &Refusal, echo: Option<&ExecId>, limits: &Limits) {
+    if send_refusal(&client, refusal, echo, limits.max_log_text).await.is_ok() {
+        client.close(limits).await;
+    }
+}
+
+async fn send_refusal(
+    client: &Client,
+    refusal: &Refusal,
+    echo: Option<&ExecId>,
+    max_text: usize,
+) -> io::Result<()> {
+    let reason = cut(refusal.body().trim_end(), max_text);
+    tracing::debug!(status = refusal.status().0, reason, "refused");
     let mut response = Vec::new();
-    encode_refusal(&mut response, &refusal, echo.as_ref());
-    if client.socket.send_all(&response).await.is_err() {
-        return;
-    }
-    match unread {
-        UnreadInput::None => client.close(limits).await,
-        UnreadInput::Some => client.linger(limits).await,
-    }
+    encode_refusal(&mut response, refusal, echo);
+    client.socket.send_all(&response).await
 }

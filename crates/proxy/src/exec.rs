@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aifo_types::{ExecId, ExecRequest, Refusal};
 
+use crate::budget::Share;
 use crate::buffered::BufferedResponse;
 use crate::call_watcher::TimeLimit;
 use crate::client::Client;
@@ -24,13 +25,14 @@ pub(crate) async fn run(
     request: ExecRequest,
     echo: Option<ExecId>,
     mode: ResponseMode,
+    memory: Share,
 ) -> Result<(), Refusal> {
     let proto = match mode {
         ResponseMode::Buffered => 1,
         ResponseMode::Streamed => 2,
     };
-    let mut record = CallRecord::new(&request, proto);
-    let ran = run_recorded(state, client, request, echo, mode, &mut record).await;
+    let mut record = CallRecord::new(&request, proto, &state.config.limits);
+    let ran = run_recorded(state, client, request, echo, (mode, memory), &mut record).await;
     if let Err(refusal) = &ran {
         record.refused(refusal);
     }
@@ -43,7 +45,7 @@ async fn run_recorded(
     client: &Client,
     request: ExecRequest,
     echo: Option<ExecId>,
-    mode: ResponseMode,
+    (mode, memory): (ResponseMode, Share),
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let routes = sidecar_lease::routes(state, &request.tool)?;
@@ -54,6 +56,8 @@ async fn run_recorded(
     let started = start_in_first(state, routes, &start, &[writer], Caller::Plain(client)).await?;
     let StartedExec { exec, route } =
         started.ok_or_else(|| state.config.policy.unavailable(&start.request.tool))?;
+    // The arguments are of no use while the tool runs.
+    drop((start, memory));
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     log_start(record, &route.kind);
@@ -63,12 +67,8 @@ async fn run_recorded(
     let ended = match mode {
         ResponseMode::Streamed => relayed.serve(client, StreamedResponse::new(echo)).await,
         ResponseMode::Buffered => {
-            let sink = BufferedResponse::new(
-                echo,
-                state.config.transcript,
-                &state.config.spool_dir,
-                &route.kind,
-            );
+            let transcript = state.config.transcript;
+            let sink = BufferedResponse::new(state, echo, transcript, &route.kind);
             relayed.serve(client, sink).await
         }
     };

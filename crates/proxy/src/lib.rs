@@ -47,6 +47,7 @@
 //! engine. It decides which calls run, on which descriptors, and when they end.
 
 mod attached;
+mod budget;
 mod buffered;
 mod call_watcher;
 mod client;
@@ -59,14 +60,17 @@ pub mod mailbox;
 mod notify;
 mod pending;
 mod proxy;
+mod read_buffer;
 mod record;
 mod refusals;
 mod registry;
 mod relayed_exec;
 mod request;
+mod request_memory;
 mod running_table;
 mod sidecar_lease;
 mod signal;
+mod spool;
 mod start;
 mod state;
 mod streamed;

@@ -9,6 +9,7 @@ use aifo_types::{ExecId, ExecRequest, Refusal};
 use aifo_wire::{ClientMode, Environment, Start};
 use nix::unistd::{AccessFlags, access};
 
+use crate::budget::Share;
 use crate::buffered::BufferedResponse;
 use crate::call_watcher::TimeLimit;
 use crate::client::Client;
@@ -28,6 +29,7 @@ pub(crate) async fn run(
     command: &[u8],
     args: &[Vec<u8>],
     mode: ClientMode,
+    memory: Share,
 ) -> Result<(), Refusal> {
     let notification = state.config.notify.judge(command, args, &HostExecutables)?;
     let Notification { program, tool, args: argv } = notification;
@@ -47,11 +49,12 @@ pub(crate) async fn run(
         // The program was removed after its path was resolved.
         return Err(Refusal::Internal(format!("'{}' does not exist", program.display())));
     };
+    drop(memory);
     registration.started(runner.clone());
     let limit = state.config.notify.timeout.or(state.config.max_runtime);
     let kind = runner.kind().clone();
     let relayed = RelayedExec::new(state, exec, output, registration, limit, TimeLimit::Cancel);
-    let sink = BufferedResponse::new(None, Transcript::Plain, &state.config.spool_dir, &kind);
+    let sink = BufferedResponse::new(state, None, Transcript::Plain, &kind);
     let ended = relayed.with_mode(mode).serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");
     Ok(())

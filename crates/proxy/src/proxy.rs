@@ -7,11 +7,13 @@ use aifo_sidecar::Fleet;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::budget::Budget;
 use crate::config::ProxyConfig;
 use crate::connection;
 use crate::listener::Listener;
 use crate::pending::PendingConnections;
 use crate::registry::Registry;
+use crate::spool::SpoolSpace;
 use crate::state::ProxyState;
 
 /// A proxy in front of a fleet of sidecars.
@@ -26,7 +28,10 @@ impl Proxy {
         let registry = Arc::new(Registry::new(config.limits.max_executions));
         let pending = Arc::new(PendingConnections::new(config.limits.max_waiting));
         let shutdown = watch::Sender::new(false);
-        Proxy { state: Arc::new(ProxyState { config, fleet, registry, pending, shutdown }) }
+        let memory = Arc::new(Budget::new(config.limits.max_memory));
+        let spool = Arc::new(SpoolSpace::new(&config.spool_dir, config.limits.max_spool));
+        let state = ProxyState { config, fleet, registry, pending, memory, spool, shutdown };
+        Proxy { state: Arc::new(state) }
     }
 
     /// Serves clients until `stop` is ready. Then closes the listener, ends every running tool by

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aifo_policy::RouteReason;
 use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
-use aifo_wire::{CancelCause, Exit, SidecarLimit, Usage};
+use aifo_wire::{CancelCause, Exit, Limits, SidecarLimit, Usage};
 use serde::Serialize;
 
 /// One call, as one line of the session's log (`spec/log.md`). Secrets are left out of `argv`.
@@ -48,6 +48,9 @@ pub struct CallRecord {
     pub max_rss_kib: u64,
     /// Bytes of output that passed through the proxy.
     pub bytes: u64,
+    /// The limit of each text, in bytes.
+    #[serde(skip)]
+    max_text: usize,
 }
 
 /// How a call ended.
@@ -93,14 +96,18 @@ impl fmt::Debug for CallLog {
 
 impl CallRecord {
     /// Returns the record of a call that has not started.
-    pub(crate) fn new(request: &ExecRequest, proto: u8) -> Self {
+    pub(crate) fn new(request: &ExecRequest, proto: u8, limits: &Limits) -> Self {
+        let max_text = limits.max_log_text;
+        let cwd = request.cwd.as_deref().unwrap_or_default();
+        // Cut before the conversion, which may treble it.
+        let shown = cwd.get(..max_text.saturating_add(1)).unwrap_or(cwd);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         CallRecord {
             time: millis(time),
             exec_id: request.id.to_string(),
             tool: request.tool.to_string(),
-            argv: aifo_policy::redact(&request.args),
-            cwd: String::from_utf8_lossy(request.cwd.as_deref().unwrap_or_default()).into_owned(),
+            argv: cut(&aifo_policy::redact(&request.args), max_text),
+            cwd: cut(&String::from_utf8_lossy(shown), max_text),
             kind: None,
             rule: None,
             proto,
@@ -114,6 +121,7 @@ impl CallRecord {
             system_ms: 0,
             max_rss_kib: 0,
             bytes: 0,
+            max_text,
         }
     }
 
@@ -129,7 +137,7 @@ impl CallRecord {
             Refusal::EndingUnknown(_) => CallEnding::Unknown,
             _ => CallEnding::Refused,
         };
-        self.reason = Some(refusal.body().trim_end().to_owned());
+        self.reason = Some(cut(refusal.body().trim_end(), self.max_text));
     }
 
     pub(crate) fn ended(&mut self, ended: &CallResult) {
@@ -178,6 +186,41 @@ impl CallResult {
     }
 }
 
+/// Returns the first `max` bytes of a text, and `..` if there are more.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    match text.len() > max {
+        true => text[..text.floor_char_boundary(max)].to_owned() + "..",
+        false => text.to_owned(),
+    }
+}
+
 fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aifo_types::ToolName;
+
+    #[test]
+    fn every_text_is_cut() {
+        let id = ExecId::parse(&[b'i'; 64]).unwrap();
+        let mut request = ExecRequest::new(id, ToolName::parse(&[b't'; 255]).unwrap());
+        request.args = vec![vec![b'"'; 300]; 1000];
+        request.cwd = Some(b"/\xff\x01".repeat(1 << 20));
+        let limits = Limits::default();
+        let mut record = CallRecord::new(&request, 3, &limits);
+        record.refused(&Refusal::BadRequest("\u{1}".repeat(1 << 20)));
+        for text in [&record.argv, &record.cwd, record.reason.as_ref().unwrap()] {
+            assert!(text.ends_with("..") && text.len() <= limits.max_log_text + 2);
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("abc", 2), "ab..");
+        assert_eq!(cut("a\u{fffd}c", 3), "a..");
+    }
 }

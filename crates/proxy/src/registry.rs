@@ -32,8 +32,8 @@ pub(crate) struct Registration {
     running: Arc<RunningExec>,
 }
 
-/// For this time after a `/signal`, a disconnect sends no INT: the signal counts as the caller's own
-/// attempt to end the tool.
+/// For this time after a `/signal`, a disconnect sends no INT, and TERM only after 5 s: the tool handles
+/// the caller's own signal first.
 const RECENT_SIGNAL: Duration = Duration::from_millis(2500);
 
 /// How long a call waits for an id, or for a place among the running execs.

@@ -1,14 +1,17 @@
 //! Relays a tool's output and its ending to the client, for protocol versions 1 and 2.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_wire::{ClientMode, Exit};
 use tokio::time::Instant;
 
+use crate::budget::Budget;
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::{Client, SurplusBudget};
+use crate::read_buffer::{ReadBuffer, ReadSize};
 use crate::record::CallResult;
 use crate::registry::Registration;
 use crate::state::ProxyState;
@@ -21,6 +24,7 @@ pub(crate) struct RelayedExec {
     watcher: CallWatcher,
     registration: Registration,
     surplus: SurplusBudget,
+    memory: Arc<Budget>,
     mode: ClientMode,
 }
 
@@ -40,12 +44,6 @@ enum RelayEvent {
     OutputEnded,
     ClientDisconnected,
 }
-
-/// Bytes of the first read of a tool's output.
-const FIRST_READ: usize = 4 * 1024;
-/// Bytes of each further read, and so of a chunk. They fit into a processor's cache between pipe and
-/// socket.
-const BULK_READ: usize = 64 * 1024;
 
 impl RelayedExec {
     pub(crate) fn new(
@@ -68,6 +66,7 @@ impl RelayedExec {
             output: Some(output),
             registration,
             surplus: SurplusBudget::new(&state.config.limits),
+            memory: Arc::clone(&state.memory),
             mode: ClientMode::Attached,
         }
     }
@@ -88,9 +87,10 @@ impl RelayedExec {
         let started = response.writer.start(client);
         let started = self.watcher.watch(started).await;
         response.connected = started.is_ok();
-        let mut buffer = Vec::new();
+        let mut buffer = ReadBuffer::new(&self.memory, ReadSize::Small);
         let exit = self.relay_until_exit(&mut response, &mut buffer).await;
         self.drain_pipe(&mut response, &mut buffer).await;
+        drop(buffer);
 
         let id = self.registration.id().clone();
         let exit_code = self.watcher.exit_code(exit.map(|exit| exit.ending));
@@ -112,7 +112,7 @@ impl RelayedExec {
     async fn relay_until_exit(
         &mut self,
         response: &mut Response<'_, impl ResponseWriter>,
-        buffer: &mut Vec<u8>,
+        buffer: &mut ReadBuffer,
     ) -> Option<Exit> {
         let mut disconnect_reported = false;
         loop {
@@ -120,8 +120,6 @@ impl RelayedExec {
                 tracing::info!(exec_id = %self.registration.id(), "disconnect");
                 self.watcher.disconnect(&self.registration);
             }
-            // Most tools write little.
-            buffer.resize(if response.bytes == 0 { FIRST_READ } else { BULK_READ }, 0);
             let ends_on_disconnect = self.mode == ClientMode::Attached && response.connected;
             let event = async {
                 let disconnected = response.client.disconnected(&mut self.surplus);
@@ -139,7 +137,7 @@ impl RelayedExec {
                 RelayEvent::ClientDisconnected => response.connected = false,
                 RelayEvent::OutputEnded => self.output = None,
                 RelayEvent::Output(count) => {
-                    let data = buffer.get(..count).unwrap_or_default();
+                    let data = buffer.filled(count);
                     response.deliver(data, &mut self.watcher).await;
                 }
             }
@@ -151,18 +149,16 @@ impl RelayedExec {
     async fn drain_pipe(
         &mut self,
         response: &mut Response<'_, impl ResponseWriter>,
-        buffer: &mut Vec<u8>,
+        buffer: &mut ReadBuffer,
     ) {
         let Some(output) = self.output.take() else { return };
-        if buffer.is_empty() {
-            buffer.resize(FIRST_READ, 0);
-        }
         let mut rest = output.rest();
         while let Some(count) = rest.next(|output, max| {
-            let room = max.min(buffer.len());
-            output.try_read(&mut buffer[..room])
+            let space = buffer.space();
+            let room = max.min(space.len());
+            output.try_read(&mut space[..room])
         }) {
-            let data = buffer.get(..count).unwrap_or_default();
+            let data = buffer.filled(count);
             response.deliver(data, &mut self.watcher).await;
         }
         rest.discard();
@@ -189,10 +185,17 @@ impl<S: ResponseWriter> Response<'_, S> {
     }
 }
 
-async fn read_output(output: &Option<ToolOutput>, buffer: &mut [u8]) -> RelayEvent {
+async fn read_output(output: &Option<ToolOutput>, buffer: &mut ReadBuffer) -> RelayEvent {
     let Some(output) = output else { return std::future::pending().await };
-    match output.read(buffer).await {
-        Ok(0) | Err(_) => RelayEvent::OutputEnded,
-        Ok(count) => RelayEvent::Output(count),
+    loop {
+        match output.try_read(buffer.space()) {
+            Ok(Some(0)) | Err(_) => return RelayEvent::OutputEnded,
+            Ok(Some(count)) => return RelayEvent::Output(count),
+            Ok(None) => {}
+        }
+        buffer.release();
+        if output.readable().await.is_err() {
+            return RelayEvent::OutputEnded;
+        }
     }
 }

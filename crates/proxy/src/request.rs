@@ -6,17 +6,21 @@
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
     CONTINUE, ClientMode, Form, Limits, MAX_INVOCATION, RequestError, RequestEvent, RequestHead,
-    RequestReader, Version, parse_invocation,
+    RequestReader, Version, count_strings, parse_invocation,
 };
 use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
 
+use crate::budget::{Budget, Share, Use};
 use crate::client::Client;
+use crate::pending::PendingGuard;
+use crate::request_memory::{count_pairs, parsed_memory, reserve};
 
 /// A checked request.
 #[derive(Debug)]
@@ -72,15 +76,18 @@ pub(crate) enum UnreadInput {
     Some,
 }
 
-/// Reads one request. `new_id` makes an id for a client that sent none.
+/// Reads one request of the connection that `guard` stands for. `new_id` makes an id for a client that
+/// sent none. Also returns the memory of the call, which must be kept until its tool has started.
 pub(crate) async fn read_call(
     client: &Client,
+    guard: &PendingGuard,
+    memory: &Arc<Budget>,
     token: &Token,
     limits: &Limits,
     new_id: impl FnOnce() -> io::Result<ExecId>,
-) -> Result<ClientCall, RequestFailure> {
+) -> Result<(ClientCall, Share), RequestFailure> {
     let reader = RequestReader::new(limits.clone());
-    let mut input = RequestInput { client, reader, fds: Vec::new() };
+    let mut input = RequestInput { client, reader, fds: Vec::new(), memory: memory.share(), guard };
     let head = input.head(limits.head_timeout).await?;
     let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
     let target = RequestTarget::of(&head).map_err(refused)?;
@@ -90,13 +97,23 @@ pub(crate) async fn read_call(
         input.reader.set_body_limit(MAX_INVOCATION);
     }
     let body = input.body(&head, limits.body_stall).await?;
-    let fds = input.fds;
     let received = input.reader.take_rest();
     let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
+    let strings = match format {
+        BodyFormat::Upgrade => count_strings(&body),
+        BodyFormat::Form(_) => count_pairs(&body),
+    };
+    let parsed = parsed_memory(&body, strings).saturating_add(received.capacity());
+    let needed = parsed.saturating_add(body.capacity());
+    reserve(&mut input.memory, needed, guard).await.map_err(unread)?;
+    let RequestInput { fds, mut memory, .. } = input;
     let mode = match format {
         BodyFormat::Upgrade => {
             let upgrade = Upgrade { fds, received };
-            return attach_call(&head, &body, upgrade, new_id).map_err(unread);
+            let call = attach_call(&head, &body, upgrade, new_id).map_err(unread)?;
+            drop(body);
+            memory.try_resize(parsed, Use::All);
+            return Ok((call, memory));
         }
         _ if !fds.is_empty() => return Err(unread(unexpected_descriptors())),
         BodyFormat::Form(mode) => mode,
@@ -107,7 +124,10 @@ pub(crate) async fn read_call(
         RequestTarget::Notify => notify_call(&form, new_id),
         RequestTarget::Signal => signal_call(&form),
     };
-    call.map_err(unread)
+    let call = call.map_err(unread)?;
+    drop((form, body));
+    memory.try_resize(parsed, Use::All);
+    Ok((call, memory))
 }
 
 /// The body's format, by the protocol version.
@@ -267,6 +287,9 @@ struct RequestInput<'a> {
     reader: RequestReader,
     /// Descriptors received so far. A plain read would close them.
     fds: Vec<OwnedFd>,
+    /// The memory of the request.
+    memory: Share,
+    guard: &'a PendingGuard,
 }
 
 /// Descriptors per request: 0, 1 and 2.
@@ -316,6 +339,9 @@ impl RequestInput<'_> {
     }
 
     async fn fill(&mut self, deadline: Instant) -> Result<(), RequestFailure> {
+        let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
+        let needed = self.reader.memory_after(READ);
+        reserve(&mut self.memory, needed, self.guard).await.map_err(refused)?;
         let room = self.reader.buffer().spare(READ);
         let left = MAX_FDS.saturating_sub(self.fds.len());
         match within(deadline, self.client.socket.receive_with_fds(room, left)).await? {

@@ -125,7 +125,7 @@ mod tests {
     fn record(id: &str, tool: &str, time: u64) -> CallRecord {
         let (id, tool) = (ExecId::parse(id.as_bytes()), ToolName::parse(tool.as_bytes()));
         let request = ExecRequest::new(id.unwrap(), tool.unwrap());
-        let mut record = CallRecord::new(&request, 3);
+        let mut record = CallRecord::new(&request, 3, &aifo_wire::Limits::default());
         record.time = time;
         record.routed(&Kind::parse("rust").unwrap(), aifo_policy::RouteReason::OwnKind);
         record

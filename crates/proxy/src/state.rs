@@ -5,9 +5,11 @@ use std::sync::Arc;
 use aifo_sidecar::Fleet;
 use tokio::sync::watch;
 
+use crate::budget::Budget;
 use crate::config::ProxyConfig;
 use crate::pending::PendingConnections;
 use crate::registry::Registry;
+use crate::spool::SpoolSpace;
 
 #[derive(Debug)]
 pub(crate) struct ProxyState {
@@ -15,5 +17,9 @@ pub(crate) struct ProxyState {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) pending: Arc<PendingConnections>,
+    /// The memory of requests and buffered output.
+    pub(crate) memory: Arc<Budget>,
+    /// The version 1 responses on disk.
+    pub(crate) spool: Arc<SpoolSpace>,
     pub(crate) shutdown: watch::Sender<bool>,
 }

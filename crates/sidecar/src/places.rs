@@ -1,8 +1,8 @@
 //! Caches of local sidecars, and the variables that point to them.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use aifo_policy::{KindCache, kind_spec};
@@ -58,6 +58,7 @@ impl Places {
     ) -> Self {
         let mut places = Places::default();
         let base = site.base(&environment);
+        site.restore_modes(&environment);
         for KindCache { variable, local, .. } in caches(kind) {
             match (environment(variable), &base) {
                 (Some(theirs), _) => places.allow(theirs.into(), site),
@@ -86,6 +87,7 @@ impl Places {
         }
         let made = make_directory(&path);
         if made {
+            restore_mode(&path);
             self.writable.push(path);
         }
         made
@@ -123,6 +125,11 @@ impl Places {
             return;
         };
         let home = base.join(CARGO);
+        let is_separate = !self.covers(&home, site);
+        if is_separate {
+            restore_mode(&home);
+            CARGO_HOME_WRITES.iter().for_each(|name| restore_mode(&home.join(name)));
+        }
         let made = match (site.caches, site.tmp) {
             (Caches::None, Some(tmp)) => cargo_home::make(tmp, &[OF_SESSION, CARGO]),
             _ if make_directory(&base) => cargo_home::make(&base, &[CARGO]),
@@ -134,7 +141,7 @@ impl Places {
             let _ = cargo_home::link_settings(&directory, &users, site.workspace);
         }
         self.variables.push(("CARGO_HOME", home.clone().into_os_string()));
-        if !self.covers(&home, site) {
+        if is_separate {
             self.add_cargo_home(&home);
         }
     }
@@ -153,6 +160,19 @@ impl Places {
 }
 
 impl Site<'_> {
+    /// Restores the modes of the directories above the caches, unless tools can write to them.
+    fn restore_modes(&self, environment: impl Fn(&str) -> Option<OsString>) {
+        let (Caches::Of(owner), Some(base)) = (self.caches, cache_directory(environment)) else {
+            return;
+        };
+        let is_plain = base.components().all(|part| part != Component::ParentDir);
+        let within = |place: &Path| base.starts_with(place);
+        if is_plain && !within(self.workspace) && !self.tmp.is_some_and(within) {
+            let own = directory_of(&base, owner);
+            [base.clone(), base.join(PROJECTS), own].iter().for_each(|path| restore_mode(path));
+        }
+    }
+
     /// The directory of the session's caches.
     fn base(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match self.caches {
@@ -216,8 +236,18 @@ pub fn cache_directory(environment: impl Fn(&str) -> Option<OsString>) -> Option
     Some(base.join("aifo"))
 }
 
+/// Makes a directory of aifo private again, if it exists: a tool that may write in it can change its
+/// mode.
+fn restore_mode(path: &Path) {
+    let private = Permissions::from_mode(0o700);
+    if fs::metadata(path).is_ok_and(|it| it.is_dir() && it.mode() & 0o7777 != private.mode()) {
+        // If it is another user's, the tool reports the error.
+        let _ = fs::set_permissions(path, private);
+    }
+}
+
 fn make_directory(path: &Path) -> bool {
-    // New directories are private; existing ones keep their mode.
+    // New directories are private; the user's own keep their mode.
     DirBuilder::new().recursive(true).mode(0o700).create(path).is_ok() && fs::metadata(path).is_ok()
 }
 

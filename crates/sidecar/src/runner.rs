@@ -155,6 +155,15 @@ impl Runner {
         }
     }
 
+    /// Waits until the runner has read all frames but a few, or is lost. Cancel-safe.
+    pub async fn writable(&self) {
+        tokio::select! {
+            biased;
+            () = self.control().writable() => {}
+            () = self.lost() => {}
+        }
+    }
+
     /// Returns whether the connection to the runner has ended.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()

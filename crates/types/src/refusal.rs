@@ -55,6 +55,11 @@ pub enum Refusal {
     HeadTooLarge,
     /// 500: a failure in the proxy or sidecar before the tool ran.
     Internal(String),
+    /// 503: the waiting requests use all memory that the proxy gives them.
+    OutOfMemory {
+        /// The limit in MiB.
+        limit_mib: usize,
+    },
     /// 500: the tool could not be started.
     StartFailed {
         /// The kernel's error.
@@ -89,6 +94,7 @@ impl Refusal {
             Refusal::Internal(_) | Refusal::StartFailed { .. } | Refusal::EndingUnknown(_) => {
                 (500, "Internal Server Error")
             }
+            Refusal::OutOfMemory { .. } => (503, "Service Unavailable"),
         }
     }
 
@@ -140,6 +146,9 @@ impl Refusal {
                 format!("too many concurrent executions: the limit is {limit}\n")
             }
             Refusal::HeadTooLarge => "request headers too large\n".to_owned(),
+            Refusal::OutOfMemory { limit_mib } => {
+                format!("the waiting requests need more memory than the limit of {limit_mib} MiB\n")
+            }
             Refusal::Internal(cause)
             | Refusal::StartFailed { cause, .. }
             | Refusal::EndingUnknown(cause) => format!("aifo-coder proxy error: {cause}\n"),
@@ -228,6 +237,12 @@ mod tests {
                 86,
             ),
             (Refusal::HeadTooLarge, 431, "request headers too large\n", 86),
+            (
+                Refusal::OutOfMemory { limit_mib: 24 },
+                503,
+                "the waiting requests need more memory than the limit of 24 MiB\n",
+                86,
+            ),
             (Refusal::Internal("x".into()), 500, "aifo-coder proxy error: x\n", 86),
             (
                 Refusal::StartFailed { cause: "x".into(), exit_code: 127 },

@@ -33,10 +33,22 @@ impl Buffer {
             (self.start, self.end) = (0, self.len());
         }
         if self.storage.len() - self.end < min {
-            let doubled = self.storage.len().saturating_mul(2);
-            self.storage.resize(self.end.saturating_add(min).max(doubled), 0);
+            let size = self.grown(min);
+            self.storage.reserve_exact(size - self.storage.len());
+            self.storage.resize(size, 0);
         }
         &mut self.storage[self.end..]
+    }
+
+    /// Returns the size of the storage after [`spare`](Buffer::spare) with this `min`, in bytes.
+    pub fn size_with_spare(&self, min: usize) -> usize {
+        if self.storage.len() - self.len() < min { self.grown(min) } else { self.storage.len() }
+    }
+
+    /// Returns a size with `min` bytes of free space after the queued ones, at least twice the
+    /// present one.
+    fn grown(&self, min: usize) -> usize {
+        self.len().saturating_add(min).max(self.storage.len().saturating_mul(2))
     }
 
     /// Appends the first `filled` bytes of the last [`spare`](Buffer::spare) to the queue.
@@ -149,6 +161,19 @@ mod tests {
             buffer.consume(30);
         }
         assert!(buffer.storage.len() <= 128, "{buffer:?}");
+    }
+
+    #[test]
+    fn the_size_after_growth_is_known_before() {
+        let mut buffer = Buffer::new();
+        for step in 0..200 {
+            let size = buffer.size_with_spare(24);
+            buffer.spare(24);
+            assert_eq!(buffer.storage.len(), size, "step {step}");
+            assert!(buffer.storage.capacity() <= size, "step {step}");
+            buffer.commit(step % 20);
+            buffer.consume(buffer.len().min(step % 7));
+        }
     }
 
     #[test]

@@ -31,6 +31,16 @@ pub fn parse_invocation(body: &[u8], id: ExecId) -> Result<ExecRequest, InvalidI
     fields.ok_or(InvalidInvocation::Malformed)?.into_request(id)
 }
 
+/// Returns the number of arguments and variables in the complete body of a version 3 request, to
+/// bound the memory of [`parse_invocation`] before. Never too small for a valid body.
+pub fn count_strings(body: &[u8]) -> usize {
+    let mut fields = Payload::new(body);
+    let arguments = fields.skip_strings();
+    // Malformed bytes are an error of the parser.
+    let _ = fields.optional(Payload::bytes);
+    arguments.saturating_add(fields.skip_strings())
+}
+
 /// Parses the invocation of a `Start` frame.
 pub(crate) fn decode(fields: &mut Payload<'_>, id: ExecId) -> Option<ExecRequest> {
     Fields::decode(fields)?.into_request(id).ok()
@@ -196,6 +206,17 @@ mod tests {
             }),
         };
         request
+    }
+
+    #[test]
+    fn strings_are_counted_without_being_copied() {
+        assert_eq!(count_strings(&encoded(&plain(b"make"))), 1);
+        let body = encoded(&full());
+        assert_eq!(count_strings(&body), 5, "the tool, two arguments, two variables");
+        for cut in 0..body.len() {
+            assert!(count_strings(&body[..cut]) <= 5);
+        }
+        assert_eq!(count_strings(&[0xff; 64]), 0);
     }
 
     fn encoded(request: &ExecRequest) -> Vec<u8> {

@@ -102,7 +102,8 @@ pub use frame_limits::{MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUN
 pub use frame_reader::FrameReader;
 pub use framing::FramingError;
 pub use invocation::{
-    InvalidInvocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, encode_invocation, parse_invocation,
+    InvalidInvocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, count_strings, encode_invocation,
+    parse_invocation,
 };
 pub use limits::Limits;
 pub use request_error::RequestError;

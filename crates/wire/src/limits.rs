@@ -40,6 +40,16 @@ pub struct Limits {
     pub max_executions: usize,
     /// Connections whose request is incomplete or being refused.
     pub max_waiting: usize,
+    /// Memory for all requests that are read or wait for their tool, parsed arguments included, and
+    /// for buffered output, which gets at most half; then 503. Holds the largest argument list that
+    /// Linux accepts from a caller with the usual stack of 8 MiB.
+    pub max_memory: usize,
+    /// All version 1 responses on disk; then 500 with 125.
+    pub max_spool: usize,
+    /// One text of a log record; the rest is cut off. `PATH_MAX` of Linux.
+    pub max_log_text: usize,
+    /// The file of the log of calls; then it is rotated. One older file is kept.
+    pub max_log: usize,
 }
 
 impl Default for Limits {
@@ -57,6 +67,10 @@ impl Default for Limits {
             drain_time: Duration::from_secs(5),
             max_executions: 512,
             max_waiting: 256,
+            max_memory: 24 * MIB,
+            max_spool: 1024 * MIB,
+            max_log_text: 4 * KIB,
+            max_log: 8 * MIB,
         }
     }
 }

@@ -68,6 +68,12 @@ impl<'a> Payload<'a> {
         (0..self.u32()?).map(|_| read(self)).collect()
     }
 
+    /// Skips a count and that many byte strings, and returns the number of those that are complete.
+    pub(crate) fn skip_strings(&mut self) -> usize {
+        let count = self.u32().unwrap_or_default();
+        (0..count).map_while(|_| self.bytes()).count()
+    }
+
     /// Reads all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)

@@ -30,6 +30,18 @@ impl RequestBody {
         }
     }
 
+    /// Returns the memory of the body after `more` bytes, besides the buffer.
+    pub(crate) fn memory_after(&self, more: usize) -> usize {
+        match self {
+            RequestBody::Chunked(body) => match &body.content {
+                // A vector that grows may have twice the capacity.
+                Content::Kept(content) => content.len().saturating_add(more).saturating_mul(2),
+                Content::Dropped => 0,
+            },
+            RequestBody::Length(_) => 0,
+        }
+    }
+
     /// Returns the complete body, empty if discarded; `None` if more data is needed.
     pub(crate) fn read(
         &mut self,

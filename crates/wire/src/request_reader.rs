@@ -55,6 +55,17 @@ impl RequestReader {
         self.buffer.extend(bytes);
     }
 
+    /// Returns the memory that the reader uses at most after a read with `min` bytes of spare space
+    /// and the events of what it read.
+    pub fn memory_after(&self, min: usize) -> usize {
+        let buffer = self.buffer.size_with_spare(min);
+        let body = match &self.state {
+            State::Body(body) => body.memory_after(buffer),
+            State::Head(_) | State::Done | State::Failed(_) => 0,
+        };
+        buffer.saturating_add(body)
+    }
+
     /// Marks the end of the connection. An incomplete request is then [`RequestError::Truncated`].
     pub fn receive_eof(&mut self) {
         self.input = Input::Ended;

@@ -74,6 +74,76 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
     assert_eq!(agent.alive(), [0; 0]);
 }
 
+/// Starts a prompt of an agent whose requests the editor serves.
+fn served_by_the_editor(setup: &SessionSetup, agent: &AcpAgent, options: &[&str]) -> Editor {
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local", "--files", "editor"]).args(options);
+    coder.args(["--agent-command", &agent.command_line()]);
+    let mut editor = Editor::start(&mut coder);
+    let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+    let init = json!({"protocolVersion": 1, "clientCapabilities": able});
+    let introduced = editor.request("initialize", &init);
+    editor.response(introduced).unwrap();
+    let opened =
+        editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
+    editor.response(opened).unwrap();
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    editor.request("session/prompt", &json!({"sessionId": "session-1", "prompt": prompt}));
+    editor
+}
+
+#[test]
+fn an_editor_gets_no_path_through_a_link_out_of_the_workspace() {
+    let setup = SessionSetup::new();
+    let (workspace, home) = (setup.workspace(), setup.scratch().join("home"));
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join(".bashrc"), "").unwrap();
+    std::fs::create_dir(workspace.join("src")).unwrap();
+    let links =
+        [("out", home.to_str().unwrap()), ("up", "../.."), ("in", "src"), ("none", "src/no")];
+    for (link, target) in links {
+        std::os::unix::fs::symlink(target, workspace.join(link)).unwrap();
+    }
+    let outside = ["out/.bashrc", "out/new", "up/x", "none", "../x"];
+    let write = |id: &str, path: &str| {
+        let path = workspace.join(path);
+        let params = json!({"sessionId": "$session", "path": path, "content": ""});
+        Step::ask(id, "fs/write_text_file", params)
+    };
+    let mut steps: Vec<Step> = outside.iter().map(|path| write(path, path)).collect();
+    steps.extend([write("last", "in/new/file"), Step::stop("end_turn")]);
+    let agent = AcpAgent::new(&turn(steps));
+    let mut editor = served_by_the_editor(&setup, &agent, &[]);
+    let sent = editor.wait_for("a request", |message| message["method"] == "fs/write_text_file");
+    let workspace = workspace.canonicalize().unwrap();
+    assert_eq!(sent["params"]["path"], json!(workspace.join("src/new/file")));
+    editor.respond(&sent, &json!(null));
+    editor.finish().exited(0);
+    for id in outside {
+        assert!(answer(&agent, id)["error"]["code"].is_i64(), "{id}: {}", answer(&agent, id));
+    }
+    assert_eq!(answer(&agent, "last")["result"], json!(null));
+}
+
+#[test]
+fn a_request_outside_of_the_schema_needs_to_be_allowed() {
+    let steps = vec![
+        Step::ask("no", "_vendor/run", json!({"command": "sh"})),
+        Step::ask("yes", "_vendor/show", json!({})),
+        Step::stop("end_turn"),
+    ];
+    let (setup, agent) = (SessionSetup::new(), AcpAgent::new(&turn(steps)));
+    let mut editor = served_by_the_editor(&setup, &agent, &["--allow-request", "_vendor/show"]);
+    let sent = editor.wait_for("a request", |message| {
+        message["method"].as_str().is_some_and(|method| method.starts_with("_vendor/"))
+    });
+    assert_eq!(sent["method"], "_vendor/show");
+    editor.respond(&sent, &json!({"shown": true}));
+    editor.finish().exited(0);
+    assert_eq!(answer(&agent, "no")["error"]["code"], -32601);
+    assert_eq!(answer(&agent, "yes")["result"]["shown"], true);
+}
+
 #[test]
 fn an_agent_of_a_later_version_is_refused() {
     let agent = AcpAgent::new(

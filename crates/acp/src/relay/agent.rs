@@ -53,16 +53,33 @@ impl Relay {
             }
             MethodServer::Editor => {
                 Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
-                if let Some(path) = host_path(&method, &params).filter(|path| !self.is_known(path))
-                {
-                    let text = format!("'{path}' is outside the agent's directories");
-                    let error = RpcError::new(code::INVALID_PARAMS, text);
+                if let Err(error) = self.resolve_path(&method, &mut params) {
                     return self.reject(Side::Agent, id, error);
                 }
                 let kind = RequestKind::Other { method: method.clone() };
                 self.forward(Side::Editor, id, (method, params), kind, extra);
             }
         }
+    }
+
+    /// Replaces the host path of a request with the resolved one. The editor may not check it.
+    fn resolve_path(&self, method: &str, params: &mut Value) -> Result<(), RpcError> {
+        let invalid = |text| RpcError::new(code::INVALID_PARAMS, text);
+        let (member, is_optional) = match method {
+            "fs/read_text_file" | "fs/write_text_file" => ("path", false),
+            "terminal/create" => ("cwd", true),
+            _ => return Ok(()),
+        };
+        let path = match params.get_mut(member) {
+            Some(Value::String(path)) => path,
+            None | Some(Value::Null) if is_optional => return Ok(()),
+            _ => return Err(invalid(format!("'{member}' is not a path"))),
+        };
+        if !self.is_known(path) {
+            return Err(invalid(format!("'{path}' is outside the agent's directories")));
+        }
+        *path = self.config.resolver.resolve(path)?;
+        Ok(())
     }
 
     pub(super) fn agent_notification(
@@ -172,14 +189,4 @@ impl Relay {
         Fields::new(&self.config.map, Direction::ToEditor).params(UPDATE, &mut params);
         self.notify(Side::Editor, UPDATE.to_owned(), params, Map::new());
     }
-}
-
-/// Returns the host path of a request. The editor may not check it.
-fn host_path<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
-    let member = match method {
-        "fs/read_text_file" | "fs/write_text_file" => "path",
-        "terminal/create" => "cwd",
-        _ => return None,
-    };
-    params.get(member)?.as_str()
 }

@@ -1,5 +1,6 @@
 //! Capabilities declared to the agent, and the server of each method.
 
+use agent_client_protocol_schema::v1::CLIENT_METHOD_NAMES;
 use serde_json::{Map, Value};
 
 use super::MethodServer;
@@ -12,18 +13,24 @@ pub(super) struct Capabilities {
     files: MethodServer,
     terminal: MethodServer,
     declared: ClientCapabilities,
+    /// Methods outside of the schema that are the editor's.
+    allowed: Vec<String>,
 }
+
+/// Requests of the schema, unstable ones included, that are always the editor's. Permission requests
+/// are handled before.
+const EDITOR_REQUESTS: [&str; 2] = [CLIENT_METHOD_NAMES.elicitation_create, "mcp/message"];
 
 impl Capabilities {
     /// Creates the state before the editor's `initialize`.
-    pub(super) fn new(files: MethodServer, terminal: MethodServer) -> Self {
+    pub(super) fn new(files: MethodServer, terminal: MethodServer, allowed: Vec<String>) -> Self {
         let is_host = |served| served == MethodServer::Host;
         let declared = ClientCapabilities {
             read_text_file: is_host(files),
             write_text_file: is_host(files),
             terminal: is_host(terminal),
         };
-        Capabilities { files, terminal, declared }
+        Capabilities { files, terminal, declared, allowed }
     }
 
     /// Rewrites the capabilities in the editor's `initialize`.
@@ -41,12 +48,17 @@ impl Capabilities {
         *params = Value::Object(all);
     }
 
-    /// Returns the server of a method. Methods other than `fs/*` and `terminal/*` are the editor's.
+    /// Returns the server of a request. Of methods other than `fs/*` and `terminal/*`, those of the
+    /// schema and the allowed ones are the editor's.
     pub(super) fn served_by(&self, method: &str) -> MethodServer {
         let served = match method.split_once('/') {
             Some(("fs", _)) => self.files,
             Some(("terminal", _)) => self.terminal,
-            _ => return MethodServer::Editor,
+            _ => {
+                let is_editors = EDITOR_REQUESTS.contains(&method)
+                    || self.allowed.iter().any(|name| name == method);
+                return if is_editors { MethodServer::Editor } else { MethodServer::Neither };
+            }
         };
         if self.declared.method(method) { served } else { MethodServer::Neither }
     }
@@ -99,7 +111,11 @@ mod tests {
             ),
         ];
         for (files, terminal, declared, expected) in rows {
-            let mut capabilities = Capabilities::new(files, terminal);
+            let mut capabilities = Capabilities::new(
+                files,
+                terminal,
+                vec!["_x".to_owned(), "fs/unheard_of".to_owned()],
+            );
             let mut params = json!({"clientCapabilities": declared});
             capabilities.declare(&mut params);
             let declared_here = &params["clientCapabilities"];
@@ -124,8 +140,11 @@ mod tests {
             for method in ["fs/unheard_of", "terminal/unheard_of"] {
                 assert_eq!(capabilities.served_by(method), Neither);
             }
-            for method in ["elicitation/create", "craft/drainMidTurnQueue", "_x", "fsx"] {
+            for method in ["elicitation/create", "mcp/message", "_x"] {
                 assert_eq!(capabilities.served_by(method), Editor);
+            }
+            for method in ["craft/drainMidTurnQueue", "_y", "fsx", "session/new", "initialize"] {
+                assert_eq!(capabilities.served_by(method), Neither);
             }
         }
     }
@@ -138,16 +157,17 @@ mod tests {
         expected["clientCapabilities"]["fs"] =
             json!({"_meta": 1, "readTextFile": true, "writeTextFile": true});
         expected["clientCapabilities"]["terminal"] = json!(false);
-        Capabilities::new(MethodServer::Host, MethodServer::Neither).declare(&mut params);
+        Capabilities::new(MethodServer::Host, MethodServer::Neither, vec![]).declare(&mut params);
         assert_eq!(params, expected);
         let mut nothing = Value::Null;
-        Capabilities::new(MethodServer::Neither, MethodServer::Neither).declare(&mut nothing);
+        Capabilities::new(MethodServer::Neither, MethodServer::Neither, vec![])
+            .declare(&mut nothing);
         assert_eq!(nothing["clientCapabilities"]["terminal"], false);
     }
 
     #[test]
     fn before_initialize_only_host_methods_are_served() {
-        let capabilities = Capabilities::new(MethodServer::Host, MethodServer::Editor);
+        let capabilities = Capabilities::new(MethodServer::Host, MethodServer::Editor, vec![]);
         assert_eq!(capabilities.served_by("fs/read_text_file"), MethodServer::Host);
         assert_eq!(capabilities.served_by("terminal/create"), MethodServer::Neither);
     }

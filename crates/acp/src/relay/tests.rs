@@ -1,6 +1,7 @@
 //! Tests of a relay between a scripted editor and a scripted agent.
 
 mod capabilities;
+mod editor_requests;
 mod ending;
 mod passing;
 mod permissions;
@@ -25,7 +26,13 @@ struct Story {
 }
 
 impl Story {
-    fn new(config: RelayConfig) -> Self {
+    /// A relay where the agent may send the requests of these tests.
+    fn new(mut config: RelayConfig) -> Self {
+        config.allowed_requests.extend(["m", "_vendor/asked"].map(str::to_owned));
+        Story::of(config)
+    }
+
+    fn of(config: RelayConfig) -> Self {
         let now = Instant::now();
         let relay = Relay::new(config, now);
         Story { relay, now, editor: Vec::new(), agent: Vec::new(), events: Vec::new() }

@@ -1,10 +1,11 @@
 //! `aifo-coder acp`: relays between an editor and an agent (`spec/acp-commands.md#acp`).
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use aifo_acp::{
-    MethodServer, PathMap, RelayConfig, RelayEvent, RequestEvent, Requests, RpcError, Side,
-    TerminalLogin, code, decision_report,
+    MethodServer, PathMap, PathResolver, RelayConfig, RelayEvent, RequestEvent, Requests, RpcError,
+    Side, TerminalLogin, code, decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
 use aifo_launch::AGENT_VARIABLE_PREFIX;
@@ -71,7 +72,7 @@ async fn session(
         };
     let (name, judge, log) =
         (agent_session.name.clone(), agent_session.judge.clone(), agent_session.log.clone());
-    let started = start(agent_session, flags.files, flags.terminals);
+    let started = start(agent_session, flags.files, flags.terminals, flags.allow_request);
     let bridge = match started {
         Ok(bridge) => bridge,
         Err(error) => {
@@ -102,6 +103,7 @@ fn start(
     agent_session: AgentSession,
     files: Option<ServedBy>,
     terminals: Option<ServedBy>,
+    allowed_requests: Vec<String>,
 ) -> anyhow::Result<Bridge<WorkspaceHost>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&agent_session.workspace), text(&agent_session.tmp));
@@ -111,6 +113,7 @@ fn start(
             .map_alias(&text(alias), &workspace)
             .map_directory(&tmp, &text(agent_session.place.tmp()));
     }
+    let place = Arc::clone(&agent_session.judge.place);
     let config = RelayConfig {
         files: served(files, agent_session.profile.fs),
         terminal: served(terminals, agent_session.profile.terminal),
@@ -120,6 +123,14 @@ fn start(
              that directory"
         ),
         roots: vec![workspace],
+        resolver: PathResolver::new(move |path| {
+            let path = place.host_path(path)?;
+            path.into_os_string().into_string().map_err(|path| {
+                let text = format!("'{}' is not UTF-8", path.display());
+                RpcError::new(code::INVALID_PARAMS, text)
+            })
+        }),
+        allowed_requests,
         terminal_login: Some(TerminalLogin {
             words: Acp::own_words(),
             variable_prefix: AGENT_VARIABLE_PREFIX.to_owned(),

@@ -49,14 +49,18 @@ pub(crate) struct Acp {
     /// up. Put `--` before options that aifo-coder has too
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
-    /// Server of the agent's fs/*: aifo (confined to the workspace), editor (unconfined, with
-    /// unsaved changes) or none [default: aifo for agents that support it]
+    /// Server of the agent's fs/*: aifo (confined to the workspace), editor (paths are checked before,
+    /// with unsaved changes) or none [default: aifo for agents that support it]
     #[arg(long, value_name = "WHO", value_enum)]
     pub(crate) files: Option<ServedBy>,
     /// Server of the agent's terminal/*: aifo (next to the agent, with tools in sidecars), editor
     /// (on this machine, without any rules) or none [default: aifo for agents that use them]
     #[arg(long, value_name = "WHO", value_enum)]
     pub(crate) terminals: Option<ServedBy>,
+    /// Forward the agent's requests of this method to the editor, although the protocol does not
+    /// have it
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) allow_request: Vec<String>,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
 }

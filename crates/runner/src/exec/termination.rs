@@ -100,11 +100,9 @@ impl Exec {
 fn plan_for(cause: CancelCause, interrupt: Interrupt) -> EscalationPlan {
     match (cause, interrupt) {
         (CancelCause::Timeout, _) => EscalationPlan::Timeout,
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Send) => {
+        (CancelCause::Disconnect, Interrupt::Send) | (CancelCause::Shutdown, _) => {
             EscalationPlan::Cancel
         }
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Skip) => {
-            EscalationPlan::CancelAfterSignal
-        }
+        (CancelCause::Disconnect, Interrupt::Skip) => EscalationPlan::CancelAfterSignal,
     }
 }

@@ -118,6 +118,35 @@ fn cargo_reads_the_users_settings_in_a_home_of_the_projects() {
     assert!(fs::read_link(home.join("credentials.toml")).is_ok());
 }
 
+/// Tools may change the mode of a directory in which they may write.
+#[test]
+fn the_modes_of_caches_are_restored() {
+    let machine = Machine::new();
+    let mode = |path: &Path| path.metadata().unwrap().mode() & 0o7777;
+    let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let caches = project('a');
+    for kind in KINDS {
+        let places = machine.places(kind, &caches, &[]);
+        let mut directories: Vec<_> =
+            places.writable.into_iter().filter(|path| path.is_dir()).collect();
+        assert!(!directories.is_empty());
+        directories.extend(["", "projects"].map(|name| machine.own(name)));
+        for changed in [0o000, 0o777, 0o1733] {
+            directories.iter().for_each(|path| set(path, changed));
+            machine.places(kind, &caches, &[]);
+            for path in &directories {
+                assert_eq!(mode(path), 0o700, "{}", path.display());
+            }
+        }
+    }
+    // The user's own keep theirs.
+    let users = machine.home().join(".cargo/registry");
+    fs::create_dir_all(&users).unwrap();
+    set(&users, 0o755);
+    machine.places("rust", &Caches::Of(CacheOwner::User), &[]);
+    assert_eq!(mode(&users), 0o755);
+}
+
 #[test]
 fn without_caches_all_goes_with_the_session() {
     let machine = Machine::new();

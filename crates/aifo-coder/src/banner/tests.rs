@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use super::*;
+
+fn facts() -> Facts {
+    Facts {
+        agent: "codex".to_owned(),
+        engine: "docker",
+        image: "aifo-agent-codex:latest".to_owned(),
+        session: "5d0c3b7f9a21e846".to_owned(),
+        workspace: "/home/me/project".into(),
+        access: WorkspaceAccess::ReadWrite,
+        state: vec![".codex".into()],
+        settings: Vec::new(),
+        kinds: ["rust", "node"].map(|kind| Kind::parse(kind).unwrap()).to_vec(),
+        net: Net::Separate,
+        variables: Vec::new(),
+        admitted: Vec::new(),
+    }
+}
+
+#[test]
+fn every_line_of_the_banner() {
+    let expected = "\
+agent:   codex in a container of docker (aifo-agent-codex:latest), session 5d0c3b7f9a21e846
+files:   /home/me/project, read and write; ~/.codex of your home, read and write
+tools:   rust, node in sidecars; other programs in the agent's container
+network: outbound access; its own localhost
+secrets: none
+risk:    the agent can damage what it can write, and send out what it can read
+";
+    assert_eq!(facts().text(), expected);
+}
+
+#[test]
+fn files_are_writable_only_if_they_are() {
+    let files = |access, state: &[&str], settings: &[&str]| {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect();
+        Facts { access, state: paths(state), settings: paths(settings), ..facts() }.files()
+    };
+    let rows = [
+        (WorkspaceAccess::ReadWrite, &[][..], &[][..], "read and write; nothing of your home"),
+        (
+            WorkspaceAccess::ReadOnly,
+            &[".a"],
+            &[],
+            "read only, as its file system is; ~/.a of your home, read and write",
+        ),
+        (
+            WorkspaceAccess::Foreign(0),
+            &[".a", ".b"],
+            &[".c"],
+            "not writable: it belongs to uid 0; ~/.a, ~/.b of your home, read and write; ~/.c, read only",
+        ),
+        (WorkspaceAccess::ReadWrite, &[], &[".c"], "read and write; ~/.c of your home, read only"),
+    ];
+    for (access, state, settings, expected) in rows {
+        let expected = format!("/home/me/project, {expected}");
+        assert_eq!(files(access, state, settings), expected);
+    }
+}
+
+#[test]
+fn every_admission_but_certificates_is_a_secret() {
+    let secrets = |variables: &[&str], admitted: &[Admission]| {
+        let variables = variables.iter().map(|name| (*name).to_owned()).collect();
+        Facts { variables, admitted: admitted.to_vec(), ..facts() }.secrets()
+    };
+    let agent = "your SSH agent, which signs for agent and tools";
+    assert_eq!(secrets(&[], &[]), "none");
+    assert_eq!(secrets(&["A_KEY", "B"], &[]), "A_KEY, B");
+    assert_eq!(secrets(&[], &[Admission::SshAgent]), agent);
+    assert_eq!(secrets(&["A_KEY"], &[Admission::SshAgent]), format!("A_KEY, {agent}"));
+    let rows = [
+        (Admission::ProxyLogin, "the logins of your proxies, for agent and tools"),
+        (Admission::Npmrc, "npmrc for node tools"),
+        (Admission::Cargo, "cargo's tokens for rust tools"),
+        (Admission::CaBundle, "none"),
+        // The session has no python.
+        (Admission::Pip, "none"),
+    ];
+    for (admission, expected) in rows {
+        assert_eq!(secrets(&[], &[admission]), expected);
+    }
+}
+
+#[test]
+fn tools_and_network_are_those_of_the_session() {
+    let none = Facts { kinds: Vec::new(), ..facts() };
+    assert_eq!(none.tools(), "no toolchain; every sidecar tool is refused");
+    let network = |net| Facts { net, ..facts() }.network();
+    assert_eq!(network(Net::None), "none");
+    assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");
+    assert_eq!(network(Net::Host), "this machine's own, including all local services");
+}
+
+/// Each row of README's table of trust has a row with its tests in the coverage, which
+/// `cargo xtask tidy` compares with the tests that exist.
+#[test]
+fn every_row_of_the_table_of_trust_is_tested() {
+    let titles = |page: &str, heading: &str| -> Vec<String> {
+        let section = page.split(heading).nth(1).expect(heading).split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+        rows.map(|row| row.split('|').nth(1).unwrap().trim().to_owned()).collect()
+    };
+    let readme = include_str!("../../../../README.md");
+    let stated = titles(readme, "\n## What is isolated, and what is not\n");
+    let coverage = include_str!("../../../../spec/coverage.md");
+    let tested = titles(coverage, "\n## The table of trust\n");
+    assert_eq!(stated, tested);
+    assert_eq!(stated.len(), 6, "{stated:?}");
+}
+
+#[test]
+fn tool_calls_are_summarised() {
+    let stats =
+        |calls, failed| CallStats { calls, failed, tool_time: Duration::from_millis(1_940) };
+    let id = "5d0c3b7f9a21e846";
+    assert_eq!(after(stats(0, 0), id), None);
+    let one = "1 tool call, none failed, 1.9 s in tools; see 'aifo-coder log 5d0c3b7f'";
+    assert_eq!(after(stats(1, 0), id).as_deref(), Some(one));
+    assert!(after(stats(40, 2), id).unwrap().starts_with("40 tool calls, 2 failed, "));
+}
