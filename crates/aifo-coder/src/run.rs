@@ -79,6 +79,9 @@ pub(crate) async fn run_target(
         (is_quiet, &target.image, &backend)
     {
         console::say_lines(&banner::before(&session, spec, &image.name, containers));
+        if let Some(warning) = banner::root_warning(containers) {
+            console::say(format_args!("WARNING: {warning}"));
+        }
     }
     for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));
