@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::{decode_variables, env, exit, git_without_fsmonitor};
+use aifo_types::{decode_variables, env, exit, protective_git_variables};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
@@ -77,7 +77,7 @@ fn environment(
     }
     let variable =
         |name: &str| own.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-    for (name, value) in git_without_fsmonitor(variable).unwrap_or_default() {
+    for (name, value) in protective_git_variables(variable).unwrap_or_default() {
         own.retain(|(known, _)| *known != *name);
         own.push((name.into(), value.into()));
     }
@@ -142,9 +142,11 @@ mod tests {
         let expected = [
             ("AIFO_WORKSPACE", "/workspace"),
             ("CI", "1"),
-            ("GIT_CONFIG_COUNT", "2"),
+            ("GIT_CONFIG_COUNT", "3"),
             ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
+            ("GIT_CONFIG_KEY_2", "safe.bareRepository"),
             ("GIT_CONFIG_VALUE_1", "false"),
+            ("GIT_CONFIG_VALUE_2", "explicit"),
             ("LANG", "C"),
             ("PATH", &path),
             ("TERM", "x"),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use aifo_process::signal_process;
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
 use aifo_types::{
-    Ending, Signal, Token, container_path, encode_variables, env, git_without_fsmonitor,
+    Ending, Signal, Token, container_path, encode_variables, env, protective_git_variables,
 };
 use nix::unistd::Pid;
 use tokio::process::Command;
@@ -256,7 +256,7 @@ impl HostEnvironment {
             let own = variables.iter().find(|(known, _)| known == name);
             own.map(|(_, value)| value.into()).or_else(|| std::env::var_os(name))
         };
-        command.envs(git_without_fsmonitor(variable).unwrap_or_default());
+        command.envs(protective_git_variables(variable).unwrap_or_default());
         command
     }
 }

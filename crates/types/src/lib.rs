@@ -43,7 +43,7 @@ pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
 pub use escape::{escape_json, escape_line, escape_text, quote_word};
 pub use exec_id::{ExecId, InvalidExecId};
-pub use git_variables::git_without_fsmonitor;
+pub use git_variables::protective_git_variables;
 pub use kind::{InvalidKind, Kind};
 pub use path::normalise_path;
 pub use refusal::{Refusal, Status};
