@@ -49,10 +49,14 @@ const NAMES: [&str; 33] = [
 
 /// Number of files of a snapshot. Further ones are ignored.
 const MAX_FILES: usize = 2000;
+/// Entries of a directory; more than [`MAX_FILES`], so that the order of a snapshot is that of names.
+const MAX_ENTRIES: usize = 20_000;
 /// Depth below a directory of the list.
 const MAX_DEPTH: usize = 8;
 /// A larger file is compared by size and time.
 const MAX_BYTES: u64 = 1 << 20;
+/// Bytes that a snapshot reads; further files are compared by size and time.
+const MAX_TOTAL_BYTES: u64 = 64 << 20;
 /// Names in a report.
 const MAX_NAMES: usize = 20;
 
@@ -61,6 +65,8 @@ const MAX_NAMES: usize = 20;
 pub(crate) struct ProjectFiles {
     workspace: PathBuf,
     files: BTreeMap<PathBuf, FileState>,
+    /// Bytes that may still be read.
+    budget: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -82,8 +88,11 @@ enum FileState {
 impl ProjectFiles {
     /// Reads the files, without following links.
     pub(crate) fn read(workspace: &Path) -> Self {
-        let mut found =
-            ProjectFiles { workspace: workspace.to_owned(), files: BTreeMap::default() };
+        let mut found = ProjectFiles {
+            workspace: workspace.to_owned(),
+            files: BTreeMap::default(),
+            budget: MAX_TOTAL_BYTES,
+        };
         for name in NAMES {
             // A linked directory on the way is listed itself, or is no part of the project.
             let parent = Path::new(name).parent().filter(|it| !it.as_os_str().is_empty());
@@ -103,7 +112,8 @@ impl ProjectFiles {
             return;
         }
         if !metadata.is_dir() {
-            self.files.insert(path.to_owned(), FileState::of(&full, &metadata));
+            let state = FileState::of(&full, &metadata, &mut self.budget);
+            self.files.insert(path.to_owned(), state);
             return;
         }
         if depth == 0 {
@@ -111,7 +121,8 @@ impl ProjectFiles {
             return;
         }
         let Ok(entries) = full.read_dir() else { return };
-        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        let mut names: Vec<_> =
+            entries.flatten().take(MAX_ENTRIES).map(|entry| entry.file_name()).collect();
         names.sort();
         for name in names {
             self.add(&path.join(name), depth - 1);
@@ -148,12 +159,12 @@ impl ProjectFiles {
 }
 
 impl FileState {
-    fn of(path: &Path, metadata: &Metadata) -> Self {
+    fn of(path: &Path, metadata: &Metadata, budget: &mut u64) -> Self {
         if metadata.is_symlink() {
             return FileState::Link(path.read_link().unwrap_or_default());
         }
         let mode = metadata.mode();
-        digest(path).map_or_else(
+        digest(path, budget).map_or_else(
             || FileState::Attributes {
                 size: metadata.size(),
                 modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -165,15 +176,16 @@ impl FileState {
 }
 
 /// Returns the digest of a regular file that is not too large. Never blocks.
-fn digest(path: &Path) -> Option<[u8; 32]> {
+fn digest(path: &Path, budget: &mut u64) -> Option<[u8; 32]> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.size() > MAX_BYTES {
+    if !metadata.is_file() || metadata.size() > MAX_BYTES.min(*budget) {
         return None;
     }
+    *budget -= metadata.size();
     let mut content = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut content).ok()?;
+    file.take(MAX_BYTES).read_to_end(&mut content).ok()?;
     if path.as_os_str().as_bytes().ends_with(b"/.git/config") {
         content = without_branches(&content);
     }

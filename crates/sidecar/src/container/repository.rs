@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use aifo_engine::Mount;
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -226,8 +227,7 @@ impl MountPoints {
     /// Creates the mount points that the workspace's repository lacks. `None` if there is no repository
     /// to write to.
     pub(super) fn create(workspace: &Path) -> Option<Self> {
-        let directory = git_directory(workspace)?;
-        let lock = Flock::lock(directory, FlockArg::LockShared).ok()?;
+        let lock = lock_shared(git_directory(workspace)?)?;
         // `Repository::find` reports what is missing.
         let _ = create_missing(&proc_path(&lock));
         Some(MountPoints { workspace: workspace.to_owned(), lock: Some(lock) })
@@ -247,6 +247,22 @@ impl Drop for MountPoints {
         remove_mount_points(&self.workspace);
     }
 }
+
+/// Locks a directory. `None` if another process keeps it locked, as a tool could.
+fn lock_shared(mut directory: File) -> Option<Flock<File>> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match Flock::lock(directory, FlockArg::LockSharedNonblock) {
+            Ok(lock) => return Some(lock),
+            Err((unlocked, _)) => directory = unlocked,
+        }
+        // Another session removes its mount points.
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    None
+}
+
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Removes the mount points that sessions created in a workspace's repository, unless a session uses
 /// them.

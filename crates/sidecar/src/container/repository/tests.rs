@@ -101,6 +101,15 @@ fn a_link_is_not_followed_and_a_file_may_name_a_directory_of_the_root() {
 }
 
 #[test]
+fn a_lock_of_a_tool_does_not_block_the_launcher() {
+    let dir = workspace();
+    let git = git_directory(dir.path()).unwrap();
+    let _lock = Flock::lock(git, FlockArg::LockExclusiveNonblock).unwrap();
+    assert!(MountPoints::create(dir.path()).is_none());
+    assert_eq!(mounted(dir.path()), [".git"], "read-only as a whole");
+}
+
+#[test]
 fn a_replaced_file_is_noticed() {
     let dir = workspace();
     let git = dir.path().join(".git");
