@@ -12,6 +12,10 @@ use crate::{Engine, Outcome, Session, SessionSetup, binaries, eventually};
 /// An image with the tools of every kind, real ones or stand-ins.
 pub const EVERY_TOOL: &str = "aifo-test-base:latest";
 
+/// A Python program that runs ordinary programs with unusual system calls. Prints a line for each: its
+/// name, and `works`, `absent`, or `failed` with the cause.
+pub const ORDINARY_PROGRAMS: &str = include_str!("ordinary_programs.py");
+
 /// The options of a session with containers.
 #[derive(Debug)]
 pub struct ContainerSetup {

@@ -57,7 +57,9 @@ pub use binaries::{Binaries, binaries, example};
 pub use client::{Client, Finished, Started};
 pub use comparison::{Comparison, ExecMode, RunResult};
 pub use connection::{Address, Connection};
-pub use containers::{ContainerSession, ContainerSetup, EVERY_TOOL, static_shim};
+pub use containers::{
+    ContainerSession, ContainerSetup, EVERY_TOOL, ORDINARY_PROGRAMS, static_shim,
+};
 pub use editor::Editor;
 pub use engine::{Engine, Image};
 pub use invocation::{Invocation, Stdio};

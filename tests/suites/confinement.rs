@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use aifo_tests::{Answer, Landlock, Outcome, Session, SessionSetup, Signal, Tool, can_run};
+use aifo_tests::{
+    Answer, Landlock, ORDINARY_PROGRAMS, Outcome, Session, SessionSetup, Signal, Tool, can_run,
+};
 
 /// A session in which `make` is a shell with the machine's commands. Without Landlock, reports the
 /// test as skipped and returns `None`.
@@ -343,4 +345,17 @@ fn the_runner_is_confined_before_its_first_tool() {
         assert_eq!(of(sidecar.runner), "1");
         assert_eq!(of(sidecar.guard), "0", "the guard has to end what the runner leaves");
     }
+}
+
+/// gdb, strace and 32-bit programs among them, where this machine has them.
+#[test]
+fn ordinary_programs_work() {
+    let Some(session) = session("ordinary_programs_work") else { return };
+    fs::write(session.workspace().join("programs.py"), ORDINARY_PROGRAMS).unwrap();
+    let answer = sh(&session, "python3 programs.py");
+    assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
+    let seen = answer.text();
+    assert!(seen.starts_with("cp works\ntar works\n"), "{seen}");
+    assert!(!seen.contains("failed"), "{seen}");
+    eprintln!("{seen}");
 }

@@ -1,6 +1,8 @@
 //! The restrictions of system calls in a container (`spec/confinement.md#system-calls`).
 
-use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine};
+use std::fs;
+
+use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, ORDINARY_PROGRAMS};
 
 /// Prints each restricted call with its result, on 64-bit and 32-bit system calls.
 const CALLS: &str = r#"
@@ -129,4 +131,33 @@ fn restricted_calls_fail_with_an_errno() {
     for allowed in ["chmod u+s ok", "create u+s ok", "other's limit ok"] {
         assert!(seen.lines().any(|line| line == allowed), "{allowed}: {seen}");
     }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn ordinary_programs_work() {
+    let Some(engine) = Engine::of_run("ordinary_programs_work") else { return };
+    let session = ContainerSetup::of(&engine).kind("python").start();
+    let seen = session.python(ORDINARY_PROGRAMS, &[]);
+    assert!(seen.starts_with("cp works\ntar works\nnode works\n"), "{seen}");
+    assert!(!seen.contains("failed"), "{seen}");
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_user_leaves_restrictions_out() {
+    let Some(engine) = Engine::of_run("the_user_leaves_restrictions_out") else { return };
+    let setup = ContainerSetup::of(&engine).kind("python");
+    let directory = setup.setup().scratch().join("home/.config/aifo");
+    fs::create_dir_all(&directory).unwrap();
+    let text = "[containers]\nunrestricted = ['set-id', 'openat2']\n";
+    fs::write(directory.join("config.toml"), text).unwrap();
+    let session = setup.start();
+    let seen = session.python(CALLS, &[]);
+    for line in ["chmod u+s ok", "create u+s ok", "io_uring ENOSYS", "family 38 EAFNOSUPPORT"] {
+        assert!(seen.lines().any(|it| it == line), "{line}: {seen}");
+    }
+    assert!(!seen.contains("openat2 ENOSYS"), "{seen}");
+    session.finish();
 }

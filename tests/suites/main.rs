@@ -24,6 +24,7 @@ mod container_isolation;
 mod container_mailbox;
 mod container_ops;
 mod container_registries;
+mod container_repository;
 mod container_restrictions;
 mod container_session;
 mod curl;

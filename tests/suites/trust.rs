@@ -267,3 +267,22 @@ fn a_mailbox_serves_no_program_that_shadows_a_host_command() {
     daemon.signal(Signal::SIGTERM);
     daemon.finish().exited(0);
 }
+
+#[test]
+fn git_of_an_agent_uses_no_fsmonitor_and_no_bare_repository() {
+    let names = ["env", "grep", "sort"];
+    let setup = names.into_iter().fold(setup(), |setup, name| {
+        setup.tool(name, Tool::Link(format!("/usr/bin/{name}").into()))
+    });
+    let mut run = setup.coder();
+    run.args(["run", "--quiet", "--backend=local", "--toolchain=rust", "--", "sh", "-c"]);
+    run.env("PATH", setup.tools())
+        .arg("env | grep ^GIT_CONFIG | sort")
+        .current_dir(setup.workspace());
+    let users = [("COUNT", "1"), ("KEY_0", "user.name"), ("VALUE_0", "me")];
+    run.envs(users.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+    let expected = "GIT_CONFIG_COUNT=3\nGIT_CONFIG_KEY_0=user.name\nGIT_CONFIG_KEY_1=core.fsmonitor\n\
+                    GIT_CONFIG_KEY_2=safe.bareRepository\nGIT_CONFIG_VALUE_0=me\n\
+                    GIT_CONFIG_VALUE_1=false\nGIT_CONFIG_VALUE_2=explicit\n";
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), expected);
+}

@@ -147,6 +147,14 @@ impl Facts {
     }
 }
 
+/// Warns if agent and tools are root on this machine too.
+pub(crate) fn root_warning(containers: &Containers) -> Option<&'static str> {
+    containers.run_as_host_root().then_some(
+        "you are root: agent and tools write files as root, and a flaw of the engine is root's\n\
+         hint: run aifo-coder as another user",
+    )
+}
+
 /// Summarises the agent's tool calls; `None` if it made none.
 pub(crate) fn after(stats: CallStats, id: &str) -> Option<String> {
     let calls = match stats.calls {

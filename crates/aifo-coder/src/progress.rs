@@ -90,6 +90,7 @@ fn describe(event: SidecarEvent<'_>) -> String {
         SidecarEvent::Line(line) => line.to_owned(),
         SidecarEvent::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),
         SidecarEvent::Failed(_) => "failed".to_owned(),
+        SidecarEvent::Outdated => "stopped, git replaced a mounted file".to_owned(),
         SidecarEvent::Idle(after) => format!("stopped, idle for {} s", after.as_secs()),
     }
 }

@@ -80,6 +80,9 @@ pub(crate) async fn run_target(
     {
         let admitted = config.admit.iter().map(|admission| admission.value);
         console::say_lines(&banner::before(&session, spec, &image.name, containers, admitted));
+        if let Some(warning) = banner::root_warning(containers) {
+            console::say(format_args!("WARNING: {warning}"));
+        }
     }
     for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));

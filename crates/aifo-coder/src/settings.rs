@@ -74,6 +74,7 @@ pub(crate) async fn session_config_with(
     session.notify = config.notify_rules();
     session.local_python.clone_from(&config.local_python.value);
     session.confinement = config.confine.value;
+    session.restrictions.retain(|one| !config.unrestricted.value.contains(one));
     session.max_runtime = config.max_secs.value.map(Duration::from_secs);
     session.limits.max_executions = config.max_executions.value;
     if config.verbose.value {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::{decode_variables, env, exit};
+use aifo_types::{decode_variables, env, exit, protective_git_variables};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
@@ -75,6 +75,12 @@ fn environment(
         own.retain(|(known, _)| *known != name);
         own.push((name, value));
     }
+    let variable =
+        |name: &str| own.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    for (name, value) in protective_git_variables(variable).unwrap_or_default() {
+        own.retain(|(known, _)| *known != *name);
+        own.push((name.into(), value.into()));
+    }
     own
 }
 
@@ -118,7 +124,13 @@ mod tests {
 
     #[test]
     fn session_variables_override_the_command_s_and_the_image_s() {
-        let given = [("CI", "1"), ("LANG", "C"), ("PATH", "/given"), ("AIFO_WORKSPACE", "/given")];
+        let given = [
+            ("GIT_CONFIG_COUNT", "1"),
+            ("CI", "1"),
+            ("LANG", "C"),
+            ("PATH", "/given"),
+            ("AIFO_WORKSPACE", "/given"),
+        ];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let given = encode_variables(&given);
         let inherited =
@@ -130,6 +142,11 @@ mod tests {
         let expected = [
             ("AIFO_WORKSPACE", "/workspace"),
             ("CI", "1"),
+            ("GIT_CONFIG_COUNT", "3"),
+            ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
+            ("GIT_CONFIG_KEY_2", "safe.bareRepository"),
+            ("GIT_CONFIG_VALUE_1", "false"),
+            ("GIT_CONFIG_VALUE_2", "explicit"),
             ("LANG", "C"),
             ("PATH", &path),
             ("TERM", "x"),
@@ -141,7 +158,7 @@ mod tests {
     fn an_image_may_lack_a_path() {
         for inherited in [pairs(&[]), pairs(&[("PATH", "")])] {
             let environment = environment(inherited.into_iter(), &HashMap::new());
-            assert_eq!(environment, pairs(&[("PATH", FIRST_IN_PATH)]));
+            assert_eq!(environment[0], ("PATH".into(), FIRST_IN_PATH.into()));
         }
     }
 }

@@ -1,12 +1,13 @@
 //! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
-//! PATH].. [--writable PATH].. [--isolate-network SUBNET].. [--restrict NAME,..]` gets its control connection as stdin or connects
-//! itself; `aifo-runner watch` waits for the launcher to exit.
+//! PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
+//! [--restrict NAME,..]` gets its control connection as stdin or connects itself; `aifo-runner watch` waits for the launcher to exit.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,13 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
                 if let Some(path) = options.not_writable() {
                     log::line(format_args!("runner: not writable: {}", path.display()));
                     return ShimExit::Code(NOT_WRITABLE);
+                }
+                if let Some(file) = options.expected.iter().find(|file| !file.is_there()) {
+                    let path = file.path.display();
+                    log::line(format_args!(
+                        "runner: error: '{path}' was replaced during the start"
+                    ));
+                    return ShimExit::Code(1);
                 }
                 serve(&options)
             }
@@ -82,11 +90,36 @@ struct Options {
     confinement: Option<Confinement>,
     /// Directories that must be writable.
     writable: Vec<PathBuf>,
+    /// Files that must be at their paths.
+    expected: Vec<ExpectedFile>,
     /// Subnets to isolate the network from.
     network_pools: Vec<Subnet>,
     /// The restrictions of system calls.
     restrictions: Vec<Restriction>,
     lifetime: Lifetime,
+}
+
+/// A file that the engine was to mount.
+#[derive(Debug, PartialEq, Eq)]
+struct ExpectedFile {
+    device: u64,
+    inode: u64,
+    path: PathBuf,
+}
+
+impl ExpectedFile {
+    fn parse(value: &OsStr) -> Option<Self> {
+        let mut parts = value.as_bytes().splitn(3, |byte| *byte == b':');
+        let mut number = || str::from_utf8(parts.next()?).ok()?.parse().ok();
+        let (device, inode) = (number()?, number()?);
+        let path = PathBuf::from(OsStr::from_bytes(parts.next()?));
+        path.is_absolute().then_some(ExpectedFile { device, inode, path })
+    }
+
+    fn is_there(&self) -> bool {
+        let found = self.path.symlink_metadata();
+        found.is_ok_and(|it| (it.dev(), it.ino()) == (self.device, self.inode))
+    }
 }
 
 /// Lifetime of the runner's executable.
@@ -133,6 +166,7 @@ impl Options {
                     confinement.writable.push(PathBuf::from(value));
                 }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
+                Some(aifo_runner::EXPECT) => options.expected.push(ExpectedFile::parse(value)?),
                 Some(aifo_runner::ISOLATE_NETWORK) => {
                     options.network_pools.push(value.to_str()?.parse().ok()?);
                 }
@@ -262,6 +296,19 @@ mod tests {
         // Not even root can write here.
         for path in ["/proc/self/status", "/nonexistent"] {
             assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));
+        }
+    }
+
+    #[test]
+    fn files_that_must_be_mounted() {
+        let found = std::env::temp_dir().symlink_metadata().unwrap();
+        let path = std::env::temp_dir();
+        let value = format!("{}:{}:{}", found.dev(), found.ino(), path.display());
+        let options = Options::parse(&words(&[aifo_runner::EXPECT, &value])).unwrap();
+        assert!(options.expected[0].is_there());
+        assert!(!ExpectedFile { inode: found.ino() + 1, path, ..options.expected[0] }.is_there());
+        for value in ["", "1:2", "1:x:/a", "1:2:a", "1:2:"] {
+            assert_eq!(ExpectedFile::parse(OsStr::new(value)), None, "{value}");
         }
     }
 

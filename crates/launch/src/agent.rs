@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
-use aifo_types::{Ending, Signal, Token, container_path, encode_variables, env};
+use aifo_types::{
+    Ending, Signal, Token, container_path, encode_variables, env, protective_git_variables,
+};
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -250,6 +252,11 @@ impl HostEnvironment {
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.envs(self.shim_variables.iter().map(|(name, value)| (name, value)));
         command.env("PATH", &self.path).env("TMPDIR", &self.tmp);
+        let variable = |name: &str| {
+            let own = variables.iter().find(|(known, _)| known == name);
+            own.map(|(_, value)| value.into()).or_else(|| std::env::var_os(name))
+        };
+        command.envs(protective_git_variables(variable).unwrap_or_default());
         command
     }
 }

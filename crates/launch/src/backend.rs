@@ -127,6 +127,11 @@ impl Containers {
         namespaced || nix::unistd::getuid().is_root()
     }
 
+    /// True if the container's processes are root on this machine too.
+    pub fn run_as_host_root(&self) -> bool {
+        nix::unistd::getuid().is_root() && !self.engine.facts().rootless
+    }
+
     /// Warns if containers get a proxy's URL without the login that it has on the host.
     pub(crate) fn warn_of_removed_logins(&self) {
         let names = proxy_logins(|name| std::env::var_os(name));

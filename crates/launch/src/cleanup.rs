@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Engine, EngineError};
+use aifo_sidecar::{has_mount_points, remove_mount_points};
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
@@ -56,6 +57,8 @@ pub enum Leftover {
         /// The directory that the session created for it; removed if it is empty.
         directory: Option<PathBuf>,
     },
+    /// The mount points in the repository of this workspace.
+    MountPoints(PathBuf),
     /// A directory of the session.
     Directory(PathBuf),
 }
@@ -163,6 +166,11 @@ fn scan_directory(directory: &Path, found: &mut BTreeMap<String, Leftovers>) {
     let leftovers = Leftovers::entry(found, session);
     leftovers.add_directory(lock, directory);
     let Some(record) = SessionInfo::read(directory) else { return };
+    if has_mount_points(&record.workspace) {
+        // Before the directory, whose record names the workspace.
+        let at = leftovers.items.len().saturating_sub(1);
+        leftovers.items.insert(at, Leftover::MountPoints(record.workspace.clone()));
+    }
     if let Some(path) = abandoned_socket(&record, directory) {
         // Before the directory, whose record names it.
         let at = leftovers.items.len().saturating_sub(1);
@@ -212,6 +220,7 @@ impl Leftover {
             Leftover::Container { .. } => "container",
             Leftover::Network { .. } => "network",
             Leftover::Socket { .. } => "socket",
+            Leftover::MountPoints(_) => "mount-points",
             Leftover::Directory(_) => "folder",
         }
     }
@@ -220,7 +229,9 @@ impl Leftover {
     pub fn name(&self) -> String {
         match self {
             Leftover::Container { name, .. } | Leftover::Network { name, .. } => name.clone(),
-            Leftover::Socket { path, .. } | Leftover::Directory(path) => path.display().to_string(),
+            Leftover::Socket { path, .. }
+            | Leftover::MountPoints(path)
+            | Leftover::Directory(path) => path.display().to_string(),
         }
     }
 
@@ -228,7 +239,7 @@ impl Leftover {
     pub fn engine(&self) -> Option<&Engine> {
         match self {
             Leftover::Container { engine, .. } | Leftover::Network { engine, .. } => Some(engine),
-            Leftover::Socket { .. } | Leftover::Directory(_) => None,
+            Leftover::Socket { .. } | Leftover::MountPoints(_) | Leftover::Directory(_) => None,
         }
     }
 
@@ -254,6 +265,10 @@ impl Leftover {
                     // Fails if it contains anything else.
                     let _ = fs::remove_dir(directory);
                 }
+                Ok(())
+            }
+            Leftover::MountPoints(workspace) => {
+                remove_mount_points(workspace);
                 Ok(())
             }
             Leftover::Directory(path) => unless_gone(path, remove_tree(path)),

@@ -52,6 +52,7 @@ mod identity;
 mod own_directories;
 mod plan;
 mod project;
+mod project_files;
 mod proxy_task;
 mod registries;
 mod remove_tree;

@@ -13,6 +13,7 @@ use crate::agent_endpoint::AgentEndpoint;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
+use crate::project_files::ProjectFiles;
 use crate::proxy_task::ProxyTask;
 use crate::running::SessionInfo;
 use crate::session_dir::SessionDir;
@@ -36,6 +37,8 @@ pub struct Session {
     /// The agent's container, if there is one.
     pub(crate) agent_endpoint: Option<AgentEndpoint>,
     pub(crate) call_counter: Arc<CallCounter>,
+    /// As they were before anything was started.
+    pub(crate) project_files: ProjectFiles,
     /// The tool of the trial call.
     pub(crate) probe: Option<ToolName>,
     pub(crate) shim: ShimBinary,
@@ -130,7 +133,7 @@ impl Session {
     }
 
     /// Ends the session: refuses new clients, ends running tools by signal escalation and reports
-    /// their endings, then removes sidecars and directories. Returns the totals of calls since the
+    /// their endings, then removes sidecars and directories, and reports changed project files. Returns the totals of calls since the
     /// agent's start, or since the session's.
     pub async fn close(self) -> CallStats {
         if let Some(agent_endpoint) = self.agent_endpoint {
@@ -143,6 +146,9 @@ impl Session {
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
+        if let Some(report) = self.project_files.report() {
+            tracing::warn!("{report}");
+        }
         self.call_counter.snapshot()
     }
 }

@@ -26,6 +26,7 @@ use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::error::LaunchError;
 use crate::project::record_session;
+use crate::project_files::ProjectFiles;
 use crate::proxy_task::ProxyTask;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
@@ -90,7 +91,7 @@ impl Session {
         frontend: FrontSocket,
         running: Running,
     ) -> Result<Self, LaunchError> {
-        let SessionDirs { id, workspace, directory, tmp, .. } = dirs;
+        let SessionDirs { id, workspace, directory, tmp, project_files, .. } = dirs;
         let Running { fleet, agent_endpoint, containers, shared_directories } = running;
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running_kinds = fleet.running();
@@ -154,6 +155,7 @@ impl Session {
             containers,
             agent_endpoint,
             call_counter,
+            project_files,
             probe,
             shim: config.shim.clone(),
             host_watch: OnceLock::new(),
@@ -172,6 +174,7 @@ struct SessionDirs {
     /// Real path of the temporary directory.
     shared_tmp: PathBuf,
     caches: Caches,
+    project_files: ProjectFiles,
 }
 
 impl SessionDirs {
@@ -200,7 +203,8 @@ impl SessionDirs {
             record_session(&workspace);
         }
         let caches = config.caches.caches(&workspace);
-        Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches })
+        let project_files = ProjectFiles::read(&workspace);
+        Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches, project_files })
     }
 }
 

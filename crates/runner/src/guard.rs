@@ -77,6 +77,9 @@ pub const CONNECT: &str = "--connect";
 /// The option before a directory that must be writable for the runner's user.
 pub const WRITABLE: &str = "--writable";
 
+/// The option before `DEVICE:INODE:PATH`: this file must be at the path.
+pub const EXPECT: &str = "--expect";
+
 /// The option before a path that tools may write to; without it, they may write everywhere.
 pub const WRITE: &str = "--write";
 

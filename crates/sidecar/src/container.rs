@@ -11,12 +11,13 @@ mod kind;
 mod network_isolation;
 mod pod;
 mod proxies;
+mod repository;
 mod runner_listener;
 mod starting;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aifo_engine::{
@@ -33,6 +34,8 @@ use crate::error::SidecarError;
 use crate::local::Transport;
 use crate::progress::Progress;
 
+use self::repository::{MountPoints, Repository};
+
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
 pub use self::images::Images;
@@ -41,6 +44,7 @@ pub use self::kind::{
     cache_volume_owner,
 };
 pub use self::proxies::{ProxyLogin, proxy_logins, proxy_variables};
+pub use self::repository::{has_mount_points, remove_mount_points};
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
@@ -114,6 +118,8 @@ struct Shared {
     config: ContainerConfig,
     /// The session's network, once it exists.
     pod: Mutex<Option<pod::Pod>>,
+    /// The mount points in the workspace's repository, and the last reported problem.
+    repository: std::sync::Mutex<(Option<MountPoints>, Option<String>)>,
     /// True if starts are cancelled.
     cancelled: watch::Sender<bool>,
     /// Held for reading by each start, until the engine's command has ended.
@@ -126,6 +132,7 @@ impl ContainerBackend {
         ContainerBackend(Arc::new(Shared {
             config,
             pod: Mutex::new(None),
+            repository: std::sync::Mutex::default(),
             cancelled: watch::Sender::new(false),
             in_progress: Arc::default(),
         }))
@@ -139,7 +146,7 @@ impl ContainerBackend {
         let kinds: Vec<Kind> = kinds.iter().cloned().chain(agent).collect();
         let mut commands = shared.pod_commands(&kinds)?;
         for kind in &kinds {
-            commands.push(shared.config.engine.run(&shared.sidecar(kind))?);
+            commands.push(shared.config.engine.run(&shared.sidecar(kind, &shared.repository()))?);
         }
         let mut names: Vec<_> = kinds.iter().map(|kind| shared.container_name(kind)).collect();
         names.extend(shared.has_pod().then(|| shared.pod_name()));
@@ -170,7 +177,9 @@ impl ContainerBackend {
         if let Ok(mut pod) = shared.pod.try_lock() {
             pod.take();
         }
-        remove_session(&shared.config.engine, &shared.config.labels.session).await
+        let removed = remove_session(&shared.config.engine, &shared.config.labels.session).await;
+        shared.repository_state().0.take();
+        removed
     }
 }
 
@@ -228,11 +237,48 @@ impl Shared {
         self.agent(kind).map_or_else(|| self.config.images.of(kind), |agent| agent.image.clone())
     }
 
-    fn sidecar(&self, kind: &Kind) -> ContainerSpec {
+    fn sidecar(&self, kind: &Kind, repository: &Repository) -> ContainerSpec {
         match self.agent(kind) {
             Some(agent) => agent::container(self, agent),
-            None => kind::sidecar(self, kind),
+            None => kind::sidecar(self, kind, repository),
         }
+    }
+
+    /// Finds the workspace's repository. An engine on another kernel has other device numbers, so its
+    /// runner could not check the mounts: there are none.
+    fn repository(&self) -> Repository {
+        match self.config.engine.facts().shares_host_kernel() {
+            true => Repository::find(&self.config.workspace),
+            false => Repository::default(),
+        }
+    }
+
+    /// Creates the mount points of the workspace's repository, then finds it.
+    fn prepare_repository(&self) -> Repository {
+        if !self.config.engine.facts().shares_host_kernel() {
+            return Repository::default();
+        }
+        let mut state = self.repository_state();
+        let (mount_points, reported) = &mut *state;
+        if !mount_points.as_ref().is_some_and(MountPoints::is_current) {
+            // Those of a repository that was replaced.
+            mount_points.take();
+        }
+        // Also for the same repository, as they may have been removed. The earlier lock is released
+        // after this one was taken.
+        *mount_points = MountPoints::create(&self.config.workspace);
+        let repository = self.repository();
+        if let Some(problem) =
+            repository.problem.as_ref().filter(|it| reported.as_ref() != Some(*it))
+        {
+            tracing::warn!("{problem}");
+            *reported = Some(problem.clone());
+        }
+        repository
+    }
+
+    fn repository_state(&self) -> MutexGuard<'_, (Option<MountPoints>, Option<String>)> {
+        self.repository.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn agent(&self, kind: &Kind) -> Option<&AgentContainer> {

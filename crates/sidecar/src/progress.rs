@@ -21,6 +21,8 @@ pub enum SidecarEvent<'a> {
     Failed(&'a SidecarError),
     /// It was idle for this time and has been stopped. The next call starts it again.
     Idle(Duration),
+    /// A mounted file was replaced, so it has been stopped. It starts again now.
+    Outdated,
 }
 
 /// A callback for sidecar events; none by default. It runs on the reactor and must not block.

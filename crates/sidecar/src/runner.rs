@@ -23,7 +23,12 @@ pub struct Runner {
     control: Arc<ControlHandle>,
     lost: watch::Receiver<bool>,
     translation: Arc<PathTranslation>,
+    outdated: Option<Outdated>,
 }
+
+/// Checks whether a runner must be replaced before its next use.
+#[derive(Clone)]
+struct Outdated(Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// Closes the connection when the last clone of the runner is dropped. The reading task does not
 /// hold it.
@@ -97,12 +102,22 @@ impl Runner {
             }
         });
         let control = Arc::new(ControlHandle(control));
-        Ok(Runner { kind, control, lost, translation: Arc::default() })
+        Ok(Runner { kind, control, lost, translation: Arc::default(), outdated: None })
     }
 
     /// Sets the translation of the clients' directories to the runner's.
     pub(crate) fn with_translation(self, translation: PathTranslation) -> Self {
         Runner { translation: Arc::new(translation), ..self }
+    }
+
+    /// Sets the check whether the runner must be replaced before its next use.
+    pub(crate) fn with_outdated(self, outdated: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Runner { outdated: Some(Outdated(Arc::new(outdated))), ..self }
+    }
+
+    /// Returns whether the runner should be replaced before its next use.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.outdated.as_ref().is_some_and(|Outdated(check)| check())
     }
 
     pub(crate) fn translation(&self) -> &PathTranslation {
@@ -187,6 +202,12 @@ impl Runner {
             tracing::warn!(kind = %self.kind, "a sidecar did not end in time");
             self.control().shutdown(Shutdown::Both);
         }
+    }
+}
+
+impl std::fmt::Debug for Outdated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outdated").finish_non_exhaustive()
     }
 }
 

@@ -42,6 +42,10 @@ enum SlotState {
     Closed,
 }
 
+/// Time for calls that have just ended to release an outdated sidecar, and between two attempts.
+const OUTDATED_WAIT: Duration = Duration::from_millis(200);
+const OUTDATED_PAUSE: Duration = Duration::from_millis(5);
+
 /// The result of a start, for all callers that waited for it.
 type Outcome = Result<(), Arc<SidecarError>>;
 
@@ -82,10 +86,10 @@ impl SidecarSlot {
         &self.kind
     }
 
-    /// Leases the sidecar if it runs.
+    /// Leases the sidecar if it runs and need not be replaced.
     pub(crate) fn ready(&self) -> Option<Lease> {
         match &*self.lock() {
-            SlotState::Active(active) if !active.runner.is_lost() => Some(active.lease()),
+            SlotState::Active(active) if active.is_usable() => Some(active.lease()),
             _ => None,
         }
     }
@@ -93,6 +97,7 @@ impl SidecarSlot {
     /// Leases the sidecar, and starts it first if it does not run. A lost sidecar is started again: only
     /// its running calls have failed. If the future is dropped, the start continues for the next caller.
     pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease, Arc<SidecarError>> {
+        self.retire_outdated().await;
         let mut attempt = Attempt::First;
         loop {
             match self.step(attempt) {
@@ -232,7 +237,12 @@ impl SidecarSlot {
 
     /// Retires the sidecar if it was idle for `after`. Returns `None` when it has ended; otherwise the
     /// time of the next check, also if background processes still run in it.
-    async fn retire(&self, usage: &Arc<Usage>, after: Duration) -> Option<Instant> {
+    async fn retire(
+        &self,
+        usage: &Arc<Usage>,
+        after: Duration,
+        event: SidecarEvent<'_>,
+    ) -> Option<Instant> {
         let (sender, answer) = watch::channel(());
         let active = {
             let mut state = self.lock();
@@ -254,7 +264,7 @@ impl SidecarSlot {
                 Some(Instant::now() + after)
             }
             RetireOutcome::Retired => {
-                self.reporter.report(&self.kind, SidecarEvent::Idle(after));
+                self.reporter.report(&self.kind, event);
                 self.set_state(SlotState::Stopped);
                 None
             }
@@ -262,6 +272,26 @@ impl SidecarSlot {
         // There may be no waiting caller.
         let _ = sender.send(());
         again
+    }
+
+    /// Retires the sidecar if it must be replaced and nothing runs in it.
+    async fn retire_outdated(&self) {
+        let usage = match &*self.lock() {
+            SlotState::Active(active) if !active.runner.is_lost() && !active.is_usable() => {
+                Arc::clone(&active.usage)
+            }
+            _ => return,
+        };
+        // A call that has just ended may still hold its lease. Only the first caller waits for it.
+        let wait = if usage.set_outdated() { Duration::ZERO } else { OUTDATED_WAIT };
+        let deadline = Instant::now() + wait;
+        while self.retire(&usage, Duration::ZERO, SidecarEvent::Outdated).await.is_some() {
+            if Instant::now() >= deadline {
+                tracing::debug!(kind = %self.kind, "outdated sidecar stays, something runs in it");
+                return;
+            }
+            tokio::time::sleep(OUTDATED_PAUSE).await;
+        }
     }
 
     fn unavailable(&self) -> SidecarError {
@@ -277,6 +307,10 @@ impl SidecarSlot {
 }
 
 impl ActiveRunner {
+    fn is_usable(&self) -> bool {
+        !self.runner.is_lost() && !self.runner.is_outdated()
+    }
+
     fn lease(&self) -> Lease {
         Lease::new(self.runner.clone(), &self.usage)
     }
@@ -294,7 +328,7 @@ async fn watch_active(slot: Weak<SidecarSlot>, usage: Arc<Usage>, lost: impl Fut
             () = wait_until(next) => {}
         }
         let (Some(slot), Some(after)) = (slot.upgrade(), after) else { return };
-        next = slot.retire(&usage, after).await;
+        next = slot.retire(&usage, after, SidecarEvent::Idle(after)).await;
         if next.is_none() {
             return;
         }

@@ -13,6 +13,7 @@ struct Count {
     users: usize,
     /// When the last user left, or the runner started.
     idle_since: Instant,
+    is_outdated: bool,
 }
 
 /// One use of a runner, until this is dropped.
@@ -21,7 +22,11 @@ pub(crate) struct UsageGuard(Arc<Usage>);
 
 impl Usage {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Usage(Mutex::new(Count { users: 0, idle_since: Instant::now() })))
+        Arc::new(Usage(Mutex::new(Count {
+            users: 0,
+            idle_since: Instant::now(),
+            is_outdated: false,
+        })))
     }
 
     pub(crate) fn acquire(self: &Arc<Self>) -> UsageGuard {
@@ -33,6 +38,11 @@ impl Usage {
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let count = self.lock();
         (count.users == 0).then_some(count.idle_since)
+    }
+
+    /// Records that the runner is outdated. Returns whether it was recorded before.
+    pub(crate) fn set_outdated(&self) -> bool {
+        std::mem::replace(&mut self.lock().is_outdated, true)
     }
 
     fn lock(&self) -> MutexGuard<'_, Count> {

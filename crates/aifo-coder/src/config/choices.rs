@@ -1,6 +1,7 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
 use aifo_launch::{CacheScope, Choice, ConfinementMode, Flavor, Net};
+use aifo_process::{Restriction, UnknownRestriction};
 use aifo_types::{Endpoint, Subnet};
 use serde::Deserialize;
 use serde_json::json;
@@ -76,6 +77,17 @@ pub(crate) const POOLS: Format<Option<Vec<Subnet>>> = Format::new(
         parsed.map(Some).map_err(|error: aifo_types::InvalidSubnet| item.error(error.to_string()))
     },
     |pools| pools.as_ref().map_or(json!(null), |pools| displayed(pools)),
+);
+/// Restrictions of system calls to leave out.
+pub(crate) const RESTRICTIONS: Format<Vec<Restriction>> = Format::new(
+    |item| {
+        let parsed = item.list()?.iter().map(|word| word.parse()).collect::<Result<_, _>>();
+        parsed.map_err(|error: UnknownRestriction| {
+            let known = Restriction::ALL.map(Restriction::name).join(", ");
+            item.error(error.to_string()).hint(format!("restrictions are: {known}"))
+        })
+    },
+    |restrictions| displayed(restrictions),
 );
 /// A program by its absolute path, with arguments.
 pub(crate) const PROGRAM: Format<Option<Vec<String>>> = Format::new(

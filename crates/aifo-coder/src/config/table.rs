@@ -6,11 +6,13 @@ use std::path::PathBuf;
 
 use aifo_launch::{CacheScope, ConfinementMode, Limits, Net};
 use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
+use aifo_process::Restriction;
 use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, Backend, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, SIZE, SMART, SmartMode,
+    BACKEND, Backend, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, RESTRICTIONS, SIZE,
+    SMART, SmartMode,
 };
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
@@ -168,6 +170,8 @@ table! {
     [pools: Option<Vec<Subnet>> = None]
         setting("containers.pools", at!(pools), POOLS, "configures containers")
             .unset("podman's own");
+    [unrestricted: Vec<Restriction> = Vec::new()]
+        setting("containers.unrestricted", at!(unrestricted), RESTRICTIONS, "allows system calls");
     [memory: Option<u64> = None]
         setting("containers.memory", at!(memory), SIZE, "configures containers")
             .unset("three quarters of the machine's")

@@ -8,6 +8,7 @@ use aifo_policy::{KindVolume, kind_spec};
 use aifo_types::{Kind, container_path};
 
 use super::proxies::{ProxyLogin, proxy_variables};
+use super::repository::Repository;
 use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::local::{Transport, restriction_words};
@@ -160,11 +161,14 @@ fn plain((name, value): (&str, &str)) -> (OsString, Value) {
 }
 
 /// The container of a sidecar.
-pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
+pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> ContainerSpec {
     let config = &shared.config;
     let image = config.images.of(kind);
     let spec = container(shared, shared.container_name(kind), kind.as_str(), image);
     let mut spec = working(shared, spec);
+    let alias = Path::new(WORKSPACE);
+    spec.mounts.extend(repository.mounts(alias, &config.workspace));
+    spec.args.extend(repository.expectations(alias, &config.workspace));
     if config.net == Net::Separate {
         spec.publish.clone_from(&config.publish);
     }

@@ -12,6 +12,7 @@ use tokio::process::Child;
 
 use super::engine_stderr::EngineStderr;
 use super::kind::{self, TMP, WORKSPACE};
+use super::repository::Repository;
 use super::runner_listener::RunnerListener;
 use super::{REMOVE_ATTEMPTS, REMOVE_PAUSE, Shared, engine_error};
 use crate::error::SidecarError;
@@ -56,7 +57,11 @@ impl Shared {
         progress: &Progress,
     ) -> Result<Runner, SidecarError> {
         self.ensure_network(&kind, progress).await?;
-        let spec = self.sidecar(&kind);
+        let repository = match self.agent(&kind) {
+            Some(_) => Repository::default(),
+            None => self.prepare_repository(),
+        };
+        let spec = self.sidecar(&kind, &repository);
         let is_agent = self.agent(&kind).is_some();
         let runner = self.start_container(kind, &spec, progress).await?;
         Ok(match is_agent {
@@ -65,7 +70,7 @@ impl Shared {
                 [self.config.workspace.clone()],
                 Path::new(WORKSPACE),
             )),
-            false => runner,
+            false => runner.with_outdated(move || !repository.is_current()),
         })
     }
 

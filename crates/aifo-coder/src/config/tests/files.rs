@@ -30,6 +30,7 @@ fn every_key_is_read() {
         net = "separate"
         publish = ["3000:3000"]
         pools = ["10.89.0.0/16"]
+        unrestricted = ["io-uring"]
         memory = "4g"
         pids = 512
         cpus = 1.5
@@ -90,6 +91,7 @@ fn every_key_is_read() {
         default = "deny"
     "#;
     let config = of_user(text).unwrap();
+    assert_eq!(config.unrestricted.value, [aifo_process::Restriction::IoUring]);
     let max_secs = &config.max_secs;
     assert_eq!((max_secs.value, max_secs.source.to_string().as_str()), (Some(600), "/u.toml:4"));
     let deny = config.kinds.rules.iter().find(|rule| rule.tools.value == ["rustup"]).unwrap();
@@ -213,6 +215,7 @@ fn keys_that_extend_are_rejected() {
         "[notify]\ntimeout_secs = 9",
         "[containers]\nadmit = ['npmrc']",
         "[containers]\npools = []",
+        "[containers]\nunrestricted = ['set-id']",
         "[containers]\ncaches = 'user'",
         "[containers]\nca_bundle = '/w/ca.pem'",
         "[agent]\nsmart = 'on'",
@@ -235,6 +238,10 @@ fn invalid_values_of_the_user_are_rejected() {
         ("[kind.java]\nallow = []", "hint: define a new toolchain with: tools = [..]"),
         ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
         ("[containers]\npools = ['10.89.0.1/16']", "invalid subnet '10.89.0.1/16'"),
+        (
+            "[containers]\nunrestricted = ['uring']",
+            "unknown restriction 'uring'\nhint: restrictions are: io-uring, openat2, ",
+        ),
         (
             "[containers]\ncaches = 'all'",
             "/u.toml:2: invalid value 'all' for containers.caches: expected project, user or none",

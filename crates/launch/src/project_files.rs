@@ -1,0 +1,260 @@
+//! Files of the workspace that agents and git execute or obey (`spec/trust.md#changed-project-files`).
+
+use std::collections::BTreeMap;
+use std::fs::{Metadata, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use sha2::{Digest, Sha256};
+
+/// Files and directories in the workspace's root.
+const NAMES: [&str; 33] = [
+    ".aider.conf.yml",
+    ".aifo.toml",
+    ".claude",
+    ".codex",
+    ".copilot",
+    ".crush.json",
+    ".cursor",
+    ".devcontainer",
+    ".envrc",
+    ".gemini",
+    ".git",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/hooks",
+    ".gitattributes",
+    ".githooks",
+    ".github/copilot-instructions.md",
+    ".gitmodules",
+    ".husky",
+    ".kimi",
+    ".mcp.json",
+    ".opencode",
+    ".openhands",
+    ".pre-commit-config.yaml",
+    ".qwen",
+    ".vibe",
+    ".vscode",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    "QWEN.md",
+    "crush.json",
+    "opencode.json",
+];
+
+/// Number of files of a snapshot. Further ones are ignored.
+const MAX_FILES: usize = 2000;
+/// Entries of a directory; more than [`MAX_FILES`], so that the order of a snapshot is that of names.
+const MAX_ENTRIES: usize = 20_000;
+/// Depth below a directory of the list.
+const MAX_DEPTH: usize = 8;
+/// A larger file is compared by size and time.
+const MAX_BYTES: u64 = 1 << 20;
+/// Bytes that a snapshot reads; further files are compared by size and time.
+const MAX_TOTAL_BYTES: u64 = 64 << 20;
+/// Names in a report.
+const MAX_NAMES: usize = 20;
+
+/// The state of these files at one time.
+#[derive(Debug)]
+pub(crate) struct ProjectFiles {
+    workspace: PathBuf,
+    files: BTreeMap<PathBuf, FileState>,
+    /// Bytes that may still be read.
+    budget: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum FileState {
+    Content {
+        digest: [u8; 32],
+        mode: u32,
+    },
+    Link(PathBuf),
+    /// A large file, or one that cannot be read.
+    Attributes {
+        size: u64,
+        modified: (i64, i64),
+        mode: u32,
+    },
+    Directory,
+}
+
+impl ProjectFiles {
+    /// Reads the files, without following links.
+    pub(crate) fn read(workspace: &Path) -> Self {
+        let mut found = ProjectFiles {
+            workspace: workspace.to_owned(),
+            files: BTreeMap::default(),
+            budget: MAX_TOTAL_BYTES,
+        };
+        for name in NAMES {
+            // A linked directory on the way is listed itself, or is no part of the project.
+            let parent = Path::new(name).parent().filter(|it| !it.as_os_str().is_empty());
+            let is_linked = |path: &Path| workspace.join(path).is_symlink();
+            if !parent.is_some_and(is_linked) {
+                let depth = if name == ".git" { 0 } else { MAX_DEPTH };
+                found.add(Path::new(name), depth);
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, path: &Path, depth: usize) {
+        let full = self.workspace.join(path);
+        let Ok(metadata) = full.symlink_metadata() else { return };
+        if self.files.len() >= MAX_FILES {
+            return;
+        }
+        if !metadata.is_dir() {
+            let state = FileState::of(&full, &metadata, &mut self.budget);
+            self.files.insert(path.to_owned(), state);
+            return;
+        }
+        if depth == 0 {
+            self.files.insert(path.to_owned(), FileState::Directory);
+            return;
+        }
+        let Ok(entries) = full.read_dir() else { return };
+        let mut names: Vec<_> =
+            entries.flatten().take(MAX_ENTRIES).map(|entry| entry.file_name()).collect();
+        names.sort();
+        for name in names {
+            self.add(&path.join(name), depth - 1);
+        }
+    }
+
+    /// Returns the paths whose files were changed, created or removed since, sorted.
+    pub(crate) fn changes(&self) -> Vec<PathBuf> {
+        let now = ProjectFiles::read(&self.workspace);
+        let mut names: Vec<_> = self.files.keys().chain(now.files.keys()).collect();
+        names.sort();
+        names.dedup();
+        names.retain(|name| self.files.get(*name) != now.files.get(*name));
+        names.into_iter().cloned().collect()
+    }
+
+    /// Describes the changes in one line. `None` if there are none.
+    pub(crate) fn report(&self) -> Option<String> {
+        let changes = self.changes();
+        let names = changes.iter().take(MAX_NAMES);
+        let names: Vec<_> =
+            names.map(|path| aifo_types::escape_line(&path.to_string_lossy())).collect();
+        let more = match changes.len().saturating_sub(MAX_NAMES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!names.is_empty()).then(|| {
+            format!(
+                "changed in this session, and agents or git execute or obey them: {}{more}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl FileState {
+    fn of(path: &Path, metadata: &Metadata, budget: &mut u64) -> Self {
+        if metadata.is_symlink() {
+            return FileState::Link(path.read_link().unwrap_or_default());
+        }
+        let mode = metadata.mode();
+        digest(path, budget).map_or_else(
+            || FileState::Attributes {
+                size: metadata.size(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                mode,
+            },
+            |digest| FileState::Content { digest, mode },
+        )
+    }
+}
+
+/// Returns the digest of a regular file that is not too large. Never blocks.
+fn digest(path: &Path, budget: &mut u64) -> Option<[u8; 32]> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.size() > MAX_BYTES.min(*budget) {
+        return None;
+    }
+    *budget -= metadata.size();
+    let mut content = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut content).ok()?;
+    if path.as_os_str().as_bytes().ends_with(b"/.git/config") {
+        content = without_branches(&content);
+    }
+    Some(Sha256::digest(&content).into())
+}
+
+/// Leaves out the sections that name where a branch is pushed to: git writes them often.
+fn without_branches(config: &[u8]) -> Vec<u8> {
+    let mut is_kept = true;
+    let lines = config.split_inclusive(|byte| *byte == b'\n').filter(|line| {
+        let line = line.trim_ascii_start();
+        if line.starts_with(b"[") {
+            // A section on the header's line is kept.
+            is_kept = !line.starts_with(b"[branch \"") || !line.trim_ascii_end().ends_with(b"]");
+        }
+        is_kept
+    });
+    lines.collect::<Vec<_>>().concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn changed_files_are_listed() {
+        let dir = std::env::temp_dir().join(format!("aifo-project-{}", std::process::id()));
+        fs::create_dir_all(dir.join(".husky")).unwrap();
+        fs::create_dir_all(dir.join(".git")).unwrap();
+        for name in ["AGENTS.md", ".husky/pre-commit", ".git/config", ".envrc", "other"] {
+            fs::write(dir.join(name), "before\n").unwrap();
+        }
+        fs::write(dir.join("CLAUDE.md"), vec![0; 2 << 20]).unwrap();
+        let before = ProjectFiles::read(&dir);
+        assert_eq!(before.report(), None);
+
+        let branch = "before\n[branch \"main\"]\n\tremote = origin\n";
+        fs::write(dir.join(".git/config"), branch).unwrap();
+        fs::write(dir.join("other"), "after").unwrap();
+        assert_eq!(before.report(), None);
+
+        fs::write(dir.join("AGENTS.md"), "after").unwrap();
+        fs::write(dir.join(".git/config"), format!("{branch}[core]\n")).unwrap();
+        fs::set_permissions(dir.join(".husky/pre-commit"), fs::Permissions::from_mode(0o700))
+            .unwrap();
+        fs::remove_file(dir.join(".envrc")).unwrap();
+        fs::write(dir.join("CLAUDE.md"), vec![0; 3 << 20]).unwrap();
+        fs::create_dir_all(dir.join(".claude/commands")).unwrap();
+        fs::write(dir.join(".claude/commands/a\nb.md"), "").unwrap();
+        symlink("/etc", dir.join(".codex")).unwrap();
+        let changed = [
+            ".claude/commands/a\nb.md",
+            ".codex",
+            ".envrc",
+            ".git/config",
+            ".husky/pre-commit",
+            "AGENTS.md",
+            "CLAUDE.md",
+        ];
+        assert_eq!(before.changes(), changed.map(PathBuf::from));
+        assert!(before.report().unwrap().contains("a\\nb.md, .codex, .envrc"));
+
+        for number in 0..MAX_FILES {
+            fs::write(dir.join(format!(".claude/{number}")), "").unwrap();
+        }
+        assert!(before.changes().len() <= MAX_FILES + 7);
+        assert!(before.report().unwrap().ends_with("more"));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

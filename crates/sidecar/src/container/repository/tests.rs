@@ -1,0 +1,143 @@
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// A workspace with a repository as `git init` creates it, without its template's hooks.
+fn workspace() -> tempfile::TempDir {
+    let workspace = tempfile::tempdir().unwrap();
+    let git = workspace.path().join(".git");
+    fs::create_dir(&git).unwrap();
+    fs::write(git.join(CONFIG), "[core]\n\tbare = false\n").unwrap();
+    workspace
+}
+
+/// The mounted paths, the writable ones with a `+`.
+fn mounted(workspace: &Path) -> Vec<String> {
+    let found = Repository::find(workspace);
+    let entries = found.entries.iter();
+    let sign = |entry: &Entry| if entry.read_only { "" } else { "+" };
+    entries.map(|entry| format!("{}{}", sign(entry), entry.path.display())).collect()
+}
+
+fn names(directory: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn mount_points_exist_as_long_as_a_session_uses_them() {
+    let dir = workspace();
+    let (workspace, git) = (dir.path(), dir.path().join(".git"));
+    assert_eq!(mounted(workspace), [".git"], "read-only as a whole, without mount points");
+    let one = MountPoints::create(workspace).unwrap();
+    let protected =
+        ["+.git", ".git/config", ".git/hooks", ".git/commondir", ".git/config.worktree"];
+    assert_eq!(mounted(workspace), protected);
+    let two = MountPoints::create(workspace).unwrap();
+    drop(one);
+    assert_eq!(mounted(workspace), protected);
+    drop(two);
+    assert_eq!(names(&git), ["config"]);
+
+    // A killed session leaves its mount points to the next.
+    let mut killed = MountPoints::create(workspace).unwrap();
+    drop(killed.lock.take());
+    std::mem::forget(killed);
+    assert_eq!(mounted(workspace), protected);
+    fs::write(git.join("hooks/pre-commit"), "").unwrap();
+    drop(MountPoints::create(workspace));
+    assert_eq!(names(&git), ["config", "hooks"]);
+    for name in OPTIONAL {
+        fs::create_dir(git.join(name)).unwrap();
+    }
+    let _points = MountPoints::create(workspace).unwrap();
+    assert_eq!(mounted(workspace)[5..], [".git/modules", ".git/worktrees"]);
+}
+
+#[test]
+fn a_repository_that_cannot_be_protected_is_read_only() {
+    type Change = fn(&Path);
+    let changes: [Change; 7] = [
+        |git| fs::remove_file(git.join(CONFIG)).unwrap(),
+        |git| symlink("/etc/passwd", git.join(HOOKS)).unwrap(),
+        |git| symlink("/etc", git.join("modules")).unwrap(),
+        |git| fs::write(git.join(COMMON_DIR), "../other\n").unwrap(),
+        |git| symlink("elsewhere", git.join(COMMON_DIR)).unwrap(),
+        |git| fs::write(git.join(CONFIG), "[core]\n\tbare = true\n").unwrap(),
+        |git| fs::write(git.join(CONFIG), "[core]\n\tworkTree = /elsewhere\n").unwrap(),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let dir = workspace();
+        change(&dir.path().join(".git"));
+        let before = names(&dir.path().join(".git"));
+        let points = MountPoints::create(dir.path());
+        assert_eq!(mounted(dir.path()), [".git"], "{number}");
+        assert!(Repository::find(dir.path()).problem.is_some(), "{number}");
+        drop(points);
+        assert_eq!(names(&dir.path().join(".git")), before, "{number}");
+    }
+}
+
+#[test]
+fn a_link_is_not_followed_and_a_file_may_name_a_directory_of_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let git = dir.path().join(".git");
+    assert_eq!(mounted(dir.path()), [""; 0], "no repository");
+    assert!(MountPoints::create(dir.path()).is_none());
+    symlink("/etc", &git).unwrap();
+    assert_eq!(mounted(dir.path()), [""; 0]);
+    assert!(Repository::find(dir.path()).problem.unwrap().contains("link"));
+    fs::remove_file(&git).unwrap();
+
+    fs::write(&git, "gitdir: /elsewhere/.git/worktrees/one\n").unwrap();
+    assert_eq!(mounted(dir.path()), [".git"]);
+    fs::write(&git, "gitdir: ./.store\n").unwrap();
+    fs::create_dir(dir.path().join(".store")).unwrap();
+    fs::write(dir.path().join(".store/config"), "").unwrap();
+    let _points = MountPoints::create(dir.path()).unwrap();
+    assert_eq!(mounted(dir.path())[..3], [".git", "+.store", ".store/config"]);
+}
+
+#[test]
+fn a_lock_of_a_tool_does_not_block_the_launcher() {
+    let dir = workspace();
+    let git = git_directory(dir.path()).unwrap();
+    let _lock = Flock::lock(git, FlockArg::LockExclusiveNonblock).unwrap();
+    assert!(MountPoints::create(dir.path()).is_none());
+    assert_eq!(mounted(dir.path()), [".git"], "read-only as a whole");
+}
+
+#[test]
+fn a_replaced_file_is_noticed() {
+    let dir = workspace();
+    let git = dir.path().join(".git");
+    let _points = MountPoints::create(dir.path());
+    let found = Repository::find(dir.path());
+    fs::write(git.join(CONFIG), "[core]\n").unwrap();
+    assert!(found.is_current(), "written in place, as the mount is");
+    // The second one could get the inode number of the first.
+    for _ in 0..2 {
+        fs::write(git.join("config.lock"), "[core]\n").unwrap();
+        fs::rename(git.join("config.lock"), git.join(CONFIG)).unwrap();
+        assert!(!found.is_current());
+    }
+    let found = Repository::find(dir.path());
+    fs::create_dir(git.join("modules")).unwrap();
+    assert!(!found.is_current());
+}
+
+#[test]
+fn the_runner_expects_the_files_that_were_checked() {
+    let dir = workspace();
+    let (found, alias) = (Repository::find(dir.path()), Path::new("/workspace"));
+    let metadata = dir.path().join(".git").metadata().unwrap();
+    let id = format!("{}:{}", metadata.dev(), metadata.ino());
+    let own = dir.path().join(".git");
+    let expected = [format!("{id}:/workspace/.git"), format!("{id}:{}", own.display())];
+    let words = found.expectations(alias, dir.path());
+    assert_eq!(words, ["--expect", &expected[0], "--expect", &expected[1]]);
+    let mounts: Vec<_> = found.mounts(alias, dir.path()).collect();
+    assert_eq!(mounts, [Mount::bind(&own, "/workspace/.git", true), Mount::bind(&own, &own, true)]);
+}

@@ -1,0 +1,237 @@
+//! The workspace's git repository in a sidecar (`spec/containers.md#repository`).
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Scratch, Signal, files_below};
+
+/// Changes what git executes, below each of these roots, and prints each success. Undoes all but the
+/// first.
+const ATTACK: &str = r#"
+import os, sys
+
+def attempt(name, call):
+    try:
+        call()
+        print(name)
+    except OSError:
+        pass
+
+def write(path, mode="w"):
+    with open(path, mode) as file:
+        file.write("[core]\n\tfsmonitor = touch ran\n")
+
+def replace(path):
+    kept = open(path).read() if os.path.exists(path) else None
+    write(path + ".new")
+    try:
+        os.rename(path + ".new", path)
+    finally:
+        if os.path.exists(path + ".new"):
+            os.remove(path + ".new")
+    if kept is None:
+        os.remove(path)
+    else:
+        open(path, "w").write(kept)
+
+def move(path):
+    os.rename(path, path + "-moved")
+    os.rename(path + "-moved", path)
+
+for root in sys.argv[1:]:
+    git = root + "/.git"
+    attempt("append to config", lambda: write(git + "/config", "a"))
+    attempt("move .git", lambda: move(git))
+    attempt("link in place of .git", lambda: os.symlink("x", git))
+    for name in ("config", "commondir", "config.worktree", "modules/sub/config", "hooks/pre-commit"):
+        attempt("replace " + name, lambda: replace(git + "/" + name))
+    for name in ("config", "hooks", "commondir", "config.worktree", "modules", "worktrees"):
+        attempt("move " + name, lambda: move(git + "/" + name))
+"#;
+
+/// The successes without the mounts.
+const WITHOUT_MOUNTS: &str = "\
+append to config
+move .git
+replace config
+replace commondir
+replace config.worktree
+replace modules/sub/config
+replace hooks/pre-commit
+move config
+move hooks
+move modules
+";
+
+/// Writes to the repository as `git add` and `git commit` do.
+const COMMIT: &str = r#"
+import os
+os.makedirs(".git/objects/ab", exist_ok=True)
+os.makedirs(".git/refs/heads/of", exist_ok=True)
+for name in ("index", "HEAD", "objects/ab/cd", "refs/heads/of/tool", "COMMIT_EDITMSG"):
+    kept = open(".git/" + name, "rb").read() if os.path.exists(".git/" + name) else b""
+    with open(".git/" + name + ".lock", "wb") as file:
+        file.write(kept)
+    os.rename(".git/" + name + ".lock", ".git/" + name)
+"#;
+
+#[track_caller]
+fn git(dir: &Path, args: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=it", "-c", "user.email=it@example.org"]).args(args);
+    for name in ["GIT_CONFIG_COUNT", "GIT_DIR", "GIT_WORK_TREE"] {
+        git.env_remove(name);
+    }
+    Outcome::of(git.current_dir(dir)).exited(0).text()
+}
+
+/// Creates a repository without hooks that has a submodule's directory.
+#[track_caller]
+fn init(dir: &Path) {
+    git(dir, &["init", "--quiet", "--template="]);
+    fs::create_dir_all(dir.join(".git/modules/sub")).unwrap();
+    fs::write(dir.join("file"), "").unwrap();
+    git(dir, &["add", "file"]);
+    git(dir, &["commit", "--quiet", "--message", "one"]);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_tool_cannot_change_what_git_executes() {
+    let Some(engine) = Engine::of_run("a_tool_cannot_change_what_git_executes") else { return };
+    let project = Scratch::new();
+    let dir = project.path();
+    init(dir);
+    let config = fs::read(dir.join(".git/config")).unwrap();
+    let before = files_below(&dir.join(".git"));
+
+    let session = ContainerSetup::of(&engine).kind("python").workspace(dir).start();
+    let text = dir.to_str().unwrap();
+    let python = |program: &str| {
+        let mut shim = session.shim("python3");
+        shim.args(["-c", program, "/workspace", text]).current_dir(dir);
+        Outcome::of(&mut shim).exited(0).text()
+    };
+    assert_eq!(python(ATTACK), "");
+    assert_eq!(fs::read(dir.join(".git/config")).unwrap(), config);
+    // git on this machine and in the agent's container works with the mount points.
+    assert_eq!(git(dir, &["status", "--short"]), "");
+    assert_eq!(git(dir, &["log", "--format=%s"]), "one\n");
+    assert!(!dir.join("ran").exists());
+    assert_eq!(python(COMMIT), "");
+    session.finish();
+    let removed: Vec<_> = before.iter().filter(|file| !file.exists()).collect();
+    assert_eq!(removed, [""; 0].map(Path::new));
+    for name in ["hooks", "commondir", "config.worktree"] {
+        assert!(!dir.join(".git").join(name).exists(), "{name}");
+    }
+
+    let control = Scratch::new();
+    let dir = control.path();
+    init(dir);
+    fs::create_dir(dir.join(".git/hooks")).unwrap();
+    let mount = format!("type=bind,source={},destination=/workspace", dir.display());
+    let run = ["run", "--rm", "--mount", &mount, EVERY_TOOL, "python3", "-c", ATTACK, "/workspace"];
+    assert_eq!(engine.text(run), WITHOUT_MOUNTS);
+    git(dir, &["status"]);
+    assert!(dir.join("ran").exists(), "git executes the configuration");
+}
+
+/// `git config` replaces the file, which removes its mount from every container.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_configuration_that_git_replaced_is_protected_again() {
+    let Some(engine) = Engine::of_run("a_configuration_that_git_replaced_is_protected_again")
+    else {
+        return;
+    };
+    let project = Scratch::new();
+    let dir = project.path();
+    init(dir);
+    let session = ContainerSetup::of(&engine).kind("python").workspace(dir).start();
+    let attack = || {
+        let mut shim = session.shim("python3");
+        shim.args(["-c", ATTACK, "/workspace"]).current_dir(dir);
+        Outcome::of(&mut shim).exited(0).text()
+    };
+    assert_eq!(attack(), "");
+    for _ in 0..2 {
+        git(dir, &["config", "some.key", "value"]);
+        git(dir, &["config", "some.key", "other"]);
+        assert_eq!(attack(), "");
+    }
+    assert_eq!(session.log_lines(&["stopped, git replaced a mounted file"]).len(), 2);
+    fs::rename(dir.join(".git"), dir.join("old")).unwrap();
+    init(dir);
+    assert_eq!(attack(), "");
+    session.finish();
+    assert!(!dir.join(".git/commondir").exists());
+}
+
+/// Between two starts of a sidecar, the agent can put links into the workspace.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn no_link_in_the_repository_chooses_what_is_mounted() {
+    let Some(engine) = Engine::of_run("no_link_in_the_repository_chooses_what_is_mounted") else {
+        return;
+    };
+    let (project, outside) = (Scratch::new(), Scratch::new());
+    let dir = project.path();
+    fs::write(outside.path().join("secret"), "").unwrap();
+    let image = format!("python={EVERY_TOOL}");
+    let setup = ContainerSetup::of(&engine).flag("--toolchain", "auto");
+    let session = setup.flag("--toolchain-image", &image).workspace(dir).start();
+    let seen = || {
+        let program = "import os; print(os.path.exists('.git/secret'), \
+                       os.path.exists('.git/hooks/secret'), os.access('.git', os.W_OK))";
+        let mut shim = session.shim("python3");
+        Outcome::of(shim.args(["-c", program]).current_dir(dir)).exited(0).text()
+    };
+    symlink(outside.path(), dir.join(".git")).unwrap();
+    assert_eq!(seen(), "False False False\n");
+    fs::remove_file(dir.join(".git")).unwrap();
+    init(dir);
+    symlink(outside.path(), dir.join(".git/hooks")).unwrap();
+    assert_eq!(seen(), "False False False\n");
+    assert_eq!(session.log_lines(&["its 'hooks' is a link"]).len(), 1);
+
+    fs::remove_dir_all(dir.join(".git")).unwrap();
+    fs::write(dir.join(".git"), "gitdir: /elsewhere\n").unwrap();
+    assert_eq!(seen(), "False False False\n");
+    let program = "import os; os.rename('.git', 'away')";
+    let mut shim = session.shim("python3");
+    let outcome = Outcome::of(shim.args(["-c", program]).current_dir(dir));
+    assert!(outcome.exited(1).stderr.contains("Device or resource busy"), "{outcome:?}");
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn changed_project_files_are_reported_and_a_killed_sessions_mount_points_removed() {
+    let test = "changed_project_files_are_reported_and_a_killed_sessions_mount_points_removed";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let project = Scratch::new();
+    let dir = project.path();
+    init(dir);
+    let setup = || ContainerSetup::of(&engine).kind("python").workspace(dir);
+    let mut session = setup().start();
+    let program = "import os; os.mkdir('.husky'); open('.husky/pre-commit', 'w'); \
+                   open('.mcp.json', 'w'); open('source', 'w')";
+    let mut shim = session.shim("python3");
+    Outcome::of(shim.args(["-c", program]).current_dir(dir)).exited(0);
+    session.end(Signal::SIGTERM);
+    let log = session.log();
+    assert!(log.contains("execute or obey them: .husky/pre-commit, .mcp.json\n"), "{log}");
+
+    let mut session = setup().start();
+    session.end(Signal::SIGKILL);
+    assert!(dir.join(".git/commondir").exists());
+    let mut cleanup = Command::new(&aifo_tests::binaries().coder);
+    cleanup.args(["cleanup", session.id()]).env("XDG_RUNTIME_DIR", session.scratch().join("run"));
+    let printed = Outcome::of(&mut cleanup).exited(0).text();
+    assert!(printed.contains(&format!("mount-points {}", dir.display())), "{printed}");
+    assert!(!dir.join(".git/commondir").exists() && !dir.join(".git/hooks").exists());
+    session.sweep();
+}
