@@ -19,9 +19,10 @@ pub(crate) fn before(
         }
     };
     let state: Vec<_> = spec.state.iter().map(|state| format!("~/{}", state.display())).collect();
-    let state = match state.as_slice() {
-        [] => "nothing of your home".to_owned(),
-        names => format!("{} of your home, read and write", names.join(", ")),
+    let state = match (state.as_slice(), session.has_own_state()) {
+        ([], _) => "nothing of your home".to_owned(),
+        (names, true) => format!("copies of {} for this project", names.join(", ")),
+        (names, false) => format!("{} of your home, read and write", names.join(", ")),
     };
     let network = match containers.net {
         Net::Shared => "outbound access; localhost is shared with the tools",
@@ -32,6 +33,9 @@ pub(crate) fn before(
     let set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut passed: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
     passed.extend(agent_variables());
+    if let Some(login) = spec.credentials.as_ref().filter(|_| session.has_own_state()) {
+        passed.push(format!("the login in ~/{}", login.from.display()));
+    }
     let passed = match passed.as_slice() {
         [] => "none".to_owned(),
         names => names.join(", "),
