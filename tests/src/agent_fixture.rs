@@ -78,8 +78,6 @@ impl AgentFixture {
         }
         let home = self.containers.setup().scratch().join("home");
         for (path, text) in &start.files {
-            // In a container, all of its files are in its state directory.
-            let path = if *path == ".claude.json" { ".claude/.claude.json" } else { path };
             let file = home.join(path);
             fs::create_dir_all(file.parent().expect("it is below HOME")).expect("HOME is writable");
             fs::write(file, text).expect("HOME is writable");

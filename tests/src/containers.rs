@@ -117,9 +117,15 @@ impl ContainerSetup {
 
     /// A subcommand of `aifo-coder` with all options.
     pub fn command(&self, verb: &str) -> Command {
+        let default = || self.setup.workspace();
+        self.command_in(verb, &self.workspace.clone().unwrap_or_else(default))
+    }
+
+    /// The same, in another workspace.
+    pub fn command_in(&self, verb: &str, workspace: &Path) -> Command {
         let mut command = self.setup.coder();
         command.args([verb, "--backend", self.engine.name(), "--workspace"]);
-        command.arg(self.workspace.clone().unwrap_or_else(|| self.setup.workspace()));
+        command.arg(workspace);
         if !self.keeps_caches {
             // A volume would outlive the scratch directory that it is for.
             command.arg("--no-toolchain-cache");

@@ -2,10 +2,10 @@
 //! and its ending (`spec/agents.md`).
 
 mod start;
+mod state;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     format!("/workspace/{name}")
 }
 
-fn user_file(containers: &ContainerSetup, text: &str) {
+pub(crate) fn user_file(containers: &ContainerSetup, text: &str) {
     let dir = containers.setup().scratch().join("home/.config/aifo");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("config.toml"), text).unwrap();
@@ -229,50 +229,6 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
     .unwrap();
     let seen = printed(&containers, "make");
     assert_eq!(seen, "/opt/aifo/bin:\naifo-runner\n\n/run/aifo:\n");
-}
-
-#[test]
-#[ignore = "container: cargo xtask test docker"]
-fn it_keeps_the_directories_of_its_row() {
-    let Some(engine) = Engine::of_run("it_keeps_the_directories_of_its_row") else { return };
-    let containers = ContainerSetup::of(&engine);
-    user_file(
-        &containers,
-        "[agents.mine]\ncommand = ['sh', '-c', 'cat .mine/a .config/mine/b 2>/dev/null; echo \"$0 $MODE\"; \
-         cd && echo one >.mine/a && echo two >.config/mine/b && echo three >.config/c && echo four >d']\n\
-         state = ['.mine', '.config/mine']\nset = { MODE = 'fast' }\n",
-    );
-    let home = containers.setup().scratch().join("home");
-    let mut run = containers.command("run");
-    run.args(["--image", EVERY_TOOL, "mine", "--an-argument"]);
-    assert_eq!(Outcome::of(&mut run).exited(0).text(), "--an-argument fast\n");
-    assert_eq!(fs::read_to_string(home.join(".mine/a")).unwrap(), "one\n");
-    assert_eq!(fs::read_to_string(home.join(".config/mine/b")).unwrap(), "two\n");
-    assert!(!home.join(".config/c").exists() && !home.join("d").exists(), "that went with it");
-    assert_eq!(fs::metadata(home.join(".mine")).unwrap().mode() & 0o777, 0o700);
-}
-
-/// A socket in a state directory could lead to a program of this machine.
-#[test]
-#[ignore = "container: cargo xtask test docker"]
-fn it_reaches_no_program_of_this_machine_by_its_state() {
-    let test = "it_reaches_no_program_of_this_machine_by_its_state";
-    let Some(engine) = Engine::of_run(test) else { return };
-    let containers = ContainerSetup::of(&engine).kind("c-cpp");
-    user_file(
-        &containers,
-        "[agents.mine]\ncommand = ['/usr/bin/python3', 'reach.py']\nstate = ['.mine']\n",
-    );
-    let state = containers.setup().scratch().join("home/.mine/deep");
-    fs::create_dir_all(&state).unwrap();
-    let _listening = UnixListener::bind(state.join("sock")).unwrap();
-    let reach = "import os, socket\n\
-                 path = os.path.expanduser('~/.mine/deep/sock')\n\
-                 print(os.path.exists(path), socket.socket(socket.AF_UNIX).connect_ex(path) != 0)\n";
-    fs::write(containers.setup().workspace().join("reach.py"), reach).unwrap();
-    let mut run = containers.command("run");
-    run.args(["--image", EVERY_TOOL, "mine"]);
-    assert_eq!(Outcome::of(&mut run).exited(0).text(), "True True\n");
 }
 
 #[test]

@@ -36,6 +36,9 @@ fn programs_of_the_workspace_are_never_started() {
         plant(&setup.workspace(), name, &trace);
         plant(&setup.workspace().join("node_modules/.bin"), name, &trace);
     }
+    // An agent's own state, as it could be mounted.
+    let state = setup.scratch().join("home/.local/share/aifo/state/codex/key/home/.codex/bin");
+    plant(&state, "docker", &trace);
     let linked = setup.scratch().join("linked");
     fs::create_dir(&linked).unwrap();
     symlink(venv.join("docker"), linked.join("docker")).unwrap();
@@ -44,6 +47,7 @@ fn programs_of_the_workspace_are_never_started() {
     let paths = [
         venv.as_path(),
         linked.as_path(),
+        state.as_path(),
         Path::new("./node_modules/.bin"),
         Path::new("."),
         Path::new(""),

@@ -24,6 +24,10 @@ struct Facts {
     /// The secret variables of the agent.
     variables: Vec<String>,
     admitted: Vec<Admission>,
+    /// True if the agent has a state of its own, not the user's directories.
+    has_own_state: bool,
+    /// The agent's login below the home directory.
+    login: Option<PathBuf>,
 }
 
 /// Describes the agent's isolation in at most eight lines.
@@ -54,6 +58,8 @@ pub(crate) fn before(
         net: containers.net,
         variables,
         admitted: admitted.into_iter().collect(),
+        has_own_state: session.has_own_state(),
+        login: spec.credentials.as_ref().map(|login| login.from.clone()),
     };
     facts.text()
 }
@@ -91,6 +97,7 @@ impl Facts {
         text += &match self.state.as_slice() {
             [] if self.settings.is_empty() => "nothing of your home".to_owned(),
             [] => String::new(),
+            state if self.has_own_state => format!("copies of {} for this project", home(state)),
             state => format!("{} of your home, read and write", home(state)),
         };
         match (self.settings.as_slice(), self.state.is_empty()) {
@@ -123,6 +130,9 @@ impl Facts {
     /// The secrets of the agent, and those that are admitted for tools.
     fn secrets(&self) -> String {
         let mut secrets = self.variables.clone();
+        if let Some(login) = self.login.as_ref().filter(|_| self.has_own_state) {
+            secrets.push(format!("the login in ~/{}", login.display()));
+        }
         secrets.extend(self.admitted.iter().filter_map(|admission| {
             let (secret, kind) = match admission {
                 Admission::SshAgent => {

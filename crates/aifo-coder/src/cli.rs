@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 use self::help::{
     ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, PROMPT,
-    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, WEB, WHY,
+    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, STATE, WEB, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
@@ -23,7 +23,9 @@ pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Sessions, Why,
 };
-pub(crate) use self::removal::{Cache, CacheClear, CacheCommand, Cleanup};
+pub(crate) use self::removal::{
+    Cache, CacheClear, CacheCommand, Cleanup, State, StateClear, StateCommand,
+};
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::Session;
 pub(crate) use self::web::Web;
@@ -77,6 +79,9 @@ pub(crate) enum Command {
     /// List or remove the caches of sidecars
     #[command(after_help = CACHE)]
     Cache(Cache),
+    /// List or remove the states that agents in containers keep
+    #[command(after_help = STATE)]
+    State(State),
     /// Check this machine and suggest fixes
     #[command(after_help = DOCTOR)]
     Doctor(Doctor),

@@ -30,7 +30,7 @@ pub(crate) use self::choices::Backend;
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::file::File;
 pub(crate) use self::flags::{
-    Containers, Flags, FlagsOf, Permissions, Project, Session, Smart, flag_words,
+    Containers, Flags, FlagsOf, Permissions, Project, Session, Smart, State, flag_words,
 };
 pub(crate) use self::key::ConfigEntry;
 pub(crate) use self::kinds::{ToolEffect, ToolRule};

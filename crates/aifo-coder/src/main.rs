@@ -31,6 +31,7 @@ mod serve;
 mod sessions;
 mod settings;
 mod start;
+mod state;
 mod target;
 mod web;
 mod why;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         Command::Sessions(flags) => (block_on(sessions::list(&flags)), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
+        Command::State(flags) => (state::run(&flags.command), UNANSWERED),
         Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
         Command::Completions(flags) => (completions::print(flags.shell), UNANSWERED),

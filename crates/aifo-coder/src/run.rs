@@ -19,7 +19,7 @@ use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     // Log lines would disturb an agent's user interface, so only warnings are shown.
-    let given = flags.smart.add_to(flags.session.flags());
+    let given = flags.state.add_to(flags.smart.add_to(flags.session.flags()));
     let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
     let target = resolve_target(&flags, &config)?;
     let share = if flags.force_share { Share::Yes } else { Share::No };

@@ -4,6 +4,7 @@ use aifo_launch::{Session, SessionConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cleanup;
+use crate::console::PROGRESS;
 
 /// Receives INT, TERM and HUP from its creation on.
 pub(crate) struct EndSignals([(Signal, u8); 3]);
@@ -46,7 +47,12 @@ pub(crate) async fn start(
     cleanup::warn_of_killed_sessions();
     let started = Session::start_or_cancel(config, signals.recv()).await?;
     Ok(match started {
-        Ok(session) => Started::Running(Box::new(session)),
+        Ok(session) => {
+            if let Some(notice) = session.state_notice() {
+                tracing::info!(target: PROGRESS, "{notice}");
+            }
+            Started::Running(Box::new(session))
+        }
         Err(signal) => Started::Cancelled(signal),
     })
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, SessionConfig, SidecarBackend, agent_variables,
+    AgentContainerConfig, AgentSpec, SessionConfig, SidecarBackend, StateImport, StateMode,
+    agent_variables,
 };
 use anyhow::bail;
 
@@ -20,6 +21,8 @@ pub(crate) struct Target {
     pub(crate) spec: Option<AgentSpec>,
     /// The image of its container; `None` if it runs on this machine.
     pub(crate) image: Option<Image>,
+    /// Whose state the agent works with, and the part of the user's that a new state gets.
+    state: (StateMode, StateImport),
 }
 
 /// The image of an agent's container.
@@ -45,7 +48,7 @@ impl Target {
             Some(name) => Image::named(name),
             None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
         });
-        Ok(Target { command, spec: Some(spec), image })
+        Ok(Target { command, spec: Some(spec), image, state: state(config) })
     }
 
     /// Any command. It is an agent if its program has an agent's name, or if an image is given.
@@ -54,7 +57,7 @@ impl Target {
         let program = program.unwrap_or_default().to_string_lossy();
         let known = config.agent_named(&program).ok().cloned();
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        Target { command, spec, image: image.map(Image::named) }
+        Target { command, spec, image: image.map(Image::named), state: state(config) }
     }
 
     /// The agent's name, else the program's.
@@ -89,10 +92,32 @@ impl Target {
         session.local_python = session.local_python.take().or_else(|| spec.local_python.clone());
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         session.reporter = progress::reporter(settings::at_start(session) + 1);
-        session.agent =
-            Some(AgentContainerConfig { spec: spec.clone(), image: image.name.clone(), home });
+        let (state, state_import) = self.state;
+        if state == StateMode::Host && !spec.state.is_empty() {
+            tracing::warn!("{}", host_state_warning(spec));
+        }
+        session.agent = Some(AgentContainerConfig {
+            spec: spec.clone(),
+            image: image.name.clone(),
+            home,
+            state,
+            state_import,
+        });
         Ok(())
     }
+}
+
+fn state(config: &Config) -> (StateMode, StateImport) {
+    (config.state.value, config.state_import.value)
+}
+
+fn host_state_warning(spec: &AgentSpec) -> String {
+    let state: Vec<_> = spec.state.iter().map(|path| format!("~/{}", path.display())).collect();
+    let (state, name) = (state.join(", "), &spec.name);
+    format!(
+        "WARNING: the agent can write to your {state}; {name} on this machine runs commands that \
+         are configured there, without a container"
+    )
 }
 
 impl Image {

@@ -5,7 +5,7 @@
 
 use aifo_launch::{
     Agent, AgentContainerConfig, AgentSpec, Choice, Containers, Engine, Session, SessionConfig,
-    ShimBinary, SidecarBackend, TrustedPrograms,
+    ShimBinary, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use aifo_types::Kind;
 
@@ -25,7 +25,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.toolchains = vec![kind.into()];
     config.backend = SidecarBackend::Containers(Box::new(containers));
     let spec = AgentSpec::unknown("mine");
-    config.agent = Some(AgentContainerConfig { spec, image: image.clone(), home: None });
+    config.agent = Some(AgentContainerConfig {
+        spec,
+        image: image.clone(),
+        home: None,
+        state: StateMode::default(),
+        state_import: StateImport::default(),
+    });
 
     let session = Session::start(config).await?;
     for finding in agent.check(&session).await? {

@@ -11,7 +11,8 @@ use aifo_policy::{NotifyRules, Policy};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 use aifo_types::container_path;
 
-use crate::agents::AgentSpec;
+use crate::agents::{AgentSpec, StateImport, StateMode};
+use crate::beneath::{Beneath, Found};
 use crate::error::LaunchError;
 use crate::identity;
 use crate::shims::link_names;
@@ -27,6 +28,10 @@ pub struct AgentContainerConfig {
     pub image: String,
     /// The user's home, which has the state directories. `None`: the agent keeps no state.
     pub home: Option<PathBuf>,
+    /// Whose state it works with.
+    pub state: StateMode,
+    /// The part of the user's state that a new state of its own gets.
+    pub state_import: StateImport,
 }
 
 /// Completes the environment and executes the agent's command; a link to the shim.
@@ -40,22 +45,28 @@ const FILES: [(&str, &str); 4] = [
     ("gitconfig", "/etc/gitconfig"),
 ];
 
-/// Checks every state directory that the container would mount. Errors: an agent must not write
-/// there.
+/// Checks every directory of the user that the container would mount as state. Errors: an agent
+/// must not write there.
 pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchError> {
-    let Some(home) = &agent.home else { return Ok(()) };
+    let (Some(home), StateMode::Host) = (&agent.home, agent.state) else { return Ok(()) };
     let mut state = agent.spec.state.iter().map(|state| home.join(state));
     state.try_for_each(|state| workspace_check::check_state(&state)).map_err(LaunchError::from)
 }
 
-/// Returns the description of the container. The files need not exist yet.
-pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> AgentContainer {
+/// Returns the description of the container. The files need not exist yet. `own_home` has the
+/// state of the agent's own, if it works with that.
+pub(crate) fn container(
+    agent: &AgentContainerConfig,
+    own_home: Option<&Path>,
+    session_dir: &Path,
+) -> AgentContainer {
     let mut mounts =
         vec![Mount::bind(&frontend_dir(session_dir), Path::new(container_path::SOCKET_DIR), true)];
     let files = files_dir(session_dir);
     mounts
         .extend(FILES.iter().map(|(name, to)| Mount::bind(&files.join(name), Path::new(to), true)));
-    mounts.extend(state_mounts(agent, session_dir));
+    mounts.extend(state_mounts(agent, own_home, session_dir));
+    mounts.extend(settings_mounts(agent, session_dir));
     let plain = |(name, value): &(String, String)| {
         (OsString::from(name), Value::Plain(OsString::from(value)))
     };
@@ -64,7 +75,7 @@ pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> Age
     AgentContainer { image: agent.image.clone(), shims: shim_dir(session_dir), mounts, variables }
 }
 
-/// Writes the container's files and creates the agent's state directories.
+/// Writes the container's files, and creates the user's state directories that it mounts.
 pub(crate) async fn configure(
     agent: &AgentContainerConfig,
     session_dir: &Path,
@@ -90,7 +101,11 @@ pub(crate) async fn configure(
     }
     let empty = files.join(EMPTY_FILE);
     fs::write(&empty, "").map_err(|source| directory_error(&empty, source))?;
-    let Some(home) = &agent.home else { return Ok(()) };
+    for (name, bytes) in settings(agent) {
+        let file = files.join(name);
+        fs::write(&file, bytes).map_err(|source| directory_error(&file, source))?;
+    }
+    let (Some(home), StateMode::Host) = (&agent.home, agent.state) else { return Ok(()) };
     for state in agent.spec.state.iter().chain(&agent.spec.private) {
         let state = home.join(state);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
@@ -124,8 +139,12 @@ fn link_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
 
 /// Mounts the agent's state directories. Their parents become scratch directories; otherwise the
 /// engine would create them as root.
-fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> {
-    let Some(home) = &agent.home else { return Vec::new() };
+fn state_mounts(
+    agent: &AgentContainerConfig,
+    own_home: Option<&Path>,
+    session_dir: &Path,
+) -> Vec<Mount> {
+    let Some(home) = own_home.or(agent.home.as_deref()) else { return Vec::new() };
     let inside = Path::new(CONTAINER_HOME);
     let mut mounts: Vec<Mount> = Vec::new();
     for state in &agent.spec.state {
@@ -142,27 +161,60 @@ fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> 
         let real = from.canonicalize().unwrap_or(from);
         let to = inside.join(state);
         mounts.push(Mount::bind(&real, &to, false));
-        // A program of this machine listens there, and would act for the agent outside of the
-        // container.
-        let covers = sockets_below(&real).into_iter().filter_map(|socket| {
-            let rest = socket.strip_prefix(&real).ok()?;
-            Some(Mount::bind(&files_dir(session_dir).join(EMPTY_FILE), to.join(rest), true))
-        });
-        let is_private = |cover: &Mount| {
-            let private = agent.spec.private.iter().map(|private| inside.join(private));
-            matches!(cover, Mount::Bind { to, .. } if private.into_iter().any(|it| to.starts_with(it)))
-        };
-        mounts.extend(covers.filter(|cover| !is_private(cover)));
+        if own_home.is_none() {
+            mounts.extend(socket_covers(agent, &real, &to, session_dir));
+        }
     }
     let private =
         agent.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
     mounts.extend(private);
-    let settings = agent.spec.settings.iter().filter_map(|settings| {
-        let real = home.join(settings).canonicalize().ok().filter(|file| file.is_file())?;
-        Some(Mount::bind(&real, inside.join(settings), true))
-    });
-    mounts.extend(settings);
     mounts
+}
+
+/// Covers the sockets in a directory of the user: programs of this machine listen there, and would
+/// act for the agent outside of the container.
+fn socket_covers(
+    agent: &AgentContainerConfig,
+    real: &Path,
+    to: &Path,
+    session_dir: &Path,
+) -> Vec<Mount> {
+    let is_private = |path: &Path| {
+        let mut private = agent.spec.private.iter();
+        private.any(|private| path.starts_with(Path::new(CONTAINER_HOME).join(private)))
+    };
+    let sockets = sockets_below(real).into_iter();
+    let paths = sockets.filter_map(|socket| Some(to.join(socket.strip_prefix(real).ok()?)));
+    let empty = files_dir(session_dir).join(EMPTY_FILE);
+    paths.filter(|path| !is_private(path)).map(|path| Mount::bind(&empty, path, true)).collect()
+}
+
+/// Mounts copies of the settings files that exist.
+fn settings_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> {
+    let files = files_dir(session_dir);
+    let to = |name: &str| {
+        let index: usize = name.strip_prefix(SETTINGS_FILE)?.parse().ok()?;
+        Some(Path::new(CONTAINER_HOME).join(agent.spec.settings.get(index)?))
+    };
+    let found = settings(agent).into_iter();
+    found.filter_map(|(name, _)| Some(Mount::bind(&files.join(&name), to(&name)?, true))).collect()
+}
+
+/// Reads the settings files below HOME, without following links.
+fn settings(agent: &AgentContainerConfig) -> Vec<(String, Vec<u8>)> {
+    let home = agent.home.as_deref().and_then(|home| Beneath::open(home).ok());
+    let Some(home) = home.filter(|_| !agent.spec.settings.is_empty()) else { return Vec::new() };
+    let found = agent.spec.settings.iter().enumerate().filter_map(|(index, path)| {
+        match home.read(path, MAX_SETTINGS) {
+            Found::File(bytes, _) => Some((format!("{SETTINGS_FILE}{index}"), bytes)),
+            Found::Missing => None,
+            Found::Rejected(why) => {
+                tracing::debug!("the settings '~/{}' are not mounted: it {why}", path.display());
+                None
+            }
+        }
+    });
+    found.collect()
 }
 
 /// Finds the sockets in a state directory, down to [`MAX_DEPTH`] and [`MAX_ENTRIES`].
@@ -192,6 +244,12 @@ fn sockets_below(directory: &Path) -> Vec<PathBuf> {
 const MAX_DEPTH: u32 = 4;
 const MAX_ENTRIES: u32 = 20_000;
 
+/// Settings are written by hand.
+const MAX_SETTINGS: u64 = 1 << 20;
+
+/// Copies of settings files, followed by their index in the row.
+const SETTINGS_FILE: &str = "settings-";
+
 /// An empty file that is mounted over sockets.
 const EMPTY_FILE: &str = "nothing";
 
@@ -215,8 +273,13 @@ mod tests {
         fs::create_dir(&home).unwrap();
         let mut spec = AgentSpec::unknown("it");
         spec.state = vec![".it".into(), ".local/share/it".into(), ".local/state/it".into()];
-        let mut agent =
-            AgentContainerConfig { spec, image: String::new(), home: Some(home.clone()) };
+        let mut agent = AgentContainerConfig {
+            spec,
+            image: String::new(),
+            home: Some(home.clone()),
+            state: StateMode::Host,
+            state_import: StateImport::Settings,
+        };
         let real = home.canonicalize().unwrap();
         let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };
         let state =
@@ -229,14 +292,15 @@ mod tests {
             scratch(".local/state"),
             state(".local/state/it"),
         ];
-        assert_eq!(state_mounts(&agent, Path::new("/s")), expected);
+        assert_eq!(state_mounts(&agent, None, Path::new("/s")), expected);
 
-        // Settings are mounted read-only if they exist.
-        fs::write(home.join(".it.yml"), "").unwrap();
-        agent.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
-        let settings = Mount::bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
-        assert_eq!(state_mounts(&agent, Path::new("/s")).last(), Some(&settings));
-        assert_eq!(state_mounts(&agent, Path::new("/s")).len(), expected.len() + 1);
+        // Copies of settings are mounted read-only if they exist. Links are not followed.
+        fs::write(home.join(".it.yml"), "x").unwrap();
+        symlink(home.join(".it.yml"), home.join(".it.link")).unwrap();
+        agent.spec.settings = vec![".it.absent".into(), ".it.link".into(), ".it.yml".into()];
+        let copy = Path::new("/s/agent/settings-2");
+        let settings = Mount::bind(copy, Path::new("/home/coder/.it.yml"), true);
+        assert_eq!(settings_mounts(&agent, Path::new("/s")), [settings]);
         agent.spec.settings.clear();
 
         // Sockets of this machine are covered.
@@ -250,10 +314,15 @@ mod tests {
         let cover = |path: &str| {
             Mount::bind(Path::new("/s/agent/nothing"), Path::new("/home/coder").join(path), true)
         };
-        let mounts = state_mounts(&agent, Path::new("/s"));
+        let mounts = state_mounts(&agent, None, Path::new("/s"));
         let expected = [state(".it"), cover(".it/z"), cover(".it/a/b/y"), scratch(".it/own")];
         assert_eq!(mounts.len(), expected.len(), "{mounts:?}");
         assert!(expected.iter().all(|mount| mounts.contains(mount)), "{mounts:?}");
+
+        // A state of its own has none of the user's.
+        let own = state_mounts(&agent, Some(Path::new("/own")), Path::new("/s"));
+        let it = Mount::bind(Path::new("/own/.it"), Path::new("/home/coder/.it"), false);
+        assert_eq!(own, [it, scratch(".it/own")]);
         fs::remove_dir_all(&home).unwrap();
     }
 }

@@ -1,6 +1,8 @@
 //! The table of agents (`spec/agents.md#table`).
 
 mod acp;
+mod state;
+mod state_file;
 mod table;
 
 use std::path::PathBuf;
@@ -8,6 +10,7 @@ use std::path::PathBuf;
 use aifo_types::env;
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
+pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
 
 /// A row of the table: what an agent needs to run.
@@ -28,6 +31,12 @@ pub struct AgentSpec {
     /// Directories below those that are empty and private to each session: its programs meet there,
     /// and must not meet programs of this machine.
     pub private: Vec<PathBuf>,
+    /// Its login, which its own state shares with the user's.
+    pub credentials: Option<StateFile>,
+    /// The user's settings without commands, which a new state gets.
+    pub import: Vec<StateFile>,
+    /// The user's conversations, relative to HOME, which a state gets if the user wants it.
+    pub conversations: Vec<PathBuf>,
     /// Settings files relative to HOME, mounted read-only if they exist.
     pub settings: Vec<PathBuf>,
     /// The user's variables that it gets, by exact name.
@@ -78,6 +87,9 @@ impl AgentSpec {
             local_python: None,
             state: Vec::new(),
             private: Vec::new(),
+            credentials: None,
+            import: Vec::new(),
+            conversations: Vec::new(),
             settings: Vec::new(),
             variables: Vec::new(),
             set: Vec::new(),
@@ -90,6 +102,7 @@ impl AgentSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::collections::HashSet;
     use std::path::Component;
 
@@ -109,6 +122,15 @@ mod tests {
                 "{}",
                 agent.name
             );
+            let files = agent.credentials.iter().chain(&agent.import);
+            for file in files {
+                assert!(below(&file.from) && of_state(&file.to), "{file:?}");
+                assert!(file.keys.is_empty() == (file.format == FileFormat::Text), "{file:?}");
+                // Names of commands, in any agent's settings.
+                let words = ["mcp", "hook", "plugin", "command", "notify", "**"];
+                assert!(!words.iter().any(|word| file.keys.join(" ").contains(word)), "{file:?}");
+            }
+            assert!(agent.conversations.iter().all(of_state), "{}", agent.name);
             let is_reserved = |name: &str| name.starts_with(env::PREFIX);
             assert!(!agent.variables.iter().any(|name| is_reserved(name) || name.contains('*')));
             assert!(!agent.set.iter().any(|(name, _)| is_reserved(name)));
@@ -117,6 +139,18 @@ mod tests {
                 assert!(!acp.command.is_empty() && acp.initialize.as_secs() >= 60);
             }
         }
+    }
+
+    #[test]
+    fn a_login_that_fetches_settings_is_not_copied() {
+        let agents = known_agents();
+        let opencode = agents.iter().find(|agent| agent.name == "opencode").unwrap();
+        let login = opencode.credentials.as_ref().unwrap();
+        let of =
+            |kind: &str| json!({"https://evil.example": {"type": kind, "key": "K", "token": "x"}});
+        assert!(login.select_strictly(&of("wellknown")).is_err());
+        let selected = json!({"https://evil.example": {"type": "api", "key": "K"}});
+        assert_eq!(login.select_strictly(&of("api")), Ok(selected));
     }
 
     #[test]

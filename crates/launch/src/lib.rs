@@ -37,6 +37,7 @@ mod agent_endpoint;
 mod agents;
 mod attachments;
 mod backend;
+mod beneath;
 mod cache;
 mod call_log;
 mod call_stats;
@@ -62,6 +63,7 @@ mod session_dir;
 mod shim_binary;
 mod shims;
 mod start;
+mod state;
 mod toolchain;
 mod trusted;
 mod versions;
@@ -74,7 +76,10 @@ pub use agent::{
     HostEnvironment, agent_variables,
 };
 pub use agent_container::AgentContainerConfig;
-pub use agents::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply, SmartRuntimes, known_agents};
+pub use agents::{
+    AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
+    StateImport, StateMode, known_agents,
+};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -106,6 +111,7 @@ pub use session::Session;
 pub use session_dir::runtime_directory;
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
+pub use state::{StateError, StoredState, stored_states};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use trusted::TrustedPrograms;
 pub use versions::project_version;

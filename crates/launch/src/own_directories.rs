@@ -19,7 +19,7 @@ pub(crate) fn own_directories() -> Vec<OwnDirectory> {
     let directories = [
         ("aifo's configuration directory", below("XDG_CONFIG_HOME", ".config")),
         ("aifo's state directory", state_directory()),
-        ("aifo's data directory", below("XDG_DATA_HOME", ".local/share")),
+        ("aifo's data directory", data_directory()),
         ("aifo's cache directory", cache_directory()),
     ];
     let named =
@@ -30,6 +30,16 @@ pub(crate) fn own_directories() -> Vec<OwnDirectory> {
 /// Returns the directory of persistent state: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
 pub fn state_directory() -> Option<PathBuf> {
     base("XDG_STATE_HOME", ".local/state").map(|base| base.join("aifo"))
+}
+
+/// Returns the directory of all agents' states; `None` without a home.
+pub(crate) fn states_directory() -> Option<PathBuf> {
+    data_directory().map(|data| data.join("state"))
+}
+
+/// Returns the directory of data: `$XDG_DATA_HOME/aifo`, else `~/.local/share/aifo`.
+fn data_directory() -> Option<PathBuf> {
+    base("XDG_DATA_HOME", ".local/share").map(|base| base.join("aifo"))
 }
 
 /// Returns the directory of local sidecars' caches.

@@ -10,6 +10,7 @@ use crate::backend::{SidecarBackend, check_workspace};
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
 use crate::session_dir::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
+use crate::state::StatePlace;
 use crate::workspace_check::CheckedWorkspace;
 
 /// Returns the commands that a session of this configuration would run, in order; empty if it needs
@@ -30,8 +31,10 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;
         let runner = config.runner();
-        let agent =
-            config.agent.as_ref().map(|agent| agent_container::container(agent, &session_dir));
+        let agent = config.agent.as_ref().map(|agent| {
+            let own_home = StatePlace::of(agent, &workspace).map(|state| state.home());
+            agent_container::container(agent, own_home.as_deref(), &session_dir)
+        });
         let caches = config.caches.caches(&workspace);
         let backend =
             containers.backend(id, &session_dir, runner, (&workspace, caches), &tmp, agent);

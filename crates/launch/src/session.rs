@@ -18,6 +18,7 @@ use crate::proxy_task::ProxyTask;
 use crate::running::SessionInfo;
 use crate::session_dir::SessionDir;
 use crate::shim_binary::ShimBinary;
+use crate::state::OpenState;
 
 /// A running session. [`Session::close`] ends it in order. Dropping it also removes the directories
 /// and stops the sidecars, but does not wait.
@@ -36,6 +37,8 @@ pub struct Session {
     pub(crate) containers: Option<ContainerBackend>,
     /// The agent's container, if there is one.
     pub(crate) agent_endpoint: Option<AgentEndpoint>,
+    /// The agent's own state, if it has one.
+    pub(crate) state: Option<OpenState>,
     pub(crate) call_counter: Arc<CallCounter>,
     /// As they were before anything was started.
     pub(crate) project_files: ProjectFiles,
@@ -69,6 +72,17 @@ impl Session {
     /// Returns the agent's own python, if it is configured.
     pub fn local_python(&self) -> Option<&Path> {
         self.local_python.as_deref()
+    }
+
+    /// Returns a line about the agent's own state, if the session has created it or imported
+    /// something.
+    pub fn state_notice(&self) -> Option<&str> {
+        self.state.as_ref()?.notice()
+    }
+
+    /// Returns whether the agent works with a state of its own, instead of the user's.
+    pub fn has_own_state(&self) -> bool {
+        self.state.is_some()
     }
 
     /// Returns the names under which shims send notifications.
@@ -149,6 +163,8 @@ impl Session {
         if let Some(report) = self.project_files.report() {
             tracing::warn!("{report}");
         }
+        // The agent has ended, so its last login is copied now.
+        drop(self.state);
         self.call_counter.snapshot()
     }
 }

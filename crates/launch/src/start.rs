@@ -32,6 +32,7 @@ use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
 use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory, temporary_directory};
 use crate::shims::{link_tools, path_without_shims};
+use crate::state::OpenState;
 use crate::toolchain::{Toolchain, VersionSource};
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check::CheckedWorkspace;
@@ -91,7 +92,7 @@ impl Session {
         frontend: FrontSocket,
         running: Running,
     ) -> Result<Self, LaunchError> {
-        let SessionDirs { id, workspace, directory, tmp, project_files, .. } = dirs;
+        let SessionDirs { id, workspace, directory, tmp, project_files, state, .. } = dirs;
         let Running { fleet, agent_endpoint, containers, shared_directories } = running;
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running_kinds = fleet.running();
@@ -154,6 +155,7 @@ impl Session {
             fleet,
             containers,
             agent_endpoint,
+            state,
             call_counter,
             project_files,
             probe,
@@ -175,6 +177,8 @@ struct SessionDirs {
     shared_tmp: PathBuf,
     caches: Caches,
     project_files: ProjectFiles,
+    /// The agent's own state, if it has one.
+    state: Option<OpenState>,
 }
 
 impl SessionDirs {
@@ -204,7 +208,8 @@ impl SessionDirs {
         }
         let caches = config.caches.caches(&workspace);
         let project_files = ProjectFiles::read(&workspace);
-        Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches, project_files })
+        let state = OpenState::of(config.agent.as_ref(), &workspace)?;
+        Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches, project_files, state })
     }
 }
 
@@ -277,7 +282,8 @@ impl Backends {
                     let programs = TrustedPrograms::for_workspace(workspace);
                     let as_root = containers.runs_as_root();
                     agent_container::configure(asked, directory, tools, &programs, as_root).await?;
-                    agent = Some(agent_container::container(asked, directory));
+                    let own_home = dirs.state.as_ref().map(OpenState::home);
+                    agent = Some(agent_container::container(asked, own_home.as_deref(), directory));
                 }
                 let workspace = (workspace.as_path(), dirs.caches.clone());
                 backend::prepare_mounts(workspace.0, shared_tmp)?;

@@ -11,7 +11,7 @@ use aifo_engine::{MissingProgram, Program, Programs};
 use nix::unistd::{AccessFlags, access};
 
 use crate::agents::{AgentSpec, known_agents};
-use crate::own_directories::{cache_directory, home, lies_in_session, real_path};
+use crate::own_directories::{cache_directory, home, lies_in_session, real_path, states_directory};
 use crate::project::recorded_roots;
 use crate::running::running_sessions;
 
@@ -19,7 +19,7 @@ use crate::running::running_sessions;
 ///
 /// A program is trusted unless its real path lies in a directory that an agent can write to: the
 /// workspace and the repository around it, workspaces of current and earlier sessions, session
-/// directories, agents' state directories, aifo's caches. Relative and empty entries of PATH are
+/// directories, agents' state directories and aifo's copies of them, aifo's caches. Relative and empty entries of PATH are
 /// ignored, as are directories and files that every user can write to.
 #[derive(Clone, Debug)]
 pub struct TrustedPrograms {
@@ -37,7 +37,7 @@ impl TrustedPrograms {
         let repository = repository_around(&workspace);
         let agent_writable = [workspace].into_iter().chain(repository);
         let agent_writable = agent_writable.chain(sessions).chain(recorded_roots());
-        let agent_writable = agent_writable.chain(cache_directory());
+        let agent_writable = agent_writable.chain(cache_directory()).chain(states_directory());
         TrustedPrograms {
             path: std::env::var_os("PATH").unwrap_or_default(),
             agent_writable: agent_writable.map(|path| real_path(&path)).collect(),

@@ -69,7 +69,7 @@ impl AgentSession {
         signals: &mut EndSignals,
     ) -> anyhow::Result<Prepared> {
         let cwd = choose_places(&mut flags)?;
-        let given: Flags = flags.yes_to.add_to(flags.session.flags());
+        let given: Flags = flags.state.add_to(flags.yes_to.add_to(flags.session.flags()));
         let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
         let (target, mut profile) = resolve_target(&flags, agent, &config)?;
         if let Some(stream) = flags.stream {

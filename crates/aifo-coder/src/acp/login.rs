@@ -25,7 +25,8 @@ pub(crate) async fn login(
     // The agent inherits the current directory, which --cwd changes.
     std::env::set_current_dir(&cwd).with_context(|| format!("cannot enter '{}'", cwd.display()))?;
     let session = &flags.agent.session;
-    let config = settings::load(session, &session.flags(), LogLevel::Warnings)?;
+    let given = flags.agent.state.add_to(session.flags());
+    let config = settings::load(session, &given, LogLevel::Warnings)?;
     let (mut target, profile) = resolve_target(&flags.agent, name.as_deref(), &config)?;
     if args.is_empty() && !session.quiet {
         let name = target.name().unwrap_or_default();

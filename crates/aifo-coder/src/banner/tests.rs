@@ -16,6 +16,8 @@ fn facts() -> Facts {
         net: Net::Separate,
         variables: Vec::new(),
         admitted: Vec::new(),
+        has_own_state: false,
+        login: Some(".codex/auth.json".into()),
     }
 }
 
@@ -120,4 +122,11 @@ fn tool_calls_are_summarised() {
     let one = "1 tool call, none failed, 1.9 s in tools; see 'aifo-coder log 5d0c3b7f'";
     assert_eq!(after(stats(1, 0), id).as_deref(), Some(one));
     assert!(after(stats(40, 2), id).unwrap().starts_with("40 tool calls, 2 failed, "));
+}
+
+#[test]
+fn a_state_of_its_own_is_named_with_its_login() {
+    let facts = Facts { has_own_state: true, ..facts() };
+    assert!(facts.files().contains("copies of ~/.codex for this project"), "{}", facts.files());
+    assert!(facts.secrets().contains("the login in ~/.codex/auth.json"), "{}", facts.secrets());
 }

@@ -8,7 +8,7 @@ use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use super::Cli;
-use super::session::{Session, YesTo};
+use super::session::{Session, StateFlags, YesTo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
@@ -149,6 +149,8 @@ pub(crate) struct AcpAgent {
     pub(crate) requests: Requests,
     #[command(flatten)]
     pub(crate) yes_to: YesTo,
+    #[command(flatten)]
+    pub(crate) state: StateFlags,
     #[command(flatten)]
     pub(crate) session: Session,
 }

@@ -37,7 +37,8 @@ Examples:
   aifo-coder run --image ubuntu:24.04 -- bash
   aifo-coder run --max-secs 600 -- bash -c 'make && ./check'
 
-An agent's container gets the agent's state (~/.codex, ..) and credentials, see `aifo-coder agents`; \
+An agent's container gets a state of its own for the project, with your settings and login, and the \
+credentials of its row, see `aifo-coder agents`; \
 AIFO_ENV_NAME=value sets NAME in it. A command after `--` without --image runs on this machine with the \
 caller's environment.
 
@@ -194,6 +195,17 @@ Examples:
 Exit codes:
   0  success
   1  a cache could not be removed
+  2  invalid command line";
+
+pub(super) const STATE: &str = "\
+Examples:
+  aifo-coder state list
+  aifo-coder state clear codex --project
+  aifo-coder state clear --gone
+
+Exit codes:
+  0  success
+  1  a state could not be removed
   2  invalid command line";
 
 pub(super) const DOCTOR: &str = "\

@@ -1,8 +1,8 @@
-//! Commands that remove sessions and caches.
+//! Commands that remove sessions, caches and states of agents.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{ArgGroup, Args, Subcommand, ValueHint};
 
 #[derive(Debug, Args)]
 pub(crate) struct Cleanup {
@@ -39,6 +39,51 @@ pub(crate) enum CacheCommand {
     },
     /// Remove caches, except those in use
     Clear(CacheClear),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct State {
+    #[command(subcommand)]
+    pub(crate) command: StateCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StateCommand {
+    /// List the states that aifo keeps, by agent and project
+    List {
+        /// Only states of these agents
+        #[arg(value_name = "AGENT", value_delimiter = ',')]
+        agents: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove states, except those in use: settings, conversations and copies of logins
+    Clear(StateClear),
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true)
+    .args(["agents", "project", "gone", "all"])))]
+pub(crate) struct StateClear {
+    /// Only states of these agents
+    #[arg(value_name = "AGENT", value_delimiter = ',')]
+    pub(crate) agents: Vec<String>,
+    /// Only states of the workspace's project
+    #[arg(long, conflicts_with = "gone")]
+    pub(crate) project: bool,
+    /// Workspace for --project
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath, requires = "project")]
+    pub(crate) workspace: PathBuf,
+    /// Only states of projects that no longer exist
+    #[arg(long)]
+    pub(crate) gone: bool,
+    /// All states
+    #[arg(long, conflicts_with_all = ["agents", "project", "gone"])]
+    pub(crate) all: bool,
+    /// Print what would be removed, without removing it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

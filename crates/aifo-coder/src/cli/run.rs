@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::session::{Session, SmartFlags};
+use super::session::{Session, SmartFlags, StateFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -16,6 +16,8 @@ pub(crate) struct Run {
     pub(crate) force_share: bool,
     #[command(flatten)]
     pub(crate) smart: SmartFlags,
+    #[command(flatten)]
+    pub(crate) state: StateFlags,
     /// Agent (see `aifo-coder agents`) and its arguments, run in a container; or after `--` a
     /// command, run on this machine or, with --image, in a container
     #[arg(

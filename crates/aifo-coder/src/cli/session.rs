@@ -52,6 +52,13 @@ pub(crate) struct SmartFlags {
     keys: FlagsOf<config::Smart>,
 }
 
+/// Flags for an agent's state.
+#[derive(Debug, Args)]
+pub(crate) struct StateFlags {
+    #[command(flatten)]
+    keys: FlagsOf<config::State>,
+}
+
 /// The flag for an agent's permission requests.
 #[derive(Debug, Args)]
 pub(crate) struct YesTo {
@@ -72,6 +79,12 @@ impl Project {
 }
 
 impl SmartFlags {
+    pub(crate) fn add_to(&self, flags: Flags) -> Flags {
+        flags.and(self.keys.flags())
+    }
+}
+
+impl StateFlags {
     pub(crate) fn add_to(&self, flags: Flags) -> Flags {
         flags.and(self.keys.flags())
     }

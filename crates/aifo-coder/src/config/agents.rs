@@ -3,7 +3,9 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use aifo_launch::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply, known_agents};
+use aifo_launch::{
+    AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, StateFile, known_agents,
+};
 use aifo_policy::Forwarding;
 use serde_json::{Map, Value, json};
 
@@ -70,6 +72,9 @@ static KEYS: &[&dyn AgentKey] = &[
     &field!("command", command, COMMAND),
     &field!("state", state, BELOW_HOME),
     &field!("private", private, BELOW_HOME),
+    &field!("credentials", credentials, CREDENTIALS),
+    &field!("import", import, IMPORT),
+    &field!("conversations", conversations, BELOW_HOME),
     &field!("settings", settings, BELOW_HOME),
     &field!("variables", variables, VARIABLES),
     &Field { merge: set, ..field!("set", set, SET) },
@@ -119,6 +124,26 @@ const BELOW_HOME: Format<Vec<PathBuf>> = Format::new(
         }
     },
     plain,
+);
+/// A JSON or TOML file, copied whole.
+const CREDENTIALS: Format<Option<StateFile>> = Format::new(
+    |item| {
+        let path = PathBuf::from(item.text()?);
+        let file = whole_file(path);
+        match is_below(&file.from) && file.format != FileFormat::Text {
+            true => Ok(Some(file)),
+            false => {
+                let what = format!("'{}' is no JSON or TOML file below HOME", file.from.display());
+                Err(item.error(what).hint("for example: \".mine/auth.json\""))
+            }
+        }
+    },
+    |file| json!(file.as_ref().map(|file| &file.from)),
+);
+/// Files that are copied whole.
+const IMPORT: Format<Vec<StateFile>> = Format::new(
+    |item| Ok((BELOW_HOME.parse)(item)?.into_iter().map(whole_file).collect()),
+    |files| files.iter().map(|file| json!(file.from)).collect(),
 );
 const VARIABLES: Format<Vec<String>> = Format::new(
     |item| {
@@ -282,6 +307,16 @@ fn check_variable(name: &str, item: &Item<'_>) -> Result<(), ConfigError> {
         return Err(item.error(what));
     }
     Ok(())
+}
+
+fn whole_file(path: PathBuf) -> StateFile {
+    let format = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => FileFormat::Json,
+        Some("toml") => FileFormat::Toml,
+        _ => FileFormat::Text,
+    };
+    let keys = if format == FileFormat::Text { Vec::new() } else { vec!["**".to_owned()] };
+    StateFile { from: path.clone(), to: path, format, keys }
 }
 
 fn is_below(directory: &Path) -> bool {

@@ -1,6 +1,6 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
-use aifo_launch::{CacheScope, Choice, ConfinementMode, Flavor, Net};
+use aifo_launch::{CacheScope, Choice, ConfinementMode, Flavor, Net, StateImport, StateMode};
 use aifo_process::{Restriction, UnknownRestriction};
 use aifo_types::{Endpoint, Subnet};
 use serde::Deserialize;
@@ -47,6 +47,9 @@ enumeration!(pub(crate) CONFINE: ConfinementMode = [
     (ConfinementMode::Required, "required"),
     (ConfinementMode::Off, "off"),
 ]);
+enumeration!(pub(crate) STATE: StateMode = [(StateMode::Own, "own"), (StateMode::Host, "host")]);
+enumeration!(pub(crate) STATE_IMPORT: StateImport =
+    [(StateImport::Settings, "settings"), (StateImport::Conversations, "conversations")]);
 enumeration!(pub(crate) SMART: SmartMode =
     [(SmartMode::Auto, "auto"), (SmartMode::On, "on"), (SmartMode::Off, "off")]);
 

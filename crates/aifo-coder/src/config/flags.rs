@@ -63,7 +63,7 @@ macro_rules! groups {
     };
 }
 
-groups!(Project Session Containers Smart Permissions);
+groups!(Project Session Containers Smart State Permissions);
 
 impl<G: Group> Args for FlagsOf<G> {
     fn augment_args(command: Command) -> Command {

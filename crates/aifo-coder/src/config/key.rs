@@ -60,6 +60,7 @@ pub(crate) enum FlagGroup {
     Session,
     Containers,
     Smart,
+    State,
     Permissions,
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{CacheScope, ConfinementMode, Limits, Net};
+use aifo_launch::{CacheScope, ConfinementMode, Limits, Net, StateImport, StateMode};
 use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
 use aifo_process::Restriction;
 use aifo_types::{Endpoint, Subnet, env};
@@ -12,7 +12,7 @@ use aifo_types::{Endpoint, Subnet, env};
 use crate::config::agents::Agents;
 use crate::config::choices::{
     BACKEND, Backend, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, RESTRICTIONS, SIZE,
-    SMART, SmartMode,
+    SMART, STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
@@ -279,6 +279,16 @@ table! {
             .read_with(|lookup| smart_runtime(lookup, env::SMART_PYTHON))
             .flag("--smart-python", Takes::Nothing("true"), FlagGroup::Smart,
                 "Run python modules, and programs from outside the workspace, next to the agent");
+    [state: StateMode = StateMode::Own]
+        setting("agent.state", at!(state), STATE, "chooses the agent's state")
+            .flag("--state", Takes::One("WHOSE"), FlagGroup::State,
+                "State of an agent in a container: own (a copy for this project) or host (yours, \
+                 writable)");
+    [state_import: StateImport = StateImport::Settings]
+        setting("agent.state_import", at!(state_import), STATE_IMPORT, "copies conversations")
+            .flag("--state-import", Takes::One("WHAT"), FlagGroup::State,
+                "Import into an agent's own state: settings or conversations (settings, and once \
+                 your conversations)");
     []
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
+use super::state::{self, CopiedFile, CopiedState};
 use super::{AgentSpec, SmartRuntimes};
 
 /// A row with static data. Command and image follow from the name.
@@ -15,6 +16,7 @@ struct AgentRow {
     local_python: Option<&'static str>,
     state: &'static [&'static str],
     private: &'static [&'static str],
+    copied: CopiedState,
     settings: &'static [&'static str],
     variables: &'static [&'static str],
     set: &'static [(&'static str, &'static str)],
@@ -74,6 +76,7 @@ const ROWS: &[AgentRow] = &[
         local_python: VENV_PYTHON,
         state: &[".aider"],
         private: &[],
+        copied: state::AIDER,
         settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
         variables: PROVIDERS,
         set: &[
@@ -90,6 +93,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".claude"],
         private: &[],
+        copied: state::CLAUDE,
         settings: &[],
         variables: &[
             "ANTHROPIC_API_KEY",
@@ -116,6 +120,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".codex"],
         private: &[".codex/app-server-control", ".codex/app-server-daemon"],
+        copied: state::CODEX,
         settings: &[],
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         set: &[],
@@ -132,6 +137,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".copilot"],
         private: &[],
+        copied: state::COPILOT,
         settings: &[],
         variables: &[
             "COPILOT_GITHUB_TOKEN",
@@ -152,6 +158,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".config/crush", ".local/share/crush"],
         private: &[],
+        copied: state::CRUSH,
         settings: &[],
         variables: PROVIDERS,
         set: &[("CRUSH_DISABLE_METRICS", "1")],
@@ -164,6 +171,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".gemini"],
         private: &[],
+        copied: state::GEMINI,
         settings: &[],
         variables: &[
             "GEMINI_API_KEY",
@@ -189,6 +197,7 @@ const ROWS: &[AgentRow] = &[
         local_python: VENV_PYTHON,
         state: &[".kimi"],
         private: &[],
+        copied: state::KIMI,
         settings: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
@@ -207,6 +216,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".letta"],
         private: &[],
+        copied: state::LETTA,
         settings: &[],
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
         set: &[("DISABLE_AUTOUPDATER", "1")],
@@ -219,6 +229,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
         private: &[],
+        copied: state::OPENCODE,
         settings: &[],
         variables: PROVIDERS,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
@@ -235,6 +246,7 @@ const ROWS: &[AgentRow] = &[
         local_python: VENV_PYTHON,
         state: &[".openhands"],
         private: &[],
+        copied: state::OPENHANDS,
         settings: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
@@ -252,6 +264,7 @@ const ROWS: &[AgentRow] = &[
         local_python: None,
         state: &[".qwen"],
         private: &[],
+        copied: state::QWEN,
         settings: &[],
         variables: &[
             "ANTHROPIC_API_KEY",
@@ -276,6 +289,7 @@ const ROWS: &[AgentRow] = &[
         local_python: VENV_PYTHON,
         state: &[".vibe"],
         private: &[],
+        copied: state::VIBE,
         settings: &[],
         variables: &["MISTRAL_API_KEY"],
         set: &[],
@@ -297,6 +311,9 @@ impl AgentRow {
             smart: self.smart,
             local_python: self.local_python.map(PathBuf::from),
             state: self.state.iter().map(PathBuf::from).collect(),
+            credentials: self.copied.credentials.as_ref().map(CopiedFile::file),
+            import: self.copied.import.iter().map(CopiedFile::file).collect(),
+            conversations: self.copied.conversations.iter().map(PathBuf::from).collect(),
             private: self.private.iter().map(PathBuf::from).collect(),
             settings: self.settings.iter().map(PathBuf::from).collect(),
             variables: words(self.variables),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::{AcpProfile, ChunkMode, MissingFileReply};
+use aifo_launch::{AcpProfile, ChunkMode, FileFormat, MissingFileReply};
 
 use super::of_user as config;
 
@@ -32,11 +32,35 @@ fn rows_are_changed_and_added() {
 }
 
 #[test]
+fn files_of_a_users_row_are_copied_whole() {
+    let config = config(
+        "[agents.mine]\nstate = ['.mine']\ncredentials = '.mine/auth.json'\n\
+         import = ['.mine/config.toml', '.mine/notes']\nconversations = ['.mine/sessions']\n",
+    )
+    .unwrap();
+    let mine = config.agent_named("mine").unwrap();
+    let files = mine.credentials.iter().chain(&mine.import);
+    let files: Vec<_> = files.map(|file| (file.from.to_str().unwrap(), file.format)).collect();
+    let expected = [
+        (".mine/auth.json", FileFormat::Json),
+        (".mine/config.toml", FileFormat::Toml),
+        (".mine/notes", FileFormat::Text),
+    ];
+    assert_eq!(files, expected);
+    assert_eq!(mine.conversations, [PathBuf::from(".mine/sessions")]);
+}
+
+#[test]
 fn invalid_rows() {
     let rows = [
         ("[agents.codex]\ncommand = []", "/u.toml:2: command must start with a program"),
         ("[agents.codex]\nstate = ['/etc']", "/u.toml:2: '/etc' is not below HOME"),
         ("[agents.codex]\nstate = ['.a/../..']", "/u.toml:2: '.a/../..' is not below HOME"),
+        (
+            "[agents.codex]\ncredentials = '.codex/key'",
+            "/u.toml:2: '.codex/key' is no JSON or TOML file below HOME",
+        ),
+        ("[agents.codex]\nimport = ['../x']", "/u.toml:2: '../x' is not below HOME"),
         ("[agents.codex]\nvariables = ['X_*']", "/u.toml:2: invalid variable 'X_*'"),
         ("[agents.codex]\nset = { PATH = '/x' }", "/u.toml:2: variable 'PATH' is reserved"),
         (

@@ -1,0 +1,97 @@
+//! `aifo-coder state`: lists and removes the states that agents in containers keep.
+
+use std::process::ExitCode;
+
+use aifo_launch::{Project, StoredState, stored_states};
+use aifo_types::escape_line;
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::cli::{StateClear, StateCommand};
+use crate::{console, paint};
+
+pub(crate) fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        StateCommand::List { agents, json } => list(agents, *json),
+        StateCommand::Clear(flags) => clear(flags),
+    }
+}
+
+fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
+    let rows: Vec<_> = found(agents).iter().map(Row::of).collect();
+    if json {
+        paint::print_json(&rows)?;
+    } else if rows.is_empty() {
+        console::say("no states found");
+    } else {
+        let head = ["AGENT", "PROJECT", "DIRECTORY"].map(str::to_owned);
+        let rows = rows.into_iter().map(|row| {
+            let project = row.project.unwrap_or_else(|| "(unknown project)".to_owned());
+            [row.agent, project, row.directory]
+        });
+        paint::print(&paint::columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
+    let mut states = found(&flags.agents);
+    if flags.project {
+        let real = flags.workspace.canonicalize();
+        let real = real.with_context(|| format!("no workspace '{}'", flags.workspace.display()))?;
+        let key = Project::of(&real).key();
+        states.retain(|state| state.key == key);
+    }
+    if flags.gone {
+        // A directory that cannot be inspected may exist.
+        let is_gone = |state: &StoredState| {
+            state.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
+        };
+        states.retain(is_gone);
+    }
+    if states.is_empty() {
+        console::say("no states found");
+    }
+    let mut failed = false;
+    for state in states {
+        let name = escape_line(&state.path.display().to_string());
+        if flags.dry_run {
+            paint::print(&format!("would remove {name}\n"))?;
+            continue;
+        }
+        match state.remove() {
+            Ok(()) => paint::print(&format!("removed {name}\n"))?,
+            Err(error) => {
+                failed = true;
+                console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
+            }
+        }
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Returns the states of these agents, or all.
+fn found(agents: &[String]) -> Vec<StoredState> {
+    let mut states = stored_states();
+    states.retain(|state| agents.is_empty() || agents.contains(&state.agent));
+    states
+}
+
+/// A state in JSON.
+#[derive(Serialize)]
+struct Row {
+    agent: String,
+    /// The project's root; null if no session here recorded it.
+    project: Option<String>,
+    directory: String,
+}
+
+impl Row {
+    fn of(state: &StoredState) -> Self {
+        Row {
+            agent: state.agent.clone(),
+            project: state.project().map(|root| root.display().to_string()),
+            directory: state.path.display().to_string(),
+        }
+    }
+}
