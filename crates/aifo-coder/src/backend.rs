@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_launch::{
-    Attachments, Choice, Containers, Engine, EngineError, Images, SessionConfig, SidecarBackend,
-    TrustedPrograms, missing_images, project_version,
+    Attachments, Choice, Containers, Engine, EngineError, Images, Net, SessionConfig,
+    SidecarBackend, TrustedPrograms, missing_images, project_version,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};
@@ -110,6 +110,12 @@ fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
         bail!(
             "{flag} needs containers, but there are none: {reason}\n\
              hint: omit it, or choose an engine with --backend docker or podman"
+        );
+    }
+    if config.net.value == Net::None {
+        tracing::warn!(
+            "containers.net = \"none\" ({}) has no effect: tools run as processes of this machine",
+            config.net.source
         );
     }
     Ok(SidecarBackend::Local)

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use aifo_types::exit;
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
@@ -80,7 +80,8 @@ fn main() -> ExitCode {
 
 /// The exit code for an error: 2 for a wrong command line, else `otherwise`.
 pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
-    let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
+    let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage)
+        || error.downcast_ref::<UsageError>().is_some();
     if wrong_usage { USAGE } else { otherwise }
 }
 

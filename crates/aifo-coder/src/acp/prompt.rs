@@ -12,7 +12,7 @@ use aifo_acp::{
 };
 use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
 use aifo_types::{Ending, exit};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use serde_json::json;
 
 use crate::acp::agent_session::{AgentSession, Prepared};
@@ -29,7 +29,7 @@ use crate::run::signal_exit_code;
 use crate::start::EndSignals;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
-    let (agent, text) = flags.split().map_err(|error| anyhow!(error))?;
+    let (agent, text) = flags.split()?;
     let text = match text {
         Some(text) if text != "-" => text.to_owned(),
         _ => read_stdin()?,
