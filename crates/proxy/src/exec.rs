@@ -53,7 +53,7 @@ async fn run_recorded(
     let start = start_frame(state, request, None);
     let started = start_in_first(state, routes, &start, &[writer], Caller::Plain(client)).await?;
     let StartedExec { exec, route } =
-        started.ok_or_else(|| state.config.policy.unavailable(&start.request.tool))?;
+        started.ok_or_else(|| state.unavailable(&start.request.tool))?;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     log_start(record, &route.kind);

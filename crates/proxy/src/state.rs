@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aifo_sidecar::Fleet;
+use aifo_types::{Refusal, ToolName};
 use tokio::sync::watch;
 
 use crate::config::ProxyConfig;
@@ -16,4 +17,11 @@ pub(crate) struct ProxyState {
     pub(crate) registry: Arc<Registry>,
     pub(crate) pending: Arc<PendingConnections>,
     pub(crate) shutdown: watch::Sender<bool>,
+}
+
+impl ProxyState {
+    /// Returns the refusal for a tool that no sidecar of the session has installed.
+    pub(crate) fn unavailable(&self, tool: &ToolName) -> Refusal {
+        self.config.policy.unavailable(tool, self.fleet.offered())
+    }
 }

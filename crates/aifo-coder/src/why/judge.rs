@@ -302,7 +302,8 @@ impl CallExplainer<'_> {
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
             Found::Here(Lookup::Absent) => {
-                let refusal = self.config.kinds.policy.unavailable(tool);
+                let kinds = self.config.toolchains.value.kinds();
+                let refusal = self.config.kinds.policy.unavailable(tool, &kinds);
                 let remedy = format!("install {tool} in the sidecar's PATH");
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }

@@ -131,6 +131,9 @@ fn unknown_items_are_rejected() {
     assert!(near.starts_with("/u.toml:2: invalid value 'npmrcs' for containers.admit"), "{near}");
     assert!(near.ends_with("hint: did you mean 'npmrc'?"), "{near}");
     let far = error("admit = ['everything']");
-    assert!(far.ends_with("expected npmrc, pip, cargo, ca-bundle or ssh-agent"), "{far}");
+    assert!(
+        far.ends_with("expected npmrc, pip, cargo, ca-bundle, ssh-agent or proxy-login"),
+        "{far}"
+    );
     assert!(error("ca_bundle = 'ca.pem'").contains("is not an absolute path"));
 }
