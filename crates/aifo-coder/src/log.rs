@@ -18,7 +18,10 @@ use crate::paint::{self, Paint};
 use crate::sessions;
 
 pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
-    let log = find(flags.session.as_deref())?;
+    let log = match (&flags.session, flags.follow) {
+        (None, true) => newest_running().map_or_else(|| find(None), Ok)?,
+        (session, _) => find(session.as_deref())?,
+    };
     let mut file = File::open(&log.path)
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;
     let printer = Printer { flags, paint: Paint::of_stdout() };
@@ -69,6 +72,11 @@ fn find(prefix: Option<&str>) -> anyhow::Result<SessionLog> {
     let ids: Vec<&str> = logs.iter().map(|log| log.id.as_str()).collect();
     let index = sessions::the_one(prefix, &ids, "session")?;
     Ok(logs.swap_remove(index))
+}
+
+/// Returns the log of the running session that started last.
+fn newest_running() -> Option<SessionLog> {
+    running_sessions().iter().rev().find_map(|session| session_log(&session.log))
 }
 
 /// All logs, also of ended sessions, the newest last.

@@ -49,6 +49,7 @@ mod error;
 mod git;
 mod host_watch;
 mod identity;
+mod killed;
 mod own_directories;
 mod plan;
 mod project;
@@ -88,13 +89,12 @@ pub use cache::{Cache, CacheError, CacheLocation, caches};
 pub use call_log::{CallLogRetention, log_directory};
 pub use call_stats::CallStats;
 pub use check::Finding;
-pub use cleanup::{
-    CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers, killed_sessions,
-};
+pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
 pub use detect::detect_kinds;
 pub use error::LaunchError;
+pub use killed::{KilledSession, killed_sessions, remove_killed};
 pub use own_directories::state_directory;
 pub use plan::plan;
 pub use project::{CacheScope, Project, recorded_root};

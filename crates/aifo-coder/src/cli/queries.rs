@@ -58,7 +58,8 @@ pub(crate) struct Log {
     /// Print the lines of the log unchanged
     #[arg(long)]
     pub(crate) json: bool,
-    /// Start of the session's id [default: the session with the latest call]
+    /// Start of the session's id [default: the session with the latest call; with -f the newest
+    /// running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
 }

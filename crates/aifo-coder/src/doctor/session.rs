@@ -67,7 +67,7 @@ fn judge_runtime_dir(directory: &Path) -> Finding {
 }
 
 pub(super) fn killed(_scene: &CheckContext) -> Vec<Finding> {
-    let killed = killed_sessions();
+    let killed: Vec<_> = killed_sessions().into_iter().map(|session| session.id).collect();
     vec![match killed[..] {
         [] => Finding::ok("killed sessions", "none"),
         _ => Finding::warn(
