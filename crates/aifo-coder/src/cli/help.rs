@@ -68,6 +68,7 @@ Exit codes:
   5      request limit
   6      another stop reason
   7      the agent cancelled the turn
+  8      the agent cancelled the turn after a denied call
   124    timeout
   128+n  cancelled by signal n
   86     nothing ran
