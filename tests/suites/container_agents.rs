@@ -42,7 +42,7 @@ fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     let path = containers.setup().workspace().join(name);
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("/workspace/{name}")
+    path.display().to_string()
 }
 
 fn user_file(containers: &ContainerSetup, text: &str) {
@@ -93,7 +93,12 @@ fn every_agent_has_the_same_path_and_its_own_switches() {
             those_of(&text, "AIFO_TOOLEEXEC_URL="),
             ["AIFO_TOOLEEXEC_URL=unix:///run/aifo/exec.sock"]
         );
-        assert_eq!(those_of(&text, "AIFO_WORKSPACE="), ["AIFO_WORKSPACE=/workspace"]);
+        let workspace = containers.setup().workspace();
+        let names = [
+            format!("AIFO_WORKSPACE={}", workspace.display()),
+            "AIFO_WORKSPACE_ALIAS=/workspace".to_owned(),
+        ];
+        assert_eq!(those_of(&text, "AIFO_WORKSPACE"), names);
         assert_eq!(those_of(&text, "HOME="), ["HOME=/home/coder"]);
     }
 }
@@ -307,9 +312,12 @@ fn it_starts_where_the_user_is() {
         let mut run = contained(&containers, &["sh", "-c", "pwd; make"]);
         Outcome::of(run.current_dir(dir)).exited(0).text()
     };
-    let here = "/workspace/sub/folder\n";
-    assert_eq!(from(&below), [here, here].concat());
-    assert!(from(Path::new("/")).starts_with("/workspace\n"), "elsewhere is the workspace's root");
+    let here = format!("{}\n", below.display());
+    assert_eq!(from(&below), [here.as_str(), &here].concat());
+    let root = format!("{}\n", containers.setup().workspace().display());
+    assert!(from(Path::new("/")).starts_with(&root), "elsewhere is the workspace's root");
+    let mut run = contained(&containers, &["sh", "-c", "cd /workspace/sub/folder && make"]);
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), "/workspace/sub/folder\n");
 }
 
 #[test]

@@ -152,6 +152,7 @@ impl CallExplainer<'_> {
                 python: toggle(self.smart.python),
             },
             workspace: self.workspace.to_owned(),
+            workspace_alias: None,
             local_python: self.config.local_python.value.clone(),
             notify_tools: self.config.notify_allow.value.clone(),
         }

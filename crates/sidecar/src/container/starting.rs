@@ -19,7 +19,6 @@ use crate::local::Transport;
 use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::socket::on_reactor;
-use crate::translation::PathTranslation;
 
 /// The end of an engine's command before its runner connected.
 struct StartFailure {
@@ -57,16 +56,7 @@ impl Shared {
     ) -> Result<Runner, SidecarError> {
         self.ensure_network(&kind, progress).await?;
         let spec = self.sidecar(&kind);
-        let is_agent = self.agent(&kind).is_some();
-        let runner = self.start_container(kind, &spec, progress).await?;
-        Ok(match is_agent {
-            // The agent's shims compare paths with one name of the workspace, so it has only that.
-            true => runner.with_translation(PathTranslation::new(
-                [self.config.workspace.clone()],
-                Path::new(WORKSPACE),
-            )),
-            false => runner,
-        })
+        self.start_container(kind, &spec, progress).await
     }
 
     /// Starts a container and returns when its runner has answered.
