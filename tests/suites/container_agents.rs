@@ -286,18 +286,22 @@ fn its_user_has_a_passwd_entry() {
     let Some(engine) = Engine::of_run("its_user_has_a_passwd_entry") else { return };
     let containers = ContainerSetup::of(&engine);
     let home = containers.setup().scratch().join("home");
-    fs::write(home.join(".gitconfig"), "[user]\nname = Jo \"J\" #1\nemail = jo@example.org\n")
-        .unwrap();
     fs::write(
         home.join(".gitconfig"),
-        "[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\temail = jo@example.org\n",
+        "[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\temail = jo@example.org\n\
+         [init]\n\tdefaultBranch = trunk\n[core]\n\texcludesFile = ~/mine\n\tpager = touch ran\n\
+         [commit]\n\tgpgsign = true\n",
     )
     .unwrap();
-    let look = "id -un; echo $USER $LOGNAME $SHELL; cat /etc/gitconfig; \
+    fs::write(home.join("mine"), "*.orig\n").unwrap();
+    let look = "id -un; echo $USER $LOGNAME $SHELL; cat /etc/gitconfig /etc/git-excludes; \
                 /usr/bin/python3 -c 'import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_dir, me.pw_shell)'";
     let expected = "coder\ncoder coder /bin/bash\n[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\
-                    \temail = \"jo@example.org\"\n/home/coder /bin/bash\n";
-    assert_eq!(printed(&containers, look), expected);
+                    [user]\n\temail = \"jo@example.org\"\n[init]\n\tdefaultbranch = \"trunk\"\n\
+                    [core]\n\texcludesFile = /etc/git-excludes\n*.orig\n/home/coder /bin/bash\n";
+    let outcome = Outcome::of(&mut contained(&containers, &["sh", "-c", look]));
+    assert_eq!(outcome.exited(0).text(), expected);
+    assert!(outcome.stderr.contains("are not signed: commit.gpgsign"), "{}", outcome.stderr);
 }
 
 #[test]
