@@ -25,7 +25,7 @@ pub(crate) use self::queries::{
 };
 pub(crate) use self::removal::{Cache, CacheClear, CacheCommand, Cleanup};
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
-pub(crate) use self::session::Session;
+pub(crate) use self::session::{Session, default_workspace};
 pub(crate) use self::usage::{UsageError, reject_option};
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist

@@ -6,13 +6,19 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use super::session::{Project, Session, SmartFlags, YesTo};
+use super::session::{Project, Session, SmartFlags, YesTo, default_workspace};
 use crate::config::Flags;
 
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
     /// Workspace directory
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value_os_t = default_workspace(),
+        hide_default_value = true,
+        value_hint = ValueHint::DirPath
+    )]
     pub(crate) workspace: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -123,7 +129,8 @@ pub(crate) enum ConfigCommand {
         #[arg(
             long,
             value_name = "DIR",
-            default_value = ".",
+            default_value_os_t = default_workspace(),
+            hide_default_value = true,
             value_hint = ValueHint::DirPath,
             conflicts_with = "file"
         )]
