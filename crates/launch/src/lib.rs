@@ -100,7 +100,7 @@ pub use own_directories::state_directory;
 pub use plan::plan;
 pub use project::{CacheScope, Project, recorded_root};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
-pub use repository::default_workspace;
+pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};
 pub use session::Session;
 pub use session_dir::runtime_directory;
