@@ -8,16 +8,15 @@
 //!
 //! ```no_run
 //! use aifo_launch::{Session, SessionConfig, ShimBinary};
-//! use aifo_types::Kind;
+//! use aifo_types::{Kind, ToolName};
 //!
-//! # async fn embed() -> Result<(), aifo_launch::LaunchError> {
+//! # async fn embed() -> Result<(), Box<dyn std::error::Error>> {
 //! let shim = ShimBinary::find()?;
 //! let mut config = SessionConfig::new("/home/me/project", shim);
 //! config.toolchains = vec![Kind::parse("rust").expect("a kind").into()];
 //! let session = Session::start(config).await?;
-//! for (name, value) in session.variables() {
-//!     println!("{name}={}", value.display());
-//! }
+//! let status = session.exec(&ToolName::parse(b"cargo")?).arg("test").status().await?;
+//! println!("cargo ended with {status}");
 //! session.close().await;
 //! # Ok(())
 //! # }

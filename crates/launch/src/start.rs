@@ -33,7 +33,7 @@ use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory, temp
 use crate::shims::{link_tools, path_without_shims};
 use crate::toolchain::{Toolchain, VersionSource};
 use crate::trusted::TrustedPrograms;
-use crate::workspace_check::CheckedWorkspace;
+use crate::workspace_check::{CheckedWorkspace, check_shim};
 
 impl Session {
     /// Creates directories and shims, then starts sidecars and proxy. Must be called on a tokio
@@ -176,6 +176,7 @@ impl SessionDirs {
     /// Checks the configuration, then creates directories and shims.
     fn create(config: &SessionConfig) -> Result<Self, LaunchError> {
         let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
+        check_shim(&workspace, config.shim.path())?;
         if let SidecarBackend::Local = config.backend {
             reject_pinned_versions(&config.toolchains)?;
         }
