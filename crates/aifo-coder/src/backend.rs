@@ -63,13 +63,23 @@ pub(crate) async fn choose(
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
-            let reason = format!("{flavor} has no image {}", missing.join(", "));
+            let reason = format!(
+                "{}{flavor} has no image {}",
+                passed_over(&containers.engine),
+                missing.join(", ")
+            );
             return fall_back(config, &reason);
         }
     }
     // Only for containers: tools on this machine find these files by themselves.
     containers.admitted = config.admitted()?;
     Ok(SidecarBackend::Containers(Box::new(containers)))
+}
+
+/// `docker does not answer: REASON; `, if another engine would have been taken first.
+pub(crate) fn passed_over(engine: &Engine) -> String {
+    let reason = engine.passed_over().and_then(|reason| reason.lines().next());
+    reason.map(|reason| format!("{reason}; ")).unwrap_or_default()
 }
 
 /// Returns the containers that kinds are attached to, and their engine.
