@@ -92,6 +92,11 @@ fn logs() -> Vec<SessionLog> {
     logs
 }
 
+/// Returns the ids of all sessions that have a log, the newest last.
+pub(crate) fn session_ids() -> Vec<String> {
+    logs().into_iter().map(|log| log.id).collect()
+}
+
 fn session_log(path: &Path) -> Option<SessionLog> {
     if path.extension()? != "jsonl" {
         return None;

@@ -75,6 +75,9 @@ pub(crate) struct Sessions {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print words for shell completion
+    #[arg(long, value_name = "WORD", hide = true, conflicts_with = "json")]
+    pub(crate) complete: Option<String>,
 }
 
 #[derive(Debug, Args)]
