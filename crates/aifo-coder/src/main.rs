@@ -64,7 +64,13 @@ fn main() -> ExitCode {
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
-        Command::Sessions(flags) => (block_on(sessions::list(&flags)), UNANSWERED),
+        Command::Sessions(flags) => {
+            let ended = match &flags.complete {
+                Some(query) => block_on(completions::answer(query)),
+                None => block_on(sessions::list(&flags)),
+            };
+            (ended, UNANSWERED)
+        }
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
         Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),

@@ -11,12 +11,9 @@ use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::{completions, console, engines, paint};
+use crate::{console, engines, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
-    if let Some(query) = &flags.complete {
-        return completions::answer(query).await;
-    }
     let sessions = running_sessions();
     let containers = containers_of(&sessions).await;
     let rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::EngineCommand;
@@ -14,7 +15,7 @@ use crate::program::{MissingProgram, Program, Programs};
 pub struct Engine {
     flavor: Flavor,
     program: Program,
-    facts: Facts,
+    facts: Arc<Facts>,
     /// Why an engine that comes first was not taken.
     passed_over: Option<String>,
 }
@@ -139,7 +140,10 @@ impl Engine {
                 Err(no_answer(error.unwrap_or_else(|| failure_reason(&output))))
             }
             Some(facts) if facts.remapped => Err(EngineError::UsersRemapped),
-            Some(facts) => Ok(Engine { flavor, program, facts, passed_over: None }),
+            Some(facts) => {
+                let facts = Arc::new(facts);
+                Ok(Engine { flavor, program, facts, passed_over: None })
+            }
         }
     }
 
