@@ -78,22 +78,54 @@ fn leftovers_of_a_killed_session_are_listed_and_removed() {
     assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
 }
 
-#[test]
-fn the_next_session_names_what_was_left() {
+/// A killed session, and a call in a session of its own in the same runtime directory.
+fn killed() -> (Session, PathBuf, String, Command) {
     let mut session = Session::start();
     let run = run(&session);
     let id = id(&run);
     session.end(Signal::SIGKILL);
-    let mut exec =
-        coder(&run, &["exec", "--backend=local", "--toolchain=rust", "--", "cargo", "say"]);
+    let mut exec = coder(&run, &["exec", "--backend=local", "--toolchain=rust", "cargo", "say"]);
     exec.current_dir(session.workspace()).env("PATH", session.scratch().join("tools"));
+    (session, run, id, exec)
+}
+
+#[test]
+fn the_next_session_removes_what_was_left() {
+    let (_session, run, id, mut exec) = killed();
     let outcome = Outcome::of(&mut exec);
+    let expected = format!("aifo-coder: removed what killed session {id} left");
+    assert_eq!(outcome.exited(0).only_line(), expected);
+    assert_eq!(dirs(&run), [""; 0]);
+    assert_eq!(Outcome::of(&mut exec).exited(0).stderr, "");
+}
+
+#[test]
+fn a_quiet_session_removes_it_without_a_line() {
+    let (session, run, _, _) = killed();
+    let mut exec =
+        coder(&run, &["exec", "-q", "--backend=local", "--toolchain=rust", "cargo", "say"]);
+    exec.current_dir(session.workspace()).env("PATH", session.scratch().join("tools"));
+    assert_eq!(Outcome::of(&mut exec).exited(0).stderr, "");
+    assert_eq!(dirs(&run), [""; 0]);
+}
+
+#[test]
+fn the_next_session_keeps_what_a_process_still_uses() {
+    let (_session, run, id, mut exec) = killed();
+    let tmp = run.join(format!("aifo-{id}-tmp"));
+    let mut process = Command::new("/bin/sleep").arg("600").env("TMPDIR", &tmp).spawn().unwrap();
+    let outcome = Outcome::of(&mut exec);
+    let left = dirs(&run);
+    process.kill().unwrap();
+    process.wait().unwrap();
     let expected = format!(
-        "aifo-coder: session {id} was killed and left files or containers; run 'aifo-coder cleanup'"
+        "aifo-coder: killed session {id} left files or containers, some still in use; \
+         run 'aifo-coder cleanup'"
     );
     assert_eq!(outcome.exited(0).only_line(), expected);
-    Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0);
-    assert_eq!(Outcome::of(&mut exec).exited(0).stderr, "");
+    assert_eq!(left, [format!("aifo-{id}"), format!("aifo-{id}-tmp")]);
+    Outcome::of(&mut exec).exited(0);
+    assert_eq!(dirs(&run), [""; 0]);
 }
 
 #[test]
@@ -101,17 +133,17 @@ fn a_session_that_runs_is_not_touched() {
     let mut dead = Session::start();
     let run = run(&dead);
     let dead_id = id(&run);
-    dead.end(Signal::SIGKILL);
     let beside =
         SessionSetup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
+    dead.end(Signal::SIGKILL);
     let listed = Outcome::of(&mut coder(&run, &["sessions"])).exited(0).text();
     let live_id = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
 
     let all = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run"])).exited(0).text();
     assert!(all.contains(&dead_id) && !all.contains(&live_id), "{all}");
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &live_id]));
-    let printed = format!("aifo-coder: session {live_id} is running; nothing of it is removed\n");
-    assert!(outcome.exited(0).stderr.starts_with(&printed), "{outcome:?}");
+    let printed = format!("aifo-coder: session {live_id} is running; nothing of it is removed");
+    assert_eq!(outcome.exited(0).only_line(), printed);
     Outcome::of(&mut coder(&run, &["cleanup", &dead_id])).exited(0);
     assert_eq!(dirs(&run), [format!("aifo-{live_id}"), format!("aifo-{live_id}-tmp")]);
     assert_eq!(beside.answer(&beside.exec("make", ["say", "hi"])).text(), "hi\n");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, SessionSetup, can_run};
+use aifo_tests::{Outcome, SessionSetup, binaries, can_run};
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
@@ -63,6 +63,33 @@ fn bash_completes() {
         let outcome = Outcome::of(&mut bash);
         assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");
         judge(typed, &outcome.text(), expected);
+    }
+}
+
+#[test]
+fn session_ids_are_completed() {
+    let setup = SessionSetup::new();
+    let script = script(&setup, "bash");
+    let session = setup.start();
+    let names = fs::read_dir(session.scratch().join("run")).unwrap().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut ids = names.filter_map(|name| name.strip_prefix("aifo-").map(str::to_owned));
+    let id = ids.find(|id| !id.ends_with("-tmp")).unwrap();
+    let run = session.scratch().join("run");
+    let programs = binaries().coder.parent().unwrap();
+    for typed in ["aifo-coder exec --session ", "aifo-coder log ", "aifo-coder cleanup "] {
+        let tab = "source \"$1\"; shift; compopt() { :; }\n\
+                   registered=$(complete -p aifo-coder) || exit\n\
+                   function=${registered#*-F }; function=${function%% *}\n\
+                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
+                   $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
+                   printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let path = std::env::join_paths([programs, Path::new("/usr/bin"), Path::new("/bin")]);
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", tab, "bash"]).arg(&script).args(typed.split(' '));
+        bash.env("PATH", path.unwrap()).env("HOME", session.scratch().join("home"));
+        bash.env("XDG_RUNTIME_DIR", &run).env("TMPDIR", &run);
+        judge(typed, &Outcome::of(&mut bash).exited(0).text(), &id);
     }
 }
 

@@ -114,6 +114,21 @@ fn a_key_that_a_workspace_may_not_set_starts_nothing() {
 }
 
 #[test]
+fn a_workspace_may_turn_off_the_network() {
+    let setup = SessionSetup::new();
+    let file = write(&setup, WORKSPACE, "[containers]\nnet = 'none'\n");
+    let from_workspace = format!("\"none\" {}:2", file.display());
+    assert_eq!(shown(&setup, &["--net=host"], "containers.net"), from_workspace);
+    let outcome = coder(&setup, &["run", "--backend=local", "--", "true"]);
+    let warning = "has no effect: tools run as processes of this machine";
+    assert!(outcome.stderr.contains(warning), "{}", outcome.stderr);
+    write(&setup, WORKSPACE, "[containers]\nnet = 'host'\n");
+    let outcome = coder(&setup, &["config", "check"]);
+    let error = "other than \"none\" gives a network";
+    assert!(outcome.exited(1).stderr.contains(error), "{}", outcome.stderr);
+}
+
+#[test]
 fn a_users_file_that_an_agent_could_edit_is_not_read() {
     let setup = SessionSetup::new();
     write(&setup, "workspace/aifo/config.toml", "[kind.rust]\nallow = ['sh']\n");

@@ -42,7 +42,7 @@ fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     let path = containers.setup().workspace().join(name);
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("/workspace/{name}")
+    path.display().to_string()
 }
 
 pub(crate) fn user_file(containers: &ContainerSetup, text: &str) {
@@ -93,7 +93,12 @@ fn every_agent_has_the_same_path_and_its_own_switches() {
             those_of(&text, "AIFO_TOOLEEXEC_URL="),
             ["AIFO_TOOLEEXEC_URL=unix:///run/aifo/exec.sock"]
         );
-        assert_eq!(those_of(&text, "AIFO_WORKSPACE="), ["AIFO_WORKSPACE=/workspace"]);
+        let workspace = containers.setup().workspace();
+        let names = [
+            format!("AIFO_WORKSPACE={}", workspace.display()),
+            "AIFO_WORKSPACE_ALIAS=/workspace".to_owned(),
+        ];
+        assert_eq!(those_of(&text, "AIFO_WORKSPACE"), names);
         assert_eq!(those_of(&text, "HOME="), ["HOME=/home/coder"]);
     }
 }
@@ -237,18 +242,22 @@ fn its_user_has_a_passwd_entry() {
     let Some(engine) = Engine::of_run("its_user_has_a_passwd_entry") else { return };
     let containers = ContainerSetup::of(&engine);
     let home = containers.setup().scratch().join("home");
-    fs::write(home.join(".gitconfig"), "[user]\nname = Jo \"J\" #1\nemail = jo@example.org\n")
-        .unwrap();
     fs::write(
         home.join(".gitconfig"),
-        "[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\temail = jo@example.org\n",
+        "[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\temail = jo@example.org\n\
+         [init]\n\tdefaultBranch = trunk\n[core]\n\texcludesFile = ~/mine\n\tpager = touch ran\n\
+         [commit]\n\tgpgsign = true\n",
     )
     .unwrap();
-    let look = "id -un; echo $USER $LOGNAME $SHELL; cat /etc/gitconfig; \
+    fs::write(home.join("mine"), "*.orig\n").unwrap();
+    let look = "id -un; echo $USER $LOGNAME $SHELL; cat /etc/gitconfig /etc/git-excludes; \
                 /usr/bin/python3 -c 'import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_dir, me.pw_shell)'";
     let expected = "coder\ncoder coder /bin/bash\n[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\
-                    \temail = \"jo@example.org\"\n/home/coder /bin/bash\n";
-    assert_eq!(printed(&containers, look), expected);
+                    [user]\n\temail = \"jo@example.org\"\n[init]\n\tdefaultbranch = \"trunk\"\n\
+                    [core]\n\texcludesFile = /etc/git-excludes\n*.orig\n/home/coder /bin/bash\n";
+    let outcome = Outcome::of(&mut contained(&containers, &["sh", "-c", look]));
+    assert_eq!(outcome.exited(0).text(), expected);
+    assert!(outcome.stderr.contains("are not signed: commit.gpgsign"), "{}", outcome.stderr);
 }
 
 #[test]
@@ -263,9 +272,12 @@ fn it_starts_where_the_user_is() {
         let mut run = contained(&containers, &["sh", "-c", "pwd; make"]);
         Outcome::of(run.current_dir(dir)).exited(0).text()
     };
-    let here = "/workspace/sub/folder\n";
-    assert_eq!(from(&below), [here, here].concat());
-    assert!(from(Path::new("/")).starts_with("/workspace\n"), "elsewhere is the workspace's root");
+    let here = format!("{}\n", below.display());
+    assert_eq!(from(&below), [here.as_str(), &here].concat());
+    let root = format!("{}\n", containers.setup().workspace().display());
+    assert!(from(Path::new("/")).starts_with(&root), "elsewhere is the workspace's root");
+    let mut run = contained(&containers, &["sh", "-c", "cd /workspace/sub/folder && make"]);
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), "/workspace/sub/folder\n");
 }
 
 #[test]

@@ -101,3 +101,29 @@ fn an_engine_that_does_not_answer_is_a_failure_with_its_words() {
     );
     assert_eq!(finding(&found, "local descriptors")["status"], "ok", "the others go on");
 }
+
+#[test]
+fn a_dead_engine_is_named_before_the_missing_images_of_another() {
+    let info = r#"{"host":{"distribution":{"distribution":"debian"},"kernel":"6","cgroupVersion":"v2",
+        "memTotal":1,"security":{"apparmorEnabled":false,"rootless":true,"seccompEnabled":true,
+        "selinuxEnabled":false},"ociRuntime":{"name":"runc","version":"runc version 1.1.5"}},
+        "version":{"Version":"5"}}"#;
+    let setup = setup()
+        .script("docker", "echo 'Cannot connect to the daemon' >&2; exit 1")
+        .script("podman", &format!("[ \"$1\" = info ] || exit 1; echo '{info}'"));
+    let mut run = setup.coder();
+    run.args(["run", "--backend=auto", "--toolchain=rust", "codex"]);
+    let stderr = Outcome::of(&mut run).exited(86).stderr.clone();
+    let cause =
+        "aifo-coder: docker does not answer: Cannot connect to the daemon; podman has no image";
+    assert!(stderr.starts_with(cause), "{stderr}");
+
+    let mut doctor = setup.coder();
+    doctor.args(["doctor", "--toolchain=rust", "--backend=auto", "--json"]);
+    let found = findings(Outcome::of(doctor.env("SSL_CERT_FILE", "/company.pem")).exited(1));
+    for (check, text) in [("podman runc", "CVE-2024-21626"), ("certificates", "SSL_CERT_FILE")] {
+        let found = finding(&found, check);
+        assert_eq!(found["status"], "warn", "{found}");
+        assert!(found["finding"].as_str().unwrap().contains(text), "{found}");
+    }
+}

@@ -204,3 +204,23 @@ fn an_agent_by_its_name_runs_here_where_there_are_no_containers() {
     assert!(unknown.exited(2).stderr.contains("did you mean 'codex'?"), "{unknown:?}");
     check_nothing_left(&setup);
 }
+
+#[test]
+fn a_repositorys_top_level_is_the_workspace() {
+    let setup = setup();
+    let below = setup.workspace().join("sub/deep");
+    fs::create_dir_all(&below).unwrap();
+    let printed = |options: &[&str]| {
+        let mut run = setup.coder();
+        run.args(["run", "-q", "--backend=local", "--toolchain=rust"]).args(options);
+        run.args(["--", "/bin/sh", "-c", "echo $AIFO_WORKSPACE; pwd"]).current_dir(&below);
+        Outcome::of(&mut run).exited(0).text()
+    };
+    let (root, deep) = (setup.workspace(), below.clone());
+    let lines = |workspace: &Path| format!("{}\n{}\n", workspace.display(), deep.display());
+    assert_eq!(printed(&[]), lines(&deep), "no repository");
+    fs::create_dir(root.join(".git")).unwrap();
+    fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    assert_eq!(printed(&[]), lines(&root));
+    assert_eq!(printed(&["--workspace", "."]), lines(&deep));
+}

@@ -26,6 +26,21 @@ fn the_example_embeds_a_session() {
     assert_eq!((&*outcome.exited(0).text(), &*outcome.stderr), (expected, ""));
     assert_eq!(files_below(&setup.runtime()), [""; 0].map(std::path::PathBuf::from), "all gone");
 
+    // The directory of the shims is not the workspace: a trusted entry of PATH.
+    let path = binaries().shim.parent().unwrap().to_owned();
+    let path = std::env::join_paths([setup.tools(), path]).unwrap();
+    let mut of_path = Command::new(example("embed"));
+    of_path
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", setup.scratch().join("home"))
+        .env("TMPDIR", setup.runtime())
+        .env("XDG_RUNTIME_DIR", setup.runtime())
+        .current_dir(setup.scratch().join("home"))
+        .arg(setup.workspace())
+        .args(["c-cpp", "make", "say", "hello"]);
+    assert_eq!(Outcome::of(&mut of_path).exited(0).text(), expected);
+
     let outcome = Outcome::of(embed.args(["ignored"]).env("AIFO_SHIM_BIN", "/nonexistent"));
     assert!(outcome.exited(1).stderr.contains("/nonexistent"), "{}", outcome.stderr);
 }

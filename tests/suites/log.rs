@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, Session, Signal, binaries, eventually};
+use aifo_tests::{Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
 
 /// `aifo-coder log` in the environment of a session.
 fn log(session: &Session, args: &[&str]) -> Command {
@@ -137,7 +137,24 @@ fn a_reader_that_leaves_is_no_error() {
 
 #[test]
 fn without_any_session_there_is_no_log() {
-    let setup = aifo_tests::SessionSetup::new();
+    let setup = SessionSetup::new();
     let outcome = Outcome::of(setup.coder().arg("log"));
     assert!(outcome.exited(1).stderr.starts_with("aifo-coder: no log found\nhint: "));
+}
+
+#[test]
+fn the_running_session_that_started_last_is_followed() {
+    let earlier = session();
+    let run = earlier.scratch().join("run");
+    let home = earlier.scratch().join("home");
+    let setup = SessionSetup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run);
+    let mut newest = setup.env_path("HOME", &home).start();
+    newest.answer(&newest.exec("make", ["say", "newest"]));
+    // The earlier session has the latest call.
+    earlier.answer(&earlier.exec("make", ["say", "earlier"]));
+    let following = Running::start(&mut log(&earlier, &["-f"]));
+    following.expect("make say newest\n");
+    newest.end(Signal::SIGTERM);
+    let text = following.finish().exited(0).text();
+    assert!(text.ends_with("make say newest\n") && text.lines().count() == 1, "{text}");
 }

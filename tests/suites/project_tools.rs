@@ -169,11 +169,11 @@ fn without_a_tsc_npx_finds_one() {
 }
 
 #[test]
-fn without_either_the_toolchain_is_named() {
+fn without_either_the_sidecar_is_named() {
     let session = session(&["node"], &["node"]);
     let answer = call(&session, "tsc", &[], "");
     assert_eq!(answer.status(), 409);
     let expected = "tool 'tsc' not available in running sidecars; \
-                    start an appropriate toolchain (e.g., --toolchain node)\n";
+                    it is not installed in the node sidecar\n";
     assert_eq!(answer.text(), expected);
 }

@@ -223,6 +223,18 @@ fn calls_that_never_reach_a_sidecar_are_explained() {
 }
 
 #[test]
+fn a_path_is_executed_without_a_shim() {
+    let setup = setup();
+    let why = |words: &[&str]| Outcome::of(coder(&setup).arg("why").args(words)).exited(0).text();
+    let text = why(&["/bin/sh", "-c", "true"]);
+    assert!(text.contains("result:      /bin/sh would run where the agent is\n"), "{text}");
+    assert!(text.contains("so no shim takes the call\n"), "{text}");
+    let text = why(&["/nonexistent/cargo"]);
+    assert!(text.contains("'cargo' alone would call the shim\n"), "{text}");
+    assert!(text.contains("refused:     '/nonexistent/cargo' does not exist\n"), "{text}");
+}
+
+#[test]
 fn whose_runtime() {
     let none = Question { user: OWN_PYTHON, ..Question::default() };
     check(&[
@@ -367,7 +379,7 @@ fn sidecars_in_containers() {
 fn a_question_that_makes_no_sense_has_no_answer() {
     let setup = setup();
     let rows: [(&[&str], i32, &str); 4] = [
-        (&["/bin/ls"], 1, "'/bin/ls' is not a valid tool name"),
+        (&["--tolchain=rust", "cargo"], 2, "did you mean '--toolchain'?"),
         (&["--cwd=/nonexistent", "cargo"], 1, "'/nonexistent'"),
         (&["--toolchain=jva", "cargo"], 2, "there is no toolchain 'jva'"),
         (&[], 2, "required"),

@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: an agent's tool calls on `examples/polyglot`.
 //!
-//! Calls each tool by name, with the shims first in PATH and without them. Both must give the same
+//! Its sidecars are containers if an engine has their images. Calls each tool by name, with the shims first in PATH and without them. Both must give the same
 //! result; the table shows the difference in time.
 
 mod calls;
@@ -33,15 +33,24 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     copy_tree(&example, &project, &["target", "build", "__pycache__"])?;
     let kinds = kinds_of_this_host();
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let (backend, runs) = match engine_with_images(&names) {
+        Some(engine) => {
+            (serve::Backend::OwnImages { engine }, format!("tools run in containers of {engine}"))
+        }
+        None => {
+            let why = "neither docker nor podman has the images, see 'aifo-coder images build'";
+            (serve::Backend::Local, format!("tools run as processes of this machine: {why}"))
+        }
+    };
     let serve = Serve::start(&Options {
         dist: &dist,
         workspace: &project,
         kinds: &names,
-        backend: serve::Backend::Local,
+        backend,
         path: std::env::var_os("PATH").unwrap_or_default(),
         log: scratch.file("serve.log"),
     })?;
-    eprintln!("session: {} with {}", project.display(), names.join(", "));
+    eprintln!("session: {} with {}; {runs}", project.display(), names.join(", "));
 
     let shims = scratch.links("shims", &calls::tools(), &dist.shim)?;
     let agent = Agent { path: serve::path_with(&shims)?, project, serve: &serve };
@@ -66,6 +75,18 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
 
 const HEADER: [&str; 7] =
     ["call", "sidecar", "exit", "native ms", "proxied ms", "overhead ms", "ratio"];
+
+/// Returns the first engine that has the images of these kinds.
+fn engine_with_images(kinds: &[&str]) -> Option<&'static str> {
+    let has = |engine: &str, kind: &str| {
+        let image = format!("aifo-toolchain-{kind}:latest");
+        let mut inspect = Command::new(engine);
+        inspect.args(["image", "inspect", &image]).stdin(Stdio::null());
+        let status = inspect.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    ["docker", "podman"].into_iter().find(|engine| kinds.iter().all(|kind| has(engine, kind)))
+}
 
 /// The kinds whose tools are in PATH; reports the others as skipped.
 fn kinds_of_this_host() -> Vec<&'static calls::Kind> {

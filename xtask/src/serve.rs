@@ -37,6 +37,8 @@ pub(crate) enum Backend<'a> {
     Local,
     /// As containers of an engine, all from one image.
     Containers { engine: &'a str, image: &'a str },
+    /// As containers of an engine, from the images of their kinds.
+    OwnImages { engine: &'a str },
 }
 
 /// The session's process; ended on drop.
@@ -59,7 +61,7 @@ impl Serve {
         match options.backend {
             Backend::Local => command.args(["--backend", "local"]),
             // A volume would outlive the workspace that it is for.
-            Backend::Containers { engine, .. } => {
+            Backend::Containers { engine, .. } | Backend::OwnImages { engine } => {
                 command.args(["--no-toolchain-cache", "--backend", engine])
             }
         };

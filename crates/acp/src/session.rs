@@ -8,7 +8,7 @@ use crate::content::{Channel, pieces};
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::text_run::Streaming;
-use crate::timeline::{AnswerFrom, Position, PushOutcome, Timeline};
+use crate::timeline::{AnswerFrom, AnswerPart, Position, PushOutcome, Timeline};
 use crate::tool_call::{Announced, UnfinishedReason};
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn::{Due, Turn, TurnPhase};
@@ -111,7 +111,7 @@ impl Session {
 
     /// Returns the final part of the answer's text since `from`; see
     /// [`Timeline::read_on`](crate::Timeline::read_on).
-    pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
+    pub fn read_on(&self, from: &mut Position) -> Vec<AnswerPart<'_>> {
         match &self.phase {
             Phase::Turn(turn) => turn.timeline.read_on(from),
             Phase::Loading | Phase::Idle => Vec::new(),

@@ -22,6 +22,8 @@ pub struct TextRun {
     pub channel: Channel,
     /// The message's id, if given.
     pub message_id: Option<String>,
+    /// True for another message than the run of this channel before.
+    pub(crate) begins_message: bool,
     text: String,
     /// The last chunk's length. Cumulative chunks end the text with the whole message.
     last: usize,
@@ -43,6 +45,7 @@ impl TextRun {
         TextRun {
             channel,
             message_id: message_id.map(str::to_owned),
+            begins_message: false,
             text: chunk.to_owned(),
             last: chunk.len(),
             growth: Growth::Growing(0),

@@ -47,6 +47,16 @@ pub struct Position {
     offset: usize,
 }
 
+/// A piece of the answer's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerPart<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// True for the start of another message: its id differs from that of the one before, or a tool
+    /// call lies between them.
+    pub begins_message: bool,
+}
+
 /// Selects whether an item was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -129,7 +139,7 @@ impl Timeline {
     }
 
     /// Returns the answer's text after `from` that can no longer change, and advances `from`.
-    pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
+    pub fn read_on(&self, from: &mut Position) -> Vec<AnswerPart<'_>> {
         let certain = match self.streaming {
             Streaming::Delta => self.entries.len(),
             // The last run's mode is not decided yet.
@@ -143,7 +153,9 @@ impl Timeline {
                 && run.channel == Channel::Answer
             {
                 let text = run.text(self.streaming);
-                read.extend(text.get(from.offset..).filter(|text| !text.is_empty()));
+                let begins_message = run.begins_message && from.offset == 0;
+                let unread = text.get(from.offset..).filter(|text| !text.is_empty());
+                read.extend(unread.map(|text| AnswerPart { text, begins_message }));
                 from.offset = text.len();
             }
             if from.entry.saturating_add(1) == self.entries.len() {
@@ -169,6 +181,9 @@ impl Timeline {
         for entry in self.entries.into_iter().skip(first) {
             match entry {
                 TimelineEntry::Text(run) if run.channel == Channel::Answer => {
+                    if run.begins_message {
+                        answer.messages.push(answer.text.len().saturating_add(text.len()));
+                    }
                     // Avoids a copy, as the text may be long.
                     if text.is_empty() {
                         text = run.into_text();
@@ -214,8 +229,23 @@ impl Timeline {
                 return PushOutcome::Stored;
             }
         }
-        let run = TextRun::new(channel, message_id, chunk);
+        let mut run = TextRun::new(channel, message_id, chunk);
+        run.begins_message = self.is_other_message(channel, message_id);
         self.push_entry(TimelineEntry::Text(run), chunk.len())
+    }
+
+    /// Returns whether a new run starts another message than the last run of its channel: after a tool
+    /// call, or with another id.
+    fn is_other_message(&self, channel: Channel, message_id: Option<&str>) -> bool {
+        let is_run = |entry: &TimelineEntry| matches!(entry, TimelineEntry::Text(run) if run.channel == channel);
+        let is_tool = |entry: &TimelineEntry| matches!(entry, TimelineEntry::Tool { .. });
+        let begin = self.entries.len().saturating_sub(LOOK_BACK);
+        let recent = self.entries.get(begin..).unwrap_or_default();
+        let Some(at) = recent.iter().rposition(is_run) else { return false };
+        let after = recent.get(at..).unwrap_or_default();
+        let continues = matches!(after.first(), Some(TimelineEntry::Text(run))
+            if run.is_continued_by(channel, message_id));
+        !continues || after.iter().any(is_tool)
     }
 
     /// Returns the index of the run that a cumulative chunk continues after an interruption.
@@ -257,7 +287,7 @@ impl Timeline {
 
 /// Memory of an entry besides its text, in bytes.
 const ENTRY: usize = 160;
-/// How many entries back [`Streaming::Snapshot`] looks for the message.
+/// How many entries back a new run looks for its message.
 const LOOK_BACK: usize = 64;
 
 /// The answer of a turn.
@@ -265,6 +295,8 @@ const LOOK_BACK: usize = 64;
 pub struct Answer {
     /// Its text.
     pub text: String,
+    /// Where other messages than the first begin in the text, in bytes.
+    pub messages: Vec<usize>,
     /// All content blocks, adjacent texts joined.
     pub blocks: Vec<Value>,
 }
@@ -325,13 +357,30 @@ mod tests {
                     Some(chunk) => say(&mut timeline, None, chunk),
                     None => assert_eq!(timeline.push_tool("t"), PushOutcome::Stored),
                 }
-                let read = timeline.read_on(&mut position).concat();
+                let read = timeline.read_on(&mut position);
+                let read: String = read.iter().map(|part| part.text).collect();
                 assert_eq!(read, expected, "{streaming:?} {chunk:?}");
                 all.push_str(&read);
                 assert!(timeline.read_on(&mut position).is_empty(), "nothing is read twice");
             }
             assert!(timeline.into_answer(AnswerFrom::All).text.starts_with(&all));
         }
+    }
+
+    #[test]
+    fn messages_are_distinguished_by_id_and_by_tool_calls() {
+        let mut timeline = timeline(Streaming::Delta);
+        say(&mut timeline, Some("m"), "one");
+        assert_eq!(timeline.push(Channel::Thought, None, Piece::Text("hm")), PushOutcome::Stored);
+        say(&mut timeline, Some("m"), ", still one");
+        say(&mut timeline, Some("n"), "two");
+        let _ = timeline.push_tool("t");
+        say(&mut timeline, Some("n"), "three");
+        let read = timeline.read_on(&mut Position::default());
+        let begins: Vec<_> = read.iter().map(|part| (part.text, part.begins_message)).collect();
+        let expected = [("one", false), (", still one", false), ("two", true), ("three", true)];
+        assert_eq!(begins, expected);
+        assert_eq!(timeline.into_answer(AnswerFrom::All).messages, [14, 17]);
     }
 
     #[test]

@@ -16,11 +16,8 @@ mod summary;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-use clap::error::ErrorKind;
-
 use crate::block_on;
-use crate::cli::{Acp, AcpCommand, Cli};
+use crate::cli::{Acp, AcpCommand};
 
 pub(crate) use prompt::prompt;
 
@@ -28,9 +25,7 @@ pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
     match flags.command {
         Some(AcpCommand::Replay { format, files }) => replay::replay(&files, format),
         None => {
-            let (name, args) = flags.words().unwrap_or_else(|text| {
-                Cli::command().error(ErrorKind::UnknownArgument, text).exit()
-            });
+            let (name, args) = flags.words()?;
             if args.is_empty() && !std::io::stdin().is_terminal() {
                 block_on(bridge::bridge(flags, name))
             } else {

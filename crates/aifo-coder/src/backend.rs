@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_launch::{
-    Attachments, Choice, Containers, Engine, EngineError, Images, SessionConfig, SidecarBackend,
-    TrustedPrograms, missing_images, project_version,
+    Attachments, Choice, Containers, Engine, EngineError, Images, Net, SessionConfig,
+    SidecarBackend, TrustedPrograms, missing_images, project_version,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};
@@ -63,13 +63,23 @@ pub(crate) async fn choose(
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
-            let reason = format!("{flavor} has no image {}", missing.join(", "));
+            let reason = format!(
+                "{}{flavor} has no image {}",
+                passed_over(&containers.engine),
+                missing.join(", ")
+            );
             return fall_back(config, &reason);
         }
     }
     // Only for containers: tools on this machine find these files by themselves.
     containers.admitted = config.admitted()?;
     Ok(SidecarBackend::Containers(Box::new(containers)))
+}
+
+/// `docker does not answer: REASON; `, if another engine would have been taken first.
+pub(crate) fn passed_over(engine: &Engine) -> String {
+    let reason = engine.passed_over().and_then(|reason| reason.lines().next());
+    reason.map(|reason| format!("{reason}; ")).unwrap_or_default()
 }
 
 /// Returns the containers that kinds are attached to, and their engine.
@@ -110,6 +120,12 @@ fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
         bail!(
             "{flag} needs containers, but there are none: {reason}\n\
              hint: omit it, or choose an engine with --backend docker or podman"
+        );
+    }
+    if config.net.value == Net::None {
+        tracing::warn!(
+            "containers.net = \"none\" ({}) has no effect: tools run as processes of this machine",
+            config.net.source
         );
     }
     Ok(SidecarBackend::Local)

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Leftover, RemoveError, find_leftovers, killed_sessions, running_sessions};
+use aifo_launch::{
+    Choice, Engine, EngineError, Flavor, KilledSession, Leftover, RemoveError, TrustedPrograms,
+    find_leftovers, killed_sessions, remove_killed, running_sessions,
+};
 use aifo_types::escape_line;
 use serde::Serialize;
 
@@ -10,19 +13,19 @@ use crate::cli::Cleanup;
 use crate::{cache, console, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
-    let engines = engines::answering().await;
+    let (engines, silent) = engines::answering_and_silent().await;
     let id = flags.session.as_deref().unwrap_or_default();
     let report = find_leftovers(&engines, id).await;
+    let is_complete = silent == 0 && report.errors.is_empty();
     for error in &report.errors {
         console::say(format_args!("cannot list all contents of an engine: {error}"));
     }
-    if !id.is_empty() {
-        for session in running_sessions().iter().filter(|session| session.id.starts_with(id)) {
-            console::say(format_args!(
-                "session {} is running; nothing of it is removed",
-                session.id
-            ));
-        }
+    let running = running_sessions();
+    let named = running.iter().filter(|session| !id.is_empty() && session.id.starts_with(id));
+    let mut runs = false;
+    for session in named {
+        runs = true;
+        console::say(format_args!("session {} is running; nothing of it is removed", session.id));
     }
     let mut rows = Vec::new();
     for session in &report.leftovers {
@@ -40,8 +43,9 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     }
     if flags.json {
         paint::print_json(&rows)?;
-    } else if rows.is_empty() {
-        console::say("no remains of killed sessions");
+    } else if rows.is_empty() && !runs {
+        let unless_listed = if is_complete { "" } else { " found on the engines that answer" };
+        console::say(format_args!("no remains of killed sessions{unless_listed}"));
     }
     if id.is_empty() {
         cache::report_unused(&engines, flags.dry_run).await?;
@@ -50,17 +54,63 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Warns of killed sessions before a new one starts. Queries no engine.
-pub(crate) fn warn_of_killed_sessions() {
+/// Removes what killed sessions left, before a new one starts, and warns of those that cannot be
+/// removed. Queries engines only if a killed session used one.
+pub(crate) async fn remove_killed_sessions() {
     let killed = killed_sessions();
-    if let Some((first, others)) = killed.split_first() {
-        let rest = match others.len() {
-            0 => String::new(),
-            count => format!(" and {count} more"),
+    if killed.is_empty() {
+        return;
+    }
+    let mut engines = Vec::new();
+    let mut reachable = Vec::new();
+    let mut silent = Vec::new();
+    for flavor in [Flavor::Docker, Flavor::Podman] {
+        let used = |session: &KilledSession| {
+            session.backend.as_deref().is_none_or(|backend| backend == flavor.program())
         };
-        tracing::warn!(
-            "session {first}{rest} was killed and left files or containers; run 'aifo-coder cleanup'"
+        if !killed.iter().any(used) {
+            continue;
+        }
+        let programs = TrustedPrograms::here();
+        match engines::within(Engine::find(Choice::Only(flavor), &programs)).await {
+            Some(Ok(engine)) => engines.push(engine),
+            Some(Err(EngineError::NotFound(_))) => {}
+            Some(Err(_)) | None => silent.push(flavor.program()),
+        }
+    }
+    for session in &killed {
+        // An engine that does not answer may still run containers of the session.
+        let may_run = match session.backend.as_deref() {
+            Some(backend) => silent.contains(&backend),
+            None => !silent.is_empty(),
+        };
+        if !may_run {
+            reachable.push(session.clone());
+        }
+    }
+    let removed = engines::within(remove_killed(&engines, &reachable)).await.unwrap_or_default();
+    if !removed.is_empty() {
+        tracing::info!(
+            target: console::PROGRESS,
+            "removed what {} left",
+            sessions_named(&removed)
         );
+    }
+    let kept: Vec<String> =
+        killed.into_iter().map(|session| session.id).filter(|id| !removed.contains(id)).collect();
+    if !kept.is_empty() {
+        tracing::warn!(
+            "{} left files or containers, some still in use; run 'aifo-coder cleanup'",
+            sessions_named(&kept)
+        );
+    }
+}
+
+/// `killed session 5d0c3b7f9a21e846`, or `3 killed sessions`.
+fn sessions_named(ids: &[String]) -> String {
+    match ids {
+        [id] => format!("killed session {id}"),
+        ids => format!("{} killed sessions", ids.len()),
     }
 }
 

@@ -8,6 +8,7 @@ mod queries;
 mod removal;
 mod run;
 mod session;
+mod usage;
 mod web;
 
 use clap::{Parser, Subcommand};
@@ -27,7 +28,8 @@ pub(crate) use self::removal::{
     Cache, CacheClear, CacheCommand, Cleanup, State, StateClear, StateCommand,
 };
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
-pub(crate) use self::session::Session;
+pub(crate) use self::session::{Session, default_workspace};
+pub(crate) use self::usage::{UsageError, reject_option};
 pub(crate) use self::web::Web;
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist
@@ -168,5 +170,34 @@ mod tests {
         assert!(parse(&["--session", "5d", "--toolchain", "rust"]).is_err());
         assert!(parse(&["--session", "5d", "--workspace", "/w"]).is_err());
         assert!(parse(&["--session", "5d", "--env", "FOO"]).is_err());
+    }
+
+    #[test]
+    fn a_tool_needs_no_separator() {
+        let command = |args: &[&str]| {
+            let args = [&["aifo-coder", "exec"], args].concat();
+            match Cli::try_parse_from(args).unwrap().command {
+                Command::Exec(exec) => exec.command,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(command(&["cargo", "test", "-q"]), ["cargo", "test", "-q"]);
+        assert_eq!(command(&["-q", "cargo", "--session", "5d"]), ["cargo", "--session", "5d"]);
+        assert_eq!(command(&["--", "cargo", "--", "x"]), ["cargo", "--", "x"]);
+    }
+
+    #[test]
+    fn an_unknown_option_is_rejected_with_a_suggestion() {
+        let rejected = |command, word: &str| {
+            reject_option(command, Some(word.as_ref())).map_err(|error| error.to_string())
+        };
+        let near = "unknown option '--tolchain'\nhint: did you mean '--toolchain'?";
+        for command in ["run", "exec", "why", "acp"] {
+            assert_eq!(rejected(command, "--tolchain"), Err(near.to_owned()), "{command}");
+            assert_eq!(rejected(command, "--tolchain=rust"), Err(near.to_owned()), "{command}");
+        }
+        let unlike = "unknown option '--xyzzy'\nhint: see 'aifo-coder run --help'";
+        assert_eq!(rejected("run", "--xyzzy"), Err(unlike.to_owned()));
+        assert_eq!(rejected("run", "codex"), Ok(()));
     }
 }

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_launch::{Choice, Engine, TrustedPrograms, running_sessions};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
@@ -13,7 +14,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::config::{self, Config, Flags};
-use crate::paint;
+use crate::{engines, log, paint};
 
 pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     let vocabulary = Vocabulary::here();
@@ -21,14 +22,65 @@ pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut command = with_words(Cli::command(), &vocabulary);
     clap_complete::generate(shell, &mut command, PROGRAM, &mut script);
     let script = String::from_utf8(script)?;
-    paint::print(&match shell {
+    let script = match shell {
         // clap_complete 4.6 spells a program with a hyphen in two ways, and finds no subcommand of it.
         Shell::Bash => script.replace("aifo__subcmd__coder", "aifo__coder"),
         // For fish it skips positional arguments.
         Shell::Fish => script + &command.get_subcommands().map(fish_words).collect::<String>(),
         _ => script,
-    })?;
+    };
+    paint::print(&with_queries(script, shell))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Words that stand for the output of `aifo-coder sessions --complete WORD`.
+const QUERIES: [&str; 3] = ["aifo-running", "aifo-sessions", "aifo-containers"];
+
+/// Replaces the words of [`QUERIES`] by commands that the shell runs when it completes.
+fn with_queries(script: String, shell: Shell) -> String {
+    QUERIES.into_iter().fold(script, |script, word| {
+        let query = format!("{PROGRAM} sessions --complete {word} 2>/dev/null");
+        match shell {
+            Shell::Bash | Shell::Zsh => script.replace(word, &format!("$({query})")),
+            Shell::Fish => {
+                let script = script.replace(&format!("{word}\\t''"), &format!("({query})"));
+                // The query itself contains the word.
+                let marker = format!("--complete {word}");
+                script
+                    .split(&marker)
+                    .map(|part| part.replace(word, &format!("({query})")))
+                    .collect::<Vec<_>>()
+                    .join(&marker)
+            }
+            _ => script.replace(word, ""),
+        }
+    })
+}
+
+/// Prints the words for a query, one per line.
+pub(crate) async fn answer(query: &str) -> anyhow::Result<ExitCode> {
+    let running = || running_sessions().into_iter().map(|session| session.id);
+    let words: Vec<String> = match query {
+        "aifo-running" => running().collect(),
+        "aifo-sessions" => log::session_ids(),
+        "aifo-containers" => {
+            running_containers().await.into_iter().map(|name| name + "=").collect()
+        }
+        _ => Vec::new(),
+    };
+    paint::print(&words.iter().map(|word| format!("{word}\n")).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the names of the containers that run on the first engine that answers.
+async fn running_containers() -> Vec<String> {
+    let found = engines::within(async {
+        let engine = Engine::find(Choice::Any, &TrustedPrograms::here()).await.ok()?;
+        let list = engine.command().args(["ps", "--format", "{{.Names}}"]);
+        engine.output(&list).await.ok()
+    });
+    let names = found.await.flatten().unwrap_or_default();
+    String::from_utf8_lossy(&names).lines().map(str::to_owned).collect()
 }
 
 const PROGRAM: &str = "aifo-coder";
@@ -65,6 +117,9 @@ impl Vocabulary {
             "toolchain" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
             "yes-to" => owned(PermissionRule::keywords().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
+            "join" => owned(vec!["aifo-running"]),
+            "session" => owned(vec!["aifo-sessions"]),
+            "attach" => owned(vec!["aifo-containers"]),
             flag => owned(config::flag_words(flag)).filter(|words| !words.is_empty()),
         }
     }
@@ -80,11 +135,11 @@ fn with_words(command: Command, vocabulary: &Vocabulary) -> Command {
         .mut_subcommands(|command| with_words(command, vocabulary))
 }
 
-/// True if an argument must not be completed with file names: an option without paths, or a session.
+/// True if an argument must not be completed with file names: an option without paths.
 fn is_no_path(arg: &Arg) -> bool {
     let is_option = !arg.is_positional() && arg.get_action().takes_values();
     let is_unknown = arg.get_value_hint() == ValueHint::Unknown;
-    is_unknown && (is_option || arg.get_id() == "session")
+    is_unknown && is_option
 }
 
 /// The first positional argument of a subcommand, such as the agent of `run`.

@@ -27,7 +27,7 @@ mod toolchains;
 mod variables;
 
 pub(crate) use self::choices::Backend;
-pub(crate) use self::error::ConfigError;
+pub(crate) use self::error::{ConfigError, suggestion};
 pub(crate) use self::file::File;
 pub(crate) use self::flags::{
     Containers, Flags, FlagsOf, Permissions, Project, Session, Smart, State, flag_words,

@@ -130,6 +130,7 @@ const CHECKS: &[Check] = &[
     Check { name: "workspace", method: Method::Sync(session::workspace) },
     Check { name: "programs", method: Method::Sync(session::programs) },
     Check { name: "config", method: Method::Sync(session::config) },
+    Check { name: "certificates", method: Method::Sync(session::certificates) },
     Check { name: "runtime directory", method: Method::Sync(session::runtime_dir) },
     Check { name: "killed sessions", method: Method::Sync(session::killed) },
     Check { name: "engines", method: Method::Sync(engine::engines) },

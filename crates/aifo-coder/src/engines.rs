@@ -22,16 +22,22 @@ pub(crate) async fn query_all(programs: &TrustedPrograms) -> Vec<EngineStatus> {
 
 /// Returns the engines that answer, and names the others on stderr.
 pub(crate) async fn answering() -> Vec<Engine> {
-    let mut engines = Vec::new();
+    answering_and_silent().await.0
+}
+
+/// The same, with the number of the others.
+pub(crate) async fn answering_and_silent() -> (Vec<Engine>, usize) {
+    let (mut engines, mut silent) = (Vec::new(), 0);
     for EngineStatus { flavor, result } in query_all(&TrustedPrograms::here()).await {
         match result {
             Ok(engine) => engines.push(engine),
             Err(reason) => {
+                silent += 1;
                 console::say(format_args!("cannot list the contents of {flavor}: {reason}"));
             }
         }
     }
-    engines
+    (engines, silent)
 }
 
 /// `None` if it is not installed.
@@ -39,7 +45,7 @@ async fn query(flavor: Flavor, programs: &TrustedPrograms) -> Option<EngineStatu
     let result = match within(Engine::find(Choice::Only(flavor), programs)).await {
         Some(Err(EngineError::NotFound(_))) => return None,
         Some(found) => found.map_err(|error| error.to_string()),
-        None => Err(format!("{flavor} did not result within {} s", TIMEOUT.as_secs())),
+        None => Err(format!("{flavor} did not answer within {} s", TIMEOUT.as_secs())),
     };
     Some(EngineStatus { flavor, result })
 }

@@ -10,7 +10,7 @@ use aifo_policy::Policy;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
-use crate::cli::Exec;
+use crate::cli::{Exec, reject_option};
 use crate::console::LogLevel;
 use crate::start::{EndSignals, Started, start};
 use crate::{backend, run, sessions, settings};
@@ -63,6 +63,7 @@ pub(crate) fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCo
 
 fn split(command: &[OsString]) -> anyhow::Result<(ToolName, &[OsString])> {
     let (tool, args) = command.split_first().context("no tool is named")?;
+    reject_option("exec", Some(tool))?;
     let parsed = ToolName::parse(tool.as_encoded_bytes());
     Ok((parsed.with_context(|| format!("'{}' is not a valid tool name", tool.display()))?, args))
 }

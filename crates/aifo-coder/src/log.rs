@@ -19,7 +19,10 @@ use crate::paint::{self, Paint};
 use crate::sessions;
 
 pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
-    let log = find(flags.session.as_deref())?;
+    let log = match (&flags.session, flags.follow) {
+        (None, true) => newest_running().map_or_else(|| find(None), Ok)?,
+        (session, _) => find(session.as_deref())?,
+    };
     let mut reader = LogReader::open(&log.path)
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;
     let printer = Printer { flags, paint: Paint::of_stdout() };
@@ -113,6 +116,11 @@ fn find(prefix: Option<&str>) -> anyhow::Result<SessionLog> {
     Ok(logs.swap_remove(index))
 }
 
+/// Returns the log of the running session that started last.
+fn newest_running() -> Option<SessionLog> {
+    running_sessions().iter().rev().find_map(|session| session_log(&session.log))
+}
+
 /// All logs, also of ended sessions, the newest last.
 fn logs() -> Vec<SessionLog> {
     let entries = log_directory().and_then(|directory| std::fs::read_dir(directory).ok());
@@ -124,6 +132,11 @@ fn logs() -> Vec<SessionLog> {
     let mut logs: Vec<SessionLog> = paths.iter().filter_map(|path| session_log(path)).collect();
     logs.sort_by_key(|log| log.written);
     logs
+}
+
+/// Returns the ids of all sessions that have a log, the newest last.
+pub(crate) fn session_ids() -> Vec<String> {
+    logs().into_iter().map(|log| log.id).collect()
 }
 
 fn session_log(path: &Path) -> Option<SessionLog> {

@@ -41,7 +41,7 @@ use std::process::ExitCode;
 use aifo_types::exit;
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
@@ -67,7 +67,13 @@ fn main() -> ExitCode {
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
-        Command::Sessions(flags) => (block_on(sessions::list(&flags)), UNANSWERED),
+        Command::Sessions(flags) => {
+            let ended = match &flags.complete {
+                Some(query) => block_on(completions::answer(query)),
+                None => block_on(sessions::list(&flags)),
+            };
+            (ended, UNANSWERED)
+        }
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
         Command::State(flags) => (state::run(&flags.command), UNANSWERED),
@@ -84,7 +90,8 @@ fn main() -> ExitCode {
 
 /// The exit code for an error: 2 for a wrong command line, else `otherwise`.
 pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
-    let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
+    let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage)
+        || error.downcast_ref::<UsageError>().is_some();
     if wrong_usage { USAGE } else { otherwise }
 }
 

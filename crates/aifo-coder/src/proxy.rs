@@ -127,6 +127,11 @@ fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
         // One by one: a container that owns the workspace may have put a link there.
         directory = directory.open_subdirectory(name.trim_end_matches('/')).with_context(failed)?;
     }
+    if !flags.global
+        && let Err(error) = aifo_launch::exclude(&base, DIRECTORIES[0])
+    {
+        tracing::info!(%error, "cannot add {} to .git/info/exclude", DIRECTORIES[0]);
+    }
     Ok((directory, shown))
 }
 

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use aifo_launch::{Agent, AgentEnd, Session, SidecarBackend, WorkspaceLock};
 use aifo_types::{Ending, exit};
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::backend::{self, Fallback};
 use crate::banner;
-use crate::cli::{self, Run, RunTarget};
+use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::config::Config;
 use crate::console::{self, LogLevel};
 use crate::settings;
@@ -103,10 +103,8 @@ fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
         RunTarget::Agent(name, args) => (name, args),
         RunTarget::Command(words) => return Ok(Target::command(words.to_vec(), image, config)),
     };
+    reject_option("run", Some(name))?;
     let name = name.to_string_lossy();
-    if name.starts_with('-') {
-        bail!("unknown option '{name}'\nhint: see 'aifo-coder run --help'");
-    }
     let spec = config.agent_named(&name)?.clone();
     // Not every agent accepts an option twice, so the user's own replaces the table's.
     let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));

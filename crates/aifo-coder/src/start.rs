@@ -44,7 +44,10 @@ pub(crate) async fn start(
     config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
-    cleanup::warn_of_killed_sessions();
+    tokio::select! {
+        () = cleanup::remove_killed_sessions() => {}
+        signal = signals.recv() => return Ok(Started::Cancelled(signal)),
+    }
     let started = Session::start_or_cancel(config, signals.recv()).await?;
     Ok(match started {
         Ok(session) => {

@@ -10,6 +10,7 @@ use aifo_launch::{
 use anyhow::bail;
 
 use crate::agents;
+use crate::backend;
 use crate::config::Config;
 use crate::progress;
 use crate::settings;
@@ -74,9 +75,10 @@ impl Target {
             let is_default = !image.is_named && containers.images.prefix.is_empty();
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
-                    "{} has no image '{}'\n\
+                    "{}{} has no image '{}'\n\
                      hint: build it with `aifo-coder images build {}`, or name another with \
                      --image",
+                    backend::passed_over(&containers.engine),
                     containers.engine.flavor(),
                     image.name,
                     spec.name

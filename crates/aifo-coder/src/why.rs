@@ -7,6 +7,7 @@ mod judge;
 mod variables;
 mod words;
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
 use crate::backend::{self, Fallback};
-use crate::cli::Why;
+use crate::cli::{Why, reject_option};
 use crate::config::{self, Backend, Config};
 use crate::paint;
 use crate::settings;
@@ -36,9 +37,8 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
 }
 
 async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
+    reject_option("why", flags.command.first().map(OsString::as_os_str))?;
     let (tool, args) = flags.command.split_first().context("no tool is named")?;
-    let tool = ToolName::parse(tool.as_encoded_bytes())
-        .with_context(|| format!("'{}' is not a valid tool name", tool.display()))?;
     let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
     let config =
         config::load(&flags.project.workspace, &flags.smart.add_to(flags.project.flags()))?;
@@ -50,8 +50,13 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
     let smart = config.smart_for(agent.as_deref());
     let place = place(&config, &workspace).await?;
-    Ok(CallExplainer { config: &config, workspace: &workspace, smart, place }
-        .explain(&tool, &args, &cwd))
+    let explainer = CallExplainer { config: &config, workspace: &workspace, smart, place };
+    if tool.as_encoded_bytes().contains(&b'/') {
+        return Ok(explainer.explain_path(Path::new(tool), &args, &cwd));
+    }
+    let tool = ToolName::parse(tool.as_encoded_bytes())
+        .with_context(|| format!("'{}' is not a valid tool name", tool.display()))?;
+    Ok(explainer.explain(&tool, &args, &cwd))
 }
 
 /// Returns where a session's sidecars would run. Queries an engine only if the backend is `auto`.

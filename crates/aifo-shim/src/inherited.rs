@@ -32,7 +32,7 @@ pub(crate) fn directory(cwd: &Path) -> Vec<u8> {
 }
 
 /// Returns the variables to forward. The proxy filters them again.
-pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<u8>> {
+pub(crate) fn environment(forwarding: &Forwarding, workspace: &[PathBuf]) -> Vec<Vec<u8>> {
     forwarding.filter(aifo_process::environment(), workspace)
 }
 

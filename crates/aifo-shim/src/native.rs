@@ -57,7 +57,8 @@ fn request(
 ) -> Result<ExecRequest, String> {
     let tool = ToolName::parse(tool).map_err(|invalid| invalid.to_string())?;
     let forwarding = Forwarding::with_additions(&settings.extra_variables);
-    let environment = inherited::environment(&forwarding, &settings.decide.workspace);
+    let workspace: Vec<_> = settings.decide.workspace_paths().cloned().collect();
+    let environment = inherited::environment(&forwarding, &workspace);
     Ok(ExecRequest {
         id: settings.exec_id()?,
         tool,

@@ -60,6 +60,7 @@ impl Settings {
         if let Some(workspace) = variables.text(env::WORKSPACE) {
             decide.workspace = PathBuf::from(workspace);
         }
+        decide.workspace_alias = variables.text(env::WORKSPACE_ALIAS).map(PathBuf::from);
         if let Some(names) = variables.text(env::NOTIFY_TOOLS) {
             decide.notify_tools = names.split(',').map(|name| name.trim().to_owned()).collect();
         }

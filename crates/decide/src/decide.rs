@@ -36,7 +36,7 @@ pub fn decide(
         return proxy(Reason::SmartOff, None);
     }
 
-    let workspace = Workspace::new(&settings.workspace, files);
+    let workspace = Workspace::new(settings.workspace_paths(), files);
     let lookup = RuntimeLookup { settings, workspace: &workspace, files };
     match runtime.entry_point(call.args) {
         EntryPoint::Script(word) => {

@@ -9,10 +9,19 @@ pub struct Settings {
     pub smart: SmartToggles,
     /// The workspace root in the agent's view: absolute, possibly a link.
     pub workspace: PathBuf,
+    /// A second path of the same directory, which no link connects with the first.
+    pub workspace_alias: Option<PathBuf>,
     /// The python that the agent itself runs on: absolute. A relative path is ignored.
     pub local_python: Option<PathBuf>,
     /// Tools that are notifications on the host.
     pub notify_tools: Vec<String>,
+}
+
+impl Settings {
+    /// Returns the paths of the workspace root.
+    pub fn workspace_paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.workspace].into_iter().chain(&self.workspace_alias)
+    }
 }
 
 /// All toggles off, `/workspace` as the workspace, `say` as the only notification.
@@ -21,6 +30,7 @@ impl Default for Settings {
         Settings {
             smart: SmartToggles::default(),
             workspace: PathBuf::from("/workspace"),
+            workspace_alias: None,
             local_python: None,
             notify_tools: vec!["say".to_owned()],
         }

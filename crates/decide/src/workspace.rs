@@ -21,18 +21,22 @@ pub(crate) enum PathLocation {
     },
 }
 
-/// The workspace root, lexical and resolved.
+/// The paths of the workspace root, lexical and resolved.
 pub(crate) struct Workspace<'w> {
-    lexical: PathBuf,
+    lexical: Vec<PathBuf>,
     /// Resolved only when the lexical comparison is not conclusive.
-    real: OnceCell<PathBuf>,
+    real: OnceCell<Vec<PathBuf>>,
     files: &'w dyn FileFacts,
 }
 
 impl<'w> Workspace<'w> {
-    /// Creates a workspace with this root.
-    pub(crate) fn new(root: &Path, files: &'w dyn FileFacts) -> Self {
-        Workspace { lexical: normalise_path(root), real: OnceCell::new(), files }
+    /// Creates a workspace with these paths of its root.
+    pub(crate) fn new<'p>(
+        roots: impl IntoIterator<Item = &'p PathBuf>,
+        files: &'w dyn FileFacts,
+    ) -> Self {
+        let lexical = roots.into_iter().map(|root| normalise_path(root)).collect();
+        Workspace { lexical, real: OnceCell::new(), files }
     }
 
     /// Locates the absolute `path`, as typed.
@@ -56,8 +60,10 @@ impl<'w> Workspace<'w> {
 
     /// Compares by component: `/workspace-evil` is not in `/workspace`.
     fn contains(&self, path: &Path) -> bool {
-        let real = || self.real.get_or_init(|| self.resolve(&self.lexical));
-        path.starts_with(&self.lexical) || path.starts_with(real())
+        let resolve = || self.lexical.iter().map(|root| self.resolve(root)).collect();
+        let real = || self.real.get_or_init(resolve).iter();
+        self.lexical.iter().any(|root| path.starts_with(root))
+            || real().any(|root| path.starts_with(root))
     }
 
     /// Resolves links. If the path does not exist, resolves its nearest existing parent: for `cli`

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::EngineCommand;
@@ -14,7 +15,9 @@ use crate::program::{MissingProgram, Program, Programs};
 pub struct Engine {
     flavor: Flavor,
     program: Program,
-    facts: Facts,
+    facts: Arc<Facts>,
+    /// Why an engine that comes first was not taken.
+    passed_over: Option<String>,
 }
 
 /// The engines to look for.
@@ -97,7 +100,7 @@ impl Engine {
     /// Finds an engine among `programs` and reads its properties. Errors: there is none, it does not
     /// respond, or it cannot be used; of several errors, that of the first installed engine.
     pub async fn find(choice: Choice, programs: &impl Programs) -> Result<Self, EngineError> {
-        let mut failure = None;
+        let mut failure: Option<EngineError> = None;
         for flavor in choice.flavors() {
             let found = match programs.find(flavor.program()) {
                 Ok(program) => Engine::at(flavor, program).await,
@@ -107,7 +110,10 @@ impl Engine {
                 }
             };
             match found {
-                Ok(engine) => return Ok(engine),
+                Ok(engine) => {
+                    let passed_over = failure.map(|error| error.to_string());
+                    return Ok(Engine { passed_over, ..engine });
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -134,13 +140,21 @@ impl Engine {
                 Err(no_answer(error.unwrap_or_else(|| failure_reason(&output))))
             }
             Some(facts) if facts.remapped => Err(EngineError::UsersRemapped),
-            Some(facts) => Ok(Engine { flavor, program, facts }),
+            Some(facts) => {
+                let facts = Arc::new(facts);
+                Ok(Engine { flavor, program, facts, passed_over: None })
+            }
         }
     }
 
     /// Returns the kind of engine.
     pub fn flavor(&self) -> Flavor {
         self.flavor
+    }
+
+    /// Returns why an installed engine that [`Choice::Any`] prefers was not taken, if so.
+    pub fn passed_over(&self) -> Option<&str> {
+        self.passed_over.as_deref()
     }
 
     /// Returns its properties.

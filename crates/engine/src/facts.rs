@@ -23,6 +23,8 @@ pub struct Facts {
     pub memory: u64,
     /// Further confinement of its containers: AppArmor, SELinux, seccomp.
     pub security: Vec<String>,
+    /// The version of runc as reported; `None` for another runtime, or if not reported.
+    pub runc: Option<String>,
 }
 
 /// The version of the kernel's control groups.
@@ -78,6 +80,15 @@ struct DockerInfo {
     /// Errors of requests to the daemon.
     #[serde(default)]
     server_errors: Vec<String>,
+    runc_commit: Option<DockerCommit>,
+}
+
+/// A version, such as `1.1.5+ds1-1+deb12u1`, or `v1.2.5-0-g59923ef`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DockerCommit {
+    #[serde(default, rename = "ID")]
+    id: String,
 }
 
 fn docker(info: DockerInfo) -> Facts {
@@ -97,6 +108,7 @@ fn docker(info: DockerInfo) -> Facts {
         cgroups: cgroups(&info.cgroup_version),
         memory: info.mem_total,
         security,
+        runc: info.runc_commit.map(|commit| commit.id).filter(|id| !id.is_empty()),
     }
 }
 
@@ -114,6 +126,29 @@ struct PodmanHost {
     cgroup_version: String,
     mem_total: u64,
     security: PodmanSecurity,
+    oci_runtime: Option<PodmanRuntime>,
+}
+
+#[derive(Deserialize)]
+struct PodmanRuntime {
+    #[serde(default)]
+    name: String,
+    /// `runc_1.1.5+ds1-1+deb12u1_amd64`
+    #[serde(default)]
+    package: String,
+    /// The output of `--version`.
+    #[serde(default)]
+    version: String,
+}
+
+impl PodmanRuntime {
+    fn runc(self) -> Option<String> {
+        if self.name != "runc" {
+            return None;
+        }
+        let of_package = self.package.split('_').nth(1).map(str::to_owned);
+        of_package.or_else(|| self.version.split_whitespace().nth(2).map(str::to_owned))
+    }
 }
 
 #[derive(Deserialize)]
@@ -139,7 +174,8 @@ struct PodmanVersion {
 }
 
 fn podman(info: PodmanInfo) -> Facts {
-    let PodmanHost { distribution, kernel, cgroup_version, mem_total, security } = info.host;
+    let PodmanHost { distribution, kernel, cgroup_version, mem_total, security, oci_runtime } =
+        info.host;
     let named = [
         ("apparmor", security.apparmor_enabled),
         ("seccomp", security.seccomp_enabled),
@@ -154,6 +190,7 @@ fn podman(info: PodmanInfo) -> Facts {
         cgroups: cgroups(&cgroup_version),
         memory: mem_total,
         security: named.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect(),
+        runc: oci_runtime.and_then(PodmanRuntime::runc),
     }
 }
 
@@ -173,21 +210,25 @@ mod tests {
     fn parses_docker_and_podman() {
         let docker = br#"{"ServerVersion":"20.10.24","OperatingSystem":"Debian GNU/Linux 12",
             "KernelVersion":"6.1.0","CgroupVersion":"2","MemTotal":1024,
+            "RuncCommit":{"ID":"v1.1.5-0-gf19387a"},
             "SecurityOptions":["name=apparmor","name=seccomp,profile=default","name=rootless"]}"#;
         let facts = Facts::parse(Flavor::Docker, docker).unwrap();
         assert_eq!(facts.version, "20.10.24");
         assert_eq!(facts.cgroups, CgroupVersion::V2);
         assert_eq!(facts.security, ["apparmor", "seccomp", "rootless"]);
         assert!(facts.rootless && !facts.remapped);
+        assert_eq!(facts.runc.as_deref(), Some("v1.1.5-0-gf19387a"));
 
         let podman = br#"{"host":{"distribution":{"distribution":"debian","version":"12"},
-            "kernel":"6.1.0","cgroupVersion":"v1","memTotal":2048,"security":{"apparmorEnabled":false,
+            "ociRuntime":{"name":"runc","package":"runc_1.1.5+ds1-1+deb12u1_amd64",
+            "version":"runc version 1.1.5+ds1"},"kernel":"6.1.0","cgroupVersion":"v1","memTotal":2048,"security":{"apparmorEnabled":false,
             "rootless":false,"seccompEnabled":true,"selinuxEnabled":false}},
             "version":{"Version":"4.3.1"}}"#;
         let facts = Facts::parse(Flavor::Podman, podman).unwrap();
         assert_eq!((facts.version.as_str(), facts.system.as_str()), ("4.3.1", "debian 12"));
         assert_eq!((facts.cgroups, facts.memory), (CgroupVersion::V1, 2048));
         assert_eq!(facts.security, ["seccomp"]);
+        assert_eq!(facts.runc.as_deref(), Some("1.1.5+ds1-1+deb12u1"));
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! `cargo run -p aifo-launch --example embed -- DIR KIND TOOL [ARGS]..`
 
 use aifo_launch::{Session, SessionConfig, ShimBinary};
-use aifo_types::Kind;
-use tokio::process::Command;
+use aifo_types::{Kind, ToolName};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,8 +19,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name} leads to the session");
     }
 
-    let mut shim = Command::new(session.shims().join(tool));
-    let status = shim.args(args).envs(session.variables()).current_dir(&workspace).status().await?;
+    let tool = ToolName::parse(tool.as_encoded_bytes())?;
+    let status = session.exec(&tool).args(args).status().await?;
     println!("the tool ended with {status}");
     session.close().await;
     Ok(())

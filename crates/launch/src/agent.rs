@@ -138,7 +138,7 @@ impl Agent {
             Some(agent_endpoint) => {
                 let inside = [
                     (env::URL, format!("unix://{}/exec.sock", container_path::SOCKET_DIR)),
-                    (env::WORKSPACE, CONTAINER_WORKSPACE.to_owned()),
+                    (env::WORKSPACE_ALIAS, CONTAINER_WORKSPACE.to_owned()),
                 ];
                 for (name, value) in inside {
                     shim_variables.retain(|(known, _)| known != name);
@@ -281,7 +281,9 @@ impl ContainerEnvironment {
         command.env(env::COMMAND_ENV, encode_variables(variables));
         let host = std::env::current_dir().ok();
         let inside = host.filter(|host| host.starts_with(&self.workspace));
-        command.current_dir(inside.as_deref().unwrap_or(&self.workspace));
+        let directory = inside.as_deref().unwrap_or(&self.workspace);
+        // A logical path through a link outside does not exist in the container.
+        command.current_dir(directory).env("PWD", directory);
         command
     }
 }

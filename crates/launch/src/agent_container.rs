@@ -38,11 +38,12 @@ pub struct AgentContainerConfig {
 pub(crate) const AGENT_PROGRAM: &str = "aifo-agent";
 
 /// Names below the session directory, and paths in the container.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("zz-aifo.sh", "/etc/profile.d/zz-aifo.sh"),
     ("passwd", "/etc/passwd"),
     ("group", "/etc/group"),
     ("gitconfig", "/etc/gitconfig"),
+    ("git-excludes", identity::EXCLUDES),
 ];
 
 /// Checks every directory of the user that the container would mount as state. Errors: an agent
@@ -89,11 +90,13 @@ pub(crate) async fn configure(
     let files = files_dir(session_dir);
     create_directory(&files)?;
     let shell = agent.spec.shell.to_string_lossy();
+    let (gitconfig, excludes) = identity::git_settings(programs).await;
     let texts = [
         include_str!("agents/zz-aifo.sh").to_owned(),
         identity::passwd(CONTAINER_HOME, &shell, as_root),
         identity::group(as_root),
-        identity::gitconfig(programs).await,
+        gitconfig,
+        excludes,
     ];
     for ((name, _), text) in FILES.iter().zip(texts) {
         let file = files.join(name);

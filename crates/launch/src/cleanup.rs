@@ -19,9 +19,7 @@ use nix::unistd::getuid;
 use crate::own_directories::session_parents;
 use crate::remove_tree::remove_tree;
 use crate::running::{SessionInfo, session_directories};
-use crate::session_dir::{
-    AbandonedDir, TMP_SUFFIX, is_locked, is_own, runtime_directory, session_of,
-};
+use crate::session_dir::{AbandonedDir, is_locked, is_own, session_of};
 
 /// What one session left. Locked: no other process removes it meanwhile.
 #[derive(Debug)]
@@ -122,18 +120,6 @@ pub async fn find_leftovers(engines: &[Engine], id: &str) -> CleanupReport {
     }
     report.leftovers = found.into_values().filter(|it| it.session.starts_with(id)).collect();
     report
-}
-
-/// Lists the killed sessions of this user. Reads the runtime directory only.
-pub fn killed_sessions() -> Vec<String> {
-    let directories = session_directories(&runtime_directory()).filter(|path| is_own(path));
-    let dead = directories.filter(|path| !is_locked(path)).filter_map(|path| {
-        let name = path.file_name()?.to_str()?;
-        // A temporary directory alone may remain of a session that ended normally, if a tool
-        // removed its permissions.
-        Some(session_of(name)?.to_owned()).filter(|_| !name.ends_with(TMP_SUFFIX))
-    });
-    dead.collect()
 }
 
 async fn scan_engine(

@@ -1,8 +1,11 @@
 //! User, group and git identity in the agent's container.
 
+use std::path::PathBuf;
+
 use nix::unistd::{getgid, getuid};
 
 use crate::git::git;
+use crate::own_directories::home;
 use crate::trusted::TrustedPrograms;
 
 /// Returns `/etc/passwd`: root, and the caller as `coder`. Root as the caller has the same home.
@@ -32,27 +35,65 @@ pub(crate) fn group(as_root: bool) -> String {
     }
 }
 
-/// Returns `/etc/gitconfig` with the identity of git's global configuration; empty if there is
-/// none.
-pub(crate) async fn gitconfig(programs: &TrustedPrograms) -> String {
-    let setting = |key| git_setting(programs, key);
-    let (name, email) = tokio::join!(setting("user.name"), setting("user.email"));
-    let line = |key: &str, value: Option<String>| {
-        value.map(|value| format!("\t{key} = {}\n", quoted(&value))).unwrap_or_default()
-    };
-    let lines = line("name", name) + &line("email", email);
-    if lines.is_empty() { lines } else { format!("[user]\n{lines}") }
+/// Returns `/etc/gitconfig` and the file of [`EXCLUDES`], from git's global configuration: `user.*`,
+/// `init.defaultBranch` and the text of `core.excludesFile`. Nothing that runs commands is carried.
+pub(crate) async fn git_settings(programs: &TrustedPrograms) -> (String, String) {
+    let settings = global_settings(programs).await;
+    if settings.iter().any(|(key, value)| key == "commit.gpgsign" && value == "true") {
+        tracing::warn!(
+            "commits in the agent's container are not signed: commit.gpgsign has no effect"
+        );
+    }
+    let excludes = settings.iter().rev().find(|(key, _)| key == "core.excludesfile");
+    let excludes = excludes.map_or(DEFAULT_EXCLUDES, |(_, path)| path);
+    let excludes = read_excludes(excludes).unwrap_or_default();
+    let mut text = String::new();
+    for (key, value) in settings.iter().filter(|(key, _)| is_carried(key)) {
+        if let Some((section, name)) = key.split_once('.') {
+            text += &format!("[{section}]\n\t{name} = {}\n", quoted(value));
+        }
+    }
+    if !excludes.is_empty() {
+        text += &format!("[core]\n\texcludesFile = {EXCLUDES}\n");
+    }
+    (text, excludes)
 }
 
-async fn git_setting(programs: &TrustedPrograms, key: &str) -> Option<String> {
-    let mut git = git(programs)?;
-    // The project's own configuration is in the workspace.
-    let output =
-        git.args(["config", "--global", "--includes", "--get", key]).output().await.ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let value = text.strip_suffix('\n').unwrap_or(&text);
-    (output.status.success() && !value.is_empty()).then(|| value.to_owned())
+/// The user's ignored files in the agent's container.
+pub(crate) const EXCLUDES: &str = "/etc/git-excludes";
+
+/// git's own default of `core.excludesFile`.
+const DEFAULT_EXCLUDES: &str = "~/.config/git/ignore";
+
+/// True for `user.NAME` and `init.defaultBranch`. git prints section and name in lower case.
+fn is_carried(key: &str) -> bool {
+    let is_users = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    key == "init.defaultbranch" || key.strip_prefix("user.").is_some_and(is_users)
 }
+
+/// Returns keys and values of git's global configuration, in their order.
+async fn global_settings(programs: &TrustedPrograms) -> Vec<(String, String)> {
+    let Some(mut git) = git(programs) else { return Vec::new() };
+    // The project's own configuration is in the workspace.
+    let list = git.args(["config", "--global", "--includes", "--null", "--list"]);
+    let Ok(output) = list.output().await else { return Vec::new() };
+    let text = String::from_utf8(output.stdout).unwrap_or_default();
+    let settings = text.split('\0').filter_map(|setting| setting.split_once('\n'));
+    settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// Reads the file of `core.excludesFile`.
+fn read_excludes(path: &str) -> Option<String> {
+    let path = match path.strip_prefix("~/") {
+        Some(below) => home()?.join(below),
+        None => PathBuf::from(path),
+    };
+    let is_small = path.metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
+    if is_small { std::fs::read_to_string(path).ok() } else { None }
+}
+
+/// The largest file of ignored names.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// Quotes a value for a git configuration file.
 fn quoted(value: &str) -> String {
@@ -67,6 +108,16 @@ mod tests {
     #[test]
     fn a_value_that_git_reads_back() {
         assert_eq!(quoted("Jo \"J\" \\ #;"), "\"Jo \\\"J\\\" \\\\ #;\"");
+    }
+
+    #[test]
+    fn no_setting_that_runs_a_command_is_carried() {
+        for key in ["user.name", "user.email", "user.useconfigonly", "init.defaultbranch"] {
+            assert!(is_carried(key), "{key}");
+        }
+        for key in ["core.pager", "user.a.b", "userx.name", "commit.gpgsign", "alias.x"] {
+            assert!(!is_carried(key), "{key}");
+        }
     }
 
     #[test]

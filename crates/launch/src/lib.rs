@@ -8,16 +8,15 @@
 //!
 //! ```no_run
 //! use aifo_launch::{Session, SessionConfig, ShimBinary};
-//! use aifo_types::Kind;
+//! use aifo_types::{Kind, ToolName};
 //!
-//! # async fn embed() -> Result<(), aifo_launch::LaunchError> {
+//! # async fn embed() -> Result<(), Box<dyn std::error::Error>> {
 //! let shim = ShimBinary::find()?;
 //! let mut config = SessionConfig::new("/home/me/project", shim);
 //! config.toolchains = vec![Kind::parse("rust").expect("a kind").into()];
 //! let session = Session::start(config).await?;
-//! for (name, value) in session.variables() {
-//!     println!("{name}={}", value.display());
-//! }
+//! let status = session.exec(&ToolName::parse(b"cargo")?).arg("test").status().await?;
+//! println!("cargo ended with {status}");
 //! session.close().await;
 //! # Ok(())
 //! # }
@@ -50,6 +49,7 @@ mod error;
 mod git;
 mod host_watch;
 mod identity;
+mod killed;
 mod own_directories;
 mod plan;
 mod project;
@@ -57,9 +57,11 @@ mod project_files;
 mod proxy_task;
 mod registries;
 mod remove_tree;
+mod repository;
 mod running;
 mod session;
 mod session_dir;
+mod session_dirs;
 mod shim_binary;
 mod shims;
 mod start;
@@ -95,17 +97,17 @@ pub use cache::{Cache, CacheError, CacheLocation, caches};
 pub use call_log::{CallLogRetention, log_directory, rotated_log};
 pub use call_stats::CallStats;
 pub use check::Finding;
-pub use cleanup::{
-    CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers, killed_sessions,
-};
+pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
 pub use detect::detect_kinds;
 pub use error::LaunchError;
+pub use killed::{KilledSession, killed_sessions, remove_killed};
 pub use own_directories::state_directory;
 pub use plan::plan;
 pub use project::{CacheScope, Project, recorded_root};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
+pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};
 pub use session::Session;
 pub use session_dir::runtime_directory;

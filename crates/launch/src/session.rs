@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
+use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use crate::agent_endpoint::AgentEndpoint;
@@ -57,6 +58,15 @@ impl Session {
     /// of additional variables, if any. Pass them in an environment, never on a command line.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         self.info.variables_with(self.token.reveal())
+    }
+
+    /// Returns a command that makes one tool call through the shim and ends as the tool does. The
+    /// caller adds arguments, and may change directory and standard streams. It must not outlive the
+    /// session.
+    pub fn exec(&self, tool: &ToolName) -> Command {
+        let mut command = Command::new(self.shim.program());
+        command.arg0(tool.as_str()).envs(self.variables()).current_dir(self.workspace());
+        command
     }
 
     /// Returns its id.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use aifo_types::env;
 
+use crate::trusted::TrustedPrograms;
+
 /// The `aifo-shim` binary: target of all shims, and the runner of every sidecar.
 ///
 /// It is opened once, and local processes are started from that descriptor, so a file that replaces
@@ -59,15 +61,19 @@ pub enum ShimBinaryError {
 }
 
 impl ShimBinary {
-    /// Searches `AIFO_SHIM_BIN` or, if that is not set, the directory of the running executable and
-    /// `../lib/aifo` from there. Checks that the version is the launcher's.
+    /// Searches `AIFO_SHIM_BIN` or, if that is not set, the directory of the running executable,
+    /// `../lib/aifo` from there, and PATH, where a [trusted](TrustedPrograms) program counts. Checks
+    /// that the version is the launcher's.
     pub fn find() -> Result<Self, ShimBinaryError> {
         let places = candidates();
-        let found = places.iter().find(|path| path.is_file());
+        let searches_path = std::env::var_os(env::SHIM_BIN).is_none();
+        let in_path = || TrustedPrograms::here().program(SHIM).ok().filter(|_| searches_path);
+        let found = places.iter().find(|path| path.is_file()).cloned().or_else(in_path);
         let found = found.and_then(|path| path.canonicalize().ok());
         let Some(path) = found else {
-            let searched: Vec<_> =
+            let mut searched: Vec<_> =
                 places.iter().map(|path| format!("'{}'", path.display())).collect();
+            searched.extend(searches_path.then(|| "PATH".to_owned()));
             return Err(ShimBinaryError::NotFound { searched: searched.join(" and ") });
         };
         let opened = open_program(&path);
@@ -109,6 +115,9 @@ impl ShimBinary {
         }
     }
 }
+
+/// The name of the binary.
+const SHIM: &str = "aifo-shim";
 
 #[cfg(test)]
 impl ShimBinary {

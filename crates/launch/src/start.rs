@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -10,8 +9,8 @@ use std::time::SystemTime;
 use aifo_process::raise_open_files;
 use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
-    CONTAINER_TMP, CONTAINER_WORKSPACE, Caches, ContainerBackend, Fleet, LocalBackend,
-    LocalConfinement, Transport,
+    CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
+    Transport,
 };
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
@@ -20,22 +19,18 @@ use tokio::task::JoinSet;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
 use crate::backend::{self, SelectedBackend, SidecarBackend};
-use crate::call_log::{self, CallLogRetention};
+use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::error::LaunchError;
-use crate::project::record_session;
-use crate::project_files::ProjectFiles;
 use crate::proxy_task::ProxyTask;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
-use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory, temporary_directory};
-use crate::shims::{link_tools, path_without_shims};
-use crate::state::OpenState;
-use crate::toolchain::{Toolchain, VersionSource};
+use crate::session_dir::SessionDir;
+use crate::session_dirs::{SessionDirs, create_directory};
+use crate::shims::path_without_shims;
 use crate::trusted::TrustedPrograms;
-use crate::workspace_check::CheckedWorkspace;
 
 impl Session {
     /// Creates directories and shims, then starts sidecars and proxy. Must be called on a tokio
@@ -167,52 +162,6 @@ impl Session {
     }
 }
 
-/// Directories of a session, made before anything is started.
-struct SessionDirs {
-    id: String,
-    workspace: PathBuf,
-    directory: SessionDir,
-    tmp: SessionDir,
-    /// Real path of the temporary directory.
-    shared_tmp: PathBuf,
-    caches: Caches,
-    project_files: ProjectFiles,
-    /// The agent's own state, if it has one.
-    state: Option<OpenState>,
-}
-
-impl SessionDirs {
-    /// Checks the configuration, then creates directories and shims.
-    fn create(config: &SessionConfig) -> Result<Self, LaunchError> {
-        let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
-        if let SidecarBackend::Local = config.backend {
-            reject_pinned_versions(&config.toolchains)?;
-        }
-        if let Some(agent) = &config.agent {
-            check_agent_container(config)?;
-            agent_container::check_state(agent)?;
-        }
-        let id = new_id()?;
-        let directory = create_session_dir(&runtime_directory(), &id)?;
-        let temporary = match config.backend {
-            SidecarBackend::Local => std::env::temp_dir(),
-            SidecarBackend::Containers(_) => temporary_directory(),
-        };
-        let tmp = create_session_dir(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
-        let shims = directory.path().join("shims");
-        create_directory(&shims)?;
-        link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
-        let shared_tmp = tmp.path().canonicalize()?;
-        if config.call_logs == CallLogRetention::Recent {
-            record_session(&workspace);
-        }
-        let caches = config.caches.caches(&workspace);
-        let project_files = ProjectFiles::read(&workspace);
-        let state = OpenState::of(config.agent.as_ref(), &workspace)?;
-        Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches, project_files, state })
-    }
-}
-
 /// The listening socket of the proxy.
 struct FrontSocket {
     listener: Listener,
@@ -340,58 +289,6 @@ async fn start_sidecars(
         fleet.map_err(LaunchError::from)
     };
     tokio::try_join!(fleet, agent_endpoint)
-}
-
-/// Errors: there are no containers, or a container cannot reach the proxy.
-fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
-    let SidecarBackend::Containers(containers) = &config.backend else {
-        return Err(LaunchError::AgentContainer(
-            "tools run as processes of this machine\n\
-             hint: choose an engine with --backend docker or podman, or run the agent on this machine \
-             with --backend local",
-        ));
-    };
-    if config.listen.is_some() {
-        return Err(LaunchError::AgentContainer(
-            "it needs the session's own socket, but another address is configured\n\
-             hint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
-        ));
-    }
-    if !containers.engine.facts().shares_host_kernel() {
-        return Err(LaunchError::AgentContainer(
-            "the engine runs on another kernel, which unix sockets do not reach\n\
-             hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",
-        ));
-    }
-    Ok(())
-}
-
-/// Errors: the user set a version, but only the installed one can run.
-fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
-    let wanted = toolchains.iter().find_map(|Toolchain { kind, version }| {
-        let version = version.as_ref().filter(|one| *one.source() == VersionSource::User)?;
-        Some(LaunchError::PinnedVersion { kind: kind.clone(), version: version.clone() })
-    });
-    wanted.map_or(Ok(()), Err)
-}
-
-/// Returns eight random bytes in hex, so ids are unique and cannot be guessed.
-fn new_id() -> io::Result<String> {
-    let bits = aifo_process::random_bits()?;
-    Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn create_session_dir(parent: &Path, id: &str) -> Result<SessionDir, LaunchError> {
-    let path = parent.join(format!("{PREFIX}{id}"));
-    SessionDir::create(path.clone()).map_err(|source| LaunchError::Directory { path, source })
-}
-
-fn create_directory(path: &Path) -> Result<(), LaunchError> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| LaunchError::Directory { path: path.to_owned(), source })
 }
 
 /// Creates the directory of a socket with mode 0700, if it does not exist.

@@ -72,6 +72,21 @@ pub(crate) fn check_state(path: &Path) -> Result<(), WorkspaceError> {
     check(&real_path(path), "a state directory")
 }
 
+/// Checks that a workspace, a real path, does not contain the session's shim.
+pub(crate) fn check_shim(workspace: &Path, shim: &Path) -> Result<(), WorkspaceError> {
+    if !shim.starts_with(workspace) {
+        return Ok(());
+    }
+    Err(WorkspaceError::Exposes {
+        path: workspace.to_owned(),
+        role: "the workspace",
+        relation: "contains",
+        what: "aifo's own program",
+        other: shim.to_owned(),
+        hint: INSTALL,
+    })
+}
+
 /// Checks a real path that an agent will write to.
 fn check(path: &Path, role: &'static str) -> Result<(), WorkspaceError> {
     let refuse = |relation, what, other: &Path, hint| {

@@ -6,7 +6,7 @@ mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 
 use aifo_types::names_secret;
 
@@ -16,13 +16,13 @@ pub use self::reasons::{PassReason, StayReason};
 /// workspace.
 ///
 /// ```
-/// use std::path::Path;
+/// use std::path::PathBuf;
 /// use aifo_policy::{ForwardDecision, Forwarding, PassReason};
 ///
 /// let mut forwarding = Forwarding::builtin();
 /// forwarding.allow("FOO").unwrap();
 /// forwarding.set("MODE", "fast").unwrap();
-/// let workspace = Path::new("/workspace");
+/// let workspace = &[PathBuf::from("/workspace")];
 /// let decision = forwarding.judge(b"FOO", b"1", workspace);
 /// assert_eq!(decision, ForwardDecision::Passes(PassReason::Listed));
 ///
@@ -111,8 +111,9 @@ impl Forwarding {
         Ok(())
     }
 
-    /// Decides about a variable of the caller. `workspace` is the root as the caller sees it.
-    pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
+    /// Decides about a variable of the caller. `workspace` has all paths of the root as the caller sees
+    /// it.
+    pub fn judge(&self, name: &[u8], value: &[u8], workspace: &[PathBuf]) -> ForwardDecision {
         match self.decide(name, value, workspace) {
             // Not forwarded either way; this reason is the more helpful one in `why`.
             ForwardDecision::Stays(StayReason::Unlisted) if names_secret(name) => {
@@ -127,7 +128,7 @@ impl Forwarding {
     pub fn filter<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a [u8]>,
-        workspace: &Path,
+        workspace: &[PathBuf],
     ) -> Vec<Vec<u8>> {
         let passes = |variable: &&[u8]| {
             let Some(equals) = variable.iter().position(|byte| *byte == b'=') else { return false };
@@ -152,7 +153,7 @@ impl Forwarding {
     }
 
     /// Applies the rules in order.
-    fn decide(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
+    fn decide(&self, name: &[u8], value: &[u8], workspace: &[PathBuf]) -> ForwardDecision {
         if name.is_empty() {
             return ForwardDecision::Stays(StayReason::NoName);
         }
@@ -239,7 +240,7 @@ mod tests {
 
     fn judge(forwarding: &Forwarding, variable: &str) -> ForwardDecision {
         let (name, value) = variable.split_once('=').unwrap();
-        forwarding.judge(name.as_bytes(), value.as_bytes(), Path::new("/workspace"))
+        forwarding.judge(name.as_bytes(), value.as_bytes(), &[PathBuf::from("/workspace")])
     }
 
     #[test]
@@ -311,7 +312,7 @@ mod tests {
         forwarding.set("CI", "").unwrap();
         forwarding.set("A", "b=c").unwrap();
         let callers = [&b"LANG=C"[..], b"CI=1", b"A=", b"", b"=x", b"NO_COLOR", b"TERM=\xff"];
-        let tools = forwarding.filter(callers, Path::new("/workspace"));
+        let tools = forwarding.filter(callers, &[PathBuf::from("/workspace")]);
         assert_eq!(tools, [&b"LANG=C"[..], b"TERM=\xff", b"A=b=c", b"CI="]);
         assert_eq!(judge(&forwarding, "CI=1"), ForwardDecision::Stays(StayReason::Replaced));
         assert!(forwarding.set("A*", "x").is_err());
@@ -329,7 +330,7 @@ mod tests {
         for variable in ["FOO=1", "FOOT=1", "FOOD=1", "CI=1"] {
             assert_eq!(judge(&forwarding, variable), ForwardDecision::Stays(StayReason::Denied));
         }
-        assert!(forwarding.filter([&b"FOOT=1"[..]], Path::new("/")).is_empty());
+        assert!(forwarding.filter([&b"FOOT=1"[..]], &[PathBuf::from("/")]).is_empty());
     }
 
     #[test]

@@ -51,8 +51,8 @@ impl Policy {
         if self.offering(tool).next().is_none() {
             return Err(Refusal::ToolNotAllowed { tool: tool.clone(), running: running.to_vec() });
         }
-        let running = self.offering(tool).filter(|(kind, _)| running.contains(kind));
-        let routes: Vec<Route> = running
+        let of_running = self.offering(tool).filter(|(kind, _)| running.contains(kind));
+        let routes: Vec<Route> = of_running
             .map(|(kind, allowance)| Route {
                 kind: kind.clone(),
                 reason: match allowance {
@@ -61,14 +61,18 @@ impl Policy {
                 },
             })
             .collect();
-        if routes.is_empty() { Err(self.unavailable(tool)) } else { Ok(routes) }
+        if routes.is_empty() { Err(self.unavailable(tool, running)) } else { Ok(routes) }
     }
 
-    /// Returns the refusal for a tool that no running sidecar has. It suggests kinds to start: the
-    /// tool's own, or the first two for a dev tool.
-    pub fn unavailable(&self, tool: &ToolName) -> Refusal {
-        let offered_by = self.offering(tool).take(SUGGESTIONS).map(|(kind, _)| kind.clone());
-        Refusal::ToolUnavailable { tool: tool.clone(), offered_by: offered_by.collect() }
+    /// Returns the refusal for a tool that none of the running sidecars has installed. It names those
+    /// that may run it, and suggests kinds to start: the tool's own, or the first two for a dev tool,
+    /// unless they run.
+    pub fn unavailable(&self, tool: &ToolName, running: &[Kind]) -> Refusal {
+        let offering = || self.offering(tool).map(|(kind, _)| kind.clone());
+        let lacking = offering().filter(|kind| running.contains(kind)).collect();
+        let mut offered_by: Vec<Kind> = offering().take(SUGGESTIONS).collect();
+        offered_by.retain(|kind| !running.contains(kind));
+        Refusal::ToolUnavailable { tool: tool.clone(), lacking, offered_by }
     }
 
     fn offering(&self, tool: &ToolName) -> impl Iterator<Item = (&Kind, Allowance)> {
@@ -140,9 +144,13 @@ mod tests {
 
     #[test]
     fn refusals_suggest_kinds_to_start() {
-        let body =
-            |tool: &[u8]| Policy::builtin().unavailable(&ToolName::parse(tool).unwrap()).body();
-        assert!(body(b"make").ends_with("(e.g., --toolchain c-cpp or --toolchain rust)\n"));
-        assert!(body(b"cargo").ends_with("(e.g., --toolchain rust)\n"));
+        let body = |tool: &[u8], running: &[&str]| {
+            let running: Vec<_> = running.iter().map(|kind| Kind::parse(kind).unwrap()).collect();
+            Policy::builtin().unavailable(&ToolName::parse(tool).unwrap(), &running).body()
+        };
+        assert!(body(b"make", &[]).ends_with("(e.g., --toolchain c-cpp or --toolchain rust)\n"));
+        assert!(body(b"make", &["rust"]).ends_with("(e.g., --toolchain c-cpp)\n"));
+        assert!(body(b"cargo", &["node"]).ends_with("(e.g., --toolchain rust)\n"));
+        assert!(body(b"bun", &["node", "rust"]).ends_with("not installed in the node sidecar\n"));
     }
 }

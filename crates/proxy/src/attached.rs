@@ -113,7 +113,7 @@ async fn start_attached(
     caller: Caller<'_>,
 ) -> Result<StartedExec, Refusal> {
     let Some(route) = routes.pop() else {
-        return Err(state.config.policy.unavailable(&start.request.tool));
+        return Err(state.unavailable(&start.request.tool));
     };
     if let Some(started) = start_in_first(state, routes, &start, &handed, caller).await? {
         return Ok(started);
@@ -143,7 +143,7 @@ async fn watch(
                 tracing::info!(exec_id = %registration.id(), "disconnect");
             }
             Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => {
-                return Err(state.config.policy.unavailable(tool));
+                return Err(state.unavailable(tool));
             }
             Some(ExecEvent::NotStarted(error)) => return Err(start_refusal(error)),
             // An unexpected event is treated as a lost runner.

@@ -55,7 +55,7 @@ async fn run_recorded(
     let start = start_frame(state, request, None);
     let started = start_in_first(state, routes, &start, &[writer], Caller::Plain(client)).await?;
     let StartedExec { exec, route } =
-        started.ok_or_else(|| state.config.policy.unavailable(&start.request.tool))?;
+        started.ok_or_else(|| state.unavailable(&start.request.tool))?;
     // The arguments are of no use while the tool runs.
     drop((start, memory));
     record.routed(&route.kind, route.reason);

@@ -14,7 +14,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, makedev};
 /// The directories that agent and tools share.
 #[derive(Debug)]
 pub struct SharedDirectories {
-    workspace: PathBuf,
+    /// The tools' path of the workspace, then its others.
+    workspace: Vec<PathBuf>,
     directories: Vec<SharedDirectory>,
 }
 
@@ -48,11 +49,15 @@ impl SharedDirectories {
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             Ok(SharedDirectory { directory: open(path, flags, Mode::empty())?, names })
         });
-        Ok(SharedDirectories { workspace, directories: directories.collect::<io::Result<_>>()? })
+        let directories = directories.collect::<io::Result<Vec<_>>>()?;
+        let of_workspace = directories.iter().filter(|it| it.names.contains(&workspace));
+        let others = of_workspace.flat_map(|it| &it.names).filter(|name| **name != workspace);
+        let workspace = [workspace.clone()].into_iter().chain(others.cloned()).collect();
+        Ok(SharedDirectories { workspace, directories })
     }
 
-    /// Returns the tools' path of the workspace.
-    pub(crate) fn workspace(&self) -> &Path {
+    /// Returns the tools' path of the workspace, then its other paths.
+    pub(crate) fn workspace(&self) -> &[PathBuf] {
         &self.workspace
     }
 

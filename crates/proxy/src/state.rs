@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aifo_sidecar::Fleet;
+use aifo_types::{Refusal, ToolName};
 use tokio::sync::watch;
 
 use crate::budget::Budget;
@@ -22,4 +23,11 @@ pub(crate) struct ProxyState {
     /// The version 1 responses on disk.
     pub(crate) spool: Arc<SpoolSpace>,
     pub(crate) shutdown: watch::Sender<bool>,
+}
+
+impl ProxyState {
+    /// Returns the refusal for a tool that no sidecar of the session has installed.
+    pub(crate) fn unavailable(&self, tool: &ToolName) -> Refusal {
+        self.config.policy.unavailable(tool, self.fleet.offered())
+    }
 }

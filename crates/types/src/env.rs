@@ -11,6 +11,8 @@ pub const TOKEN: &str = "AIFO_TOOLEEXEC_TOKEN";
 pub const TOKEN_FILE: &str = "AIFO_TOOLEEXEC_TOKEN_FILE";
 /// The workspace root in the tools' view.
 pub const WORKSPACE: &str = "AIFO_WORKSPACE";
+/// A second path of the workspace root, in an agent's container.
+pub const WORKSPACE_ALIAS: &str = "AIFO_WORKSPACE_ALIAS";
 /// The agent's name, set for every agent.
 pub const AGENT_NAME: &str = "AIFO_AGENT_NAME";
 /// Log decisions to stderr.

@@ -34,7 +34,9 @@ pub enum Refusal {
     ToolUnavailable {
         /// The requested tool.
         tool: ToolName,
-        /// The kinds that offer it, in order of preference.
+        /// The session's kinds that may run it but have not installed it.
+        lacking: Vec<Kind>,
+        /// Other kinds that offer it, in order of preference.
         offered_by: Vec<Kind>,
     },
     /// 413: the decoded body exceeds the limit.
@@ -125,12 +127,20 @@ impl Refusal {
             Refusal::MethodNotAllowed => "method not allowed\n".to_owned(),
             Refusal::RequestTimeout => "request timeout\n".to_owned(),
             Refusal::ExecIdInUse(id) => format!("exec id '{id}' is in use\n"),
-            Refusal::ToolUnavailable { tool, offered_by } => {
+            Refusal::ToolUnavailable { tool, lacking, offered_by } => {
                 let flags = join(offered_by, " or ", |kind| format!("--toolchain {kind}"));
-                format!(
-                    "tool '{tool}' not available in running sidecars; \
-                     start an appropriate toolchain (e.g., {flags})\n"
-                )
+                let start = format!("start an appropriate toolchain (e.g., {flags})");
+                let kinds = join(lacking, " or ", Kind::to_string);
+                let remedy = match (lacking.is_empty(), offered_by.is_empty()) {
+                    (true, _) => start,
+                    (false, true) => format!("it is not installed in the {kinds} sidecar"),
+                    (false, false) => {
+                        format!(
+                            "it is not installed in the {kinds} sidecar; install it, or {start}"
+                        )
+                    }
+                };
+                format!("tool '{tool}' not available in running sidecars; {remedy}\n")
             }
             Refusal::BodyTooLarge { limit_mib } => {
                 format!("request body exceeds {limit_mib} MiB\n")
@@ -221,11 +231,34 @@ mod tests {
             (
                 Refusal::ToolUnavailable {
                     tool: tool("make"),
+                    lacking: vec![],
                     offered_by: vec![kind("c-cpp"), kind("rust")],
                 },
                 409,
                 "tool 'make' not available in running sidecars; start an appropriate toolchain \
                 (e.g., --toolchain c-cpp or --toolchain rust)\n",
+                86,
+            ),
+            (
+                Refusal::ToolUnavailable {
+                    tool: tool("make"),
+                    lacking: vec![kind("rust"), kind("go")],
+                    offered_by: vec![kind("c-cpp")],
+                },
+                409,
+                "tool 'make' not available in running sidecars; it is not installed in the rust or go \
+                sidecar; install it, or start an appropriate toolchain (e.g., --toolchain c-cpp)\n",
+                86,
+            ),
+            (
+                Refusal::ToolUnavailable {
+                    tool: tool("bun"),
+                    lacking: vec![kind("node")],
+                    offered_by: vec![],
+                },
+                409,
+                "tool 'bun' not available in running sidecars; it is not installed in the node \
+                sidecar\n",
                 86,
             ),
             (Refusal::BodyTooLarge { limit_mib: 1 }, 413, "request body exceeds 1 MiB\n", 86),

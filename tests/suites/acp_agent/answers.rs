@@ -114,6 +114,30 @@ fn it_is_the_text_on_stdout() {
 }
 
 #[test]
+fn messages_on_stdout_are_separated() {
+    let read = json!({"sessionUpdate": "tool_call", "toolCallId": "call_17", "kind": "read",
+        "status": "completed", "locations": [{"path": "/ws/notes.md"}]});
+    let steps = [
+        Step::say("I look."),
+        Step::update(read),
+        Step::say("It says "),
+        Step::tool_call("t", "ls", "completed"),
+        Step::say("hello."),
+        Step::stop("end_turn"),
+    ];
+    let test = PromptTest::with(&turn(steps));
+    let command = test.agent.command_line();
+    for stream in ["delta", "auto", "snapshot"] {
+        let mut prompt = test.setup.coder();
+        prompt.args(["prompt", "--backend", "local", "--stream", stream, "--agent-command"]);
+        let outcome = aifo_tests::Outcome::of(prompt.args([&command, "hello"]));
+        assert_eq!(outcome.exited(0).text(), "I look.\n\nIt says hello.\n", "{stream}");
+        let line = "aifo-coder: read '/ws/notes.md' completed\n";
+        assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+    }
+}
+
+#[test]
 fn the_exit_code_shows_the_stop_reason() {
     let rows = [
         (json!("end_turn"), 0),

@@ -42,6 +42,18 @@ fn a_permission_maps_to_the_option_that_is_meant() {
 }
 
 #[test]
+fn a_denial_that_stops_the_agent_has_its_own_exit_code() {
+    let test = PromptTest::with(&turn([asks("p"), Step::stop("cancelled")]));
+    for options in [&[][..], &["-q"]] {
+        let result = test.ask(options);
+        let stderr = &result.outcome.exited(8).stderr;
+        let line = "aifo-coder: the agent stopped after a denied execute 'cargo test': ";
+        assert!(stderr.lines().last().is_some_and(|last| last.starts_with(line)), "{stderr}");
+    }
+    test.ask(&["--yes-to", "execute"]).outcome.exited(7);
+}
+
+#[test]
 fn without_an_option_to_reject_a_denial_is_cancelled() {
     let options = json!([{"optionId": "y", "kind": "allow_once", "name": "Yes"}]);
     let params = json!({"sessionId": "$session", "toolCall": call(), "options": options});

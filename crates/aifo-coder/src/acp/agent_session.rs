@@ -21,7 +21,7 @@ use tokio::process::Command;
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::backend::{self, Fallback};
-use crate::cli::AcpAgent;
+use crate::cli::{AcpAgent, default_workspace};
 use crate::config::{Config, Flags};
 use crate::console::{self, LogLevel};
 use crate::settings;
@@ -253,9 +253,9 @@ pub(crate) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
         // --workspace from outside of it: the agent works in its root.
         return Ok(root);
     }
-    if workspace != Path::new(".") {
+    if *workspace != default_workspace() {
         bail!("--cwd '{}' is not in the workspace '{}'", cwd.display(), root.display());
     }
-    workspace.clone_from(&cwd);
+    *workspace = aifo_launch::default_workspace(&cwd);
     Ok(cwd)
 }

@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
-    CallState, Client, Decision, Event, Id, PermissionRequest, Position, ToolCall, TurnEnd,
-    UpdateScope, decision_report, reports, turn_end_report,
+    AnswerPart, CallState, Client, Decision, Event, Id, PermissionRequest, Position, ToolCall,
+    TurnEnd, UpdateScope, decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
 use aifo_types::{escape_json, escape_text};
@@ -35,6 +35,8 @@ struct Answer {
     position: Position,
     printed: usize,
     ends_line: bool,
+    /// True if the last character is white space, or none was printed.
+    ends_space: bool,
     reader: Reader,
     /// Both stdout and stderr are terminals, so their lines mix.
     shares_terminal: bool,
@@ -61,6 +63,7 @@ impl Output {
                 position: Position::default(),
                 printed: 0,
                 ends_line: true,
+                ends_space: true,
                 reader: Reader::of_stdout(),
                 shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             }),
@@ -88,7 +91,7 @@ impl Output {
         let (UpdateScope::Turn(_) | UpdateScope::Late(_)) = scope else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
-        certain.into_iter().try_for_each(|text| answer.print(&mut self.stdout, text))?;
+        certain.into_iter().try_for_each(|part| answer.print(&mut self.stdout, part))?;
         let is_end = |state: &CallState| matches!(state, CallState::Ended(_));
         let ended = change
             .as_ref()
@@ -100,7 +103,8 @@ impl Output {
         Ok(())
     }
 
-    /// Reports a permission decision, its rule, and for a denial the remedy.
+    /// Reports a permission decision, its rule, and for a denial the remedy. Returns the line of a
+    /// denial.
     pub(crate) fn decided(
         &mut self,
         id: &Id,
@@ -108,7 +112,7 @@ impl Output {
         decision: &Decision,
         rule: &str,
         remedy: Option<&str>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<String>> {
         let report = decision_report(id, decision, rule);
         if let Form::Json = self.form {
             print_json(&mut self.stdout, &report)?;
@@ -119,13 +123,13 @@ impl Output {
         let call = request.call.as_ref();
         let kind = call.map_or("call", |call| or(call.kind(), "call"));
         let what = call.map_or_else(|| "?".to_owned(), what);
-        match remedy {
-            Some(remedy) => {
-                self.print_line(&format!("denied {kind} '{what}': {rule}; {remedy}"));
-            }
-            None => tracing::debug!(kind, what, rule, "permission"),
-        }
-        Ok(())
+        let Some(remedy) = remedy else {
+            tracing::debug!(kind, what, rule, "permission");
+            return Ok(None);
+        };
+        let denial = format!("{kind} '{what}': {rule}; {remedy}");
+        self.print_line(&format!("denied {denial}"));
+        Ok(Some(denial))
     }
 
     /// Prints the end of the turn and takes its answer. The last output.
@@ -134,8 +138,7 @@ impl Output {
         match &mut self.form {
             Form::Json => print_json(&mut self.stdout, &turn_end_report(end, answer))?,
             Form::Text(printed) => {
-                let rest = answer.text.get(printed.printed..).unwrap_or_default();
-                printed.print(&mut self.stdout, rest)?;
+                printed.print_rest(&mut self.stdout, &answer)?;
                 printed.end_line(&mut self.stdout)?;
             }
         }
@@ -186,10 +189,33 @@ impl Output {
 }
 
 impl Answer {
-    fn print(&mut self, stdout: &mut impl Write, text: &str) -> io::Result<()> {
+    /// Prints what has not been printed of a complete answer.
+    fn print_rest(&mut self, stdout: &mut impl Write, answer: &aifo_acp::Answer) -> io::Result<()> {
+        let from = self.printed;
+        let begins = answer.messages.iter().copied().filter(|at| *at >= from);
+        let mut cuts: Vec<usize> = begins.chain([answer.text.len()]).collect();
+        cuts.dedup();
+        let mut begin = from;
+        for end in cuts {
+            let text = answer.text.get(begin..end).unwrap_or_default();
+            let begins_message = answer.messages.contains(&begin);
+            self.print(stdout, AnswerPart { text, begins_message })?;
+            begin = end;
+        }
+        Ok(())
+    }
+
+    /// Prints a part, with an empty line before another message, unless white space separates them: some
+    /// agents call a tool in mid-sentence.
+    fn print(&mut self, stdout: &mut impl Write, part: AnswerPart<'_>) -> io::Result<()> {
+        let AnswerPart { text, begins_message } = part;
         if text.is_empty() {
             return Ok(());
         }
+        if begins_message && !self.ends_space && !text.starts_with(char::is_whitespace) {
+            stdout.write_all(b"\n\n")?;
+        }
+        self.ends_space = text.ends_with(char::is_whitespace);
         self.printed = self.printed.saturating_add(text.len());
         self.ends_line = text.ends_with('\n');
         match self.reader {
@@ -200,7 +226,7 @@ impl Answer {
 
     fn end_line(&mut self, stdout: &mut impl Write) -> io::Result<()> {
         if !self.ends_line {
-            self.ends_line = true;
+            (self.ends_line, self.ends_space) = (true, true);
             writeln!(stdout)?;
         }
         Ok(())
@@ -235,9 +261,14 @@ impl<W: Write> Write for EscapedJson<W> {
 /// Bytes of JSON that are escaped at a time.
 const ESCAPE_CHUNK: usize = 64 * 1024;
 
-/// A call's command if known, else its title, which the agent may choose freely.
+/// A call's command if known, else its title, which the agent may choose freely, else its first path,
+/// else its id.
 fn what(call: &ToolCall) -> String {
-    call.command().unwrap_or_else(|| or(call.title(), call.id()).to_owned())
+    let path =
+        || call.paths().first().map_or_else(|| call.id().to_owned(), |path| (*path).to_owned());
+    let title =
+        || Some(call.title().to_owned()).filter(|title| !title.is_empty() && title != call.id());
+    call.command().or_else(title).unwrap_or_else(path)
 }
 
 fn or<'a>(text: &'a str, other: &'a str) -> &'a str {

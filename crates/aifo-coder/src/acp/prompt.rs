@@ -12,7 +12,7 @@ use aifo_acp::{
 };
 use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
 use aifo_types::{Ending, exit};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use serde_json::json;
 
 use crate::acp::agent_session::{AgentSession, Prepared};
@@ -29,7 +29,7 @@ use crate::run::signal_exit_code;
 use crate::start::EndSignals;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
-    let (agent, text) = flags.split().map_err(|error| anyhow!(error))?;
+    let (agent, text) = flags.split()?;
     let text = match text {
         Some(text) if text != "-" => text.to_owned(),
         _ => read_stdin()?,
@@ -71,6 +71,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
         end_signal: None,
         end: None,
         failure: None,
+        denied: None,
     };
     let limits = Limits {
         initialize: agent_session.profile.initialize,
@@ -135,6 +136,8 @@ struct PromptRun {
     end_signal: Option<u8>,
     end: Option<Box<TurnEnd>>,
     failure: Option<String>,
+    /// The last denied call, with rule and remedy.
+    denied: Option<String>,
 }
 
 type Agent = AgentConnection<WorkspaceHost>;
@@ -268,7 +271,7 @@ impl PromptRun {
         let decided = self.judge.decide(request);
         let remedy = decided.remedy.as_deref();
         let printed = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
-        printed.context(NO_STDOUT)?;
+        self.denied = printed.context(NO_STDOUT)?.or(self.denied.take());
         agent.with_client(|client, now| client.decide(id, &decided.decision, now));
         Ok(())
     }
@@ -285,6 +288,13 @@ impl PromptRun {
                     &exited.end,
                     &exited.non_json,
                 ));
+            }
+            // The agent stopped by itself.
+            if let (Ok(StopReason::Cancelled), None, Some(denied)) =
+                (&end.outcome, end.cancelled, &self.denied)
+            {
+                console::say(format_args!("the agent stopped after a denied {denied}"));
+                return DENIED;
             }
             return exit_code(&end, self.end_signal);
         }
@@ -347,4 +357,6 @@ fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
 
 /// Exit code: the agent failed.
 const FAILED: u8 = 1;
+/// Exit code: the agent cancelled the turn after a denied call.
+const DENIED: u8 = 8;
 const NO_STDOUT: &str = "cannot write to stdout";

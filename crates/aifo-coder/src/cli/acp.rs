@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use super::Cli;
 use super::session::{Session, StateFlags, YesTo};
+use super::usage::{UsageError, options_of, reject_option};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
@@ -67,7 +68,7 @@ pub(crate) struct Acp {
 
 impl Acp {
     /// Returns the agent's name, if there is one, and its arguments. Errors: an unknown option.
-    pub(crate) fn words(&self) -> Result<(Option<String>, Vec<OsString>), String> {
+    pub(crate) fn words(&self) -> Result<(Option<String>, Vec<OsString>), UsageError> {
         let rest = self.rest.iter();
         match &self.first {
             first if self.agent.agent_command.is_some() => {
@@ -75,9 +76,7 @@ impl Acp {
             }
             Some(first) => {
                 let name = first.to_string_lossy().into_owned();
-                if name.starts_with('-') {
-                    return Err(format!("there is no option '{name}'"));
-                }
+                reject_option("acp", Some(first))?;
                 Ok((Some(name), rest.cloned().collect()))
             }
             None => Ok((None, Vec::new())),
@@ -89,14 +88,8 @@ impl Acp {
         let mut cli = Cli::command();
         cli.build();
         let Some(acp) = cli.find_subcommand("acp") else { return Vec::new() };
-        let options = acp.get_arguments().flat_map(|option| {
-            let longs = option.get_long_and_visible_aliases().into_iter().flatten();
-            let shorts = option.get_short_and_visible_aliases().into_iter().flatten();
-            let longs = longs.map(|name| format!("--{name}"));
-            longs.chain(shorts.map(|name| format!("-{name}"))).collect::<Vec<_>>()
-        });
         let commands = acp.get_subcommands().map(|command| command.get_name().to_owned());
-        options.chain(commands).collect()
+        options_of("acp").into_iter().chain(commands).collect()
     }
 }
 
@@ -163,18 +156,19 @@ pub(crate) enum OutputFormat {
 
 impl Prompt {
     /// Returns the agent's name and the prompt, if given. Errors: too many words, or no agent.
-    pub(crate) fn split(&self) -> Result<(Option<&str>, Option<&str>), &'static str> {
+    pub(crate) fn split(&self) -> Result<(Option<&str>, Option<&str>), UsageError> {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let wrong = |text: &str| Err(UsageError(text.to_owned()));
         match (self.agent.agent_command.is_some(), words.as_slice()) {
             (true, []) => Ok((None, None)),
             (true, [text]) => Ok((None, Some(text))),
             (true, _) => {
-                Err("expected one TEXT and no AGENT with --agent-command\nhint: quote the text")
+                wrong("expected one TEXT and no AGENT with --agent-command\nhint: quote the text")
             }
-            (false, []) => Err("missing AGENT\nhint: list agents with `aifo-coder agents`"),
+            (false, []) => wrong("missing AGENT\nhint: list agents with `aifo-coder agents`"),
             (false, [agent]) => Ok((Some(agent), None)),
             (false, [agent, text]) => Ok((Some(agent), Some(text))),
-            (false, _) => Err("expected one TEXT\nhint: quote the text"),
+            (false, _) => wrong("expected one TEXT\nhint: quote the text"),
         }
     }
 }

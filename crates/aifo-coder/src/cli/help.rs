@@ -6,7 +6,7 @@ Examples:
   aifo-coder run -- make             run a command of this machine, its tools in sidecars
   aifo-coder prompt gemini 'Why?'    print an agent's answer
   aifo-coder acp gemini              run an agent for an editor that supports ACP
-  aifo-coder exec -- cargo test      run one tool
+  aifo-coder exec cargo test         run one tool
   aifo-coder why python3 -m pytest   explain a tool call
   aifo-coder proxy make              serve this machine's make to containers
   aifo-coder log -f                  print tool calls as they end
@@ -86,6 +86,7 @@ Exit codes:
   5      request limit
   6      another stop reason
   7      the agent cancelled the turn
+  8      the agent cancelled the turn after a denied call
   124    timeout
   128+n  cancelled by signal n
   86     nothing ran
@@ -124,9 +125,9 @@ With ARGS: those of the agent.";
 
 pub(super) const EXEC: &str = "\
 Examples:
-  aifo-coder exec -- cargo test
-  aifo-coder exec --toolchain c-cpp -- make -j4
-  aifo-coder exec --session 5d0c -- cargo build
+  aifo-coder exec cargo test
+  aifo-coder exec --toolchain c-cpp make -j4
+  aifo-coder exec --session 5d0c cargo build
 
 Exit codes:
   0..255  those of the tool
@@ -219,7 +220,8 @@ Exit codes:
 pub(super) const CONFIG: &str = "\
 The user's file overrides built-in defaults, the environment overrides the file, and flags override both. \
 A project's .aifo.toml can only restrict: deny tools, variables and permissions, lower limits, require \
-confinement, separate caches, remove toolchains, turn off notifications.
+confinement, separate caches, remove toolchains, turn off notifications \
+and the network of containers.
 
 Examples:
   aifo-coder config show --toolchain rust

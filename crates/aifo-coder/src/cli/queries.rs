@@ -6,13 +6,19 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use super::session::{Project, Session, SmartFlags, YesTo};
+use super::session::{Project, Session, SmartFlags, YesTo, default_workspace};
 use crate::config::Flags;
 
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
     /// Workspace directory
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value_os_t = default_workspace(),
+        hide_default_value = true,
+        value_hint = ValueHint::DirPath
+    )]
     pub(crate) workspace: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -58,7 +64,8 @@ pub(crate) struct Log {
     /// Print the lines of the log unchanged
     #[arg(long)]
     pub(crate) json: bool,
-    /// Start of the session's id [default: the session with the latest call]
+    /// Start of the session's id [default: the session with the latest call; with -f the newest
+    /// running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
 }
@@ -68,6 +75,9 @@ pub(crate) struct Sessions {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print words for shell completion
+    #[arg(long, value_name = "WORD", hide = true, conflicts_with = "json")]
+    pub(crate) complete: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -122,7 +132,8 @@ pub(crate) enum ConfigCommand {
         #[arg(
             long,
             value_name = "DIR",
-            default_value = ".",
+            default_value_os_t = default_workspace(),
+            hide_default_value = true,
             value_hint = ValueHint::DirPath,
             conflicts_with = "file"
         )]

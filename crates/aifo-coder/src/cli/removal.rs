@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 
+use super::session::default_workspace;
+
 #[derive(Debug, Args)]
 pub(crate) struct Cleanup {
     /// Print what would be removed, without removing it
@@ -95,7 +97,7 @@ pub(crate) struct CacheClear {
     #[arg(long, conflicts_with_all = ["user", "gone"])]
     pub(crate) project: bool,
     /// Workspace for --project
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath, requires = "project")]
+    #[arg(long, value_name = "DIR", default_value_os_t = default_workspace(), hide_default_value = true, value_hint = ValueHint::DirPath, requires = "project")]
     pub(crate) workspace: PathBuf,
     /// Only caches shared by your projects
     #[arg(long, conflicts_with = "gone")]

@@ -66,7 +66,12 @@ pub(crate) struct Exec {
     #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchain", "workspace", "listen", "idle-stop", "max-secs", "env"])]
     pub(crate) join: Option<String>,
     /// Tool and its arguments
-    #[arg(required = true, last = true, value_name = "TOOL")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "TOOL"
+    )]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) session: Session,

@@ -1,11 +1,16 @@
 //! Flags of a session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aifo_launch::RunnerTransport;
 use clap::{Args, ValueHint};
 
 use crate::config::{self, Flags, FlagsOf};
+
+/// The default of `--workspace`.
+pub(crate) fn default_workspace() -> PathBuf {
+    aifo_launch::default_workspace(Path::new("."))
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Session {
@@ -27,8 +32,15 @@ pub(crate) struct Session {
 
 #[derive(Debug, Args)]
 pub(crate) struct Project {
-    /// Workspace directory; tools run in it and below
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    /// Workspace directory; tools run in it and below [default: the top level of the git repository,
+    /// else the current directory]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value_os_t = default_workspace(),
+        hide_default_value = true,
+        value_hint = ValueHint::DirPath
+    )]
     pub(crate) workspace: PathBuf,
     #[command(flatten)]
     keys: FlagsOf<config::Project>,

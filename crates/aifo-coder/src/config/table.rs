@@ -159,7 +159,11 @@ table! {
                 is_stricter: |old, new| new > old,
             });
     [net: Net = Net::Shared]
-        setting("containers.net", at!(net), NET, "configures containers")
+        setting("containers.net", at!(net), NET, "")
+            .tightened(Tightening {
+                objection: |net| (*net != Net::None).then_some("other than \"none\" gives a network"),
+                is_stricter: |_, _| true,
+            })
             .flag("--net", Takes::One("HOW"), FlagGroup::Containers,
                 "Network of containers: shared (one stack for all), separate (one for each), none or \
                  host");

@@ -30,11 +30,13 @@ fn judge(status: &EngineStatus) -> Vec<Finding> {
         Err(reason) => vec![Finding::failure(name, reason, remedy(status.flavor))],
         Ok(engine) => {
             let facts = engine.facts();
-            vec![
+            let mut findings = vec![
                 Finding::ok(&name, summary(facts)),
                 judge_kernel(&name, facts),
                 judge_cgroups(&name, facts),
-            ]
+            ];
+            findings.extend(facts.runc.as_deref().map(|version| judge_runc(&name, version)));
+            findings
         }
     }
 }
@@ -91,6 +93,29 @@ fn judge_cgroups(name: &str, facts: &Facts) -> Finding {
     }
 }
 
+/// Distributions fix an old version under the same number.
+fn judge_runc(name: &str, version: &str) -> Finding {
+    let check = format!("{name} runc");
+    let numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    let numbers: Vec<u32> = numbers.take(3).map_while(|number| number.parse().ok()).collect();
+    let is_distributions =
+        ["deb", "ubuntu", ".el", ".fc"].iter().any(|mark| version.contains(mark));
+    if numbers.len() < 3 || numbers.as_slice() >= FIXED_RUNC.as_slice() {
+        return Finding::ok(check, version);
+    }
+    if is_distributions {
+        return Finding::ok(check, format!("{version}, with the fixes of the distribution"));
+    }
+    Finding::warn(
+        check,
+        format!("{version}: before 1.1.12 a container can escape to this machine (CVE-2024-21626)"),
+        "update runc, or the engine that contains it",
+    )
+}
+
+/// The first version that fixes CVE-2024-21626.
+const FIXED_RUNC: [u32; 3] = [1, 1, 12];
+
 /// Checks the images of the session's kinds.
 pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -122,6 +147,21 @@ mod tests {
     use crate::doctor::report::Status;
 
     #[test]
+    fn an_old_runc_is_reported() {
+        let rows = [
+            ("v1.1.5-0-gf19387a", Status::Warn),
+            ("1.0.0-rc10", Status::Warn),
+            ("1.1.5+ds1-1+deb12u1", Status::Ok),
+            ("v1.1.12-0-g51d5e94", Status::Ok),
+            ("1.3.0", Status::Ok),
+            ("f19387a", Status::Ok),
+        ];
+        for (version, expected) in rows {
+            assert_eq!(judge_runc("docker", version).status, expected, "{version}");
+        }
+    }
+
+    #[test]
     fn limits_need_cgroups() {
         let facts = |cgroups, rootless| Facts {
             version: "1".to_owned(),
@@ -132,6 +172,7 @@ mod tests {
             cgroups,
             memory: 0,
             security: vec!["seccomp".to_owned()],
+            runc: None,
         };
         let rows = [
             (CgroupVersion::V2, true, Status::Ok),

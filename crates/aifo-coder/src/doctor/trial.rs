@@ -40,24 +40,49 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
     let check = format!("{flavor} trial");
     let images = candidates(engine, context).await;
     let mut lacking = Vec::new();
+    let mut findings = Vec::new();
+    // Podman's networks need programs that are often missing; docker has started with its network.
+    let mut net = if flavor == Flavor::Podman { context.config.net.value } else { Net::None };
     for image in images {
-        let mut containers = Containers::of(engine.clone());
-        containers.images.named.insert(kind(), image.clone());
-        containers.net = Net::None;
-        match measure(context, SidecarBackend::Containers(Box::new(containers))).await {
+        let containers = |net| {
+            let mut containers = Containers::of(engine.clone());
+            containers.images.named.insert(kind(), image.clone());
+            containers.pools.clone_from(&context.config.pools.value);
+            containers.net = net;
+            SidecarBackend::Containers(Box::new(containers))
+        };
+        let mut measured = measure(context, containers(net)).await;
+        let network = format!("{flavor} network");
+        match &measured {
+            Err(error) if net != Net::None => {
+                findings.push(Finding::failure(network, error, network_remedy(error)));
+                net = Net::None;
+                measured = measure(context, containers(net)).await;
+            }
+            Ok(_) if net != Net::None && findings.is_empty() => {
+                findings.push(Finding::ok(network, "a container with a network starts"));
+            }
+            _ => {}
+        }
+        match measured {
             Ok(Measured { cost: None, .. }) => lacking.push(image),
-            Ok(measured) => return measured.findings(&format!("{flavor} ({image})")),
-            Err(error) => return vec![Finding::failure(check, &error, remedy(&error))],
+            Ok(measured) => {
+                findings.extend(measured.findings(&format!("{flavor} ({image})")));
+                return findings;
+            }
+            Err(error) => {
+                findings.push(Finding::failure(check, &error, remedy(&error)));
+                return findings;
+            }
         }
     }
     let fix = "build one with 'aifo-coder images build', or pull one";
-    match lacking[..] {
-        [] => vec![Finding::warn(check, "no images found; nothing was measured", fix)],
-        _ => {
-            let text = format!("nothing was measured: no 'true' in {}", lacking.join(", "));
-            vec![Finding::warn(check, text, fix)]
-        }
-    }
+    let text = match lacking[..] {
+        [] => "no images found; nothing was measured".to_owned(),
+        _ => format!("nothing was measured: no 'true' in {}", lacking.join(", ")),
+    };
+    findings.push(Finding::warn(check, text, fix));
+    findings
 }
 
 /// A remedy for errors of engines that contain none.
@@ -66,6 +91,13 @@ fn remedy(error: &TrialError) -> &'static str {
         return "raise the hard limit on open files, or set default_ulimits in containers.conf";
     }
     "run the failed command in a terminal"
+}
+
+fn network_remedy(error: &TrialError) -> &'static str {
+    match error.to_string().contains("rlimit") {
+        true => remedy(error),
+        false => "install netavark and passt, or use --net none",
+    }
 }
 
 /// Returns images for the trial: those of the toolchains, then any.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
+use aifo_decide::{Decision, FileFacts, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_policy::{KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_types::{Refusal, ToolName, exit};
@@ -42,7 +42,7 @@ enum Found {
 impl CallExplainer<'_> {
     /// Explains a call made in `cwd`, a real path.
     pub(crate) fn explain(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
-        let mut explanation = self.unexplained(tool, args, cwd);
+        let mut explanation = self.unexplained(tool.to_string(), args, cwd);
         let settings = self.settings();
         let notifies = settings.notify_tools.iter().any(|name| name == tool.as_str());
         if !notifies && !self.has_shim(tool) {
@@ -92,9 +92,40 @@ impl CallExplainer<'_> {
         explanation
     }
 
-    fn unexplained(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+    /// Explains a call by a path, which the kernel executes without a lookup in PATH.
+    pub(crate) fn explain_path(&self, path: &Path, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+        let mut explanation = self.unexplained(path.display().to_string(), args, cwd);
+        explanation.mode = Mode::Direct;
+        explanation.reason = "path".to_owned();
+        let name = path.file_name().and_then(|name| ToolName::parse(name.as_encoded_bytes()).ok());
+        explanation.because = match name.filter(|name| self.has_shim(name)) {
+            Some(name) => format!(
+                "a path is not looked up in PATH, so no shim takes the call; \
+                 '{name}' alone would call the shim"
+            ),
+            None => "a path is not looked up in PATH, so no shim takes the call".to_owned(),
+        };
+        explanation.environment = "the agent's own";
+        explanation.max_secs = None;
+        let file = cwd.join(path);
+        let (text, exit_code, remedy) = if FileSystem.is_executable(&file) {
+            explanation.executable = Some(file);
+            explanation.directory = Some(cwd.to_owned());
+            return explanation;
+        } else if file.exists() {
+            let text = format!("'{}' cannot be executed: permission denied", path.display());
+            (text, exit::NOT_EXECUTABLE, format!("chmod +x '{}'", path.display()))
+        } else {
+            let text = format!("'{}' does not exist", path.display());
+            (text, exit::NOT_FOUND, "check the path".to_owned())
+        };
+        explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
+        explanation
+    }
+
+    fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
         Explanation {
-            tool: tool.to_string(),
+            tool,
             args: args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
             cwd: cwd.to_owned(),
             workspace: self.workspace.to_owned(),
@@ -121,6 +152,7 @@ impl CallExplainer<'_> {
                 python: toggle(self.smart.python),
             },
             workspace: self.workspace.to_owned(),
+            workspace_alias: None,
             local_python: self.config.local_python.value.clone(),
             notify_tools: self.config.notify_allow.value.clone(),
         }
@@ -271,7 +303,8 @@ impl CallExplainer<'_> {
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
             Found::Here(Lookup::Absent) => {
-                let refusal = self.config.kinds.policy.unavailable(tool);
+                let kinds = self.config.toolchains.value.kinds();
+                let refusal = self.config.kinds.policy.unavailable(tool, &kinds);
                 let remedy = format!("install {tool} in the sidecar's PATH");
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }

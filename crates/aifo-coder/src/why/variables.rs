@@ -11,6 +11,7 @@ use crate::config::{Config, EnvEffect, EnvRule};
 
 /// Judges every variable of this process and of the configuration, sorted by name.
 pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable> {
+    let workspace = &[workspace.to_owned()];
     let mut all = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
         let judged =

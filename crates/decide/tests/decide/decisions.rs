@@ -105,6 +105,30 @@ fn the_workspace_may_be_a_link() {
 }
 
 #[test]
+fn the_workspace_may_have_a_second_path() {
+    // A bind mount: no link connects the two.
+    let files = FakeFiles::parse(
+        "/home/me/project/app.js
+         /workspace/app.js
+         /usr/bin/node *",
+    );
+    let alias = Some("/workspace".into());
+    let settings =
+        Settings { workspace: "/home/me/project".into(), workspace_alias: alias, ..smart() };
+    let rows = [
+        ("cd /home/me/project && node app.js", "inside-workspace"),
+        ("cd /workspace && node app.js", "inside-workspace"),
+        ("cd /workspace && node gone/app.js", "inside-workspace"),
+        ("cd / && node /workspace-evil/app.js", "outside-workspace"),
+        ("cd /home/me && node x.js", "outside-workspace"),
+    ];
+    for (call, reason) in rows {
+        let line = decide_line(call, &settings, &files).expect("node").log_line(b"node");
+        assert!(line.contains(&format!("reason={reason} ")), "{call}: {line}");
+    }
+}
+
+#[test]
 fn common_calls_are_decided_without_file_access() {
     struct Untouched;
     impl FileFacts for Untouched {

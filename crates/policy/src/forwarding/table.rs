@@ -1,6 +1,6 @@
 //! The built-in table of variables (`spec/environment.md#table`).
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::value;
 use super::{ForwardDecision, PassReason, StayReason};
@@ -56,7 +56,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 }
 
 impl Row {
-    pub(crate) fn judge(&self, value: &[u8], workspace: &Path) -> ForwardDecision {
+    pub(crate) fn judge(&self, value: &[u8], workspace: &[PathBuf]) -> ForwardDecision {
         let unless = |stays: bool, staying, passing| match stays {
             true => ForwardDecision::Stays(staying),
             false => ForwardDecision::Passes(passing),

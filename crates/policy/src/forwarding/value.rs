@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::normalise;
 
@@ -21,15 +21,16 @@ pub(crate) fn has_credentials(value: &[u8]) -> bool {
     false
 }
 
-/// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace.
+/// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace, whose
+/// paths are `workspace`.
 /// Relative and empty paths refer to the call's directory, which is the tool's too.
-pub(crate) fn has_path_outside(value: &[u8], workspace: &Path) -> bool {
+pub(crate) fn has_path_outside(value: &[u8], workspace: &[PathBuf]) -> bool {
     value.split(|byte| *byte == b':').any(|path| is_outside(path, workspace))
 }
 
 /// Returns whether a word, or the part after its `=`, is an absolute path outside the workspace.
 /// The path may be quoted or a `file://` URL.
-pub(crate) fn has_option_outside(value: &[u8], workspace: &Path) -> bool {
+pub(crate) fn has_option_outside(value: &[u8], workspace: &[PathBuf]) -> bool {
     let separates = |byte: &u8| byte.is_ascii_whitespace() || b"=\"'".contains(byte);
     value.split(separates).any(|word| {
         let path = word.strip_prefix(b"file://").unwrap_or(word);
@@ -44,8 +45,10 @@ pub(crate) fn has_jobserver(value: &[u8]) -> bool {
     value.windows(OPTION.len()).any(|bytes| bytes == OPTION)
 }
 
-fn is_outside(path: &[u8], workspace: &Path) -> bool {
-    let inside = |path: Vec<u8>| Path::new(OsStr::from_bytes(&path)).starts_with(workspace);
+fn is_outside(path: &[u8], workspace: &[PathBuf]) -> bool {
+    let inside = |path: Vec<u8>| {
+        workspace.iter().any(|root| Path::new(OsStr::from_bytes(&path)).starts_with(root))
+    };
     path.starts_with(b"/") && !normalise(path).is_ok_and(inside)
 }
 
@@ -85,9 +88,11 @@ mod tests {
             ("/w:/opt", true),
             ("//opt", true),
             ("/w\0", true),
+            ("/v/src:/w", false),
         ];
+        let roots = ["/w", "/v"].map(PathBuf::from);
         for (value, expected) in rows {
-            assert_eq!(has_path_outside(value.as_bytes(), Path::new("/w")), expected, "{value:?}");
+            assert_eq!(has_path_outside(value.as_bytes(), &roots), expected, "{value:?}");
         }
     }
 
@@ -104,7 +109,7 @@ mod tests {
             ("--import https://esm.example/x", false),
         ];
         for (value, expected) in rows {
-            let found = has_option_outside(value.as_bytes(), Path::new("/w"));
+            let found = has_option_outside(value.as_bytes(), &[PathBuf::from("/w")]);
             assert_eq!(found, expected, "{value}");
         }
     }

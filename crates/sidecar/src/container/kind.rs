@@ -122,7 +122,11 @@ pub(super) fn container_with(
         variables: Vec::new(),
         network: Network::None,
         publish: Vec::new(),
-        limits: ContainerLimits::default(),
+        // Podman raises limits of processes that are not given, which not every host permits.
+        limits: ContainerLimits {
+            ulimits: config.limits.ulimits.clone(),
+            ..ContainerLimits::default()
+        },
         stdio,
         user: User::Caller,
         capabilities: Vec::new(),

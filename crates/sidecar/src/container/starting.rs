@@ -20,7 +20,6 @@ use crate::local::Transport;
 use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::socket::on_reactor;
-use crate::translation::PathTranslation;
 
 /// The end of an engine's command before its runner connected.
 struct StartFailure {
@@ -65,11 +64,7 @@ impl Shared {
         let is_agent = self.agent(&kind).is_some();
         let runner = self.start_container(kind, &spec, progress).await?;
         Ok(match is_agent {
-            // The agent's shims compare paths with one name of the workspace, so it has only that.
-            true => runner.with_translation(PathTranslation::new(
-                [self.config.workspace.clone()],
-                Path::new(WORKSPACE),
-            )),
+            true => runner,
             false => runner.with_outdated(move || !repository.is_current()),
         })
     }

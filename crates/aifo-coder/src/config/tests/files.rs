@@ -1,7 +1,5 @@
 //! Files.
 
-use std::path::Path;
-
 use aifo_policy::{ForwardDecision, StayReason};
 
 use super::{of_files as config, of_user};
@@ -140,7 +138,7 @@ fn values_are_restricted() {
     assert_eq!(config.max_executions.value, 3);
     let rust = config.kinds.policy.kind_named("rust").unwrap();
     assert_eq!((rust.allowance("just"), rust.allowance("cargo")), (None, None));
-    let judged = config.variables.forwarding.judge(b"CI", b"1", Path::new("/w"));
+    let judged = config.variables.forwarding.judge(b"CI", b"1", &["/w".into()]);
     assert_eq!(judged, ForwardDecision::Stays(StayReason::Denied));
     assert_eq!(config.confine.value, aifo_launch::ConfinementMode::Required);
     assert!(config.notify_rules().allowlist.is_empty());

@@ -1,0 +1,73 @@
+//! Removes the remains of killed sessions of which nothing runs (`spec/cli.md#cleanup`).
+
+use std::fs;
+
+use aifo_engine::Engine;
+
+use crate::cleanup::{Leftover, Leftovers, find_leftovers};
+use crate::running::{SessionInfo, session_directories};
+use crate::session_dir::{PREFIX, TMP_SUFFIX, is_locked, is_own, runtime_directory, session_of};
+
+/// A session whose launcher ended without removing it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KilledSession {
+    /// Its id.
+    pub id: String,
+    /// `local`, or the engine's name. `None` if it was killed before it had started.
+    pub backend: Option<String>,
+}
+
+/// Lists the killed sessions of this user. Reads the runtime directory only.
+pub fn killed_sessions() -> Vec<KilledSession> {
+    let directories = session_directories(&runtime_directory()).filter(|path| is_own(path));
+    let dead = directories.filter(|path| !is_locked(path)).filter_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        // A temporary directory alone may remain of a session that ended normally, if a tool
+        // removed its permissions.
+        let id = session_of(name).filter(|_| !name.ends_with(TMP_SUFFIX))?.to_owned();
+        let backend = SessionInfo::read(&path).map(|record| record.backend);
+        Some(KilledSession { id, backend })
+    });
+    dead.collect()
+}
+
+/// Removes everything that these sessions left, unless a process or a container of the session still
+/// runs. `engines` are all engines that they may have used. Returns the ids of removed sessions.
+pub async fn remove_killed(engines: &[Engine], sessions: &[KilledSession]) -> Vec<String> {
+    let report = find_leftovers(engines, "").await;
+    let is_complete = report.errors.is_empty();
+    let mut removed = Vec::new();
+    for leftovers in report.leftovers {
+        let named = sessions.iter().find(|session| session.id == leftovers.session);
+        let Some(session) = named else { continue };
+        let is_local = session.backend.as_deref() == Some("local");
+        if (is_complete || is_local) && !runs(&leftovers, engines).await {
+            let mut is_gone = true;
+            for item in &leftovers.items {
+                is_gone &= item.remove().await.is_ok();
+            }
+            removed.extend(is_gone.then_some(leftovers.session));
+        }
+    }
+    removed
+}
+
+/// Returns whether a container of the session runs, or a process has the session's directory in its
+/// environment: as a part of PATH, TMPDIR or the proxy's address.
+async fn runs(leftovers: &Leftovers, engines: &[Engine]) -> bool {
+    let has_container =
+        leftovers.items.iter().any(|item| matches!(item, Leftover::Container { .. }));
+    for engine in engines.iter().filter(|_| has_container) {
+        match engine.containers(Some(&leftovers.session)).await {
+            Ok(found) if !found.iter().any(|container| container.status.starts_with("Up")) => {}
+            _ => return true,
+        }
+    }
+    let name = format!("{PREFIX}{}", leftovers.session);
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    // Processes of other users have no readable environment.
+    let mut environments =
+        processes.filter_map(|entry| fs::read(entry.path().join("environ")).ok());
+    environments
+        .any(|environment| environment.windows(name.len()).any(|window| window == name.as_bytes()))
+}

@@ -1,0 +1,118 @@
+//! The directories of a session, made before anything is started.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aifo_sidecar::Caches;
+
+use crate::agent_container;
+use crate::backend::SidecarBackend;
+use crate::call_log::CallLogRetention;
+use crate::config::SessionConfig;
+use crate::error::LaunchError;
+use crate::project::record_session;
+use crate::project_files::ProjectFiles;
+use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory, temporary_directory};
+use crate::shims::link_tools;
+use crate::state::OpenState;
+use crate::toolchain::{Toolchain, VersionSource};
+use crate::workspace_check::{CheckedWorkspace, check_shim};
+
+/// Directories of a session, made before anything is started.
+pub(crate) struct SessionDirs {
+    pub(crate) id: String,
+    pub(crate) workspace: PathBuf,
+    pub(crate) directory: SessionDir,
+    pub(crate) tmp: SessionDir,
+    /// Real path of the temporary directory.
+    pub(crate) shared_tmp: PathBuf,
+    pub(crate) caches: Caches,
+    pub(crate) project_files: ProjectFiles,
+    /// The agent's own state, if it has one.
+    pub(crate) state: Option<OpenState>,
+}
+
+impl SessionDirs {
+    /// Checks the configuration, then creates directories and shims.
+    pub(crate) fn create(config: &SessionConfig) -> Result<Self, LaunchError> {
+        let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
+        check_shim(&workspace, config.shim.path())?;
+        if let SidecarBackend::Local = config.backend {
+            reject_pinned_versions(&config.toolchains)?;
+        }
+        if let Some(agent) = &config.agent {
+            check_agent_container(config)?;
+            agent_container::check_state(agent)?;
+        }
+        let id = new_id()?;
+        let directory = create_session_dir(&runtime_directory(), &id)?;
+        let temporary = match config.backend {
+            SidecarBackend::Local => std::env::temp_dir(),
+            SidecarBackend::Containers(_) => temporary_directory(),
+        };
+        let tmp = create_session_dir(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
+        let shims = directory.path().join("shims");
+        create_directory(&shims)?;
+        link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
+        let shared_tmp = tmp.path().canonicalize()?;
+        if config.call_logs == CallLogRetention::Recent {
+            record_session(&workspace);
+        }
+        let caches = config.caches.caches(&workspace);
+        let project_files = ProjectFiles::read(&workspace);
+        let state = OpenState::of(config.agent.as_ref(), &workspace)?;
+        Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches, project_files, state })
+    }
+}
+
+/// Errors: there are no containers, or a container cannot reach the proxy.
+fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
+    let SidecarBackend::Containers(containers) = &config.backend else {
+        return Err(LaunchError::AgentContainer(
+            "tools run as processes of this machine\n\
+             hint: choose an engine with --backend docker or podman, or run the agent on this machine \
+             with --backend local",
+        ));
+    };
+    if config.listen.is_some() {
+        return Err(LaunchError::AgentContainer(
+            "it needs the session's own socket, but another address is configured\n\
+             hint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
+        ));
+    }
+    if !containers.engine.facts().shares_host_kernel() {
+        return Err(LaunchError::AgentContainer(
+            "the engine runs on another kernel, which unix sockets do not reach\n\
+             hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",
+        ));
+    }
+    Ok(())
+}
+
+/// Errors: the user set a version, but only the installed one can run.
+fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
+    let wanted = toolchains.iter().find_map(|Toolchain { kind, version }| {
+        let version = version.as_ref().filter(|one| *one.source() == VersionSource::User)?;
+        Some(LaunchError::PinnedVersion { kind: kind.clone(), version: version.clone() })
+    });
+    wanted.map_or(Ok(()), Err)
+}
+
+/// Returns eight random bytes in hex, so ids are unique and cannot be guessed.
+fn new_id() -> io::Result<String> {
+    let bits = aifo_process::random_bits()?;
+    Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn create_session_dir(parent: &Path, id: &str) -> Result<SessionDir, LaunchError> {
+    let path = parent.join(format!("{PREFIX}{id}"));
+    SessionDir::create(path.clone()).map_err(|source| LaunchError::Directory { path, source })
+}
+
+pub(crate) fn create_directory(path: &Path) -> Result<(), LaunchError> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| LaunchError::Directory { path: path.to_owned(), source })
+}
