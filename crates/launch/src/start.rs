@@ -30,6 +30,7 @@ use crate::session::{Session, clean};
 use crate::session_dir::SessionDir;
 use crate::session_dirs::{SessionDirs, create_directory};
 use crate::shims::path_without_shims;
+use crate::state::OpenState;
 use crate::trusted::TrustedPrograms;
 
 impl Session {
