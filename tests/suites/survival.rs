@@ -170,7 +170,7 @@ fn a_disconnect_right_after_a_signal_leaves_the_tool_five_seconds() {
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     let disconnected = Instant::now();
     drop(call);
-    eventually("the tool gets a further signal", || recorded() != "ready\nSIGUSR1\n");
+    eventually("the tool gets a further signal", || recorded().lines().count() > 2);
     let waited = disconnected.elapsed();
     assert!(waited >= Duration::from_secs(5), "{waited:?}");
     assert_eq!(recorded(), "ready\nSIGUSR1\nSIGTERM\n");

@@ -227,7 +227,7 @@ fn a_path_is_executed_without_a_shim() {
     let setup = setup();
     let why = |words: &[&str]| Outcome::of(coder(&setup).arg("why").args(words)).exited(0).text();
     let text = why(&["/bin/sh", "-c", "true"]);
-    assert!(text.contains("result:      /bin/sh would run where the agent is\n"), "{text}");
+    assert!(text.contains("result:      /bin/sh would run next to the agent\n"), "{text}");
     assert!(text.contains("so no shim takes the call\n"), "{text}");
     let text = why(&["/nonexistent/cargo"]);
     assert!(text.contains("'cargo' alone would call the shim\n"), "{text}");

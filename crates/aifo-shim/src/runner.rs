@@ -2,7 +2,8 @@
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
 //! PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
-//! [--restrict NAME,..]` gets its control connection as stdin or connects itself; `aifo-runner watch` waits for the launcher to exit.
+//! [--restrict NAME,..]` gets its control connection as stdin or connects itself; `aifo-runner
+//! watch` waits for the launcher to exit.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -292,7 +293,8 @@ mod tests {
     #[test]
     fn directories_that_must_be_writable() {
         let options = |path: &str| Options { writable: vec![path.into()], ..Options::default() };
-        assert_eq!(options(std::env::temp_dir().to_str().unwrap()).not_writable(), None);
+        let own = tempfile::tempdir().unwrap();
+        assert_eq!(options(own.path().to_str().unwrap()).not_writable(), None);
         // Not even root can write here.
         for path in ["/proc/self/status", "/nonexistent"] {
             assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));

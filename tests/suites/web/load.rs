@@ -89,8 +89,8 @@ fn a_browser_that_reads_nothing_is_disconnected() {
     let browser = server.sign_in();
     let session = browser.new_session();
     run_turn(&browser, &session, 1);
-    let stream: WebStream = browser.stream(&format!("/api/stream?session={session}"), "");
     let begin = Instant::now();
+    let stream: WebStream = browser.stream(&format!("/api/stream?session={session}"), "");
     // More than the socket's buffers hold is unread.
     let descriptors = || aifo_tests::fd_count(server.pid());
     let open = descriptors();
