@@ -1,6 +1,7 @@
 //! The page of `aifo-coder web` in headless Chromium, with a scripted agent.
 
 mod appearance;
+mod connection;
 mod permissions;
 mod turns;
 
