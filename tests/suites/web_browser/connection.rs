@@ -1,8 +1,8 @@
-//! A browser whose server stops or ends.
+//! A browser whose server stops, ends or sends much.
 
-use aifo_tests::{Signal, send_signal};
+use aifo_tests::{Signal, Step, send_signal};
 
-use super::{BrowserTest, asking, ended, rich, shown};
+use super::{BrowserTest, asking, ended, rich, shown, turn};
 
 #[test]
 fn the_page_shows_that_it_is_offline_and_resumes() {
@@ -46,3 +46,31 @@ fn a_server_that_is_killed_in_mid_turn_cancels_its_question_visibly() {
     browser.wait_text("#log .prompt-text", "hello");
     drop(server);
 }
+
+#[test]
+fn ten_thousand_updates_leave_the_page_responsive() {
+    let name = "connection::ten_thousand_updates_leave_the_page_responsive";
+    let many = vec![Step::say("some words of an answer "), Step::say("and its end\n\n")];
+    let script = turn([
+        Step::Repeat { times: 5000, steps: many },
+        Step::say("The final words.\n"),
+        Step::stop("end_turn"),
+    ]);
+    let Some(test) = BrowserTest::start(name, &script) else { return };
+    let page = &test.browser;
+    page.run(
+        "window.longest = 0;\
+         new PerformanceObserver((list) => { window.longest = Math.max(window.longest, \
+         ...list.getEntries().map((entry) => entry.duration)); }).observe({ type: 'longtask' });",
+    );
+    test.prompt("hello");
+    test.wait_end(1);
+    let longest = page.run("return window.longest").as_f64().expect("a number");
+    println!("longest task: {longest} ms");
+    assert!(longest < MOST_MS, "a task of {longest} ms");
+    let paragraphs = "return document.querySelectorAll('#log .md p').length";
+    assert_eq!(page.run(paragraphs), 5001);
+}
+
+/// Generous, for a machine with other load; measured without: 81 ms.
+const MOST_MS: f64 = 1000.0;
