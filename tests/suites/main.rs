@@ -81,6 +81,7 @@ mod timeouts;
 mod trust;
 mod verbose;
 mod web;
+mod web_browser;
 mod why;
 mod wire_answers;
 mod wire_bodies;

@@ -13,14 +13,14 @@ use aifo_tests::{AcpAgent, Script, SessionSetup, Step, WebServer};
 use serde_json::{Value, json};
 
 /// An agent, its setup and a server's port.
-struct WebTest {
-    setup: SessionSetup,
-    agent: AcpAgent,
+pub(crate) struct WebTest {
+    pub(crate) setup: SessionSetup,
+    pub(crate) agent: AcpAgent,
     port: u16,
 }
 
 impl WebTest {
-    fn with(script: &Script) -> Self {
+    pub(crate) fn with(script: &Script) -> Self {
         WebTest {
             setup: SessionSetup::new(),
             agent: AcpAgent::new(script),
@@ -37,18 +37,18 @@ impl WebTest {
     }
 
     #[track_caller]
-    fn start(&self) -> WebServer {
+    pub(crate) fn start(&self) -> WebServer {
         WebServer::start(&mut self.command())
     }
 }
 
 /// The conforming agent with this turn.
-fn turn(steps: impl Into<Vec<Step>>) -> Script {
+pub(crate) fn turn(steps: impl Into<Vec<Step>>) -> Script {
     Script::conforming().on("session/prompt", steps)
 }
 
 /// A call that needs permission.
-fn call(command: &str) -> Value {
+pub(crate) fn call(command: &str) -> Value {
     json!({"toolCallId": "t", "title": "a command", "kind": "execute",
         "rawInput": {"command": command, "cwd": "/workspace/sub"}})
 }

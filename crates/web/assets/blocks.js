@@ -34,7 +34,8 @@ export class Blocks {
     this.#queue.push([name, value]);
     if (!this.#working) {
       this.#working = true;
-      this.#work();
+      // Once for all events that have arrived together: each slice costs a layout.
+      setTimeout(() => this.#work());
     }
   }
 

@@ -73,6 +73,7 @@ function open(id, shownCalls = '') {
   find('#show-timeline').setAttribute('aria-pressed', String(Boolean(calls)));
   state = '';
   settled = false;
+  find('.untitled').textContent = id ? 'Session' : calls ? 'Tool calls' : 'New session';
   document.body.dataset.view = id ? 'session' : calls ? 'calls' : 'home';
   const params = {};
   if (id) params.session = id;

@@ -57,7 +57,7 @@ pub(crate) fn thought(html: &str, words: usize, is_live: bool) -> String {
 pub(crate) fn question(question: &QuestionBlock) -> String {
     let mut html = format!(
         "<form class=\"question\" data-question=\"{}\" aria-label=\"permission request\">\
-         <h3>{}</h3>",
+         <h2>{}</h2>",
         escape(&question.id),
         escape(question_title(question))
     );
@@ -76,7 +76,7 @@ pub(crate) fn question(question: &QuestionBlock) -> String {
             option_class(kind),
             escape(id),
             escape(or(name, id)),
-            option_note(kind),
+            option_note(kind, name),
         );
     }
     html.push_str("</div></form>");
@@ -143,8 +143,10 @@ fn option_class(kind: &str) -> &'static str {
     }
 }
 
-fn option_note(kind: &str) -> &'static str {
+/// A lasting option is marked as such, unless its name says so.
+fn option_note(kind: &str, name: &str) -> &'static str {
     match kind {
+        _ if name.to_lowercase().contains("always") => "",
         "allow_always" | "reject_always" => " <span class=\"faint\">always</span>",
         _ => "",
     }

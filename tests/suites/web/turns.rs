@@ -94,7 +94,7 @@ fn the_first_of_two_browsers_answers_a_permission_request() {
     let session = browser.new_session();
     let question = ask(&test, &browser, &session);
     let asks = phone.snapshot(&session).region("asks");
-    for words in ["make &#39;a b&#39;", "/workspace/sub", ">once<", ">always <", ">no<"] {
+    for words in ["make &#39;a b&#39;", "/workspace/sub", ">once<", ">always<", ">no<"] {
         assert!(asks.contains(words), "no {words:?} in {asks}");
     }
     assert_eq!(asks.matches("<button").count(), 3, "exactly the agent's options");
