@@ -206,7 +206,7 @@ fn an_agent_by_its_name_runs_here_where_there_are_no_containers() {
 }
 
 #[test]
-fn a_repositorys_top_level_is_the_workspace() {
+fn the_top_level_of_a_repository_is_the_workspace() {
     let setup = setup();
     let below = setup.workspace().join("sub/deep");
     fs::create_dir_all(&below).unwrap();

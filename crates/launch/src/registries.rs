@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxys_login_is_admitted_in_its_variables() {
+    fn the_login_of_a_proxy_is_admitted_in_its_variables() {
         let mut home = Home::new("login");
         home.variables.insert("https_proxy", "http://me:pw@proxy:1".into());
         home.variables.insert("no_proxy", "localhost".into());

@@ -32,7 +32,7 @@ pub(crate) struct BuildImages {
     /// Toolchains, agents with an optional @VERSION, or `toolchains` or `agents` for all
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Base of all images: mmdebstrap[:SUITE], or an image [default: Debian's own image; mmdebstrap
+    /// Base of all images: mmdebstrap, mmdebstrap:SUITE or an image [default: Debian's own image; mmdebstrap
     /// if no registry answers]
     #[arg(long, value_name = "BASE")]
     pub(crate) base: Option<String>,

@@ -16,7 +16,7 @@ pub(crate) struct Web {
     /// Address of the page [default: 127.0.0.1:8440, or any free port]
     #[arg(id = "page", long = "listen", value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Origin that browsers use, if your own proxy adds TLS: https://HOST[:PORT]
+    /// Origin that browsers use, if your own proxy adds TLS: https://HOST or https://HOST:PORT
     #[arg(long, value_name = "URL", value_parser = parse_origin)]
     pub(crate) origin: Option<String>,
     /// Show the running sessions of this user, without an agent
@@ -28,10 +28,10 @@ pub(crate) struct Web {
 
 /// Checks an origin: a scheme and a host, no path.
 fn parse_origin(text: &str) -> Result<String, &'static str> {
-    let host = text.strip_prefix("https://").ok_or("expected https://HOST[:PORT]")?;
+    let host = text.strip_prefix("https://").ok_or("expected https://HOST or https://HOST:PORT")?;
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_host) {
-        return Err("expected https://HOST[:PORT] without a path");
+        return Err("expected https://HOST or https://HOST:PORT without a path");
     }
     Ok(text.to_ascii_lowercase())
 }
