@@ -7,7 +7,7 @@ use crate::head::HeadTooLarge;
 /// An invalid response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
-    /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
+    /// The head exceeds `max_head` or `max_headers` of the limits.
     #[error("response headers too large")]
     HeadTooLarge,
     /// The head is not HTTP/1.x.
