@@ -107,7 +107,14 @@ fn axe(test: &str) -> Option<String> {
     let cache = scratch.path().join("cache");
     let cache = cache.to_str().expect("a plain path");
     let place = ["--pack-destination", dir, "--cache", cache];
-    let pack = ["npm", "pack", "--silent", "--fetch-retries=1", "axe-core@4.14.1"];
+    let pack = [
+        "npm",
+        "pack",
+        "--silent",
+        "--fetch-retries=0",
+        "--fetch-timeout=30000",
+        "axe-core@4.14.1",
+    ];
     if !can_run(test, &[&pack[..], &place[..]].concat()) {
         return None;
     }
