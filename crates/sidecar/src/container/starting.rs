@@ -228,7 +228,9 @@ impl StartFailure {
     /// Returns whether the container's name is in use: by a container that is being removed, or by
     /// a leftover.
     fn is_name_conflict(&self) -> bool {
-        self.stderr.iter().any(|line| line.contains("is already in use"))
+        // Docker's words; podman's, which has two ways to say it.
+        let words = ["is already in use", "is in use"];
+        self.stderr.iter().any(|line| words.iter().any(|words| line.contains(words)))
     }
 
     fn into_error(self, kind: &Kind, spec: &ContainerSpec) -> SidecarError {
