@@ -78,7 +78,7 @@ pub struct WebPage {
     pub last: String,
     /// The server's start.
     pub instance: String,
-    /// Whether it is up to date.
+    /// True if it is up to date.
     pub is_synced: bool,
     stale: BTreeSet<String>,
 }
@@ -316,7 +316,7 @@ impl WebPage {
         found.into_iter().map(|(_, html)| html).collect()
     }
 
-    /// Whether the session has no turn.
+    /// Returns whether the session has no turn.
     pub fn is_idle(&self) -> bool {
         self.region("status").contains("data-state=\"idle\"")
     }

@@ -100,7 +100,7 @@ struct Options {
     engine: Option<Engine>,
     /// A PEM bundle for stages that download; `None`: `SSL_CERT_FILE`, or the base's own.
     ca: Option<PathBuf>,
-    /// Whether the rust image has a copy of the toolchain that builds this workspace.
+    /// True if the rust image has a copy of the toolchain that builds this workspace.
     rust_from_host: bool,
     fresh: bool,
 }

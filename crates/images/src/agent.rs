@@ -20,7 +20,7 @@ struct AgentFile {
     /// Or packages of PyPI.
     #[serde(default)]
     pypi: Vec<String>,
-    /// Whether npm runs the packages' install steps.
+    /// True if npm runs the packages' install steps.
     #[serde(default = "yes")]
     scripts: bool,
     /// The packages' programs, for PATH.

@@ -30,7 +30,7 @@ pub struct BuildOptions {
     pub shim: Option<PathBuf>,
     /// A Rust toolchain for the rust image, instead of Debian's.
     pub toolchain: Option<PathBuf>,
-    /// Whether packages are downloaded again, whatever is cached.
+    /// True if packages are downloaded again, whatever is cached.
     pub fresh: bool,
     /// The command that hints name, before `update`.
     pub command: &'static str,

@@ -31,7 +31,7 @@ impl Host {
         command
     }
 
-    /// Whether the engine has this image, built from these inputs.
+    /// Returns whether the engine has this image, built from these inputs.
     pub fn has(&self, image: &str, inputs: &str) -> bool {
         let format = format!("{{{{index .Config.Labels \"{INPUTS_LABEL}\"}}}}");
         let mut command = self.command(["image", "inspect", "--format", &format, image]);

@@ -257,7 +257,7 @@ impl LockedPackages {
 /// Facts of npm's lock files that an installation does not need.
 const DROPPED: [&str; 5] = ["resolved", "license", "engines", "funding", "deprecated"];
 
-/// Whether a package can be installed in one of the images: Linux with glibc, x64 or arm64.
+/// Returns whether a package can be installed in one of the images: Linux with glibc, x64 or arm64.
 fn runs_here(package: &Value) -> bool {
     let admits = |key: &str, wanted: &[&str]| match package.get(key).and_then(Value::as_array) {
         Some(list) => list.iter().any(|it| it.as_str().is_some_and(|it| wanted.contains(&it))),

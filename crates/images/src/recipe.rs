@@ -70,7 +70,7 @@ impl Recipe {
         }
     }
 
-    /// Whether its Dockerfile copies this file of the context.
+    /// Returns whether its Dockerfile copies this file of the context.
     pub(crate) fn copies(&self, file: &str) -> bool {
         let copies = self.dockerfile.lines().filter(|line| line.starts_with("COPY "));
         copies.flat_map(str::split_whitespace).any(|word| word == file)

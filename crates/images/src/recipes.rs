@@ -54,7 +54,7 @@ pub(crate) fn ordered(names: &[String]) -> Result<Vec<BuildRequest>, ImageError>
     Ok(order)
 }
 
-/// Whether these names include an agent, whose image needs the shim. Errors: a name is unknown.
+/// Returns whether these names include an agent, whose image needs the shim. Errors: a name is unknown.
 pub fn has_agents(names: &[String]) -> Result<bool, ImageError> {
     Ok(ordered(names)?.iter().any(|request| request.recipe.part == Part::Agent))
 }

@@ -86,7 +86,7 @@ fn pull(host: &Host, image: &str, limit: Duration) -> Result<(), String> {
     }
 }
 
-/// Whether a line follows a registry's answer: podman prints a line before it connects.
+/// Returns whether a line follows a registry's answer: podman prints a line before it connects.
 fn is_answer(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with("Trying to pull")
 }

@@ -76,7 +76,7 @@ pub fn update(
     Ok(())
 }
 
-/// Whether a recipe has packages, and is not another release's variant.
+/// Returns whether a recipe has packages, and is not another release's variant.
 fn is_own_entry(recipe: &Recipe) -> bool {
     let is_variant = recipes().iter().any(|it| it.name == recipe.locked_as && it != recipe);
     recipe.packages != Packages::None && !is_variant

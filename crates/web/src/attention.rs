@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::hub::{Attention, Hub};
 
-/// Whether what waits is reported: no browser shows the page now or did so lately.
+/// Returns whether what waits is reported: no browser shows the page now or did so lately.
 fn is_unseen(last_visible: Option<Instant>, now: Instant) -> bool {
     last_visible.is_none_or(|last| now.saturating_duration_since(last) >= UNSEEN)
 }

@@ -107,7 +107,7 @@ pub(crate) struct Inner {
     next_viewer: u64,
     /// When a browser last showed the page.
     pub(crate) last_visible: Option<Instant>,
-    /// Whether the agent takes images and embedded resources.
+    /// True if the agent takes images and embedded resources.
     prompt_images: bool,
     prompt_resources: bool,
     running: Vec<RunningSession>,
@@ -347,7 +347,7 @@ fn repair(path: &Path, storage: &Storage) -> io::Result<(SessionFacts, Vec<Strin
     Ok((state.facts().clone(), images))
 }
 
-/// Whether a word has the form of a session's id.
+/// Returns whether a word has the form of a session's id.
 pub(crate) fn is_session_id(word: &str) -> bool {
     word.len() == 16 && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -360,7 +360,7 @@ fn first_seq() -> Seq {
 const SESSIONS: &str = "sessions";
 const MEDIA: &str = "media";
 
-/// Whether a session accepts a prompt.
+/// Returns whether a session accepts a prompt.
 fn is_busy(activity: Activity) -> bool {
     activity != Activity::Idle
 }

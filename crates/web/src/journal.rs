@@ -51,7 +51,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether the file is much longer than the history.
+    /// Returns whether the file is much longer than the history.
     pub(crate) fn is_long(&self) -> bool {
         self.len > MIN_REWRITE && self.len > self.rewritten.saturating_mul(2)
     }

@@ -98,7 +98,7 @@ impl PageState {
         }
     }
 
-    /// Whether a key has HTML.
+    /// Returns whether a key has HTML.
     pub(crate) fn has(&self, key: &str) -> bool {
         let seq = self.keys.get(key);
         seq.and_then(|seq| self.by_seq.get(seq)).is_some_and(|(_, html)| html.is_some())

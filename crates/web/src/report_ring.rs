@@ -17,7 +17,7 @@ pub(crate) struct ReportRing {
 /// The reports after a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportsAfter {
-    /// Whether reports between are no longer there.
+    /// True if reports between are no longer there.
     pub(crate) has_gap: bool,
     pub(crate) reports: Vec<(u64, Arc<str>)>,
 }

@@ -114,7 +114,7 @@ impl SessionState {
         self.questions.values().filter(is_pending).count()
     }
 
-    /// Whether a prompt with this idempotency key is in the history.
+    /// Returns whether a prompt with this idempotency key is in the history.
     pub(crate) fn has_request(&self, key: &str) -> bool {
         self.entries.values().any(|block| match block {
             Block::Prompt { request, .. } => request == key,
@@ -216,7 +216,7 @@ impl SessionState {
         self.push(Block::Notice { text, is_error, time });
     }
 
-    /// Whether [`flush`](SessionState::flush) has anything to do.
+    /// Returns whether [`flush`](SessionState::flush) has anything to do.
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_dirty || !self.dirty.is_empty() || !self.ops.is_empty()
     }
