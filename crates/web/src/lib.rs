@@ -8,6 +8,22 @@
 //!
 //! Architecture invariant: the server owns the state, a browser shows it. Nothing that an agent
 //! sends reaches a page unescaped, and no request without credentials reads or changes a session.
+//!
+//! # Examples
+//!
+//! The histories of two working directories are kept apart:
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use aifo_web::storage_directory;
+//!
+//! let data = Path::new("/home/me/.local/share/aifo");
+//! let one = storage_directory(data, Path::new("/home/me/one"));
+//! let two = storage_directory(data, Path::new("/home/me/two"));
+//! assert!(one.starts_with(data.join("web")));
+//! assert_ne!(one, two);
+//! ```
 
 mod access;
 mod attention;
