@@ -64,6 +64,7 @@ pub use spawn::{Group, Spawn, SpawnError, variable};
 #[doc(hidden)]
 pub use start::start;
 pub use start::{closed_standard_fds, ignore_broken_pipes};
+pub use sys::spawn::Starting;
 pub use sys::{
     accept, bytes_in_pipe, drop_capabilities, environment, executed_path, give_back_freed_memory,
     landlock_version, random_bits, take_fd,

@@ -220,6 +220,46 @@ mod tests {
     }
 
     #[test]
+    fn many_programs_start_at_the_same_time() {
+        let _guard = crate::reaper::lock_children();
+        let null = File::open("/dev/null").unwrap();
+        let start = |program: &str| {
+            let program = CString::new(program).unwrap();
+            let argv = vec![program.clone(), c"7".into()];
+            Spawn { stdio: [Some(null.as_fd()); 3], ..Spawn::new(program, argv, vec![]) }.start()
+        };
+        let programs = ["/usr/bin/true", "/usr/bin/false", "/nonexistent"].repeat(40);
+        let starting = programs.iter().map(|program| (*program, start(program).unwrap()));
+        let starting = starting.collect::<Vec<_>>();
+        let mut expected = std::collections::HashMap::new();
+        for (index, (program, starting)) in starting.into_iter().enumerate() {
+            let code = match program {
+                "/usr/bin/true" => 0,
+                "/usr/bin/false" => 1,
+                _ => 127,
+            };
+            expected.insert(starting.pid(), Ending::Exited(code));
+            if index % 5 == 0 {
+                // Waits as well.
+                drop(starting);
+            } else if code == 127 {
+                let error = starting.wait().unwrap_err();
+                assert!(matches!(error, SpawnError::Exec(Errno::ENOENT)), "{error:?}");
+            } else {
+                starting.wait().unwrap();
+            }
+        }
+        while !expected.is_empty() {
+            match reap() {
+                Some(ChildEvent::Ended(reaped)) => {
+                    assert_eq!(expected.remove(&reaped.pid), Some(reaped.ending));
+                }
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
     fn kernel_refusals_are_reported() {
         let null = File::open("/dev/null").unwrap();
         let attempt = |program: &str, arg: usize, group| {

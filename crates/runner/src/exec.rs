@@ -1,15 +1,14 @@
 //! One exec, from the start of its tool to its last byte.
 
+mod start;
 mod termination;
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
 use aifo_types::{Ending, ExecId, Stdio};
-use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Usage,
-};
+use aifo_wire::{CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, Usage};
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
@@ -20,7 +19,7 @@ use crate::data_frame::DataFrame;
 use crate::frame_socket::FrameSocket;
 use crate::poller::{ExecFd, Poller, ReadyEvent};
 use crate::sidecar_limits::{LimitCounts, SidecarLimits};
-use crate::tool_launcher::LaunchedTool;
+use crate::tool_launcher::{LaunchedTool, StartingTool};
 
 /// A running tool, or one that has ended with output to send or processes to kill.
 #[derive(Debug)]
@@ -30,6 +29,8 @@ pub(crate) struct Exec {
     exec_tag: ExecTag,
     pid: Pid,
     child: ChildKind,
+    /// The tool's execve, until it is known to have succeeded.
+    starting: Option<StartingTool>,
     /// The tool's pid, for `Started`.
     tool_pid: u32,
     stdio: [Stdio; 3],
@@ -73,9 +74,6 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) now: Instant,
 }
 
-/// How long `Started` is delayed for a client without streams.
-const STARTED_DELAY: Duration = Duration::from_millis(20);
-
 impl Exec {
     pub(crate) fn new(
         start: &Start,
@@ -90,6 +88,7 @@ impl Exec {
             pid: launched.pid,
             child: if launched.monitor.is_some() { ChildKind::Monitor } else { ChildKind::Tool },
             tool_pid: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
+            starting: launched.starting,
             stdio: launched.stdio,
             monitor: launched.monitor,
             started,
@@ -105,46 +104,6 @@ impl Exec {
             cancelled: None,
             escalation: None,
         }
-    }
-
-    /// Reports the start, unless a monitor reports it later.
-    pub(crate) fn begin(&mut self, context: &mut ExecContext<'_>) {
-        if self.monitor.is_none() {
-            self.on_started(context);
-        }
-        self.advance(context);
-        // Read while the tool is being loaded, when no client waits for the runner.
-        self.limit_counts = context.limits.counts();
-    }
-
-    fn on_started(&mut self, context: &mut ExecContext<'_>) {
-        self.session.start();
-        if self.reports == Reports::StartAndExit {
-            context.control.send(&self.started_frame());
-        }
-        if self.session.has_streams() {
-            self.send_started();
-        } else {
-            // Most tools without streams end within this delay: the client is then woken once.
-            self.started_due = Some(context.now + STARTED_DELAY);
-        }
-        // Frames that came behind the request are already buffered and cause no event.
-        self.on_client();
-    }
-
-    /// Sends `Started` to the client unless it was sent.
-    fn send_started(&mut self) {
-        self.started_due = None;
-        self.session.send_started(&self.started_frame(), None);
-    }
-
-    fn send_to_client(&mut self, frame: &Frame<'_>) {
-        self.started_due = None;
-        self.session.send_started(&self.started_frame(), Some(frame));
-    }
-
-    fn started_frame(&self) -> Frame<'static> {
-        Frame::Started { serial: self.serial, pid: self.tool_pid, stdio: self.stdio }
     }
 
     pub(crate) fn serial(&self) -> u32 {
@@ -210,7 +169,7 @@ impl Exec {
                     self.session.flush();
                 }
                 if event.readable {
-                    self.on_client();
+                    self.on_client(context);
                 }
             }
             ExecFd::Stream(stream) => {
@@ -231,7 +190,7 @@ impl Exec {
             [] => self.session.receive_end(),
             bytes => self.session.receive(bytes),
         }
-        self.on_client();
+        self.on_client(context);
         self.advance(context);
     }
 
@@ -239,9 +198,12 @@ impl Exec {
         self.advance(context);
     }
 
-    fn on_client(&mut self) {
+    fn on_client(&mut self, context: &mut ExecContext<'_>) {
         let signals = self.session.receive_frames();
-        if !signals.is_empty() && self.started_due.is_some() {
+        if signals.is_empty() || !self.confirm_start(context) {
+            return;
+        }
+        if self.started_due.is_some() {
             // The client is awake, and its next signals depend on whether the runner answers.
             self.send_started();
         }
@@ -279,14 +241,6 @@ impl Exec {
                 }
             }
         }
-    }
-
-    /// The monitor could not start the tool: nothing ran.
-    fn on_start_error(&mut self, error: StartError, context: &mut ExecContext<'_>) {
-        context.control.send(&Frame::StartError { serial: self.serial, error });
-        self.is_exit_sent = true;
-        self.monitor = None;
-        self.session.close(context.poller);
     }
 
     /// The tool or its monitor was reaped.

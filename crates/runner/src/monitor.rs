@@ -33,7 +33,7 @@ use crate::start_failure::{c_string, spawn_error_text, spawn_start_error};
 /// from it.
 pub(crate) fn start(
     id: &ExecId,
-    tool: &Spawn<'_>,
+    tool: Spawn<'_>,
     terminal: BorrowedFd<'_>,
 ) -> io::Result<(Pid, FrameSocket)> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
@@ -65,7 +65,7 @@ pub(crate) fn start(
         stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
-        limits: tool.limits.clone(),
+        limits: tool.limits,
         umask: tool.umask,
         nice: tool.nice,
         ..Spawn::new(program, argv, env)

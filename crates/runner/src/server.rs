@@ -264,6 +264,18 @@ impl Server {
         key: ExecKey,
         act: impl FnOnce(&mut Exec, &mut ExecContext<'_>),
     ) -> Result<(), ServeError> {
+        self.update_exec(key, |exec, context| {
+            exec.confirm_start(context);
+            act(exec, context);
+        })
+    }
+
+    /// As [`Self::with_exec`], for an exec whose execve may still be under way.
+    fn update_exec(
+        &mut self,
+        key: ExecKey,
+        act: impl FnOnce(&mut Exec, &mut ExecContext<'_>),
+    ) -> Result<(), ServeError> {
         // The exec may have been removed by an earlier event of the same batch.
         let Some(entry) = self.execs.get_mut(&key) else { return Ok(()) };
         let mut context = ExecContext {

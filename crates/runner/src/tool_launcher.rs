@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{
-    ExecTag, Group, Lookup, ResourceLimit, Spawn, current_limits, find_in_path, variable,
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, Starting, current_limits, find_in_path, variable,
 };
 use aifo_types::{ExecRequest, SoftLimit, Stdio, env};
 use aifo_wire::{Environment, OutsideDirectory, Start, StartError, StartErrorCause};
@@ -37,12 +37,29 @@ pub(crate) struct ToolLauncher {
 pub(crate) struct LaunchedTool {
     /// The tool, or its monitor.
     pub(crate) pid: Pid,
+    /// The tool's execve, if it may still fail.
+    pub(crate) starting: Option<StartingTool>,
     /// The connection to the monitor, if the tool has a terminal. The monitor reports the tool's
     /// start.
     pub(crate) monitor: Option<FrameSocket>,
     pub(crate) pipes: Vec<StreamPipe>,
     /// The types of 0, 1 and 2.
     pub(crate) stdio: [Stdio; 3],
+}
+
+/// A tool whose execve may still be under way.
+#[derive(Debug)]
+pub(crate) struct StartingTool {
+    program: PathBuf,
+    process: Starting,
+}
+
+impl StartingTool {
+    /// Waits until execve has returned. Errors: nothing ran.
+    pub(crate) fn wait(self) -> Result<(), StartError> {
+        let StartingTool { program, process } = self;
+        process.wait().map_err(|error| spawn_start_error(&program, &error))
+    }
 }
 
 struct ResolvedTool {
@@ -152,7 +169,7 @@ impl ToolLauncher {
     }
 
     /// Starts a tool on the descriptors that the request passes, and on `null` where there is
-    /// none. Errors: nothing ran.
+    /// none. Without a monitor, its execve may still fail. Errors: nothing ran.
     pub(crate) fn launch(
         &self,
         start: &Start,
@@ -180,18 +197,18 @@ impl ToolLauncher {
             nice: inherited.nice,
             ignored: inherited.ignored,
         };
-        let (pid, monitor) = match &stdio.terminal {
-            None => {
-                let pid = spawn.spawn().map_err(|error| spawn_start_error(&program, &error))?;
-                (pid, None)
-            }
+        let (pid, starting, monitor) = match &stdio.terminal {
+            None => match spawn.start() {
+                Ok(process) => (process.pid(), Some(StartingTool { program, process }), None),
+                Err(error) => return Err(spawn_start_error(&program, &error)),
+            },
             Some(terminal) => {
-                let (pid, monitor) = monitor::start(&start.request.id, &spawn, terminal.as_fd())
+                let (pid, monitor) = monitor::start(&start.request.id, spawn, terminal.as_fd())
                     .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;
-                (pid, Some(monitor))
+                (pid, None, Some(monitor))
             }
         };
-        Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: inherited.stdio })
+        Ok(LaunchedTool { pid, starting, monitor, pipes: stdio.pipes, stdio: inherited.stdio })
     }
 
     /// Returns the limits to set for a tool: the defaults, overridden by the caller's soft limits,

@@ -7,9 +7,10 @@
 mod descriptor;
 mod entry;
 mod process;
+mod raw;
 mod signals;
 mod socket;
-mod spawn;
+pub(crate) mod spawn;
 mod terminal;
 
 pub use descriptor::{bytes_in_pipe, take_fd};

@@ -55,10 +55,17 @@ pub(crate) enum Disposition {
 
 /// The kernel's `struct sigaction`. The C library's function rejects its two reserved signals.
 #[repr(C)]
-struct KernelSigaction {
+pub(super) struct KernelSigaction {
     handler: libc::sighandler_t,
     /// Flags, restorer and mask, which have no effect without a handler.
     rest: [usize; 3],
+}
+
+impl KernelSigaction {
+    /// Takes `SIG_DFL` or `SIG_IGN`.
+    pub(super) fn new(handler: libc::sighandler_t) -> Self {
+        KernelSigaction { handler, rest: [0; 3] }
+    }
 }
 
 /// Sets the disposition of a signal. KILL, STOP and invalid numbers are ignored.
@@ -67,7 +74,7 @@ pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
         Disposition::Default => libc::SIG_DFL,
         Disposition::Ignore => libc::SIG_IGN,
     };
-    let sigaction = KernelSigaction { handler, rest: [0; 3] };
+    let sigaction = KernelSigaction::new(handler);
     let none = ptr::null_mut::<KernelSigaction>();
     // SAFETY: `sigaction` is live, has the kernel's size, and installs no handler.
     unsafe {
@@ -100,7 +107,7 @@ pub(crate) fn is_ignored_number(signal: u8) -> bool {
 
 /// Returns the handler of a signal, or the number of its disposition.
 fn handler(signal: u8) -> libc::sighandler_t {
-    let mut sigaction = KernelSigaction { handler: libc::SIG_DFL, rest: [0; 3] };
+    let mut sigaction = KernelSigaction::new(libc::SIG_DFL);
     let none = ptr::null::<KernelSigaction>();
     // SAFETY: a null new action only queries; `sigaction` is live and has the kernel's size.
     unsafe {

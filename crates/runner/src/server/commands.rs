@@ -122,7 +122,7 @@ impl Server {
         let exec = Exec::new(start, launched, client.zip(response_head), started);
         let registered = [EpollFlags::empty(); ExecFd::ALL.len()];
         self.execs.insert(key, ExecEntry { exec, registered });
-        self.with_exec(key, Exec::begin)
+        self.update_exec(key, Exec::begin)
     }
 }
 
