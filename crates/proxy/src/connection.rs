@@ -58,10 +58,7 @@ pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
             let parked = client.park();
             match attached::run(&state, &parked, request, echo.as_ref(), upgrade, memory).await {
                 Ok(()) => return,
-                Err(refusal) => match parked.unpark() {
-                    Ok(client) => (client, refusal, echo),
-                    Err(_) => return,
-                },
+                Err(refusal) => (parked.unpark(), refusal, echo),
             }
         }
         ClientCall::Notify { id, command, args, mode } => {

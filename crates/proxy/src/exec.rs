@@ -62,6 +62,7 @@ async fn run_recorded(
     registration.started(exec.runner().clone());
     log_start(record, &route.kind);
     let _entry = state.config.running_table.insert(record);
+    client.enlarge_send_buffer();
     let limit = state.config.max_runtime;
     let relayed = RelayedExec::new(state, exec, output, registration, limit, TimeLimit::Escalate);
     let ended = match mode {

@@ -11,7 +11,7 @@ use aifo_process::{UnixAddress, accept};
 use aifo_sidecar::{Socket, on_reactor};
 use aifo_types::Endpoint;
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::{PeerCredentials, SndBuf, TcpNoDelay};
+use nix::sys::socket::sockopt::{PeerCredentials, TcpNoDelay};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, bind, connect, getsockopt, listen, setsockopt,
     socket,
@@ -58,10 +58,6 @@ pub enum BindError {
     },
 }
 
-/// The send buffer of a connection, as far as the system grants it. It has room for several chunks, so
-/// that proxy and client work concurrently instead of waking each other for each chunk.
-const SEND_BUFFER: usize = 1024 * 1024;
-
 /// Connections that the kernel queues before `accept`.
 const BACKLOG: i32 = 512;
 
@@ -97,13 +93,15 @@ impl Listener {
     /// try again.
     pub(crate) async fn accept(&self) -> io::Result<Client> {
         loop {
+            // Cleared only by the attempt that finds no connection, so none is left waiting.
+            let mut ready = self.fd.readable().await?;
             match accept(self.fd.as_fd()) {
                 Ok(connection) => {
                     if let Some(client) = self.admit(connection)? {
                         return Ok(client);
                     }
                 }
-                Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
+                Err(Errno::EAGAIN) => ready.clear_ready(),
                 Err(Errno::EINTR | Errno::ECONNABORTED) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -127,8 +125,7 @@ impl Listener {
                 ClientTransport::Unix
             }
         };
-        setsockopt(&connection, SndBuf, &SEND_BUFFER)?;
-        Ok(Some(Client::new(Socket::new(connection)?, transport)))
+        Ok(Some(Client::new(Socket::new(connection), transport)))
     }
 }
 

@@ -1,6 +1,10 @@
 //! The accept loop and the shutdown.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use aifo_sidecar::Fleet;
@@ -44,7 +48,10 @@ impl Proxy {
                 () = &mut stop => break,
                 accepted = listener.accept() => match accepted {
                     Ok(client) => {
-                        connections.spawn(connection::serve(Arc::clone(&self.state), client));
+                        let served = connection::serve(Arc::clone(&self.state), client);
+                        if let Some(unfinished) = begin(Box::pin(served)).await {
+                            connections.spawn(unfinished);
+                        }
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
@@ -63,6 +70,23 @@ impl Proxy {
         };
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_closed).await.is_err() {
             tracing::warn!("timed out sending the last responses to some clients");
+        }
+    }
+}
+
+/// Polls a new connection once. Most requests arrive with their connection: their tool is started at
+/// once, without the way through the scheduler. As in a task, a panic ends this connection only.
+async fn begin<F: Future<Output = ()> + Send>(mut served: Pin<Box<F>>) -> Option<Pin<Box<F>>> {
+    let polled = poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| served.as_mut().poll(context));
+        Poll::Ready(catch_unwind(poll))
+    });
+    match polled.await {
+        Ok(Poll::Pending) => Some(served),
+        Ok(Poll::Ready(())) => None,
+        Err(_) => {
+            tracing::error!("a connection failed: it panicked");
+            None
         }
     }
 }

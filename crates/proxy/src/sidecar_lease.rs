@@ -53,7 +53,7 @@ pub(crate) async fn lease(
             wait(state, kind, client.disconnected(&mut surplus), pending()).await
         }
         Caller::Attached(parked) => {
-            let connection = parked.fd.try_clone().and_then(Socket::new);
+            let connection = parked.fd.try_clone().map(Socket::new);
             let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
             let left = async { drop(connection.ended().await) };
             wait(state, kind, left, send_progress(&connection, kind)).await

@@ -32,8 +32,8 @@ pub(crate) struct Pipes {
 }
 
 impl Link {
-    pub(crate) fn socket(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Link::Socket(Socket::new(fd)?))
+    pub(crate) fn socket(fd: OwnedFd) -> Self {
+        Link::Socket(Socket::new(fd))
     }
 
     /// Registers two pipes. Sets `O_NONBLOCK`.

@@ -58,9 +58,7 @@ impl Runner {
         control: OwnedFd,
         setup: &Setup,
     ) -> Result<Self, SidecarError> {
-        let link = Link::socket(control);
-        let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        Self::connect_over(link.map_err(failed)?, kind, setup).await
+        Self::connect_over(Link::socket(control), kind, setup).await
     }
 
     /// As [`Runner::connect`], with a runner whose stdout is `reader` and whose stdin is `writer`. It

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
 use aifo_process::{Received, receive_with_fds};
@@ -11,28 +11,37 @@ use nix::sys::socket::{self, MsgFlags, UnixAddr};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A stream socket on the reactor. Every call tries first and waits only if necessary. All are
-/// cancel-safe unless noted.
+/// A stream socket. Every call tries first and waits only if necessary. All are cancel-safe unless
+/// noted.
 ///
-/// One reader and one writer at a time. The socket closes when this is dropped.
+/// The socket is registered with the current reactor when a call first has to wait: most requests
+/// arrive together with their connection. One reader and one writer at a time. The socket closes when
+/// this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     /// Registered only for reading: a socket registered for writing wakes its owner each time the peer
-    /// reads, several times per call and without use.
-    fd: AsyncFd<OwnedFd>,
+    /// reads, several times per call and without use. Dropped before the descriptor.
+    reader: OnceLock<AsyncFd<Watched>>,
     /// A duplicate, registered for writing when a write first has to wait.
     writer: OnceLock<AsyncFd<OwnedFd>>,
+    fd: OwnedFd,
 }
 
+/// The number of a socket's descriptor.
+#[derive(Debug)]
+struct Watched(RawFd);
+
 impl Socket {
-    /// Registers a connected socket with the current reactor.
-    pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Socket { fd: on_reactor(fd, Interest::READABLE)?, writer: OnceLock::new() })
+    /// Takes a connected socket.
+    pub fn new(fd: OwnedFd) -> Self {
+        Socket { reader: OnceLock::new(), writer: OnceLock::new(), fd }
     }
 
     /// Takes the socket off the reactor.
     pub fn into_fd(self) -> OwnedFd {
-        self.fd.into_inner()
+        let Socket { reader, fd, .. } = self;
+        drop(reader);
+        fd
     }
 
     /// Waits for bytes and reads them; 0 at the end of the stream.
@@ -40,7 +49,7 @@ impl Socket {
         loop {
             match socket::recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
                 // Cleared before the next attempt, so that no event in between is lost.
-                Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
+                Err(Errno::EAGAIN) => self.reader()?.readable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 result => return Ok(result?),
             }
@@ -52,7 +61,7 @@ impl Socket {
     pub async fn receive_with_fds(&self, buffer: &mut [u8], max: usize) -> io::Result<Received> {
         loop {
             match receive_with_fds(self.as_fd(), buffer, max) {
-                Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
+                Err(Errno::EAGAIN) => self.reader()?.readable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 result => return Ok(result?),
             }
@@ -115,7 +124,7 @@ impl Socket {
     pub async fn hangup(&self) -> io::Result<()> {
         loop {
             // The socket is not registered for writing, so only the end of writing makes it ready.
-            let mut guard = self.fd.ready(Interest::WRITABLE).await?;
+            let mut guard = self.reader()?.ready(Interest::WRITABLE).await?;
             if guard.ready().is_write_closed() {
                 return Ok(());
             }
@@ -126,7 +135,7 @@ impl Socket {
     /// Waits until the peer has closed at least its sending half. Reads nothing.
     pub async fn ended(&self) -> io::Result<()> {
         loop {
-            let mut guard = self.fd.ready(Interest::READABLE).await?;
+            let mut guard = self.reader()?.ready(Interest::READABLE).await?;
             if guard.ready().is_read_closed() {
                 return Ok(());
             }
@@ -145,6 +154,16 @@ impl Socket {
         let _ = socket::shutdown(self.fd.as_raw_fd(), how);
     }
 
+    fn reader(&self) -> io::Result<&AsyncFd<Watched>> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        // As in `on_reactor`: the descriptor stays open while it is registered.
+        #[allow(deprecated)]
+        let reader = AsyncFd::with_interest(Watched(self.fd.as_raw_fd()), Interest::READABLE)?;
+        Ok(self.reader.get_or_init(|| reader))
+    }
+
     fn try_send_parts(&self, parts: &[IoSlice<'_>]) -> nix::Result<usize> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         socket::sendmsg::<UnixAddr>(self.fd.as_raw_fd(), parts, &[], flags, None)
@@ -161,6 +180,12 @@ pub fn on_reactor(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.get_ref().as_fd()
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
     }
 }

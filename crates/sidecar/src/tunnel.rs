@@ -59,10 +59,7 @@ pub(crate) async fn relay_client(
     client: OwnedFd,
     messages: TunnelMessages,
 ) {
-    let copied = match Socket::new(client) {
-        Ok(client) => copy_both_ways(&control, serial, &client, messages).await,
-        Err(error) => Err(error),
-    };
+    let copied = copy_both_ways(&control, serial, &Socket::new(client), messages).await;
     control.forget_tunnel(serial);
     if copied.is_err() {
         control.send(&Frame::TunnelEnd { serial }, Vec::new());
