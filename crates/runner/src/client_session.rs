@@ -22,6 +22,8 @@ pub(crate) struct ClientSession {
     pipes: Vec<StreamPipe>,
     /// True once the tool runs. Frames are neither read nor sent before.
     is_started: bool,
+    /// True once the client's connection is read; before, only what came with the request is.
+    is_watched: bool,
     /// The client has left or broken the protocol, and the exec has not handled it yet.
     client_lost: bool,
 }
@@ -30,12 +32,24 @@ impl ClientSession {
     pub(crate) fn new(client: Option<(ClientConnection, Vec<u8>)>, pipes: Vec<StreamPipe>) -> Self {
         let (client, response_head) = client.unzip();
         let response_head = response_head.unwrap_or_default();
-        ClientSession { client, response_head, pipes, is_started: false, client_lost: false }
+        ClientSession {
+            client,
+            response_head,
+            pipes,
+            is_started: false,
+            is_watched: false,
+            client_lost: false,
+        }
     }
 
     /// The tool runs: begins to relay.
     pub(crate) fn start(&mut self) {
         self.is_started = true;
+    }
+
+    /// Begins to read the client's connection.
+    pub(crate) fn watch_client(&mut self) {
+        self.is_watched = true;
     }
 
     pub(crate) fn has_client(&self) -> bool {
@@ -59,7 +73,7 @@ impl ClientSession {
         match fd {
             ExecFd::Monitor => None,
             ExecFd::Client => {
-                let client = self.client.as_ref()?;
+                let client = self.client.as_ref().filter(|_| self.is_watched)?;
                 Some((client.socket()?, flags(true, client.is_blocked())))
             }
             ExecFd::Stream(stream) => {
@@ -117,7 +131,7 @@ impl ClientSession {
     pub(crate) fn receive_frames(&mut self) -> Vec<u8> {
         let mut signals = Vec::new();
         let Some(client) = self.client.as_mut().filter(|_| self.is_started) else { return signals };
-        let open = client.fill().unwrap_or(false);
+        let open = !self.is_watched || client.fill().unwrap_or(false);
         loop {
             let is_valid = match client.next_frame() {
                 Ok(None) => {

@@ -43,6 +43,8 @@ pub(crate) struct Exec {
     reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
     started_due: Option<Instant>,
+    /// When the client's connection is first read, if it was not yet.
+    watch_due: Option<Instant>,
     session: ClientSession,
     /// How and when the tool ended, once it was reaped.
     ended: Option<(Reaped, Instant)>,
@@ -95,6 +97,7 @@ impl Exec {
             limit_counts: LimitCounts::default(),
             reports: start.reports,
             started_due: None,
+            watch_due: None,
             session: ClientSession::new(client, launched.pipes),
             ended: None,
             limit: None,
@@ -145,7 +148,7 @@ impl Exec {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let escalation = self.escalation.as_ref().map(Escalation::poll_timeout);
-        escalation.into_iter().chain(self.started_due).min()
+        escalation.into_iter().chain(self.started_due).chain(self.watch_due).min()
     }
 
     pub(crate) fn on_ready(
@@ -293,8 +296,12 @@ impl Exec {
         self.advance(context);
     }
 
-    /// Sends `Started` or the next signal of the escalation if it is due.
+    /// Reads the client, sends `Started` or the next signal of the escalation if it is due.
     pub(crate) fn handle_timeout(&mut self, context: &mut ExecContext<'_>) {
+        if self.watch_due.is_some_and(|at| at <= context.now) {
+            self.watch_client(context);
+            self.advance(context);
+        }
         if self.started_due.is_some_and(|at| at <= context.now) {
             self.send_started();
             self.advance(context);

@@ -10,6 +10,9 @@ use crate::tool_launcher::StartingTool;
 /// How long `Started` is delayed for a client without streams.
 const STARTED_DELAY: Duration = Duration::from_millis(20);
 
+/// For this time the connection of a client without streams is not read.
+const WATCH_DELAY: Duration = Duration::from_millis(1);
+
 impl Exec {
     /// Reports the start, unless a monitor reports it later.
     ///
@@ -40,11 +43,21 @@ impl Exec {
         }
         if self.session.has_streams() {
             self.send_started();
+            self.watch_client(context);
         } else {
-            // Most tools without streams end within this delay: the client is then woken once.
+            // Most tools without streams end within these delays: the client is then woken once,
+            // and its connection never polled.
             self.started_due = Some(context.now + STARTED_DELAY);
+            self.watch_due = Some(context.now + WATCH_DELAY);
+            // Frames that came behind the request are already buffered and cause no event.
+            self.on_client(context);
         }
-        // Frames that came behind the request are already buffered and cause no event.
+    }
+
+    /// Begins to read the client's connection.
+    pub(super) fn watch_client(&mut self, context: &mut ExecContext<'_>) {
+        self.watch_due = None;
+        self.session.watch_client();
         self.on_client(context);
     }
 
