@@ -34,11 +34,13 @@ enum Rule {
 
 /// Returns the first row that matches a name.
 pub(crate) fn row(name: &[u8]) -> Option<&'static Row> {
-    // A shim looks up its whole environment: comparing the first byte rejects most patterns.
-    let first = name.first();
-    let matches =
-        |pattern: &&str| pattern.as_bytes().first() == first && matches_pattern(pattern, name);
-    TABLE.iter().find(|row| row.names.iter().any(matches))
+    let first = usize::from(*name.first()?);
+    let (start, end) = (INDEX.starts[first], INDEX.starts[first + 1]);
+    let entries = &INDEX.entries[usize::from(start)..usize::from(end)];
+    entries.iter().find_map(|(row, pattern)| {
+        let row = &TABLE[usize::from(*row)];
+        matches_pattern(row.names[usize::from(*pattern)], name).then_some(row)
+    })
 }
 
 /// Returns whether a name matches a pattern.
@@ -336,6 +338,48 @@ static TABLE: &[Row] = &[
         rule: Rule::PathInside(PassReason::Toolchain),
     },
 ];
+
+/// The patterns of the table by their first byte, because each shim and the proxy look up a whole
+/// environment.
+struct Index {
+    /// The entries of byte n are those from `starts[n]` to `starts[n + 1]`.
+    starts: [u16; 257],
+    /// Row and pattern in that row, in the order of the table for each byte.
+    entries: [(u16, u16); PATTERNS],
+}
+
+static INDEX: Index = index();
+
+const PATTERNS: usize = {
+    let (mut count, mut row) = (0, 0);
+    while row < TABLE.len() {
+        count += TABLE[row].names.len();
+        row += 1;
+    }
+    count
+};
+
+const fn index() -> Index {
+    let mut index = Index { starts: [0; 257], entries: [(0, 0); PATTERNS] };
+    let (mut byte, mut filled) = (0, 0);
+    while byte < 256 {
+        let mut row = 0;
+        while row < TABLE.len() {
+            let mut pattern = 0;
+            while pattern < TABLE[row].names.len() {
+                if TABLE[row].names[pattern].as_bytes()[0] as usize == byte {
+                    index.entries[filled] = (row as u16, pattern as u16);
+                    filled += 1;
+                }
+                pattern += 1;
+            }
+            row += 1;
+        }
+        byte += 1;
+        index.starts[byte] = filled as u16;
+    }
+    index
+}
 
 #[cfg(test)]
 mod tests {
