@@ -3,7 +3,7 @@
 #![no_main]
 
 use aifo_wire::{
-    ChunkError, ChunkedDecoder, RequestError, RequestEvent, RequestReader, Step, encode_chunk,
+    ChunkError, ChunkedDecoder, MessageError, RequestEvent, RequestReader, Step, encode_chunk,
 };
 use aifo_wire_fuzz::{Input, limits};
 use libfuzzer_sys::fuzz_target;
@@ -83,7 +83,7 @@ fn check_request(wire: &[u8], decoded: &Decoded) {
         _ if !fits || wire.len() > limits().max_drain => {
             assert!(outcome.is_err(), "{outcome:?}");
         }
-        Ok(_) => assert_eq!(outcome, Err(RequestError::Truncated)),
+        Ok(_) => assert_eq!(outcome, Err(MessageError::Truncated)),
         Err(error) => assert_eq!(outcome, Err(error.into())),
     }
 }

@@ -4,8 +4,8 @@
 
 use aifo_types::ExecId;
 use aifo_wire::{
-    BodyKind, Limits, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseHead, ResponseReader, ToolEnd, Version, encode_response_head,
+    BodyKind, Limits, MessageError, RequestEvent, RequestHead, RequestReader, ResponseEvent,
+    ResponseHead, ResponseReader, ToolEnd, Version, encode_response_head,
 };
 use aifo_wire_fuzz::{Input, limits};
 use libfuzzer_sys::fuzz_target;
@@ -35,7 +35,7 @@ enum Body {
 fn read_request(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     body: Body,
-) -> Vec<Result<RequestEvent, RequestError>> {
+) -> Vec<Result<RequestEvent, MessageError>> {
     let mut reader = RequestReader::new(limits());
     let mut events = Vec::new();
     let mut ended = false;
@@ -83,8 +83,8 @@ fn check_request_head(head: &RequestHead) {
 
 /// Checks that a discarded request with a valid head always ends with an empty body.
 fn check_discarded(
-    wanted: &[Result<RequestEvent, RequestError>],
-    discarded: &[Result<RequestEvent, RequestError>],
+    wanted: &[Result<RequestEvent, MessageError>],
+    discarded: &[Result<RequestEvent, MessageError>],
 ) {
     match wanted.first() {
         Some(Ok(head)) => {
@@ -99,7 +99,7 @@ fn check_discarded(
 struct Answer {
     head: Option<ResponseHead>,
     body: Vec<u8>,
-    end: Result<(Option<u8>, ToolEnd), ResponseError>,
+    end: Result<(Option<u8>, ToolEnd), MessageError>,
 }
 
 fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {

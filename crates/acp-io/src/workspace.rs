@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_acp::RpcError;
+use aifo_process::{Links, RootDirectory};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
+use nix::fcntl::{OFlag, readlink};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 
 use crate::rpc::{invalid, refused};
@@ -18,7 +19,7 @@ use crate::rpc::{invalid, refused};
 /// (`spec/acp-hosts.md#paths`).
 #[derive(Debug)]
 pub struct Workspace {
-    root: OwnedFd,
+    root: RootDirectory,
     path: PathBuf,
     /// The longest first, as one may lie below the other.
     names: Vec<PathBuf>,
@@ -40,12 +41,11 @@ impl Workspace {
     /// `/workspace` in a container. Errors: it is no directory, or the kernel (before 5.6) has no
     /// `openat2`, which confines an agent to it.
     pub fn open(path: PathBuf, others: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root = open(&path, flags, Mode::empty())?;
+        let root = RootDirectory::open(&path)?;
         let mut names: Vec<_> = std::iter::once(path.clone()).chain(others).collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.components().count()));
         let workspace = Workspace { root, path, names };
-        match workspace.open_beneath(Path::new(""), flags) {
+        match workspace.open_beneath(Path::new(""), OFlag::O_PATH) {
             Ok(_) => Ok(workspace),
             // Old seccomp profiles of containers return EPERM.
             Err(Errno::ENOSYS | Errno::EPERM) => Err(io::Error::new(
@@ -72,26 +72,7 @@ impl Workspace {
     /// Opens a relative path; the empty one is the workspace itself. EXDEV if the path leads out of
     /// the workspace anywhere.
     pub(crate) fn open_beneath(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
-        self.open_resolved(path, flags, ResolveFlag::empty())
-    }
-
-    fn open_resolved(
-        &self,
-        path: &Path,
-        flags: OFlag,
-        resolve: ResolveFlag,
-    ) -> nix::Result<OwnedFd> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-        let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(beneath | resolve);
-        let mut attempts = 0..ATTEMPTS;
-        loop {
-            match openat2(self.root.as_fd(), path, how) {
-                // A directory was renamed while the kernel resolved a `..`.
-                Err(Errno::EAGAIN | Errno::EINTR) if attempts.next().is_some() => {}
-                opened => return opened,
-            }
-        }
+        self.root.open_beneath(path, flags, Links::Follow)
     }
 
     /// Returns the current path of an opened file, relative to the workspace. ENOENT if it was removed,
@@ -126,7 +107,7 @@ impl Workspace {
         let beneath = self.beneath(path)?;
         let real = self.resolve_beneath(beneath).map_err(|errno| refused(path, errno))?;
         // ELOOP at a link to a missing file, which the editor would create.
-        match self.open_resolved(&real, OFlag::O_PATH, ResolveFlag::RESOLVE_NO_SYMLINKS) {
+        match self.root.open_beneath(&real, OFlag::O_PATH, Links::Reject) {
             Ok(_) | Err(Errno::ENOENT) => Ok(self.path.join(real)),
             Err(errno) => Err(refused(path, errno)),
         }
@@ -168,9 +149,6 @@ impl Workspace {
 
 /// The kernel's limit on paths.
 const LONGEST: usize = 4095;
-
-/// Attempts for a path that other processes rename meanwhile.
-const ATTEMPTS: u32 = 256;
 
 /// Creates a directory; one that exists is no error.
 fn make(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {

@@ -4,14 +4,11 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
-use aifo_launch::{
-    Cache, CacheOwner, CacheScope, Engine, Project, ProjectKey, caches, state_directory,
-};
+use aifo_launch::{Cache, CacheOwner, CacheScope, Engine, ProjectKey, caches, state_directory};
 use aifo_types::{Kind, escape_line};
-use anyhow::Context;
 use serde::Serialize;
 
-use crate::cli::{CacheClear, CacheCommand};
+use crate::cli::{CacheClear, CacheCommand, is_gone};
 use crate::config::{self, Config, Source};
 use crate::{console, engines, paint};
 
@@ -94,16 +91,11 @@ enum ClearScope {
 
 impl ClearScope {
     fn of(flags: &CacheClear) -> anyhow::Result<Self> {
-        Ok(match flags {
-            CacheClear { project: true, workspace, .. } => {
-                let real = workspace.canonicalize();
-                let real =
-                    real.with_context(|| format!("no workspace '{}'", workspace.display()))?;
-                ClearScope::Project(Project::of(&real).key())
-            }
-            CacheClear { user: true, .. } => ClearScope::User,
-            CacheClear { gone: true, .. } => ClearScope::Gone,
-            _ => ClearScope::All,
+        Ok(match flags.of.key()? {
+            Some(key) => ClearScope::Project(key),
+            None if flags.user => ClearScope::User,
+            None if flags.of.gone => ClearScope::Gone,
+            None => ClearScope::All,
         })
     }
 
@@ -112,10 +104,7 @@ impl ClearScope {
             ClearScope::All => true,
             ClearScope::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
             ClearScope::User => cache.owner == CacheOwner::User,
-            // A directory that cannot be inspected may exist.
-            ClearScope::Gone => {
-                cache.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
-            }
+            ClearScope::Gone => cache.project().is_some_and(|root| is_gone(&root)),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use self::queries::{
     Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Sessions, Why,
 };
 pub(crate) use self::removal::{
-    Cache, CacheClear, CacheCommand, Cleanup, State, StateClear, StateCommand,
+    Cache, CacheClear, CacheCommand, Cleanup, State, StateClear, StateCommand, is_gone,
 };
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::{Session, default_workspace};
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn options_after_a_tool_belong_to_the_tool() {
         let parse = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
-            Command::Why(why) => (why.json, why.command),
+            Command::Why(why) => (why.json, why.call.words),
             other => panic!("{other:?}"),
         };
         let (json, command) = parse(&["aifo-coder", "why", "cargo", "--json", "--", "-h"]);
@@ -177,7 +177,7 @@ mod tests {
         let command = |args: &[&str]| {
             let args = [&["aifo-coder", "exec"], args].concat();
             match Cli::try_parse_from(args).unwrap().command {
-                Command::Exec(exec) => exec.command,
+                Command::Exec(exec) => exec.call.words,
                 other => panic!("{other:?}"),
             }
         };

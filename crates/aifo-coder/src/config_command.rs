@@ -13,7 +13,7 @@ use crate::paint;
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show { session, yes_to, json } => {
-            show(&session.project.workspace, &yes_to.add_to(session.flags()), *json)?;
+            show(&session.project.workspace.path, &yes_to.add_to(session.flags()), *json)?;
         }
         ConfigCommand::Path => {
             let path = config::user_file_path().context(NO_HOME)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
             apply(&read, &mut Config::builtin())?;
             paint::print(&format!("{}: ok\n", file.display()))?;
         }
-        ConfigCommand::Check { file: None, workspace } => check_usual(workspace)?,
+        ConfigCommand::Check { file: None, workspace } => check_usual(&workspace.path)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -68,7 +68,7 @@ impl CheckContext {
     /// Errors: the options themselves are wrong.
     async fn of(flags: &Doctor) -> anyhow::Result<Self> {
         let given = flags.flags();
-        let workspace = flags.project.workspace.clone();
+        let workspace = flags.project.workspace.path.clone();
         let (config, config_error) = match config::load(&workspace, &given) {
             Ok(config) => (config, None),
             Err(error) if error.is_usage() => return Err(error.into()),

@@ -18,7 +18,7 @@ use crate::{backend, run, sessions, settings};
 /// Makes the call in a new session that ends with it.
 pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Warnings)?;
-    let (tool, args) = split(&flags.command)?;
+    let (tool, args) = split(&flags.call.words)?;
     if !is_offered(&config.kinds.policy, &tool) {
         bail!(
             "no toolchain has a tool '{tool}'; nothing ran\n\

@@ -3,17 +3,14 @@
 mod call;
 mod clock;
 
-use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use aifo_launch::{log_directory, rotated_log, running_sessions};
+use aifo_launch::{CallLogReader, LoggedLine, log_directory, running_sessions};
 use anyhow::{Context, bail};
 
-use self::call::Call;
 use crate::cli::Log;
 use crate::paint::{self, Paint};
 use crate::sessions;
@@ -23,15 +20,13 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
         (None, true) => newest_running().map_or_else(|| find(None), Ok)?,
         (session, _) => find(session.as_deref())?,
     };
-    let mut reader = LogReader::open(&log.path)
+    let mut reader = CallLogReader::open(&log.path)
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;
     let printer = Printer { flags, paint: Paint::of_stdout() };
-    let mut unread = Vec::new();
     loop {
         // Checked before reading, so calls logged until the session's end are still read.
         let follows = flags.follow && log.session_runs();
-        reader.read(&mut unread)?;
-        match printer.print(&mut unread) {
+        match printer.print(reader.read(u64::MAX)?) {
             // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
             printed => printed.context("cannot write to stdout")?,
@@ -46,47 +41,6 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
 
 /// Time between two reads of a followed log.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Reads a log that its session may rotate.
-struct LogReader {
-    path: PathBuf,
-    /// The older part, until it has been read.
-    older: Option<File>,
-    file: File,
-}
-
-impl LogReader {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let older = File::open(rotated_log(path)).ok();
-        // They are the same if the log was rotated just now.
-        let older = older.filter(|older| !are_same(older.metadata(), file.metadata()));
-        Ok(LogReader { path: path.to_owned(), older, file })
-    }
-
-    /// Appends the unread part of the log.
-    fn read(&mut self, unread: &mut Vec<u8>) -> io::Result<()> {
-        if let Some(mut older) = self.older.take() {
-            older.read_to_end(unread)?;
-        }
-        // A rotated log gets no more lines, but may have got some since the last read.
-        let was_rotated = !are_same(self.path.metadata(), self.file.metadata());
-        self.file.read_to_end(unread)?;
-        // Just after the rotation there may be no new file.
-        if was_rotated && let Ok(file) = File::open(&self.path) {
-            self.file = file;
-            self.file.read_to_end(unread)?;
-        }
-        Ok(())
-    }
-}
-
-fn are_same(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
-    match (one, other) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    }
-}
 
 /// A session's log.
 struct SessionLog {
@@ -154,22 +108,17 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints complete lines and keeps the rest, which is still being written or was cut off.
-    fn print(&self, unread: &mut Vec<u8>) -> io::Result<()> {
-        let end = unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let whole: Vec<u8> = unread.drain(..end).collect();
+    fn print(&self, lines: Vec<LoggedLine>) -> io::Result<()> {
         let mut text = String::new();
-        for line in whole.split(|byte| *byte == b'\n') {
-            // Skip damaged lines, as after a crash.
-            let Ok(call) = serde_json::from_slice::<Call>(line) else { continue };
+        for LoggedLine { json, call } in lines {
             if self.flags.failed && !call.has_failed() {
                 continue;
             }
             if self.flags.json {
-                text += &String::from_utf8_lossy(line);
+                text += &json;
                 text.push('\n');
             } else {
-                text += &call.line(self.paint);
+                text += &call::line(&call, self.paint);
             }
         }
         if self.flags.json { paint::write_json(&text) } else { paint::write(&text) }

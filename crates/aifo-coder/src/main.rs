@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
             let ended = match &flags.join {
-                Some(session) => exec::join(session, &flags.command),
+                Some(session) => exec::join(session, &flags.call.words),
                 None => block_on(exec::alone(flags)),
             };
             (ended, exit::NOTHING_RAN)

@@ -22,7 +22,7 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let given = flags.state.add_to(flags.smart.add_to(flags.session.flags()));
     let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
     let target = resolve_target(&flags, &config)?;
-    let share = if flags.force_share { Share::Yes } else { Share::No };
+    let share = if flags.start.force_share { Share::Yes } else { Share::No };
     run_target(target, &flags.session, &config, share, Vec::new()).await
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn run_target(
 
 fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    let image = flags.image.as_deref();
+    let image = flags.start.image.as_deref();
     let (name, args) = match flags.target(&line) {
         RunTarget::Agent(name, args) => (name, args),
         RunTarget::Command(words) => return Ok(Target::command(words.to_vec(), image, config)),

@@ -20,7 +20,7 @@ pub(crate) fn load(
     flags: &Flags,
     log_level: LogLevel,
 ) -> anyhow::Result<Config> {
-    let loaded = config::load(&session.project.workspace, flags);
+    let loaded = config::load(&session.project.workspace.path, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
     console::start(match session.quiet {
         true => LogLevel::Quiet,
@@ -45,7 +45,7 @@ pub(crate) async fn session_config_with(
     fallback: Fallback,
 ) -> anyhow::Result<SessionConfig> {
     // Checked before any program starts, the shim included.
-    let workspace = CheckedWorkspace::new(&flags.project.workspace)?;
+    let workspace = CheckedWorkspace::new(&flags.project.workspace.path)?;
     let workspace = workspace.path();
     let programs = programs(workspace, config);
     if config.toolchains.value.list.is_empty() {

@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Project, StoredState, stored_states};
+use aifo_launch::{StoredState, stored_states};
 use aifo_types::escape_line;
-use anyhow::Context;
 use serde::Serialize;
 
-use crate::cli::{StateClear, StateCommand};
+use crate::cli::{StateClear, StateCommand, is_gone};
 use crate::{console, paint};
 
 pub(crate) fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
@@ -36,18 +35,11 @@ fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
 
 fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
     let mut states = found(&flags.agents);
-    if flags.project {
-        let real = flags.workspace.canonicalize();
-        let real = real.with_context(|| format!("no workspace '{}'", flags.workspace.display()))?;
-        let key = Project::of(&real).key();
+    if let Some(key) = flags.of.key()? {
         states.retain(|state| state.key == key);
     }
-    if flags.gone {
-        // A directory that cannot be inspected may exist.
-        let is_gone = |state: &StoredState| {
-            state.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
-        };
-        states.retain(is_gone);
+    if flags.of.gone {
+        states.retain(|state| state.project().is_some_and(|root| is_gone(&root)));
     }
     if states.is_empty() {
         console::say("no states found");

@@ -1,13 +1,16 @@
 //! `aifo-coder web`: an agent on a web page (`spec/web.md`).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
-use aifo_launch::{running_sessions, state_directory};
-use aifo_web::{AgentLauncher, LaunchedAgent, RunningCall, RunningSession, Storage, WebConfig};
+use aifo_launch::{CallLogReader, running_sessions, state_directory};
+use aifo_web::{
+    AgentLauncher, CallSource, LaunchedAgent, RunningCall, RunningSession, Storage, WebConfig,
+};
 use anyhow::{Context, bail};
 use clap::Parser;
 
@@ -50,6 +53,7 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
         stalled: STALLED,
         on_attention: on_attention.clone(),
         running: running_now,
+        open_log,
     };
     let web = bind(&flags, config).await?;
     show_links(&web.links()?, flags.origin.is_some())?;
@@ -117,6 +121,18 @@ fn running_now() -> Vec<RunningSession> {
     sessions.collect()
 }
 
+/// Opens a session's log of calls as soon as it exists.
+fn open_log(path: PathBuf) -> CallSource {
+    let mut reader = None;
+    CallSource::new(move || {
+        if reader.is_none() {
+            reader = CallLogReader::open(&path).ok();
+        }
+        let lines = reader.as_mut().and_then(|reader| reader.read(LOG_BYTES).ok());
+        lines.unwrap_or_default().into_iter().map(|line| line.call).collect()
+    })
+}
+
 /// Starts the agent in its container, with its session.
 struct Launcher {
     guard: Option<Box<SessionGuard>>,
@@ -177,6 +193,8 @@ impl Launcher {
 
 /// The usual port.
 const PORT: u16 = 8440;
+/// Bytes of a log that are read at once.
+const LOG_BYTES: u64 = 4 * 1024 * 1024;
 const MEDIA_BYTES: u64 = 256 * 1024 * 1024;
 /// A browser that takes nothing for so long is disconnected, and may resume.
 const STALLED: Duration = Duration::from_secs(20);

@@ -37,12 +37,12 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
 }
 
 async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
-    reject_option("why", flags.command.first().map(OsString::as_os_str))?;
-    let (tool, args) = flags.command.split_first().context("no tool is named")?;
+    reject_option("why", flags.call.words.first().map(OsString::as_os_str))?;
+    let (tool, args) = flags.call.words.split_first().context("no tool is named")?;
     let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
     let config =
-        config::load(&flags.project.workspace, &flags.smart.add_to(flags.project.flags()))?;
-    let workspace = directory(&flags.project.workspace)?;
+        config::load(&flags.project.workspace.path, &flags.smart.add_to(flags.project.flags()))?;
+    let workspace = directory(&flags.project.workspace.path)?;
     let cwd = match &flags.cwd {
         Some(cwd) => directory(cwd)?,
         None => std::env::current_dir().context("cannot determine the current directory")?,

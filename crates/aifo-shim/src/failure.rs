@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use aifo_types::{Endpoint, exit};
-use aifo_wire::{ResponseError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit};
+use aifo_wire::{MessageError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit};
 
 use crate::settings::CompatFlags;
 use crate::shim_exit::ShimExit;
@@ -18,10 +18,10 @@ pub(crate) enum ResponseFailure {
     Malformed(String),
 }
 
-impl From<ResponseError> for ResponseFailure {
-    fn from(error: ResponseError) -> Self {
+impl From<MessageError> for ResponseFailure {
+    fn from(error: MessageError) -> Self {
         match error {
-            ResponseError::Truncated => ResponseFailure::Disconnected,
+            MessageError::Truncated => ResponseFailure::Disconnected,
             error => ResponseFailure::Malformed(error.to_string()),
         }
     }

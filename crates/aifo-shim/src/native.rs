@@ -6,7 +6,7 @@ use std::path::Path;
 use aifo_policy::Forwarding;
 use aifo_process::{SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds};
 use aifo_types::{Endpoint, ExecRequest, Stdio, ToolName};
-use aifo_wire::{Limits, ResponseError, ResponseEvent, ResponseReader, Upgrade};
+use aifo_wire::{Limits, MessageError, ResponseEvent, ResponseReader, Upgrade};
 use nix::errno::Errno;
 
 use crate::connection::{self, SendOutcome};
@@ -202,8 +202,8 @@ fn await_response(mut relay: Relay<'_>) -> CallOutcome {
     }
 }
 
-impl From<ResponseError> for CallError {
-    fn from(error: ResponseError) -> Self {
+impl From<MessageError> for CallError {
+    fn from(error: MessageError) -> Self {
         CallError::Response(error.into())
     }
 }

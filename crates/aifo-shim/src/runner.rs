@@ -6,19 +6,19 @@
 //! watch` waits for the launcher to exit.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use aifo_process::{
-    Confinement, Restriction, confine, restrict_system_calls, set_parent_death_signal, take_fd,
+    Confinement, Restriction, confine, restore_private_mode, restrict_system_calls,
+    set_parent_death_signal, take_fd,
 };
 use aifo_runner::{ControlTransport, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
-use nix::unistd::{AccessFlags, Pid, access, geteuid};
+use nix::unistd::{AccessFlags, Pid, access};
 
 use crate::log;
 use crate::shim_exit::ShimExit;
@@ -64,18 +64,6 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
             log::line(format_args!("runner: {error}"));
             ShimExit::Code(1)
         }
-    }
-}
-
-/// Gives a directory of this user the mode 0700.
-fn restore_mode(path: &Path) {
-    let private = Permissions::from_mode(0o700);
-    let is_changed = fs::metadata(path).is_ok_and(|metadata| {
-        metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o7777 != private.mode()
-    });
-    if is_changed {
-        // A directory that is still not writable is reported.
-        let _ = fs::set_permissions(path, private);
     }
 }
 
@@ -185,7 +173,7 @@ impl Options {
     /// that are the user's, which a tool may have changed.
     fn not_writable(&self) -> Option<&PathBuf> {
         let may = AccessFlags::W_OK | AccessFlags::X_OK;
-        self.writable.iter().for_each(|path| restore_mode(path));
+        self.writable.iter().for_each(|path| restore_private_mode(path));
         self.writable.iter().find(|path| access(path.as_path(), may).is_err())
     }
 

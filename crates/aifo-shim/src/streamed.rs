@@ -8,7 +8,7 @@ use std::path::Path;
 use aifo_process::ignore_broken_pipes;
 use aifo_types::exit;
 use aifo_wire::{
-    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
+    ExecCall, Limits, MessageError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
 };
 use nix::poll::{PollFlags, PollTimeout};
 
@@ -71,7 +71,7 @@ fn start<'a>(
 }
 
 enum StreamError {
-    Response(ResponseError),
+    Response(MessageError),
     Stdout(io::Error),
     GivenUp,
 }
@@ -170,7 +170,7 @@ impl<'a> StreamedCall<'a> {
         }
     }
 
-    fn report_lost(&self, error: ResponseError) -> ShimExit {
+    fn report_lost(&self, error: MessageError) -> ShimExit {
         let interrupted = if self.is_interrupted() { Interrupted::Yes } else { Interrupted::No };
         failure::report_connection_lost(
             &error.into(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::command::EngineCommand;
 use crate::facts::Facts;
 use crate::flavor::Flavor;
+use crate::messages::{error_line, is_out_of_subnets};
 use crate::program::{MissingProgram, Program, Programs};
 
 /// An engine that responds.
@@ -262,25 +263,9 @@ fn failure_reason(output: &Output) -> String {
     error_line(&stderr).unwrap_or_else(|| format!("{} with no error output", output.status))
 }
 
-/// Returns the last line that is not empty, without the engine's prefix.
-pub fn error_line(stderr: &str) -> Option<String> {
-    let hint = |line: &&str| !line.starts_with("See '") && !line.starts_with("Run '");
-    let line = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).rfind(hint)?;
-    let starts = ["Error response from daemon: ", "Error: ", "docker: "];
-    let stripped = starts.iter().fold(line, |line, start| line.strip_prefix(start).unwrap_or(line));
-    let stripped = stripped.strip_prefix(starts[0]).unwrap_or(stripped);
-    Some(stripped.trim_end_matches('.').to_owned())
-}
-
 /// Returns a line `hint: ..` with its leading line break, or an empty text.
 fn hint_for(reason: &str) -> &'static str {
-    // The messages of older docker, newer docker and podman.
-    let no_room = [
-        "could not find an available, non-overlapping IPv4 address pool",
-        "all predefined address pools have been fully subnetted",
-        "could not find free subnet from subnet pools",
-    ];
-    if no_room.iter().any(|words| reason.contains(words)) {
+    if is_out_of_subnets(reason) {
         return "\nhint: there are too many networks: remove those of killed sessions with \
                 `aifo-coder cleanup`, and unused ones with the engine's `network prune`; or add address \
                 ranges (default-address-pools in docker's daemon.json, default_subnet_pools in podman's \
@@ -300,22 +285,6 @@ fn summary(command: &EngineCommand) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_the_error_line() {
-        let rows = [
-            (
-                "docker: Error response from daemon: No such image: x.\nSee 'docker run --help'.\n",
-                "No such image: x",
-            ),
-            ("Error: no container with name a\n", "no container with name a"),
-            ("Trying to pull x...\nError: short-name\n\n", "short-name"),
-        ];
-        for (stderr, expected) in rows {
-            assert_eq!(error_line(stderr).as_deref(), Some(expected), "{stderr}");
-        }
-        assert_eq!(error_line(" \n"), None);
-    }
 
     #[test]
     fn an_error_names_the_command_without_options() {

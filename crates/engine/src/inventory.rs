@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::engine::{Engine, EngineError};
 use crate::flavor::Flavor;
 use crate::labels::{Label, container_name, network_name};
+use crate::messages::is_missing;
 
 /// A container of a session, running or not. An image of the user can have the same labels, so a
 /// container also has the name that they imply.
@@ -110,7 +111,7 @@ impl Engine {
 
     fn ignore_missing(&self, done: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> {
         match done {
-            Err(EngineError::Failed { reason, .. }) if means_missing(&reason) => Ok(()),
+            Err(EngineError::Failed { reason, .. }) if is_missing(&reason) => Ok(()),
             done => done.map(|_| ()),
         }
     }
@@ -120,14 +121,6 @@ impl Engine {
         let text = String::from_utf8_lossy(&output).into_owned();
         Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
-}
-
-/// Returns whether an error means that the object is missing, or is being removed.
-fn means_missing(reason: &str) -> bool {
-    let reason = reason.to_ascii_lowercase();
-    let words =
-        ["no such ", "not found", "already in progress", "no container with", "no network with"];
-    words.iter().any(|word| reason.contains(word))
 }
 
 fn filters(session: Option<&str>) -> Vec<String> {

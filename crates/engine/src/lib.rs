@@ -28,15 +28,17 @@ mod facts;
 mod flavor;
 mod inventory;
 mod labels;
+mod messages;
 mod program;
 mod user_container;
 
 pub use command::EngineCommand;
 pub use container::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
-pub use engine::{Choice, Engine, EngineError, error_line};
+pub use engine::{Choice, Engine, EngineError};
 pub use facts::{CgroupVersion, Facts};
 pub use flavor::Flavor;
 pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels, POD, container_name, network_name};
+pub use messages::{error_line, is_missing_image, is_name_conflict, is_port_conflict};
 pub use program::{MissingProgram, Program, Programs};
 pub use user_container::{ExecAs, UserContainer};

@@ -2,20 +2,21 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use aifo_process::{Links, RootDirectory};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, renameat};
+use nix::fcntl::{OFlag, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::getuid;
 
 /// A directory. Paths are relative to it; a link anywhere in a path is an error.
 #[derive(Debug)]
-pub(crate) struct Beneath(OwnedFd);
+pub(crate) struct Beneath(RootDirectory);
 
 /// The file at a path.
 #[derive(Debug)]
@@ -39,8 +40,7 @@ pub(crate) struct Stamp {
 impl Beneath {
     /// Opens a directory; links in its own path are followed.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        Ok(Beneath(open(path, flags, Mode::empty())?))
+        Ok(Beneath(RootDirectory::open(path)?))
     }
 
     /// Reads a regular file of at most `limit` bytes. Never blocks.
@@ -121,7 +121,7 @@ impl Beneath {
     fn directory(&self, path: &Path, removes: bool) -> io::Result<OwnedFd> {
         let mut directory = self.resolve(Path::new("."), OFlag::O_PATH | OFlag::O_DIRECTORY)?;
         for name in path.iter().map(Path::new) {
-            let inner = Beneath(directory);
+            let inner = Beneath(directory.into());
             let open = || inner.resolve(name, OFlag::O_PATH | OFlag::O_DIRECTORY);
             directory = match open() {
                 Err(error @ (Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)) => {
@@ -129,7 +129,7 @@ impl Beneath {
                         if !removes {
                             return Err(error.into());
                         }
-                        let at = format!("/proc/self/fd/{}", inner.0.as_raw_fd());
+                        let at = format!("/proc/self/fd/{}", inner.0.as_fd().as_raw_fd());
                         fs::remove_file(Path::new(&at).join(name))?;
                     }
                     match mkdirat(&inner.0, name, Mode::S_IRWXU) {
@@ -144,18 +144,7 @@ impl Beneath {
     }
 
     fn resolve(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
-        let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(
-            ResolveFlag::RESOLVE_BENEATH
-                | ResolveFlag::RESOLVE_NO_SYMLINKS
-                | ResolveFlag::RESOLVE_NO_MAGICLINKS,
-        );
-        loop {
-            match openat2(&self.0, path, how) {
-                // A concurrent rename in the path.
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
-                opened => return opened,
-            }
-        }
+        self.0.open_beneath(path, flags, Links::Reject)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The session's log: one JSON line per call (`spec/log.md`).
 
+mod reader;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,6 +13,8 @@ use aifo_proxy::CallLog;
 
 use crate::call_stats::CallCounter;
 use crate::own_directories::state_directory;
+
+pub use reader::{CallLogReader, LoggedLine};
 
 /// Number of logs that are kept; older ones are removed.
 const MAX_LOGS: usize = 20;
@@ -32,7 +36,7 @@ pub fn log_directory() -> Option<PathBuf> {
 }
 
 /// Returns the path of the older part of a log, which exists once the log has been rotated.
-pub fn rotated_log(log: &Path) -> PathBuf {
+fn rotated_log(log: &Path) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
     name.push(".1");
     name.into()

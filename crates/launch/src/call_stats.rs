@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aifo_proxy::{CallEnding, CallRecord};
+use aifo_proxy::CallRecord;
 
 /// Totals of a session's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,10 +40,10 @@ impl CallCounter {
         if call.time < state.from {
             return;
         }
-        let went_well = call.ending == CallEnding::Exited && call.exit_code == 0;
+        let has_failed = call.ending.has_failed(call.exit_code);
         let stats = &mut state.stats;
         stats.calls = stats.calls.saturating_add(1);
-        stats.failed = stats.failed.saturating_add(u64::from(!went_well));
+        stats.failed = stats.failed.saturating_add(u64::from(has_failed));
         stats.tool_time = stats.tool_time.saturating_add(Duration::from_millis(call.wall_ms));
     }
 

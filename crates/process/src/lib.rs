@@ -3,7 +3,7 @@
 //! In scope: spawning a program in its own process group with given standard descriptors, limits and
 //! terminal; OOM scores; reaping; signals of any number; the INT/TERM/KILL escalation as a state
 //! machine without a clock; finding the processes of an exec by its exec tag; Landlock confinement;
-//! a filter of system calls;
+//! a filter of system calls; paths that stay below a directory;
 //! terminals and pseudo terminals; passing descriptors over unix sockets; and a program start that
 //! bypasses the standard library's changes to inherited descriptors and signals.
 //!
@@ -32,8 +32,10 @@ mod fd_passing;
 mod limits;
 mod lookup;
 mod oom_score;
+mod private_mode;
 mod pty;
 mod reaper;
+mod root_directory;
 mod same_object;
 mod signal_set;
 mod signals;
@@ -52,8 +54,10 @@ pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
 pub use oom_score::{OomScore, RaisedOomScore};
+pub use private_mode::restore_private_mode;
 pub use pty::{Pty, resize};
 pub use reaper::{ChildEvent, Reaped, has_children, reap};
+pub use root_directory::{Links, RootDirectory};
 pub use same_object::is_same_object;
 pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};
 pub use signals::{

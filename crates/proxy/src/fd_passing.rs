@@ -5,11 +5,12 @@
 //! writing. A descriptor passes if the tool could open the same object itself.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, makedev};
+use aifo_process::{Links, RootDirectory};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::{FileStat, SFlag, fstat, makedev};
 
 /// The directories that agent and tools share.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct SharedDirectories {
 
 #[derive(Debug)]
 struct SharedDirectory {
-    directory: OwnedFd,
+    directory: RootDirectory,
     /// Its path for the proxy, then the paths where the agent sees it.
     names: Vec<PathBuf>,
 }
@@ -46,8 +47,7 @@ impl SharedDirectories {
     ) -> io::Result<Self> {
         let directories = shared.into_iter().map(|names| {
             let path = names.first().ok_or(io::ErrorKind::InvalidInput)?;
-            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-            Ok(SharedDirectory { directory: open(path, flags, Mode::empty())?, names })
+            Ok(SharedDirectory { directory: RootDirectory::open(path)?, names })
         });
         let directories = directories.collect::<io::Result<Vec<_>>>()?;
         let of_workspace = directories.iter().filter(|it| it.names.contains(&workspace));
@@ -77,13 +77,7 @@ impl SharedDirectories {
 
 impl SharedDirectory {
     fn open(&self, path: &Path) -> nix::Result<FileStat> {
-        let how =
-            OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW).resolve(
-                ResolveFlag::RESOLVE_BENEATH
-                    | ResolveFlag::RESOLVE_NO_MAGICLINKS
-                    | ResolveFlag::RESOLVE_NO_SYMLINKS,
-            );
-        fstat(openat2(self.directory.as_fd(), path, how)?)
+        fstat(self.directory.open_beneath(path, OFlag::O_PATH, Links::Reject)?)
     }
 }
 
@@ -112,14 +106,17 @@ mod tests {
     use std::fs::{self, File, hard_link};
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::fs::{FileTypeExt, symlink};
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
     use std::process::{Child, Command, Stdio};
 
     use aifo_process::Pty;
     use aifo_types::{TerminalModes, WindowSize};
+    use nix::fcntl::open;
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use nix::sys::signalfd::SignalFd;
+    use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
 
     use super::*;

@@ -82,5 +82,5 @@ pub use config::{ProxyConfig, Transcript};
 pub use fd_passing::SharedDirectories;
 pub use listener::{BindError, Listener};
 pub use proxy::Proxy;
-pub use record::{CallEnding, CallLog, CallRecord};
+pub use record::{CallLog, CallRecord};
 pub use running_table::{RunningTable, RunningTool};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aifo_policy::RouteReason;
-use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
+use aifo_types::{CallEnding, Ending, ExecId, ExecRequest, Kind, Refusal};
 use aifo_wire::{CancelCause, Exit, Limits, SidecarLimit, Usage};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// One call, as one line of the session's log (`spec/log.md`). Secrets are left out of `argv`.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +33,7 @@ pub struct CallRecord {
     /// The reported exit code.
     pub exit_code: u8,
     /// How the tool ended.
+    #[serde(serialize_with = "name")]
     pub ending: CallEnding,
     /// The limit of its sidecar that was reached while it ran, if it failed: `memory` or `processes`.
     pub limit: Option<&'static str>,
@@ -51,22 +52,6 @@ pub struct CallRecord {
     /// The limit of each text, in bytes.
     #[serde(skip)]
     max_text: usize,
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CallEnding {
-    /// By itself, with an exit code.
-    Exited,
-    /// By a signal.
-    Signaled,
-    /// By the session's time limit.
-    Timeout,
-    /// Not known.
-    Unknown,
-    /// Nothing was started.
-    Refused,
 }
 
 /// A callback for the record of each call. It runs on the reactor and must not block.
@@ -192,6 +177,10 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
         true => text[..text.floor_char_boundary(max)].to_owned() + "..",
         false => text.to_owned(),
     }
+}
+
+fn name<S: Serializer>(ending: &CallEnding, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(ending.as_str())
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
-    CONTINUE, ClientMode, Form, Limits, MAX_INVOCATION, RequestError, RequestEvent, RequestHead,
+    CONTINUE, ClientMode, Form, Limits, MAX_INVOCATION, MessageError, RequestEvent, RequestHead,
     RequestReader, Version, count_strings, parse_invocation,
 };
 use nix::errno::Errno;
@@ -332,7 +332,7 @@ impl RequestInput<'_> {
         self.reader.next_event().map_err(|error| {
             let refusal = error.refusal(self.reader.limits());
             match error {
-                RequestError::Truncated => RequestFailure::Refused(refusal, UnreadInput::None),
+                MessageError::Truncated => RequestFailure::Refused(refusal, UnreadInput::None),
                 _ => RequestFailure::Refused(refusal, UnreadInput::Some),
             }
         })

@@ -1,11 +1,12 @@
 //! Caches of local sidecars, and the variables that point to them.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use aifo_policy::{KindCache, kind_spec};
+use aifo_process::restore_private_mode;
 use aifo_types::Kind;
 
 use crate::caches::{CacheOwner, Caches, ProjectKey};
@@ -87,7 +88,7 @@ impl Places {
         }
         let made = make_directory(&path);
         if made {
-            restore_mode(&path);
+            restore_private_mode(&path);
             self.writable.push(path);
         }
         made
@@ -127,8 +128,8 @@ impl Places {
         let home = base.join(CARGO);
         let is_separate = !self.covers(&home, site);
         if is_separate {
-            restore_mode(&home);
-            CARGO_HOME_WRITES.iter().for_each(|name| restore_mode(&home.join(name)));
+            restore_private_mode(&home);
+            CARGO_HOME_WRITES.iter().for_each(|name| restore_private_mode(&home.join(name)));
         }
         let made = match (site.caches, site.tmp) {
             (Caches::None, Some(tmp)) => cargo_home::make(tmp, &[OF_SESSION, CARGO]),
@@ -169,7 +170,9 @@ impl Site<'_> {
         let within = |place: &Path| base.starts_with(place);
         if is_plain && !within(self.workspace) && !self.tmp.is_some_and(within) {
             let own = directory_of(&base, owner);
-            [base.clone(), base.join(PROJECTS), own].iter().for_each(|path| restore_mode(path));
+            [base.clone(), base.join(PROJECTS), own]
+                .iter()
+                .for_each(|path| restore_private_mode(path));
         }
     }
 
@@ -234,16 +237,6 @@ pub fn cache_directory(environment: impl Fn(&str) -> Option<OsString>) -> Option
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(base.join("aifo"))
-}
-
-/// Makes a directory of aifo private again, if it exists: a tool that may write in it can change its
-/// mode.
-fn restore_mode(path: &Path) {
-    let private = Permissions::from_mode(0o700);
-    if fs::metadata(path).is_ok_and(|it| it.is_dir() && it.mode() & 0o7777 != private.mode()) {
-        // If it is another user's, the tool reports the error.
-        let _ = fs::set_permissions(path, private);
-    }
 }
 
 fn make_directory(path: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! Data types of calls, sessions and settings, validated on creation.
 //!
 //! In scope: tool names, exec ids, tokens, signals, exit statuses, endpoints, subnets, the request
-//! to run a tool, refusals, names of environment variables, detection of secrets by name, and
+//! to run a tool, its entry in a log, refusals, names of environment variables, detection of secrets by name, and
 //! escaping text for a terminal. All of it is plain data, and every value is valid.
 //!
 //! Out of scope: encoding (`aifo-wire`), policy (`aifo-policy`) and the operating system
@@ -28,6 +28,7 @@ mod escape;
 mod exec_id;
 mod git_variables;
 mod kind;
+mod logged_call;
 mod path;
 mod refusal;
 mod request;
@@ -45,6 +46,7 @@ pub use escape::{escape_json, escape_line, escape_text, quote_word};
 pub use exec_id::{ExecId, InvalidExecId};
 pub use git_variables::protective_git_variables;
 pub use kind::{InvalidKind, Kind};
+pub use logged_call::{CallEnding, LoggedCall};
 pub use path::normalise_path;
 pub use refusal::{Refusal, Status};
 pub use request::{ExecRequest, Inherited, SoftLimit, Stdio, TerminalSettings};

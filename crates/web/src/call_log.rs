@@ -1,10 +1,9 @@
 //! The tool calls of a session as a timeline, read from its log (`spec/web.md#timeline`).
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use aifo_types::{CallEnding, LoggedCall};
 
 use crate::block::ToolRun;
 use crate::clock::unix_ms;
@@ -49,40 +48,30 @@ pub struct RunningCall {
 pub(crate) struct CallLog {
     pub(crate) page: PageState,
     path: PathBuf,
-    offset: u64,
-    unread: Vec<u8>,
+    source: CallSource,
     count: u64,
     live: usize,
 }
 
-/// The fields of a logged call that are shown (`spec/log.md`).
-#[derive(Debug, Deserialize)]
-struct Call {
-    #[serde(default)]
-    time: u64,
-    tool: String,
-    #[serde(default)]
-    argv: String,
-    kind: Option<String>,
-    #[serde(default)]
-    exit_code: u8,
-    #[serde(default)]
-    ending: String,
-    reason: Option<String>,
-    #[serde(default)]
-    wall_ms: u64,
+/// Reads a session's log of calls.
+pub struct CallSource(Box<dyn FnMut() -> Vec<LoggedCall> + Send>);
+
+impl CallSource {
+    /// Returns a source that calls `read` for the calls since its last call.
+    pub fn new(read: impl FnMut() -> Vec<LoggedCall> + Send + 'static) -> Self {
+        CallSource(Box::new(read))
+    }
+}
+
+impl fmt::Debug for CallSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallSource(..)")
+    }
 }
 
 impl CallLog {
-    pub(crate) fn new(path: &Path, now: Seq) -> Self {
-        CallLog {
-            page: PageState::new(now),
-            path: path.to_owned(),
-            offset: 0,
-            unread: Vec::new(),
-            count: 0,
-            live: 0,
-        }
+    pub(crate) fn new(path: PathBuf, source: CallSource, now: Seq) -> Self {
+        CallLog { page: PageState::new(now), path, source, count: 0, live: 0 }
     }
 
     /// Returns the log's path.
@@ -94,15 +83,10 @@ impl CallLog {
     /// Returns the new calls with their times.
     pub(crate) fn update(&mut self, seq: &mut Seq, running: &[RunningCall]) -> Vec<(u64, ToolRun)> {
         let mut new = Vec::new();
-        self.read();
-        let end = self.unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let whole: Vec<u8> = self.unread.drain(..end).collect();
-        for line in whole.split(|byte| *byte == b'\n') {
-            // A damaged line, as after a crash, is skipped.
-            let Ok(call) = serde_json::from_slice::<Call>(line) else { continue };
-            new.push((call.time, call.run()));
+        for call in (self.source.0)() {
+            new.push((call.time, tool_run(&call)));
             self.count = self.count.saturating_add(1);
-            self.page.put(seq, &format!("calls.{}", self.count), call.html());
+            self.page.put(seq, &format!("calls.{}", self.count), call_html(&call));
             if let Some(oldest) = self.count.checked_sub(MOST_CALLS) {
                 self.page.remove(seq, &format!("calls.{oldest}"));
             }
@@ -117,51 +101,37 @@ impl CallLog {
         self.live = running.len();
         new
     }
+}
 
-    fn read(&mut self) {
-        let Ok(mut file) = File::open(&self.path) else { return };
-        if file.seek(SeekFrom::Start(self.offset)).is_err() {
-            return;
-        }
-        // The rest follows with the next update.
-        if let Ok(read) = file.take(MOST_READ).read_to_end(&mut self.unread) {
-            self.offset = self.offset.saturating_add(u64::try_from(read).unwrap_or_default());
-        }
+fn tool_run(call: &LoggedCall) -> ToolRun {
+    ToolRun {
+        command: call.command(),
+        kind: call.kind.clone().unwrap_or_default(),
+        ending: ending(call).1,
+        millis: call.wall_ms,
     }
 }
 
-impl Call {
-    fn run(&self) -> ToolRun {
-        ToolRun {
-            command: format!("{} {}", self.tool, self.argv).trim_end().to_owned(),
-            kind: self.kind.clone().unwrap_or_default(),
-            ending: self.ending().1,
-            millis: self.wall_ms,
+/// Returns the class and the words of the ending.
+fn ending(call: &LoggedCall) -> (&'static str, String) {
+    let class = match call.ending {
+        CallEnding::Exited if call.exit_code == 0 => "done",
+        CallEnding::Exited => "failed",
+        other => other.as_str(),
+    };
+    match call.ending {
+        CallEnding::Refused => {
+            (class, format!("refused: {}", call.reason.as_deref().unwrap_or_default()))
         }
+        _ => (class, call.ending_text()),
     }
+}
 
-    /// Returns the class and the words of the ending.
-    fn ending(&self) -> (&'static str, String) {
-        match self.ending.as_str() {
-            "exited" if self.exit_code == 0 => ("done", "exit 0".to_owned()),
-            "exited" => ("failed", format!("exit {}", self.exit_code)),
-            "signaled" => ("signaled", format!("signal {}", self.exit_code.saturating_sub(128))),
-            "timeout" => ("timeout", "timeout".to_owned()),
-            "refused" => {
-                let reason = self.reason.as_deref().unwrap_or_default();
-                ("refused", format!("refused: {reason}"))
-            }
-            _ => ("unknown", "unknown".to_owned()),
-        }
-    }
-
-    fn html(&self) -> String {
-        let (class, words) = self.ending();
-        let end = self.time.saturating_add(self.wall_ms);
-        let command = format!("{} {}", self.tool, self.argv);
-        let lane = self.kind.as_deref().unwrap_or("none");
-        html(class, lane, self.time, Some(end), command.trim_end(), &words)
-    }
+fn call_html(call: &LoggedCall) -> String {
+    let (class, words) = ending(call);
+    let end = call.time.saturating_add(call.wall_ms);
+    let lane = call.kind.as_deref().unwrap_or("none");
+    html(class, lane, call.time, Some(end), &call.command(), &words)
 }
 
 fn html(
@@ -189,13 +159,9 @@ fn html(
 
 /// Calls that are shown.
 const MOST_CALLS: u64 = 2000;
-/// Bytes of a log that are read at once.
-const MOST_READ: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::page_state::PageChanges;
 
@@ -205,12 +171,29 @@ mod tests {
         changes.iter().map(|change| html(change.html.as_deref().unwrap())).collect()
     }
 
+    fn call(tool: &str, argv: &str, ending: CallEnding) -> LoggedCall {
+        LoggedCall {
+            time: 5,
+            tool: tool.to_owned(),
+            argv: argv.to_owned(),
+            kind: Some("rust".to_owned()),
+            exit_code: 101,
+            ending,
+            limit: None,
+            reason: Some("no".to_owned()),
+            wall_ms: 1500,
+            max_rss_kib: 0,
+        }
+    }
+
     #[test]
     fn calls_are_shown_as_they_are_logged() {
-        let path = std::env::temp_dir().join(format!("aifo-web-calls-{}", std::process::id()));
-        let first = r#"{"time":5,"tool":"cargo","argv":"test '<b>'","kind":"rust","ending":"exited","exit_code":101,"wall_ms":1500}"#;
-        fs::write(&path, format!("{first}\nnot json\n{{\"tool\":\"ma")).unwrap();
-        let (mut log, mut seq) = (CallLog::new(&path, 0), 0);
+        let mut logged = vec![
+            vec![call("make", "", CallEnding::Refused)],
+            vec![call("cargo", "test '<b>'", CallEnding::Exited)],
+        ];
+        let source = CallSource::new(move || logged.pop().unwrap());
+        let (mut log, mut seq) = (CallLog::new(PathBuf::new(), source, 0), 0);
         let running =
             [RunningCall { tool: "node".to_owned(), kind: "node".to_owned(), started: 7 }];
         let new = log.update(&mut seq, &running);
@@ -224,11 +207,9 @@ mod tests {
             "{html}"
         );
         assert!(html.contains("class=\"call running\" data-lane=\"node\""), "{html}");
-        assert!(!html.contains("<code>ma"), "an incomplete line waits");
-        fs::write(&path, format!("{first}\nnot json\n{{\"tool\":\"make\",\"ending\":\"refused\",\"reason\":\"no\"}}\n")).unwrap();
         log.update(&mut seq, &[]);
         let html = shown(&log);
         assert!(html.contains("make") && html.contains("refused: no") && !html.contains("running"));
-        fs::remove_file(path).unwrap();
+        assert!(html.contains("class=\"call refused\""), "{html}");
     }
 }

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 
 use crate::access::{Access, secret};
-use crate::call_log::{CallLog, RunningSession};
+use crate::call_log::{CallLog, CallSource, RunningSession};
 use crate::clock::unix_ms;
 use crate::history::{Op, SessionFacts};
 use crate::journal::{Journal, private};
@@ -113,6 +113,7 @@ pub(crate) struct Inner {
     running: Vec<RunningSession>,
     /// Timelines by session.
     timelines: BTreeMap<String, CallLog>,
+    open_log: fn(PathBuf) -> CallSource,
     /// The timeline of an agent that has not been started.
     no_calls: PageState,
     /// What waits for a user to look at it.
@@ -146,6 +147,7 @@ impl Hub {
         origin: Option<&str>,
         agent: &str,
         cwd: &str,
+        open_log: fn(PathBuf) -> CallSource,
     ) -> io::Result<OpenedHub> {
         let directory = storage.directory.clone();
         private_directory(&directory)?;
@@ -180,6 +182,7 @@ impl Hub {
             prompt_resources: false,
             running: Vec::new(),
             timelines: BTreeMap::new(),
+            open_log,
             no_calls: PageState::new(seq),
             attention: VecDeque::new(),
             _lock: lock,

@@ -45,7 +45,7 @@ mod tool_view;
 mod view;
 mod web;
 
-pub use call_log::{RunningCall, RunningSession};
+pub use call_log::{CallSource, RunningCall, RunningSession};
 pub use driver::{AgentLauncher, LaunchedAgent, RuleJudge};
 pub use hub::{Storage, storage_directory};
 pub use web::{Web, WebConfig};

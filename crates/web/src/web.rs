@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 
 use crate::attention;
-use crate::call_log::RunningSession;
+use crate::call_log::{CallSource, RunningSession};
 use crate::driver::{AgentLauncher, Driver};
 use crate::hub::{Hub, Storage};
 use crate::server::{self, Guarded};
@@ -33,6 +34,8 @@ pub struct WebConfig {
     pub on_attention: Vec<String>,
     /// Returns the running sessions of this user.
     pub running: fn() -> Vec<RunningSession>,
+    /// Opens a session's log of calls, which may not exist yet.
+    pub open_log: fn(PathBuf) -> CallSource,
 }
 
 /// A server that listens.
@@ -52,7 +55,8 @@ impl Web {
         let listener = TcpListener::bind(config.listen).await?;
         let port = listener.local_addr()?.port();
         let origin = config.origin.as_deref();
-        let (hub, commands) = Hub::open(config.storage, port, origin, &config.agent, &config.cwd)?;
+        let (agent, cwd) = (&config.agent, &config.cwd);
+        let (hub, commands) = Hub::open(config.storage, port, origin, agent, cwd, config.open_log)?;
         let (stalled, on_attention) = (config.stalled, config.on_attention);
         let running = config.running;
         Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention, running })

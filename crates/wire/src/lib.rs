@@ -77,14 +77,13 @@ mod framing;
 mod head;
 mod invocation;
 mod limits;
+mod message_error;
 mod payload;
 mod request_body;
-mod request_error;
 mod request_head;
 mod request_reader;
 mod response;
 mod response_body;
-mod response_error;
 mod response_head;
 mod response_reader;
 mod start;
@@ -106,7 +105,7 @@ pub use invocation::{
     parse_invocation,
 };
 pub use limits::Limits;
-pub use request_error::RequestError;
+pub use message_error::MessageError;
 pub use request_head::{RequestHead, Version};
 pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
@@ -115,9 +114,15 @@ pub use response::{
     encode_stream_head, encode_upgrade_head,
 };
 pub use response_body::BodyKind;
-pub use response_error::ResponseError;
 pub use response_head::ResponseHead;
 pub use response_reader::{ResponseEvent, ResponseReader, ToolEnd};
 pub use start::{
     ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
 };
+
+// For test code that integration tests share.
+#[cfg(test)]
+extern crate self as aifo_wire;
+#[cfg(test)]
+#[path = "../tests/decode/mod.rs"]
+mod decode;

@@ -4,7 +4,7 @@ use crate::buffer::{Buffer, Input};
 use crate::chunked::{ChunkError, ChunkedDecoder, Step};
 use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::request_error::RequestError;
+use crate::message_error::MessageError;
 
 /// An incomplete request body.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl RequestBody {
         limits: &mut Limits,
         input: Input,
         mode: BodyMode,
-    ) -> Result<Option<Vec<u8>>, RequestError> {
+    ) -> Result<Option<Vec<u8>>, MessageError> {
         match (self, mode) {
             (RequestBody::Length(left), BodyMode::Discard) => {
                 Ok(discard_length(left, buffer, limits, input))
@@ -67,10 +67,10 @@ fn collect_length(
     buffer: &mut Buffer,
     limits: &Limits,
     input: Input,
-) -> Result<Option<Vec<u8>>, RequestError> {
+) -> Result<Option<Vec<u8>>, MessageError> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > limits.max_body {
-        return Err(RequestError::BodyTooLarge);
+        return Err(MessageError::BodyTooLarge);
     }
     if buffer.len() >= length {
         return Ok(Some(buffer.take(length)));
@@ -104,7 +104,7 @@ fn read_chunked(
     limits: &Limits,
     input: Input,
     mode: BodyMode,
-) -> Result<Option<Vec<u8>>, RequestError> {
+) -> Result<Option<Vec<u8>>, MessageError> {
     if mode == BodyMode::Discard {
         body.content = Content::Dropped;
     }
@@ -114,10 +114,10 @@ fn read_chunked(
     }
     match (mode, std::mem::take(&mut body.content), stop) {
         (BodyMode::Discard, ..) => Ok(Some(Vec::new())),
-        (_, Content::Dropped, _) | (.., Stop::Bound) => Err(RequestError::BodyTooLarge),
+        (_, Content::Dropped, _) | (.., Stop::Bound) => Err(MessageError::BodyTooLarge),
         (_, Content::Kept(body), Stop::End) => Ok(Some(body)),
         (.., Stop::Malformed(error)) => Err(error.into()),
-        (.., Stop::Eof | Stop::NeedData) => Err(RequestError::Truncated),
+        (.., Stop::Eof | Stop::NeedData) => Err(MessageError::Truncated),
     }
 }
 
@@ -208,10 +208,10 @@ impl Content {
 
 impl Input {
     /// Errors: the connection has ended.
-    pub(crate) fn check_open(self) -> Result<(), RequestError> {
+    pub(crate) fn check_open(self) -> Result<(), MessageError> {
         match self {
             Input::Open => Ok(()),
-            Input::Ended => Err(RequestError::Truncated),
+            Input::Ended => Err(MessageError::Truncated),
         }
     }
 }

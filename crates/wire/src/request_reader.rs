@@ -4,8 +4,8 @@ use crate::buffer::{Buffer, Input};
 use crate::framing::Framing;
 use crate::head::HeadScanner;
 use crate::limits::Limits;
+use crate::message_error::MessageError;
 use crate::request_body::{BodyMode, RequestBody};
-use crate::request_error::RequestError;
 use crate::request_head::RequestHead;
 
 /// Reads the single request of a connection.
@@ -66,7 +66,7 @@ impl RequestReader {
         buffer.saturating_add(body)
     }
 
-    /// Marks the end of the connection. An incomplete request is then [`RequestError::Truncated`].
+    /// Marks the end of the connection. An incomplete request is then [`MessageError::Truncated`].
     pub fn receive_eof(&mut self) {
         self.input = Input::Ended;
     }
@@ -76,7 +76,7 @@ impl RequestReader {
         self.limits.max_body = max_body;
     }
 
-    /// Returns the limits, for [`RequestError::refusal`].
+    /// Returns the limits, for [`MessageError::refusal`].
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -104,7 +104,7 @@ impl RequestReader {
 
     /// Returns the next event: only `NeedData` after [`RequestEvent::Body`], and the same error
     /// after an error.
-    pub fn next_event(&mut self) -> Result<RequestEvent, RequestError> {
+    pub fn next_event(&mut self) -> Result<RequestEvent, MessageError> {
         let event = match &mut self.state {
             State::Head(_) => self.read_head(),
             State::Body(_) => self.read_body(),
@@ -119,21 +119,21 @@ impl RequestReader {
         event
     }
 
-    fn read_head(&mut self) -> Result<RequestEvent, RequestError> {
+    fn read_head(&mut self) -> Result<RequestEvent, MessageError> {
         let State::Head(scanner) = &mut self.state else { return Ok(RequestEvent::NeedData) };
         let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else {
             self.input.check_open()?;
             return Ok(RequestEvent::NeedData);
         };
         let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
-        let head = RequestHead::parse(bytes, span.headers).map_err(RequestError::BadHead)?;
+        let head = RequestHead::parse(bytes, span.headers).map_err(MessageError::BadHead)?;
         self.buffer.consume(span.len);
         let framing = Framing::of(&head.headers)?;
         self.state = State::Body(RequestBody::new(framing, &self.limits));
         Ok(RequestEvent::Head(head))
     }
 
-    fn read_body(&mut self) -> Result<RequestEvent, RequestError> {
+    fn read_body(&mut self) -> Result<RequestEvent, MessageError> {
         let State::Body(body) = &mut self.state else { return Ok(RequestEvent::NeedData) };
         let body = body.read(&mut self.buffer, &mut self.limits, self.input, self.mode)?;
         Ok(body.map_or(RequestEvent::NeedData, RequestEvent::Body))
@@ -145,16 +145,17 @@ enum State {
     Head(HeadScanner),
     Body(RequestBody),
     Done,
-    Failed(RequestError),
+    Failed(MessageError),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::chunked::ChunkError;
+    use crate::decode;
     use crate::framing::FramingError;
 
-    type Outcome<'a> = Result<(&'a str, &'a [u8]), RequestError>;
+    type Outcome<'a> = Result<(&'a str, &'a [u8]), MessageError>;
 
     /// Creates a reader with small limits: 3 headers, 128 bytes of head, 8 of body, 40 discarded.
     fn reader() -> RequestReader {
@@ -168,25 +169,14 @@ mod tests {
         RequestReader::new(limits)
     }
 
-    /// Feeds pieces, then the end. Returns method and target with the body, or the error.
+    /// Returns method and target with the body, or the error.
     fn read<'a>(
         reader: &mut RequestReader,
         mut pieces: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<(String, Vec<u8>), RequestError> {
-        let mut start_line = String::new();
-        loop {
-            match reader.next_event()? {
-                RequestEvent::NeedData => match pieces.next() {
-                    Some(piece) => reader.receive(piece),
-                    None => reader.receive_eof(),
-                },
-                RequestEvent::Head(head) => start_line = format!("{} {}", head.method, head.target),
-                RequestEvent::Body(body) => {
-                    pieces.for_each(|piece| reader.receive(piece));
-                    return Ok((start_line, body));
-                }
-            }
-        }
+    ) -> Result<(String, Vec<u8>), MessageError> {
+        let (head, body) = decode::request(reader, &mut pieces)?;
+        pieces.for_each(|piece| reader.receive(piece));
+        Ok((format!("{} {}", head.method, head.target), body))
     }
 
     /// Reads `wire` whole, byte by byte, and with trailing bytes.
@@ -241,7 +231,7 @@ mod tests {
         check(full, Ok(("POST /", b"12345678")));
 
         for body in ["+3\r\na=b\r\n0\r\n\r\n", "\r\n", ";x\r\n\r\n", "zz\r\n"] {
-            let bad_size = RequestError::BadChunk(ChunkError::BadSize);
+            let bad_size = MessageError::BadChunk(ChunkError::BadSize);
             check(chunked(body).as_bytes(), Err(bad_size));
         }
     }
@@ -260,7 +250,7 @@ mod tests {
             (b"POST / HTTP/1.1\r\na: 1\rb: 2\r\n\r\n", "malformed header value"),
         ];
         for (wire, reason) in rows {
-            check(wire, Err(RequestError::BadHead(reason)));
+            check(wire, Err(MessageError::BadHead(reason)));
         }
     }
 
@@ -279,7 +269,7 @@ mod tests {
 
     #[test]
     fn incomplete_heads_are_limited() {
-        let too_large = Err(RequestError::HeadTooLarge);
+        let too_large = Err(MessageError::HeadTooLarge);
         check(b"GET / HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\n\r\n", Ok(("GET /", b"")));
         check(b"GET / HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\nd: 4\r\n", too_large.clone());
         // 15 bytes around the target, 128 in total.
@@ -297,7 +287,7 @@ mod tests {
         assert!(read(&mut most, [head(1024).as_bytes(), b"\r\n"].into_iter()).is_ok());
         let mut more = RequestReader::new(Limits::default());
         let result = read(&mut more, [head(1025).as_bytes()].into_iter());
-        assert_eq!(result, Err(RequestError::HeadTooLarge));
+        assert_eq!(result, Err(MessageError::HeadTooLarge));
         // Quadratic scanning of these 64 KiB would take noticeably long: 2e9 steps.
         let mut long = RequestReader::new(Limits::default());
         let wire = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "b".repeat(65_000));
@@ -306,7 +296,7 @@ mod tests {
 
     #[test]
     fn oversize_bodies() {
-        let too_large = Err(RequestError::BodyTooLarge);
+        let too_large = Err(MessageError::BodyTooLarge);
         check(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", too_large.clone());
         let huge = b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n";
         check(huge, too_large.clone());
@@ -332,7 +322,7 @@ mod tests {
         assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
         assert_eq!(reader.next_event(), Ok(RequestEvent::NeedData));
         reader.receive(b"\r\n0\r\n\r\n");
-        assert_eq!(reader.next_event(), Err(RequestError::BodyTooLarge));
+        assert_eq!(reader.next_event(), Err(MessageError::BodyTooLarge));
     }
 
     #[test]
@@ -350,7 +340,7 @@ mod tests {
         let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na=b\r\n0\r\n\r\n";
         for wire in [whole, chunked] {
             for cut in 0..wire.len() {
-                check(&wire.as_bytes()[..cut], Err(RequestError::Truncated));
+                check(&wire.as_bytes()[..cut], Err(MessageError::Truncated));
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::framing::Framing;
 use crate::head::{last_header, owned_headers, parse_failure};
+use crate::message_error::MessageError;
 use crate::response_body::BodyKind;
-use crate::response_error::ResponseError;
 
 /// The head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ impl ResponseHead {
     pub(crate) fn parse(
         head: &[u8],
         header_lines: usize,
-    ) -> Result<(Self, Option<String>), ResponseError> {
+    ) -> Result<(Self, Option<String>), MessageError> {
         let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
         let mut response = httparse::Response::new(&mut headers);
         match response.parse(head) {
             Ok(httparse::Status::Complete(len)) if len == head.len() => {}
-            Ok(_) => return Err(ResponseError::BadHead("malformed head")),
-            Err(error) => return Err(ResponseError::BadHead(parse_failure(error))),
+            Ok(_) => return Err(MessageError::BadHead("malformed head")),
+            Err(error) => return Err(MessageError::BadHead(parse_failure(error))),
         }
         let status = response.code.unwrap_or_default();
         let headers = owned_headers(response.headers);

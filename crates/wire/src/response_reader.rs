@@ -5,8 +5,8 @@ use crate::chunked::Step;
 use crate::exit::SidecarLimit;
 use crate::head::HeadScanner;
 use crate::limits::Limits;
+use crate::message_error::MessageError;
 use crate::response_body::ResponseBody;
-use crate::response_error::ResponseError;
 use crate::response_head::{ResponseHead, parse_exit_code};
 
 /// Reads the single response of a connection.
@@ -98,7 +98,7 @@ impl ResponseReader {
 
     /// Returns the next event: `End` again after [`ResponseEvent::End`], and the same error after
     /// an error.
-    pub fn next_event(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
+    pub fn next_event(&mut self) -> Result<ResponseEvent<'_>, MessageError> {
         self.buffer();
         match self.state {
             State::Head(_) => self.read_head(),
@@ -108,7 +108,7 @@ impl ResponseReader {
         }
     }
 
-    fn read_head(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
+    fn read_head(&mut self) -> Result<ResponseEvent<'_>, MessageError> {
         match self.parse_head() {
             Ok(Some(ParsedHead::Interim(text))) => Ok(ResponseEvent::Progress(text)),
             Ok(Some(ParsedHead::Final(head, body))) => {
@@ -117,13 +117,13 @@ impl ResponseReader {
                 Ok(ResponseEvent::Head(head))
             }
             Ok(None) if self.input == Input::Open => Ok(ResponseEvent::NeedData),
-            Ok(None) => Err(self.fail(ResponseError::Truncated)),
+            Ok(None) => Err(self.fail(MessageError::Truncated)),
             Err(error) => Err(self.fail(error)),
         }
     }
 
     /// Returns the next head except interim ones without progress.
-    fn parse_head(&mut self) -> Result<Option<ParsedHead>, ResponseError> {
+    fn parse_head(&mut self) -> Result<Option<ParsedHead>, MessageError> {
         while let State::Head(scanner) = &mut self.state {
             let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else { break };
             let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
@@ -142,7 +142,7 @@ impl ResponseReader {
         Ok(None)
     }
 
-    fn read_body(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
+    fn read_body(&mut self) -> Result<ResponseEvent<'_>, MessageError> {
         let State::Body(body) = &mut self.state else { return Ok(ResponseEvent::NeedData) };
         let mut bytes = self.buffer.as_slice();
         let step = body.decode(&mut bytes, self.input);
@@ -152,8 +152,8 @@ impl ResponseReader {
             Ok(Step::Data(data)) => Ok(ResponseEvent::Data(data)),
             Ok(Step::NeedData) if self.input == Input::Open => Ok(ResponseEvent::NeedData),
             Ok(Step::NeedData) => {
-                self.state = State::Failed(ResponseError::Truncated);
-                Err(ResponseError::Truncated)
+                self.state = State::Failed(MessageError::Truncated);
+                Err(MessageError::Truncated)
             }
             Ok(Step::End) => {
                 if let Some(code) = body.trailer("x-exit-code") {
@@ -180,7 +180,7 @@ impl ResponseReader {
         ResponseEvent::End { exit_code: self.exit_code, tool_end: self.tool_end }
     }
 
-    fn fail(&mut self, error: ResponseError) -> ResponseError {
+    fn fail(&mut self, error: MessageError) -> MessageError {
         self.state = State::Failed(error.clone());
         error
     }
@@ -191,7 +191,7 @@ enum State {
     Head(HeadScanner),
     Body(ResponseBody),
     Done,
-    Failed(ResponseError),
+    Failed(MessageError),
 }
 
 /// A head that is reported as an event.
@@ -205,39 +205,26 @@ enum ParsedHead {
 mod tests {
     use super::*;
     use crate::chunked::ChunkError;
+    use crate::decode;
     use crate::framing::FramingError;
     use crate::response_body::BodyKind;
 
     /// Status, body and exit code.
     type Response = (u16, Vec<u8>, Option<u8>);
 
-    /// Feeds pieces, then the end. Returns the response or the error.
     fn read<'a>(
         reader: &mut ResponseReader,
         mut pieces: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<Response, ResponseError> {
-        let (mut status, mut body) = (0, Vec::new());
-        loop {
-            match reader.next_event()? {
-                ResponseEvent::NeedData => match pieces.next() {
-                    Some(piece) => reader.receive(piece),
-                    None => reader.receive_eof(),
-                },
-                ResponseEvent::Progress(_) => {}
-                ResponseEvent::Head(head) => status = head.status,
-                ResponseEvent::Data(data) => body.extend_from_slice(data),
-                ResponseEvent::End { exit_code, .. } => {
-                    pieces.for_each(|piece| reader.receive(piece));
-                    return Ok((status, body, exit_code));
-                }
-            }
-        }
+    ) -> Result<Response, MessageError> {
+        let (status, body, exit_code, _) = decode::response(reader, &mut pieces)?;
+        pieces.for_each(|piece| reader.receive(piece));
+        Ok((status, body, exit_code))
     }
 
     /// Reads `wire` whole, byte by byte and, unless it ends with the connection, with trailing
     /// bytes.
     #[track_caller]
-    fn check(wire: &str, expected: Result<(u16, &str, Option<u8>), ResponseError>) {
+    fn check(wire: &str, expected: Result<(u16, &str, Option<u8>), MessageError>) {
         let expected =
             expected.map(|(status, body, code)| (status, body.as_bytes().to_vec(), code));
         let bytes = wire.as_bytes();
@@ -282,7 +269,7 @@ mod tests {
         check(&with_trailer, Ok((200, "hello\n", Some(7))));
         check(&chunked("3;x=y\nout\n0;z\nx-exit-code:0\n\n"), Ok((200, "out", Some(0))));
         check(&chunked("3\r\nout\r\n0\r\n\r\n"), Ok((200, "out", None)));
-        let bad_size = ResponseError::BadChunk(ChunkError::BadSize);
+        let bad_size = MessageError::BadChunk(ChunkError::BadSize);
         check(&chunked("3\r\nout\r\n\r\n"), Err(bad_size));
     }
 
@@ -305,7 +292,7 @@ mod tests {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
         let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
         check(&format!("{interim}{last}"), Ok((200, "ok", Some(0))));
-        check(interim, Err(ResponseError::Truncated));
+        check(interim, Err(MessageError::Truncated));
     }
 
     #[test]
@@ -357,23 +344,23 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nout\r\n0\r\nX-Exit-Code: 0\r\n\r\n",
         ] {
             for cut in 0..wire.len() {
-                check(&wire[..cut], Err(ResponseError::Truncated));
+                check(&wire[..cut], Err(MessageError::Truncated));
             }
         }
     }
 
     #[test]
     fn malformed_responses() {
-        check("SSH-2.0-x\n\n", Err(ResponseError::BadHead("unsupported HTTP version")));
-        check("HTTP/1.1 abc\r\n\r\n", Err(ResponseError::BadHead("malformed status")));
+        check("SSH-2.0-x\n\n", Err(MessageError::BadHead("unsupported HTTP version")));
+        check("HTTP/1.1 abc\r\n\r\n", Err(MessageError::BadHead("malformed status")));
         check(
             "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-            Err(ResponseError::BadFraming(FramingError::BadContentLength)),
+            Err(MessageError::BadFraming(FramingError::BadContentLength)),
         );
         check(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
-            Err(ResponseError::BadFraming(FramingError::UnsupportedCoding)),
+            Err(MessageError::BadFraming(FramingError::UnsupportedCoding)),
         );
-        check(&"x".repeat(65_537), Err(ResponseError::HeadTooLarge));
+        check(&"x".repeat(65_537), Err(MessageError::HeadTooLarge));
     }
 }

@@ -1,62 +1,31 @@
 //! Properties of messages with any content, split anywhere: they round-trip, and truncated ones are
 //! errors.
 
+mod decode;
 mod strategy;
 
 use aifo_types::{Endpoint, ExecId, Signal, Token};
 use aifo_wire::{
     ClientMode, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Limits, MAX_PAYLOAD,
-    MAX_START, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_chunk,
-    encode_frame_head, encode_notify, encode_response, encode_signal, encode_stream_end,
-    encode_stream_end_limited, encode_stream_end_unknown, encode_stream_head, encode_upgrade_head,
-    parse_invocation,
+    MAX_START, MessageError, RequestEvent, RequestHead, RequestReader, ResponseEvent,
+    ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_chunk, encode_frame_head,
+    encode_notify, encode_response, encode_signal, encode_stream_end, encode_stream_end_limited,
+    encode_stream_end_unknown, encode_stream_head, encode_upgrade_head, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use strategy::{exec_id, exec_request, pieces};
 
-/// Decodes a request from pieces.
 fn decode_request<'a>(
     mut pieces: impl Iterator<Item = &'a [u8]>,
-) -> Result<(RequestHead, Vec<u8>), RequestError> {
-    let mut reader = RequestReader::new(Limits::default());
-    let mut head = None;
-    loop {
-        match reader.next_event()? {
-            RequestEvent::NeedData => match pieces.next() {
-                Some(piece) => reader.receive(piece),
-                None => reader.receive_eof(),
-            },
-            RequestEvent::Head(read) => head = Some(read),
-            RequestEvent::Body(body) => return Ok((head.expect("a head before the body"), body)),
-        }
-    }
+) -> Result<(RequestHead, Vec<u8>), MessageError> {
+    decode::request(&mut RequestReader::new(Limits::default()), &mut pieces)
 }
 
-/// Status, body, exit code and its meaning.
-type Response = (u16, Vec<u8>, Option<u8>, ToolEnd);
-
-/// Decodes a response from pieces.
 fn decode_response<'a>(
     mut pieces: impl Iterator<Item = &'a [u8]>,
-) -> Result<Response, ResponseError> {
-    let mut reader = ResponseReader::new(Limits::default());
-    let (mut status, mut body) = (0, Vec::new());
-    loop {
-        match reader.next_event()? {
-            ResponseEvent::NeedData => match pieces.next() {
-                Some(piece) => reader.receive(piece),
-                None => reader.receive_eof(),
-            },
-            ResponseEvent::Progress(_) => {}
-            ResponseEvent::Head(head) => status = head.status,
-            ResponseEvent::Data(data) => body.extend_from_slice(data),
-            ResponseEvent::End { exit_code, tool_end } => {
-                return Ok((status, body, exit_code, tool_end));
-            }
-        }
-    }
+) -> Result<decode::Response, MessageError> {
+    decode::response(&mut ResponseReader::new(Limits::default()), &mut pieces)
 }
 
 fn all(form: &Form, key: &str) -> Vec<Vec<u8>> {
@@ -259,7 +228,7 @@ proptest! {
         let mut wire = Vec::new();
         call.encode(2, &mut wire);
         wire.truncate(cut.index(wire.len()));
-        prop_assert_eq!(decode_request(pieces(&wire, &lengths)), Err(RequestError::Truncated));
+        prop_assert_eq!(decode_request(pieces(&wire, &lengths)), Err(MessageError::Truncated));
     }
 
     #[test]
@@ -273,7 +242,7 @@ proptest! {
         let mut wire = Vec::new();
         call.encode(&mut wire);
         wire.truncate(cut.index(wire.len()));
-        prop_assert_eq!(decode_request(pieces(&wire, &lengths)), Err(RequestError::Truncated));
+        prop_assert_eq!(decode_request(pieces(&wire, &lengths)), Err(MessageError::Truncated));
     }
 
     #[test]
@@ -286,7 +255,7 @@ proptest! {
     ) {
         let (mut wire, _) = stream(&chunks, code, tool_end);
         wire.truncate(cut.index(wire.len()));
-        prop_assert_eq!(decode_response(pieces(&wire, &lengths)), Err(ResponseError::Truncated));
+        prop_assert_eq!(decode_response(pieces(&wire, &lengths)), Err(MessageError::Truncated));
     }
 
     #[test]

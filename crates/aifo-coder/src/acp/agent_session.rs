@@ -93,7 +93,7 @@ impl AgentSession {
             // Every process that the agent starts stays below this one, also after a double fork.
             become_subreaper().context("cannot become a subreaper for the agent's processes")?;
         }
-        let is_alone = target.spec.is_some() && !flags.force_share;
+        let is_alone = target.spec.is_some() && !flags.start.force_share;
         let lock = is_alone.then(|| WorkspaceLock::acquire(&session.workspace)).transpose()?;
         let session = match start(session, signals).await? {
             Started::Running(session) => *session,
@@ -216,7 +216,7 @@ pub(super) fn resolve_target(
     agent: Option<&str>,
     config: &Config,
 ) -> anyhow::Result<(Target, AcpProfile)> {
-    let image = flags.image.as_deref();
+    let image = flags.start.image.as_deref();
     if let Some(line) = &flags.agent_command {
         let words = shlex::split(line).filter(|words| !words.is_empty());
         let words = words.with_context(|| format!("'{line}' is not a valid command line"))?;
@@ -244,7 +244,7 @@ pub(crate) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
         path.canonicalize().with_context(|| format!("no directory '{}'", path.display()))
     };
     let cwd = real(flags.cwd.as_deref().unwrap_or(Path::new(".")))?;
-    let workspace = &mut flags.session.project.workspace;
+    let workspace = &mut flags.session.project.workspace.path;
     let root = real(workspace)?;
     if cwd.starts_with(&root) {
         return Ok(cwd);

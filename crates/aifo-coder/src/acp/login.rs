@@ -20,7 +20,7 @@ pub(crate) async fn login(
     args: Vec<OsString>,
 ) -> anyhow::Result<ExitCode> {
     let cwd = choose_places(&mut flags.agent)?;
-    let workspace = &mut flags.agent.session.project.workspace;
+    let workspace = &mut flags.agent.session.project.workspace.path;
     *workspace = workspace.canonicalize().context("the workspace does not exist")?;
     // The agent inherits the current directory, which --cwd changes.
     std::env::set_current_dir(&cwd).with_context(|| format!("cannot enter '{}'", cwd.display()))?;

@@ -8,6 +8,7 @@ use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use super::Cli;
+use super::run::AgentStart;
 use super::session::{Session, StateFlags, YesTo};
 use super::usage::{UsageError, options_of, reject_option};
 
@@ -121,16 +122,12 @@ pub(crate) struct AcpAgent {
     /// container
     #[arg(long, value_name = "COMMAND", value_hint = ValueHint::CommandString)]
     pub(crate) agent_command: Option<String>,
-    /// Image of the agent's container
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
+    #[command(flatten)]
+    pub(crate) start: AgentStart,
     /// Working directory of the agent; outside the workspace it is the workspace [default: the
     /// current directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
-    /// Start even if another agent uses the workspace
-    #[arg(long)]
-    pub(crate) force_share: bool,
     /// Meaning of the agent's text chunks: delta, snapshot or auto [default: from its profile]
     #[arg(long, value_name = "HOW", value_parser = parse_stream)]
     pub(crate) stream: Option<ChunkMode>,

@@ -1,25 +1,18 @@
 //! Commands that print facts about sessions, calls, agents and the configuration.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use super::session::{Project, Session, SmartFlags, YesTo, default_workspace};
+use super::run::ToolCall;
+use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::Flags;
 
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
-    /// Workspace directory
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value_os_t = default_workspace(),
-        hide_default_value = true,
-        value_hint = ValueHint::DirPath
-    )]
-    pub(crate) workspace: PathBuf,
+    #[command(flatten)]
+    pub(crate) workspace: Workspace,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -43,14 +36,8 @@ pub(crate) struct Why {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Tool and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "TOOL"
-    )]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) call: ToolCall,
 }
 
 #[derive(Debug, Args)]
@@ -126,18 +113,10 @@ pub(crate) enum ConfigCommand {
     /// Check the user's and the workspace's file, or FILE
     Check {
         /// File to check; .aifo.toml is checked as a workspace's file
-        #[arg(value_name = "FILE")]
+        #[arg(value_name = "FILE", conflicts_with = "workspace")]
         file: Option<PathBuf>,
-        /// Workspace directory with the .aifo.toml to check
-        #[arg(
-            long,
-            value_name = "DIR",
-            default_value_os_t = default_workspace(),
-            hide_default_value = true,
-            value_hint = ValueHint::DirPath,
-            conflicts_with = "file"
-        )]
-        workspace: PathBuf,
+        #[command(flatten)]
+        workspace: Workspace,
     },
 }
 

@@ -1,10 +1,12 @@
 //! Commands that remove sessions, caches and states of agents.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::{ArgGroup, Args, Subcommand, ValueHint};
+use aifo_launch::{Project, ProjectKey};
+use anyhow::Context;
+use clap::{ArgGroup, Args, Subcommand};
 
-use super::session::default_workspace;
+use super::session::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Cleanup {
@@ -71,15 +73,8 @@ pub(crate) struct StateClear {
     /// Only states of these agents
     #[arg(value_name = "AGENT", value_delimiter = ',')]
     pub(crate) agents: Vec<String>,
-    /// Only states of the workspace's project
-    #[arg(long, conflicts_with = "gone")]
-    pub(crate) project: bool,
-    /// Workspace for --project
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath, requires = "project")]
-    pub(crate) workspace: PathBuf,
-    /// Only states of projects that no longer exist
-    #[arg(long)]
-    pub(crate) gone: bool,
+    #[command(flatten)]
+    pub(crate) of: ProjectFilter,
     /// All states
     #[arg(long, conflicts_with_all = ["agents", "project", "gone"])]
     pub(crate) all: bool,
@@ -93,19 +88,83 @@ pub(crate) struct CacheClear {
     /// Only caches of these toolchains
     #[arg(value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Only caches of the workspace's project
-    #[arg(long, conflicts_with_all = ["user", "gone"])]
-    pub(crate) project: bool,
-    /// Workspace for --project
-    #[arg(long, value_name = "DIR", default_value_os_t = default_workspace(), hide_default_value = true, value_hint = ValueHint::DirPath, requires = "project")]
-    pub(crate) workspace: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: ProjectFilter,
     /// Only caches shared by your projects
-    #[arg(long, conflicts_with = "gone")]
+    #[arg(long, conflicts_with_all = ["project", "gone"])]
     pub(crate) user: bool,
-    /// Only caches of projects that no longer exist
-    #[arg(long)]
-    pub(crate) gone: bool,
     /// Print what would be removed, without removing it
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// Flags that select by project.
+#[derive(Debug, Args)]
+#[command(mut_arg("workspace", |arg| arg.requires("project").help("Workspace for --project")))]
+pub(crate) struct ProjectFilter {
+    /// Only those of the workspace's project
+    #[arg(long, conflicts_with = "gone")]
+    project: bool,
+    #[command(flatten)]
+    workspace: Workspace,
+    /// Only those of projects that no longer exist
+    #[arg(long)]
+    pub(crate) gone: bool,
+}
+
+impl ProjectFilter {
+    /// Returns the key of the selected project. Errors: there is no such workspace.
+    pub(crate) fn key(&self) -> anyhow::Result<Option<ProjectKey>> {
+        if !self.project {
+            return Ok(None);
+        }
+        let path = &self.workspace.path;
+        let real =
+            path.canonicalize().with_context(|| format!("no workspace '{}'", path.display()))?;
+        Ok(Some(Project::of(&real).key()))
+    }
+}
+
+/// Returns whether a project's root no longer exists. One that cannot be inspected may exist.
+pub(crate) fn is_gone(root: &Path) -> bool {
+    matches!(root.try_exists(), Ok(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, default_workspace};
+    use clap::Parser;
+
+    #[test]
+    fn filters_exclude_each_other() {
+        for (line, is_valid) in [
+            ("cache clear", true),
+            ("cache clear --project --workspace / rust", true),
+            ("cache clear --workspace /", false),
+            ("cache clear --project --user", false),
+            ("cache clear --project --gone", false),
+            ("cache clear --user --gone", false),
+            ("state clear", false),
+            ("state clear --project --workspace / codex", true),
+            ("state clear --workspace / codex", false),
+            ("state clear --project --gone", false),
+            ("state clear --all --gone", false),
+            ("state clear --all --project", false),
+        ] {
+            let words = ["aifo-coder"].into_iter().chain(line.split(' '));
+            assert_eq!(Cli::try_parse_from(words).is_ok(), is_valid, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_project_is_that_of_the_default_workspace() {
+        let cli = Cli::try_parse_from(["aifo-coder", "state", "clear", "--project"]).unwrap();
+        let crate::cli::Command::State(State { command: StateCommand::Clear(flags) }) = cli.command
+        else {
+            panic!("another command")
+        };
+        let workspace = default_workspace().canonicalize().unwrap();
+        assert_eq!(flags.of.key().unwrap(), Some(Project::of(&workspace).key()));
+    }
 }

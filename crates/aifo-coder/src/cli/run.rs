@@ -8,12 +8,8 @@ use super::session::{Session, SmartFlags, StateFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Image of the agent's or command's container
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
-    /// Start even if another agent uses the workspace
-    #[arg(long)]
-    pub(crate) force_share: bool,
+    #[command(flatten)]
+    pub(crate) start: AgentStart,
     #[command(flatten)]
     pub(crate) smart: SmartFlags,
     #[command(flatten)]
@@ -29,6 +25,17 @@ pub(crate) struct Run {
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) session: Session,
+}
+
+/// Flags for the start of an agent.
+#[derive(Debug, Args)]
+pub(crate) struct AgentStart {
+    /// Image of the agent's or command's container
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Start even if another agent uses the workspace
+    #[arg(long)]
+    pub(crate) force_share: bool,
 }
 
 /// The program that [`Run`] starts.
@@ -65,6 +72,14 @@ pub(crate) struct Exec {
     /// Use the running session whose id starts with ID
     #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchain", "workspace", "listen", "idle-stop", "max-secs", "env"])]
     pub(crate) join: Option<String>,
+    #[command(flatten)]
+    pub(crate) call: ToolCall,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolCall {
     /// Tool and its arguments
     #[arg(
         required = true,
@@ -72,7 +87,5 @@ pub(crate) struct Exec {
         allow_hyphen_values = true,
         value_name = "TOOL"
     )]
-    pub(crate) command: Vec<OsString>,
-    #[command(flatten)]
-    pub(crate) session: Session,
+    pub(crate) words: Vec<OsString>,
 }

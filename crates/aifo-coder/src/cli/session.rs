@@ -32,18 +32,25 @@ pub(crate) struct Session {
 
 #[derive(Debug, Args)]
 pub(crate) struct Project {
+    #[command(flatten)]
+    pub(crate) workspace: Workspace,
+    #[command(flatten)]
+    keys: FlagsOf<config::Project>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Workspace {
     /// Workspace directory; tools run in it and below [default: the top level of the git repository,
     /// else the current directory]
     #[arg(
-        long,
+        id = "workspace",
+        long = "workspace",
         value_name = "DIR",
         default_value_os_t = default_workspace(),
         hide_default_value = true,
         value_hint = ValueHint::DirPath
     )]
-    pub(crate) workspace: PathBuf,
-    #[command(flatten)]
-    keys: FlagsOf<config::Project>,
+    pub(crate) path: PathBuf,
 }
 
 /// Flags for the backend and containers.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use aifo_engine::{ContainerSpec, Mount};
+use aifo_engine::{ContainerSpec, Mount, is_missing_image, is_name_conflict, is_port_conflict};
 use aifo_types::Kind;
 use aifo_wire::Setup;
 use tokio::io::Interest;
@@ -225,12 +225,8 @@ impl Shared {
 }
 
 impl StartFailure {
-    /// Returns whether the container's name is in use: by a container that is being removed, or by
-    /// a leftover.
     fn is_name_conflict(&self) -> bool {
-        // Docker's words; podman's, which has two ways to say it.
-        let words = ["is already in use", "is in use"];
-        self.stderr.iter().any(|line| words.iter().any(|words| line.contains(words)))
+        self.stderr.iter().any(|line| is_name_conflict(line))
     }
 
     fn into_error(self, kind: &Kind, spec: &ContainerSpec) -> SidecarError {
@@ -249,22 +245,7 @@ impl StartFailure {
 
 /// Returns a line `hint: ..` with its leading line break, or an empty text.
 fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
-    let missing = [
-        "No such image",
-        "pull access denied",
-        "short-name",
-        "unauthorized",
-        "not found",
-        "dial tcp",
-        "no such host",
-        "lookup ",
-        "initializing source",
-        "manifest unknown",
-    ];
-    // A port in use by another container; by another program.
-    let taken = ["port is already allocated", "address already in use"];
-    let mentions = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    if mentions(&missing) {
+    if is_missing_image(reason) {
         let (name, flag) = match *kind == Kind::agent() {
             true => ("AGENT", "--image"),
             false => (kind.as_str(), "--toolchain-image"),
@@ -274,13 +255,13 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
              `aifo-coder images build {name}`, or name another with {flag}"
         );
     }
-    let known = if mentions(&["not writable"]) {
+    let known = if reason.contains("not writable") {
         "\nhint: a cache volume belongs to another user; see `aifo-coder cache`, or leave caches out \
          with --no-toolchain-cache"
-    } else if mentions(&["in none of the engine's pools"]) {
+    } else if reason.contains("in none of the engine's pools") {
         "\nhint: set pools of [containers] in your own file to podman's default_subnet_pools, for \
          example pools = [\"172.30.0.0/16\"]"
-    } else if !spec.publish.is_empty() && mentions(&taken) {
+    } else if !spec.publish.is_empty() && is_port_conflict(reason) {
         "\nhint: publish another port of the host"
     } else {
         ""

@@ -1,4 +1,5 @@
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
 

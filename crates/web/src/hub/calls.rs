@@ -1,5 +1,7 @@
 //! The running sessions of this user, and their calls.
 
+use std::path::PathBuf;
+
 use super::{Hub, Inner};
 use crate::call_log::{CallLog, RunningSession};
 use crate::page_state::PageState;
@@ -30,10 +32,15 @@ impl Inner {
                 None if id == OWN => return Some(&self.no_calls),
                 None => return None,
             };
-            self.timelines.insert(id.to_owned(), CallLog::new(&log, self.seq));
+            self.open_timeline(id, log);
             self.update_timeline(id);
         }
         self.timelines.get(id).map(|log| &log.page)
+    }
+
+    fn open_timeline(&mut self, id: &str, log: PathBuf) {
+        let source = (self.open_log)(log.clone());
+        self.timelines.insert(id.to_owned(), CallLog::new(log, source, self.seq));
     }
 
     fn update_timeline(&mut self, id: &str) {
@@ -44,7 +51,7 @@ impl Inner {
             && !log.as_os_str().is_empty()
             && self.timelines.get(id).is_some_and(|shown| shown.path() != log)
         {
-            self.timelines.insert(id.to_owned(), CallLog::new(&log, self.seq));
+            self.open_timeline(id, log);
         }
         let Some(log) = self.timelines.get_mut(id) else { return };
         let new = log.update(&mut self.seq, &tools);

@@ -1,4 +1,4 @@
-//! Errors in requests and the responses to them.
+//! Errors in requests and responses, and the response to an invalid request.
 
 use aifo_types::Refusal;
 
@@ -7,11 +7,11 @@ use crate::framing::FramingError;
 use crate::head::HeadTooLarge;
 use crate::limits::{Limits, MIB};
 
-/// An invalid request.
+/// An invalid request or response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
+pub enum MessageError {
     /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
-    #[error("request headers too large")]
+    #[error("headers too large")]
     HeadTooLarge,
     /// The head is not HTTP/1.x.
     #[error("{0}")]
@@ -22,30 +22,32 @@ pub enum RequestError {
     /// A chunked body is malformed.
     #[error("{0}")]
     BadChunk(#[from] ChunkError),
-    /// The decoded body exceeds [`Limits::max_body`], or the encoded one [`Limits::max_drain`].
-    #[error("request body too large")]
+    /// The decoded body of a request exceeds [`Limits::max_body`], or the encoded one
+    /// [`Limits::max_drain`].
+    #[error("body too large")]
     BodyTooLarge,
-    /// The connection ended before the request was complete.
-    #[error("request cut off")]
+    /// The connection ended before the message was complete.
+    #[error("cut off")]
     Truncated,
 }
 
-impl RequestError {
-    /// Returns the refusal: 431, 413, or 400 with the reason.
+impl MessageError {
+    /// Returns the refusal of a request: 431, 413, or 400 with the reason.
     pub fn refusal(&self, limits: &Limits) -> Refusal {
         match self {
-            RequestError::HeadTooLarge => Refusal::HeadTooLarge,
-            RequestError::BodyTooLarge => {
+            MessageError::HeadTooLarge => Refusal::HeadTooLarge,
+            MessageError::BodyTooLarge => {
                 Refusal::BodyTooLarge { limit_mib: limits.max_body.div_ceil(MIB) }
             }
+            MessageError::Truncated => Refusal::BadRequest("request cut off".to_owned()),
             _ => Refusal::BadRequest(self.to_string()),
         }
     }
 }
 
-impl From<HeadTooLarge> for RequestError {
+impl From<HeadTooLarge> for MessageError {
     fn from(_: HeadTooLarge) -> Self {
-        RequestError::HeadTooLarge
+        MessageError::HeadTooLarge
     }
 }
 
@@ -56,9 +58,9 @@ mod tests {
     #[test]
     fn refusals() {
         let rows = [
-            (RequestError::HeadTooLarge, 431, "request headers too large\n"),
-            (RequestError::BodyTooLarge, 413, "request body exceeds 1 MiB\n"),
-            (RequestError::BadHead("why"), 400, "bad request: why\n"),
+            (MessageError::HeadTooLarge, 431, "request headers too large\n"),
+            (MessageError::BodyTooLarge, 413, "request body exceeds 1 MiB\n"),
+            (MessageError::BadHead("why"), 400, "bad request: why\n"),
             (FramingError::BadContentLength.into(), 400, "bad request: malformed content length\n"),
             (
                 FramingError::ConflictingLengths.into(),
@@ -71,7 +73,7 @@ mod tests {
                 "bad request: unsupported transfer coding\n",
             ),
             (ChunkError::BadSize.into(), 400, "bad request: malformed chunk size\n"),
-            (RequestError::Truncated, 400, "bad request: request cut off\n"),
+            (MessageError::Truncated, 400, "bad request: request cut off\n"),
         ];
         for (error, status, body) in rows {
             let refusal = error.refusal(&Limits::default());

@@ -1,0 +1,187 @@
+//! Reads the log of a session that may be running.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use aifo_types::{CallEnding, LoggedCall};
+use serde_json::{Map, Value};
+
+use super::rotated_log;
+
+/// Reads the calls of a log that its session may rotate.
+#[derive(Debug)]
+pub struct CallLogReader {
+    path: PathBuf,
+    /// The older part, until it has been read.
+    older: Option<File>,
+    file: File,
+    /// The beginning of a line that is still being written, or was cut off.
+    unread: Vec<u8>,
+}
+
+/// A line of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedLine {
+    /// The line, without its end.
+    pub json: String,
+    /// The call.
+    pub call: LoggedCall,
+}
+
+impl CallLogReader {
+    /// Opens a log, with its older part. Errors: it cannot be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let older = File::open(rotated_log(path)).ok();
+        // They are the same if the log was rotated just now.
+        let older = older.filter(|older| !are_same(older.metadata(), file.metadata()));
+        Ok(CallLogReader { path: path.to_owned(), older, file, unread: Vec::new() })
+    }
+
+    /// Returns the lines since the last read. Reads at most `limit` bytes at once; the rest follows with
+    /// the next read. A damaged line, as after a crash, is skipped.
+    pub fn read(&mut self, limit: u64) -> io::Result<Vec<LoggedLine>> {
+        self.fill(limit)?;
+        let end = self.unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole: Vec<u8> = self.unread.drain(..end).collect();
+        let lines = whole.split(|byte| *byte == b'\n');
+        let parse = |line: &[u8]| {
+            let json = String::from_utf8_lossy(line).into_owned();
+            Some(LoggedLine { json, call: parse(line)? })
+        };
+        Ok(lines.filter_map(parse).collect())
+    }
+
+    fn fill(&mut self, limit: u64) -> io::Result<()> {
+        let mut rest = limit;
+        if let Some(older) = &self.older {
+            rest = append(older, rest, &mut self.unread)?;
+            if rest == 0 {
+                return Ok(());
+            }
+            self.older = None;
+        }
+        // A rotated log gets no more lines, but may have got some since the last read.
+        let was_rotated = !are_same(self.path.metadata(), self.file.metadata());
+        rest = append(&self.file, rest, &mut self.unread)?;
+        // Just after the rotation there may be no new file.
+        if rest > 0
+            && was_rotated
+            && let Ok(file) = File::open(&self.path)
+        {
+            self.file = file;
+            append(&self.file, rest, &mut self.unread)?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends at most `limit` bytes of a file. Returns the rest of the limit.
+fn append(file: &File, limit: u64, to: &mut Vec<u8>) -> io::Result<u64> {
+    let read = file.take(limit).read_to_end(to)?;
+    Ok(limit.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX)))
+}
+
+fn are_same(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
+}
+
+/// Parses a line. Unknown fields are ignored; `None` without a tool.
+fn parse(line: &[u8]) -> Option<LoggedCall> {
+    let record: Map<String, Value> = serde_json::from_slice(line).ok()?;
+    let number = |name| record.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let text = |name| record.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(LoggedCall {
+        time: number("time"),
+        tool: text("tool")?,
+        argv: text("argv").unwrap_or_default(),
+        kind: text("kind"),
+        exit_code: u8::try_from(number("exit_code")).ok()?,
+        ending: CallEnding::parse(&text("ending").unwrap_or_default()),
+        limit: text("limit"),
+        reason: text("reason"),
+        wall_ms: number("wall_ms"),
+        max_rss_kib: number("max_rss_kib"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn call(tool: &str) -> LoggedCall {
+        LoggedCall {
+            time: 0,
+            tool: tool.to_owned(),
+            argv: String::new(),
+            kind: None,
+            exit_code: 0,
+            ending: CallEnding::Unknown,
+            limit: None,
+            reason: None,
+            wall_ms: 0,
+            max_rss_kib: 0,
+        }
+    }
+
+    #[test]
+    fn fields_of_a_call() {
+        let line = r#"{"time":5,"exec_id":"x","tool":"cargo","argv":"test '<b>'","cwd":"","kind":"rust",
+            "exit_code":137,"ending":"signaled","limit":"memory","reason":"why","wall_ms":1500,
+            "max_rss_kib":900,"new":[1]}"#;
+        let expected = LoggedCall {
+            time: 5,
+            argv: "test '<b>'".to_owned(),
+            kind: Some("rust".to_owned()),
+            exit_code: 137,
+            ending: CallEnding::Signaled,
+            limit: Some("memory".to_owned()),
+            reason: Some("why".to_owned()),
+            wall_ms: 1500,
+            max_rss_kib: 900,
+            ..call("cargo")
+        };
+        assert_eq!(parse(line.as_bytes()), Some(expected));
+        let few = r#"{"tool":"make","kind":null,"ending":"vanished"}"#;
+        assert_eq!(parse(few.as_bytes()), Some(call("make")));
+        for damaged in [r#"{"tool":1}"#, r#"{"ending":"exited"}"#, r#"{"tool":"#, "7", ""] {
+            assert_eq!(parse(damaged.as_bytes()), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_rotated_log_is_read_whole_in_parts_of_any_size() {
+        for limit in [1, 7, 40, u64::MAX] {
+            let name = format!("aifo-log-reader-{}-{limit}.jsonl", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let line = |tool: &str| format!("{{\"tool\":\"{tool}\"}}\n");
+            fs::write(rotated_log(&path), line("a")).unwrap();
+            fs::write(&path, line("b") + "damaged\n" + "{\"tool\":").unwrap();
+            let mut reader = CallLogReader::open(&path).unwrap();
+            let mut read = || {
+                let mut tools = String::new();
+                for _ in 0..100 {
+                    let lines = reader.read(limit).unwrap();
+                    assert!(lines.iter().all(|it| format!("{}\n", it.json) == line(&it.call.tool)));
+                    tools.extend(lines.into_iter().map(|line| line.call.tool));
+                }
+                tools
+            };
+            assert_eq!(read(), "ab", "the last line is incomplete");
+            fs::write(&path, line("b") + "damaged\n" + &line("c")).unwrap();
+            fs::rename(&path, rotated_log(&path)).unwrap();
+            assert_eq!(read(), "c", "the new file is missing");
+            fs::write(&path, line("d")).unwrap();
+            assert_eq!(read(), "d");
+            fs::remove_file(&path).unwrap();
+            fs::remove_file(rotated_log(&path)).unwrap();
+        }
+    }
+}

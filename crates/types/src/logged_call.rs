@@ -1,0 +1,125 @@
+//! A call in a session's log (`spec/log.md`).
+
+use std::fmt;
+
+/// A call as a session's log has it. Missing fields are zero, empty or `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedCall {
+    /// When the request was complete, in milliseconds since 1970.
+    pub time: u64,
+    /// The tool as typed.
+    pub tool: String,
+    /// The arguments, quoted, with secrets removed.
+    pub argv: String,
+    /// The sidecar that ran it.
+    pub kind: Option<String>,
+    /// The reported exit code.
+    pub exit_code: u8,
+    /// How the call ended.
+    pub ending: CallEnding,
+    /// The limit of its sidecar that was reached while it ran, if it failed.
+    pub limit: Option<String>,
+    /// Why it was refused, or another remark.
+    pub reason: Option<String>,
+    /// From start to end.
+    pub wall_ms: u64,
+    /// The largest resident set among tool and children.
+    pub max_rss_kib: u64,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEnding {
+    /// By itself, with an exit code.
+    Exited,
+    /// By a signal.
+    Signaled,
+    /// By the session's time limit.
+    Timeout,
+    /// Not known.
+    Unknown,
+    /// Nothing was started.
+    Refused,
+}
+
+impl LoggedCall {
+    /// Returns the tool with its arguments.
+    pub fn command(&self) -> String {
+        format!("{} {}", self.tool, self.argv).trim_end().to_owned()
+    }
+
+    /// Returns the ending in words: `exit 1`, `signal 9`, else the name of the ending.
+    pub fn ending_text(&self) -> String {
+        match self.ending {
+            CallEnding::Exited => format!("exit {}", self.exit_code),
+            CallEnding::Signaled => format!("signal {}", self.exit_code.saturating_sub(128)),
+            ending => ending.to_string(),
+        }
+    }
+
+    /// Returns whether the call ended in any way but exit code 0.
+    pub fn has_failed(&self) -> bool {
+        self.ending.has_failed(self.exit_code)
+    }
+}
+
+impl CallEnding {
+    const ALL: [CallEnding; 5] = [
+        CallEnding::Exited,
+        CallEnding::Signaled,
+        CallEnding::Timeout,
+        CallEnding::Unknown,
+        CallEnding::Refused,
+    ];
+
+    /// Parses the name of an ending; any other name is [`CallEnding::Unknown`].
+    pub fn parse(name: &str) -> Self {
+        CallEnding::ALL.into_iter().find(|it| it.as_str() == name).unwrap_or(CallEnding::Unknown)
+    }
+
+    /// Returns the name in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallEnding::Exited => "exited",
+            CallEnding::Signaled => "signaled",
+            CallEnding::Timeout => "timeout",
+            CallEnding::Unknown => "unknown",
+            CallEnding::Refused => "refused",
+        }
+    }
+
+    /// Returns whether a call with this exit code ended in any way but exit code 0.
+    pub fn has_failed(self, exit_code: u8) -> bool {
+        self != CallEnding::Exited || exit_code != 0
+    }
+}
+
+impl fmt::Display for CallEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings() {
+        for ending in CallEnding::ALL {
+            assert_eq!(CallEnding::parse(ending.as_str()), ending);
+        }
+        assert_eq!(CallEnding::parse("vanished"), CallEnding::Unknown);
+        assert_eq!(CallEnding::parse(""), CallEnding::Unknown);
+        for (ending, exit_code, has_failed) in [
+            (CallEnding::Exited, 0, false),
+            (CallEnding::Exited, 1, true),
+            (CallEnding::Signaled, 137, true),
+            (CallEnding::Timeout, 124, true),
+            (CallEnding::Unknown, 0, true),
+            (CallEnding::Refused, 86, true),
+        ] {
+            assert_eq!(ending.has_failed(exit_code), has_failed, "{ending} {exit_code}");
+        }
+    }
+}
