@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +20,17 @@ pub(crate) struct Dist {
     pub(crate) coder: PathBuf,
     /// The C library of both.
     pub(crate) libc: Libc,
+}
+
+impl Dist {
+    /// Creates a directory of links with these names to the shim.
+    pub(crate) fn link_shims(&self, dir: &Path, tools: &[&str]) -> Result<()> {
+        fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        for tool in tools {
+            symlink(&self.shim, dir.join(tool)).with_context(|| format!("cannot link {tool}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// A C library that is linked statically.

@@ -12,7 +12,7 @@ use std::io::stderr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock, Scratch};
+use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock};
 use anyhow::{Context, Result, bail};
 
 use crate::{dist, shell, table};
@@ -59,8 +59,8 @@ pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()>
 }
 
 fn build(engine: Engine, options: &Options) -> Result<()> {
-    let scratch = Scratch::new("aifo-build")?;
-    let options = options.for_build(&scratch)?;
+    let scratch = aifo_images::scratch()?;
+    let options = options.for_build(scratch.path())?;
     let lock = Lock::embedded()?;
     let (_, errors) = aifo_images::build(&engine.host()?, &lock, &options, &mut stderr())?;
     match errors.into_iter().next() {
@@ -125,9 +125,9 @@ impl Options {
     }
 
     /// Adds the shim, if an agent is built.
-    fn for_build(&self, scratch: &Scratch) -> Result<BuildOptions> {
+    fn for_build(&self, scratch: &Path) -> Result<BuildOptions> {
         let has_agents = aifo_images::has_agents(&self.names)?;
-        let shim = if has_agents { Some(dist::shim(&scratch.file("shim"))?) } else { None };
+        let shim = if has_agents { Some(dist::shim(&scratch.join("shim"))?) } else { None };
         Ok(BuildOptions { shim, ..self.for_update()? })
     }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::error::ImageError;
 use crate::host::{Host, INPUTS_LABEL, Log};
-use crate::scratch::Scratch;
+use crate::scratch::scratch;
 
 /// The release of sidecars. A program built in a sidecar may run beside the agent, so this C library
 /// must not be newer than the agent's.
@@ -36,8 +36,8 @@ impl DebianRoot<'_> {
         fresh: bool,
         out: &mut dyn Write,
     ) -> Result<(), ImageError> {
-        let scratch = Scratch::new("aifo-debian-log")?;
-        self.provide_logged(hosts, fresh, &mut Log::new(&scratch, out))
+        let scratch = scratch()?;
+        self.provide_logged(hosts, fresh, &mut Log::new(scratch.path(), out))
     }
 
     pub(crate) fn provide_logged(
@@ -51,8 +51,8 @@ impl DebianRoot<'_> {
         let lacking: Vec<&Host> = lacking.collect();
         let Some(first) = lacking.first() else { return Ok(()) };
         let mut command = first.mmdebstrap().ok_or(ImageError::NoMmdebstrap)?;
-        let scratch = Scratch::new("aifo-debian")?;
-        let tar = scratch.file("root.tar");
+        let scratch = scratch()?;
+        let tar = scratch.path().join("root.tar");
         command.args(["--quiet", "--variant=minbase"]);
         command.args(SLIM.iter().map(|option| format!("--dpkgopt={option}")));
         if !self.packages.is_empty() {

@@ -3,14 +3,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use aifo_engine::{Flavor, Program, error_line};
 
 use crate::error::ImageError;
-use crate::scratch::Scratch;
 
 /// The programs of this machine that build images. The caller decides that they are trusted.
 #[derive(Clone, Debug)]
@@ -129,8 +128,8 @@ pub(crate) struct Log<'a> {
 
 impl<'a> Log<'a> {
     /// The output of a step is collected in the scratch directory.
-    pub(crate) fn new(scratch: &Scratch, out: &'a mut dyn Write) -> Self {
-        Log { file: scratch.file("log"), out }
+    pub(crate) fn new(scratch: &Path, out: &'a mut dyn Write) -> Self {
+        Log { file: scratch.join("log"), out }
     }
 
     /// Runs a command and writes a line with its duration.
@@ -232,9 +231,9 @@ mod tests {
 
     #[test]
     fn only_a_failed_step_shows_its_output() {
-        let scratch = Scratch::new("aifo-log-test").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
-        let mut log = Log::new(&scratch, &mut out);
+        let mut log = Log::new(scratch.path(), &mut out);
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);

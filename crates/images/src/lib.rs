@@ -37,5 +37,5 @@ pub use host::{Host, IMAGE_LABEL, INPUTS_LABEL};
 pub use lock::Lock;
 pub use recipe::{Part, Recipe};
 pub use recipes::{has_agents, recipes};
-pub use scratch::{Scratch, copy_tree};
+pub use scratch::{copy_tree, scratch};
 pub use update::update;
