@@ -10,9 +10,8 @@ mod suite;
 use std::ffi::OsString;
 use std::io::stderr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock};
+use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock, Program};
 use anyhow::{Context, Result, bail};
 
 use crate::{dist, shell, table};
@@ -156,9 +155,9 @@ impl Options {
 
 /// The toolchain that builds this workspace.
 fn toolchain() -> Result<PathBuf> {
-    let mut rustc = Command::new("rustc");
-    let root = shell::read(rustc.args(["--print", "sysroot"]).current_dir(shell::root()))?;
-    Ok(Path::new(&root).to_owned())
+    let file = shell::find_in_path("rustc").context("'rustc' is not in PATH")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(aifo_images::toolchain(&Program { file, path }, shell::root())?)
 }
 
 #[cfg(test)]

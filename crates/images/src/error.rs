@@ -57,6 +57,12 @@ pub enum ImageError {
         /// The last line of its output, or its exit status.
         reason: String,
     },
+    /// The Rust toolchain of this machine has no directory of its own.
+    #[error(
+        "the Rust toolchain in '{}' is the distribution's and cannot be copied\n\
+         hint: install one with rustup, or build without --rust-from-host", .0.display()
+    )]
+    SystemToolchain(PathBuf),
     /// A file could not be read or written.
     #[error("cannot {action} '{}': {source}", path.display())]
     File {

@@ -98,6 +98,18 @@ pub(crate) fn read(what: &str, command: &mut Command) -> Result<String, ImageErr
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns the directory of the Rust toolchain that `rustc` selects in a directory. Errors: its programs
+/// and libraries are spread over the system's directories, and cannot be copied.
+pub fn toolchain(rustc: &Program, directory: &Path) -> Result<PathBuf, ImageError> {
+    let mut command = command_of(rustc);
+    let sysroot = read("rustc", command.args(["--print", "sysroot"]).current_dir(directory))?;
+    let sysroot = PathBuf::from(sysroot.trim_end());
+    match ["/", "/usr", "/usr/local"].iter().any(|system| sysroot == Path::new(system)) {
+        true => Err(ImageError::SystemToolchain(sysroot)),
+        false => Ok(sysroot),
+    }
+}
+
 fn rows(listing: &str) -> Vec<[String; 4]> {
     let row = |line: &str| {
         let cells: Vec<String> = line.split('\t').map(str::to_owned).collect();
@@ -199,6 +211,8 @@ const SHOWN: usize = 120;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn host(flavor: Flavor) -> Host {
@@ -213,6 +227,21 @@ mod tests {
         let expected =
             "build --tag x:1 --build-arg BASE=debian --format docker --label a=b".split(' ');
         assert!(expected.eq(args.iter().take(9)), "{args:?}");
+    }
+
+    #[test]
+    fn the_toolchain_has_a_directory_of_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let selected = |script: &str| {
+            let file = scratch.path().join("rustc");
+            std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+            toolchain(&Program { file, path: "/usr/bin:/bin".into() }, Path::new("/"))
+        };
+        assert_eq!(selected("pwd").unwrap_err().to_string().lines().count(), 2);
+        assert_eq!(selected("echo /opt/rust").unwrap(), Path::new("/opt/rust"));
+        assert!(selected("echo /usr").is_err());
+        assert!(selected("echo failed >&2; exit 1").unwrap_err().to_string().contains("failed"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use aifo_engine::{Flavor, Program};
 pub use build::{BaseChoice, BuildOptions, ImageNames, build};
 pub use debian::{DebianRoot, RELEASE, digest};
 pub use error::ImageError;
-pub use host::{Host, IMAGE_LABEL, INPUTS_LABEL};
+pub use host::{Host, IMAGE_LABEL, INPUTS_LABEL, toolchain};
 pub use lock::Lock;
 pub use recipe::{Part, Recipe};
 pub use recipes::{has_agents, recipes};
