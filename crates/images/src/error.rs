@@ -49,6 +49,13 @@ pub enum ImageError {
     /// mmdebstrap was requested and is missing.
     #[error("'mmdebstrap' is not installed\nhint: apt-get install mmdebstrap")]
     NoMmdebstrap,
+    /// mmdebstrap may not create a root file system.
+    #[error(
+        "mmdebstrap cannot create '{0}' as this user\n\
+         hint: install uidmap (Debian: apt-get install uidmap) and give your user a range in \
+         /etc/subuid and /etc/subgid, or build as root"
+    )]
+    NoUserIds(String),
     /// A command failed. Its output was written before.
     #[error("{what} failed: {reason}")]
     Failed {

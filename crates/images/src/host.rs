@@ -185,7 +185,8 @@ impl<'a> Log<'a> {
         Err(ImageError::Failed { what: what.to_owned(), reason })
     }
 
-    fn text(&self) -> String {
+    /// Returns the output of the last step.
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.file).unwrap_or_default()).into_owned()
     }
 
