@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
 use crate::images::Engine;
 use crate::{shell, test_program};
@@ -19,7 +20,7 @@ const SOCKET: &str = "/var/run/docker.sock";
 /// World-readable copies of the test program and the programs that it needs; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Copies {
-    dir: PathBuf,
+    dir: TempDir,
     program: PathBuf,
 }
 
@@ -34,12 +35,12 @@ impl Copies {
         let program = executable(&messages).context("cargo names no test program")?;
         let profile = program.ancestors().nth(2).context("a test program lies in its profile")?;
         let name = program.file_name().context("a program has a name")?.to_string_lossy();
-        let dir = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
-        let copies = Copies { program: dir.join(format!("debug/deps/{name}")), dir };
-        fs::create_dir_all(copies.dir.join("debug/deps"))?;
+        let dir = tempfile::Builder::new().prefix("aifo-suites-").tempdir_in("/var/tmp")?;
+        let copies = Copies { program: dir.path().join(format!("debug/deps/{name}")), dir };
+        fs::create_dir_all(copies.dir.path().join("debug/deps"))?;
         for dir in ["", "debug", "debug/deps"] {
             let readable = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(copies.dir.join(dir), readable)?;
+            fs::set_permissions(copies.dir.path().join(dir), readable)?;
         }
         for program in ["aifo-coder", "aifo-shim", "aifo-test-tool", "aifo-test-agent"] {
             copies.add(&profile.join(program), &format!("debug/{program}"))?;
@@ -49,7 +50,7 @@ impl Copies {
     }
 
     fn add(&self, program: &Path, name: &str) -> Result<()> {
-        let copy = self.dir.join(name);
+        let copy = self.dir.path().join(name);
         fs::copy(program, &copy).with_context(|| format!("cannot copy {}", program.display()))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
         Ok(())
@@ -61,14 +62,10 @@ impl Copies {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
         command.arg("--").arg(&self.program).args(args).current_dir("/var/tmp");
-        command.env("AIFO_TEST_BIN_DIR", self.dir.join("debug")).envs(variables.iter().copied());
+        command
+            .env("AIFO_TEST_BIN_DIR", self.dir.path().join("debug"))
+            .envs(variables.iter().copied());
         test_program::run_tests(&mut command)
-    }
-}
-
-impl Drop for Copies {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

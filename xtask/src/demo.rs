@@ -6,6 +6,7 @@
 mod calls;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use nix::sys::signal::{Signal, killpg};
 use crate::bench::stats::{Pairs, millis};
 use crate::serve::{self, Options, Serve};
 use crate::{dist, shell, table};
-use aifo_images::{Scratch, copy_tree};
+use aifo_images::copy_tree;
 use calls::{CALLS, Call, KINDS, Outcome};
 
 /// How often each call is timed on each side, in turns.
@@ -27,8 +28,10 @@ const ROUNDS: usize = 5;
 /// Builds the binaries, makes the calls, prints the table, and fails if a call gave a wrong result.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let dist = dist::build(&shell::root().join("target/demo-bin"))?;
-    let scratch = Scratch::new("aifo-demo")?;
-    let project = scratch.dir("polyglot")?;
+    let scratch = aifo_images::scratch()?;
+    let root = scratch.path().canonicalize()?;
+    let project = root.join("polyglot");
+    fs::create_dir(&project)?;
     let example = shell::root().join("examples/polyglot");
     copy_tree(&example, &project, &["target", "build", "__pycache__"])?;
     let kinds = kinds_of_this_host();
@@ -48,11 +51,12 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         kinds: &names,
         backend,
         path: std::env::var_os("PATH").unwrap_or_default(),
-        log: scratch.file("serve.log"),
+        log: root.join("serve.log"),
     })?;
     eprintln!("session: {} with {}; {runs}", project.display(), names.join(", "));
 
-    let shims = scratch.links("shims", &calls::tools(), &dist.shim)?;
+    let shims = root.join("shims");
+    dist.link_shims(&shims, &calls::tools())?;
     let agent = Agent { path: serve::path_with(&shims)?, project, serve: &serve };
     let mut rows = Vec::new();
     let mut wrong = Vec::new();

@@ -1,8 +1,12 @@
-//! `cargo xtask dist --out DIR`: release builds of both binaries, checked to be static, with manual
-//! pages and shell completions.
+//! `cargo xtask dist`: release builds of both binaries, checked to be static, with manual pages and
+//! shell completions, below a prefix or as an archive (`spec/distribution.md`).
+
+mod archive;
+mod prefix;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +23,17 @@ pub(crate) struct Dist {
     pub(crate) coder: PathBuf,
     /// The C library of both.
     pub(crate) libc: Libc,
+}
+
+impl Dist {
+    /// Creates a directory of links with these names to the shim.
+    pub(crate) fn link_shims(&self, dir: &Path, tools: &[&str]) -> Result<()> {
+        fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        for tool in tools {
+            symlink(&self.shim, dir.join(tool)).with_context(|| format!("cannot link {tool}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// A C library that is linked statically.
@@ -40,15 +55,31 @@ impl Libc {
     }
 }
 
-/// Runs the command: `--out DIR`.
+const USAGE: &str = "usage: cargo xtask dist --prefix DIR | --archive [DIR]";
+
+/// Runs the command: installs below a prefix, or writes the archive of a release.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
-    match args {
-        [flag, dir] if flag == "--out" => {
-            let out = std::path::absolute(dir)?;
-            write_companions(&build(&out)?.coder, &out)
-        }
-        _ => bail!("usage: cargo xtask dist --out DIR"),
+    let flag = args.first().and_then(|flag| flag.to_str());
+    match (flag, &args[args.len().min(1)..]) {
+        (Some("--prefix"), [dir]) => install_below(&std::path::absolute(dir)?),
+        (Some("--archive"), []) => write_archive(&shell::root().join("target/archive")),
+        (Some("--archive"), [dir]) => write_archive(&std::path::absolute(dir)?),
+        _ => bail!(USAGE),
     }
+}
+
+/// Installs below a prefix such as `~/.local`.
+fn install_below(prefix: &Path) -> Result<()> {
+    prefix::write(&build(&prefix.join("bin"))?.coder, prefix)
+}
+
+fn write_archive(out: &Path) -> Result<()> {
+    let staging = aifo_images::scratch()?;
+    let name = archive::name(Target::of_host()?.architecture());
+    install_below(&staging.path().join(&name))?;
+    let archive = archive::pack(staging.path(), &name, out)?;
+    println!("{}", archive.display());
+    Ok(())
 }
 
 /// Builds both binaries into a directory.
@@ -62,29 +93,6 @@ pub(crate) fn build(out: &Path) -> Result<Dist> {
 pub(crate) fn shim(out: &Path) -> Result<PathBuf> {
     Target::of_host()?.build(&SHIM, out)
 }
-
-/// Writes manual pages to `man/man1` and completions to `completions`, as the launcher prints them.
-fn write_companions(coder: &Path, out: &Path) -> Result<()> {
-    shell::run(Command::new(coder).arg("man").arg(out.join("man/man1")))?;
-    let dir = out.join("completions");
-    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    for (shell, file) in COMPLETIONS {
-        let script = shell::read(Command::new(coder).args(["completions", shell]))? + "\n";
-        let path = dir.join(file);
-        fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    eprintln!("{}: manual pages and completions", out.display());
-    Ok(())
-}
-
-/// Shells and the file names of their completion scripts.
-const COMPLETIONS: [(&str, &str); 5] = [
-    ("bash", "aifo-coder.bash"),
-    ("zsh", "_aifo-coder"),
-    ("fish", "aifo-coder.fish"),
-    ("elvish", "aifo-coder.elv"),
-    ("powershell", "_aifo-coder.ps1"),
-];
 
 /// The packages and their rustc flags. The shim starts once per call, and relocation took a tenth
 /// of its start; so it has a fixed address. An attacker who could exploit that already runs
@@ -118,6 +126,11 @@ impl Target {
             return Ok(Target { triple: musl, libc: Libc::Musl });
         }
         Ok(Target { triple: host.to_owned(), libc: Libc::Glibc })
+    }
+
+    /// The first part of the triple, for example `x86_64`.
+    fn architecture(&self) -> &str {
+        self.triple.split('-').next().unwrap_or(&self.triple)
     }
 
     /// Builds a binary, copies it, checks that it is static, and prints its size.

@@ -10,9 +10,8 @@ mod suite;
 use std::ffi::OsString;
 use std::io::stderr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock, Scratch};
+use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock, Program};
 use anyhow::{Context, Result, bail};
 
 use crate::{dist, shell, table};
@@ -59,8 +58,8 @@ pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()>
 }
 
 fn build(engine: Engine, options: &Options) -> Result<()> {
-    let scratch = Scratch::new("aifo-build")?;
-    let options = options.for_build(&scratch)?;
+    let scratch = aifo_images::scratch()?;
+    let options = options.for_build(scratch.path())?;
     let lock = Lock::embedded()?;
     let (_, errors) = aifo_images::build(&engine.host()?, &lock, &options, &mut stderr())?;
     match errors.into_iter().next() {
@@ -125,9 +124,9 @@ impl Options {
     }
 
     /// Adds the shim, if an agent is built.
-    fn for_build(&self, scratch: &Scratch) -> Result<BuildOptions> {
+    fn for_build(&self, scratch: &Path) -> Result<BuildOptions> {
         let has_agents = aifo_images::has_agents(&self.names)?;
-        let shim = if has_agents { Some(dist::shim(&scratch.file("shim"))?) } else { None };
+        let shim = if has_agents { Some(dist::shim(&scratch.join("shim"))?) } else { None };
         Ok(BuildOptions { shim, ..self.for_update()? })
     }
 
@@ -156,9 +155,9 @@ impl Options {
 
 /// The toolchain that builds this workspace.
 fn toolchain() -> Result<PathBuf> {
-    let mut rustc = Command::new("rustc");
-    let root = shell::read(rustc.args(["--print", "sysroot"]).current_dir(shell::root()))?;
-    Ok(Path::new(&root).to_owned())
+    let file = shell::find_in_path("rustc").context("'rustc' is not in PATH")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(aifo_images::toolchain(&Program { file, path }, shell::root())?)
 }
 
 #[cfg(test)]

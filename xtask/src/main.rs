@@ -59,7 +59,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "dist",
-        help: "--out DIR: static release binaries, manual pages, completions",
+        help: "--prefix DIR: an installation of static binaries, manual pages, completions; \
+               --archive [DIR]: the archive of a release",
         run: dist::run,
     },
     Command {

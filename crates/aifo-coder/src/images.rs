@@ -19,14 +19,21 @@ const COMMAND: &str = "aifo-coder images";
 pub(crate) async fn run(command: &ImagesCommand) -> anyhow::Result<ExitCode> {
     let config = config::load(Path::new("."), &Flags::default())?;
     match command {
-        ImagesCommand::Build(flags) => build(flags, &config).await,
+        ImagesCommand::Build { images, rust_from_host } => {
+            let toolchain = if *rust_from_host { Some(toolchain()?) } else { None };
+            build(images, toolchain, &config).await
+        }
         ImagesCommand::Update(flags) => update(flags, &config).await,
         ImagesCommand::List { engine } => list(engine.as_deref(), &config).await,
     }
 }
 
-async fn build(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode> {
-    let mut options = options(flags, config);
+async fn build(
+    flags: &BuildImages,
+    toolchain: Option<PathBuf>,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
+    let mut options = BuildOptions { toolchain, ..options(flags, config) };
     if aifo_images::has_agents(&flags.names)? {
         options.shim = Some(ShimBinary::find()?.path().to_owned());
     }
@@ -38,9 +45,13 @@ async fn build(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode>
     let start = Instant::now();
     let (built, errors) = aifo_images::build(&host, &lock, &options, &mut EscapedStderr)?;
     let seconds = start.elapsed().as_secs();
-    let images = if built.len() == 1 { "image" } else { "images" };
-    let count = built.len();
-    console::say(format_args!("built {count} {images} with {} in {seconds} s", host.flavor));
+    match built.len() {
+        0 => {}
+        1 => console::say(format_args!("built 1 image with {} in {seconds} s", host.flavor)),
+        count => {
+            console::say(format_args!("built {count} images with {} in {seconds} s", host.flavor));
+        }
+    }
     let failed = !errors.is_empty();
     for error in errors {
         console::fail(&error.into());
@@ -117,6 +128,17 @@ fn options(flags: &BuildImages, config: &Config) -> BuildOptions {
         fresh: flags.fresh,
         command: COMMAND,
     }
+}
+
+/// This machine's default Rust toolchain.
+fn toolchain() -> anyhow::Result<PathBuf> {
+    let rustc = TrustedPrograms::here().find("rustc").map_err(|_| {
+        anyhow::anyhow!(
+            "no trusted 'rustc' is in PATH\nhint: install Rust, or build without --rust-from-host"
+        )
+    })?;
+    // Outside of every project: a project's `rust-toolchain.toml` can name a toolchain of its own.
+    Ok(aifo_images::toolchain(&rustc, Path::new("/"))?)
 }
 
 /// Finds the trusted programs, and an engine that answers.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::context::Inputs;
 use crate::debian::DebianRoot;
@@ -12,7 +12,7 @@ use crate::lock::{Lock, LockedPackages};
 use crate::recipe::{BaseImage, Part, Recipe};
 use crate::recipes::{BuildRequest, find, ordered};
 use crate::registry;
-use crate::scratch::Scratch;
+use crate::scratch::scratch;
 
 /// What to build, and from what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,8 +98,8 @@ pub fn build(
     for BuildRequest { recipe, version } in &requests {
         lock.packages(recipe, version.as_deref(), options.command)?;
     }
-    let scratch = Scratch::new("aifo-images")?;
-    let mut builder = Builder::new(host, options, &scratch, out);
+    let scratch = scratch()?;
+    let mut builder = Builder::new(host, options, scratch.path(), out);
     let (mut built, mut errors) = (Vec::new(), Vec::new());
     let mut failed: Vec<&str> = Vec::new();
     for BuildRequest { recipe, version } in requests {
@@ -134,7 +134,7 @@ pub(crate) struct Builder<'a> {
     pub(crate) host: &'a Host,
     pub(crate) inputs: Inputs,
     pub(crate) log: Log<'a>,
-    scratch: &'a Scratch,
+    scratch: &'a Path,
     options: &'a BuildOptions,
     /// The Debian bases that were found or built, by release.
     bases: BTreeMap<String, String>,
@@ -144,7 +144,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn new(
         host: &'a Host,
         options: &'a BuildOptions,
-        scratch: &'a Scratch,
+        scratch: &'a Path,
         out: &'a mut dyn Write,
     ) -> Self {
         let inputs = Inputs {

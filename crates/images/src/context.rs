@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::ImageError;
 use crate::lock::LockedPackages;
 use crate::recipe::Recipe;
-use crate::scratch::{Scratch, copy_tree};
+use crate::scratch::copy_tree;
 
 /// Files of this machine that a Dockerfile may copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,11 +27,12 @@ impl Inputs {
     /// Creates the context of a recipe in a scratch directory.
     pub(crate) fn context(
         &self,
-        scratch: &Scratch,
+        scratch: &Path,
         recipe: &Recipe,
         locked: Option<&LockedPackages>,
     ) -> Result<PathBuf, ImageError> {
-        let dir = scratch.dir(&recipe.name)?;
+        let dir = scratch.join(&recipe.name);
+        make(&dir)?;
         write(&dir.join("Dockerfile"), &recipe.dockerfile)?;
         for file in &recipe.files {
             let path = dir.join(&file.name);
@@ -50,7 +51,8 @@ impl Inputs {
             self.ca_into(&dir)?;
         }
         if recipe.copies("toolchain/") {
-            let to = scratch.dir(&format!("{}/toolchain", recipe.name))?;
+            let to = dir.join("toolchain");
+            make(&to)?;
             if let Some(toolchain) = &self.toolchain {
                 // Its manuals are more than half of it.
                 copy_tree(toolchain, &to, &["share"])?;
@@ -79,6 +81,10 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), ImageError> {
     fs::write(path, text).map_err(ImageError::file("write", path))
 }
 
+fn make(dir: &Path) -> Result<(), ImageError> {
+    fs::create_dir(dir).map_err(ImageError::file("create", dir))
+}
+
 fn copy(from: &Path, to: &Path) -> Result<(), ImageError> {
     fs::copy(from, to).map(drop).map_err(ImageError::file("read", from))
 }
@@ -91,14 +97,14 @@ mod tests {
 
     #[test]
     fn a_context_has_every_file_that_its_dockerfile_copies() {
-        let scratch = Scratch::new("aifo-context-test").unwrap();
-        let shim = scratch.file("shim");
+        let scratch = tempfile::tempdir().unwrap();
+        let shim = scratch.path().join("shim");
         write(&shim, "shim").unwrap();
         let inputs = Inputs { shim: Some(shim), ..Inputs::default() };
         let lock = Lock::embedded().unwrap();
         for recipe in recipes() {
             let locked = lock.packages(recipe, None, "").unwrap();
-            let dir = inputs.context(&scratch, recipe, locked).unwrap();
+            let dir = inputs.context(scratch.path(), recipe, locked).unwrap();
             let copies = recipe.dockerfile.lines().filter_map(|line| line.strip_prefix("COPY "));
             for line in copies.filter(|line| !line.starts_with("--from")) {
                 let words: Vec<_> = line.split_whitespace().collect();
@@ -108,7 +114,7 @@ mod tests {
                 }
             }
         }
-        let adapter = scratch.file("agent-claude/usr-local-bin-claude-agent-acp");
+        let adapter = scratch.path().join("agent-claude/usr-local-bin-claude-agent-acp");
         assert_eq!(adapter.metadata().unwrap().permissions().mode() & 0o777, 0o755);
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::error::ImageError;
 use crate::host::{Host, INPUTS_LABEL, Log};
-use crate::scratch::Scratch;
+use crate::scratch::scratch;
 
 /// The release of sidecars. A program built in a sidecar may run beside the agent, so this C library
 /// must not be newer than the agent's.
@@ -36,8 +36,8 @@ impl DebianRoot<'_> {
         fresh: bool,
         out: &mut dyn Write,
     ) -> Result<(), ImageError> {
-        let scratch = Scratch::new("aifo-debian-log")?;
-        self.provide_logged(hosts, fresh, &mut Log::new(&scratch, out))
+        let scratch = scratch()?;
+        self.provide_logged(hosts, fresh, &mut Log::new(scratch.path(), out))
     }
 
     pub(crate) fn provide_logged(
@@ -51,14 +51,18 @@ impl DebianRoot<'_> {
         let lacking: Vec<&Host> = lacking.collect();
         let Some(first) = lacking.first() else { return Ok(()) };
         let mut command = first.mmdebstrap().ok_or(ImageError::NoMmdebstrap)?;
-        let scratch = Scratch::new("aifo-debian")?;
-        let tar = scratch.file("root.tar");
+        let scratch = scratch()?;
+        let tar = scratch.path().join("root.tar");
         command.args(["--quiet", "--variant=minbase"]);
         command.args(SLIM.iter().map(|option| format!("--dpkgopt={option}")));
         if !self.packages.is_empty() {
             command.arg(format!("--include={}", self.packages.join(",")));
         }
-        log.step(self.image, command.arg(self.release).arg(&tar))?;
+        let step = log.step(self.image, command.arg(self.release).arg(&tar));
+        step.map_err(|error| match log.text().contains(NO_MODE) {
+            true => ImageError::NoUserIds(self.image.to_owned()),
+            false => error,
+        })?;
         for host in lacking {
             let label = format!("LABEL {INPUTS_LABEL}={inputs}");
             let mut command = host.command(["import", "--change", &label]);
@@ -67,6 +71,9 @@ impl DebianRoot<'_> {
         Ok(())
     }
 }
+
+/// mmdebstrap's error if neither root nor a range of user ids is available.
+const NO_MODE: &str = "unable to pick chroot mode";
 
 /// Returns a digest of a list of parts. It is compared with an image's label and needs no security:
 /// another hash version only rebuilds an image.
@@ -89,7 +96,33 @@ const SLIM: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use aifo_engine::{Flavor, Program};
+
     use super::*;
+
+    #[test]
+    fn a_user_without_ids_gets_a_hint() {
+        let scratch = tempfile::tempdir().unwrap();
+        let program = |name: &str, script: &str| {
+            let file = scratch.path().join(name);
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+            Program { file, path: "/usr/bin:/bin".into() }
+        };
+        let root = DebianRoot { image: "x", release: RELEASE, packages: &[] };
+        let failed = |script: &str| {
+            let engine = program("docker", "exit 1");
+            let mmdebstrap = Some(program("mmdebstrap", script));
+            let host = Host { flavor: Flavor::Docker, engine, mmdebstrap };
+            root.provide(&[host], false, &mut Vec::new()).unwrap_err()
+        };
+        let error = failed("echo 'E: unable to pick chroot mode automatically' >&2; exit 25");
+        assert!(matches!(error, ImageError::NoUserIds(_)), "{error}");
+        assert!(matches!(failed("exit 25"), ImageError::Failed { .. }));
+    }
 
     #[test]
     fn other_packages_are_another_root() {

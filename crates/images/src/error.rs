@@ -49,6 +49,13 @@ pub enum ImageError {
     /// mmdebstrap was requested and is missing.
     #[error("'mmdebstrap' is not installed\nhint: apt-get install mmdebstrap")]
     NoMmdebstrap,
+    /// mmdebstrap may not create a root file system.
+    #[error(
+        "mmdebstrap cannot create '{0}' as this user\n\
+         hint: install uidmap (Debian: apt-get install uidmap) and give your user a range in \
+         /etc/subuid and /etc/subgid, or build as root"
+    )]
+    NoUserIds(String),
     /// A command failed. Its output was written before.
     #[error("{what} failed: {reason}")]
     Failed {
@@ -57,6 +64,12 @@ pub enum ImageError {
         /// The last line of its output, or its exit status.
         reason: String,
     },
+    /// The Rust toolchain of this machine has no directory of its own.
+    #[error(
+        "the Rust toolchain in '{}' is the distribution's and cannot be copied\n\
+         hint: install one with rustup, or build without --rust-from-host", .0.display()
+    )]
+    SystemToolchain(PathBuf),
     /// A file could not be read or written.
     #[error("cannot {action} '{}': {source}", path.display())]
     File {

@@ -3,14 +3,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use aifo_engine::{Flavor, Program, error_line};
 
 use crate::error::ImageError;
-use crate::scratch::Scratch;
 
 /// The programs of this machine that build images. The caller decides that they are trusted.
 #[derive(Clone, Debug)]
@@ -99,6 +98,18 @@ pub(crate) fn read(what: &str, command: &mut Command) -> Result<String, ImageErr
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns the directory of the Rust toolchain that `rustc` selects in a directory. Errors: its programs
+/// and libraries are spread over the system's directories, and cannot be copied.
+pub fn toolchain(rustc: &Program, directory: &Path) -> Result<PathBuf, ImageError> {
+    let mut command = command_of(rustc);
+    let sysroot = read("rustc", command.args(["--print", "sysroot"]).current_dir(directory))?;
+    let sysroot = PathBuf::from(sysroot.trim_end());
+    match ["/", "/usr", "/usr/local"].iter().any(|system| sysroot == Path::new(system)) {
+        true => Err(ImageError::SystemToolchain(sysroot)),
+        false => Ok(sysroot),
+    }
+}
+
 fn rows(listing: &str) -> Vec<[String; 4]> {
     let row = |line: &str| {
         let cells: Vec<String> = line.split('\t').map(str::to_owned).collect();
@@ -129,8 +140,8 @@ pub(crate) struct Log<'a> {
 
 impl<'a> Log<'a> {
     /// The output of a step is collected in the scratch directory.
-    pub(crate) fn new(scratch: &Scratch, out: &'a mut dyn Write) -> Self {
-        Log { file: scratch.file("log"), out }
+    pub(crate) fn new(scratch: &Path, out: &'a mut dyn Write) -> Self {
+        Log { file: scratch.join("log"), out }
     }
 
     /// Runs a command and writes a line with its duration.
@@ -174,7 +185,8 @@ impl<'a> Log<'a> {
         Err(ImageError::Failed { what: what.to_owned(), reason })
     }
 
-    fn text(&self) -> String {
+    /// Returns the output of the last step.
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.file).unwrap_or_default()).into_owned()
     }
 
@@ -200,6 +212,8 @@ const SHOWN: usize = 120;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn host(flavor: Flavor) -> Host {
@@ -214,6 +228,21 @@ mod tests {
         let expected =
             "build --tag x:1 --build-arg BASE=debian --format docker --label a=b".split(' ');
         assert!(expected.eq(args.iter().take(9)), "{args:?}");
+    }
+
+    #[test]
+    fn the_toolchain_has_a_directory_of_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let selected = |script: &str| {
+            let file = scratch.path().join("rustc");
+            std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+            toolchain(&Program { file, path: "/usr/bin:/bin".into() }, Path::new("/"))
+        };
+        assert_eq!(selected("pwd").unwrap_err().to_string().lines().count(), 2);
+        assert_eq!(selected("echo /opt/rust").unwrap(), Path::new("/opt/rust"));
+        assert!(selected("echo /usr").is_err());
+        assert!(selected("echo failed >&2; exit 1").unwrap_err().to_string().contains("failed"));
     }
 
     #[test]
@@ -232,9 +261,9 @@ mod tests {
 
     #[test]
     fn only_a_failed_step_shows_its_output() {
-        let scratch = Scratch::new("aifo-log-test").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
-        let mut log = Log::new(&scratch, &mut out);
+        let mut log = Log::new(scratch.path(), &mut out);
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);

@@ -104,15 +104,14 @@ fn forward(stream: impl Read + Send + 'static, lines: Sender<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
     use aifo_engine::{Flavor, Program};
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
     /// Pulls with an engine that is a script.
-    fn with_script(name: &str, script: &str) -> (Result<(), String>, Duration) {
-        let scratch = Scratch::new(&format!("aifo-registry-{name}")).unwrap();
-        let file = scratch.file("engine");
+    fn with_script(script: &str) -> (Result<(), String>, Duration) {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("engine");
         fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
         let engine = Program { file, path: "/usr/bin:/bin".into() };
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_silent_registry_is_given_up() {
-        let (pulled, took) = with_script("silent", "echo 'Trying to pull x...'; exec sleep 60");
+        let (pulled, took) = with_script("echo 'Trying to pull x...'; exec sleep 60");
         assert_eq!(pulled.unwrap_err(), "the registry did not answer within 1 s");
         assert!(took < Duration::from_secs(30), "{took:?}");
     }
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn a_pull_may_take_longer_than_the_answer() {
         let script = "echo 'x: Pulling from library/debian'; sleep 2; echo done";
-        let (pulled, took) = with_script("slow", script);
+        let (pulled, took) = with_script(script);
         assert_eq!(pulled, Ok(()));
         assert!(took >= Duration::from_secs(2), "{took:?}");
     }
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn an_error_is_returned() {
         let (pulled, _) =
-            with_script("error", "echo 'Error response from daemon: no such host' >&2; exit 1");
+            with_script("echo 'Error response from daemon: no such host' >&2; exit 1");
         assert_eq!(pulled.unwrap_err(), "no such host");
     }
 }

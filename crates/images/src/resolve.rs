@@ -9,7 +9,7 @@ use crate::error::ImageError;
 use crate::host::{index_arguments, read};
 use crate::lock::LockedPackages;
 use crate::recipe::{Packages, Recipe, package_name};
-use crate::scratch::Scratch;
+use crate::scratch::scratch;
 
 /// Resolves the packages; `None` if there are none. The first has the version `version`, or the newest
 /// that the recipe allows.
@@ -19,12 +19,12 @@ pub(crate) fn resolve(
     base: &str,
     version: Option<&str>,
 ) -> Result<Option<LockedPackages>, ImageError> {
-    let scratch = Scratch::new(&format!("aifo-resolve-{}", recipe.name))?;
-    let context = scratch.dir("context")?;
-    builder.inputs.ca_into(&context)?;
+    let scratch = scratch()?;
+    let context = scratch.path();
+    builder.inputs.ca_into(context)?;
     let mut run = |dockerfile: String, outputs: &[&str]| {
         write(&context.join("Dockerfile"), &dockerfile)?;
-        texts(builder, recipe, base, &dockerfile, &context, outputs)
+        texts(builder, recipe, base, &dockerfile, context, outputs)
     };
     match &recipe.packages {
         Packages::None => Ok(None),

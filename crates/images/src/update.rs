@@ -10,7 +10,7 @@ use crate::recipe::{BaseImage, Packages, Recipe};
 use crate::recipes::{BuildRequest, ordered, recipes};
 use crate::registry;
 use crate::resolve::resolve;
-use crate::scratch::Scratch;
+use crate::scratch::scratch;
 
 /// Renews the entries of the named images, or of all, and writes a line for each. A base that was not
 /// named keeps its entry. A registry that does not answer is reported, and the bases' digests stay.
@@ -26,8 +26,8 @@ pub fn update(
     let all = ["toolchains".to_owned(), "agents".to_owned()];
     let is_all = options.names.is_empty();
     let requests = ordered(if is_all { &all } else { &options.names })?;
-    let scratch = Scratch::new("aifo-update")?;
-    let mut builder = Builder::new(host, options, &scratch, out);
+    let scratch = scratch()?;
+    let mut builder = Builder::new(host, options, scratch.path(), out);
     let is_named = |recipe: &Recipe| {
         let names = options.names.iter().map(|name| name.split('@').next().unwrap_or_default());
         let mut names = names.map(|name| ordered(&[name.to_owned()]));

@@ -125,7 +125,7 @@ const OWN_DIRECTORY: &str = "give the project a directory of its own, and name i
 const RUNTIME: &str = "set XDG_RUNTIME_DIR and TMPDIR to directories outside of it, or give the project \
                        a directory of its own";
 const INSTALL: &str =
-    "install aifo-coder and aifo-shim outside of it: cargo xtask dist --out ~/.local/bin";
+    "install aifo-coder and aifo-shim outside of it: cargo xtask dist --prefix ~/.local";
 
 fn around(path: &Path, other: &Path) -> Option<&'static str> {
     match other.starts_with(path) {

@@ -15,7 +15,7 @@ use super::stats::Pairs;
 use crate::images::Engine;
 use crate::serve::{Backend, Options, Serve};
 use crate::shell;
-use aifo_images::Scratch;
+use tempfile::TempDir;
 
 /// The suites' image, built by `cargo xtask images test`.
 const BASE: &str = "aifo-test-base:latest";
@@ -88,19 +88,19 @@ struct Session {
     serve: Serve,
     calls: Calls,
     container: String,
-    _scratch: Scratch,
+    _scratch: TempDir,
 }
 
 impl Session {
     fn start(bench: &Bench<'_>, kinds: &[&str]) -> Result<Self> {
-        let scratch = Scratch::new("aifo-bench-session")?;
+        let scratch = aifo_images::scratch()?;
         let serve = Serve::start(&Options {
             dist: bench.dist,
             workspace: &bench.workspace,
             kinds,
             backend: Backend::Containers { engine: ENGINE, image: IMAGE },
             path: std::env::var_os("PATH").unwrap_or_default(),
-            log: scratch.file("serve.log"),
+            log: scratch.path().join("serve.log"),
         })?;
         // unix:///../aifo-ID/front/exec.sock
         let dir = serve.socket()?.ancestors().nth(2).and_then(|dir| dir.file_name());
@@ -148,15 +148,13 @@ fn unready() -> Result<Option<String>> {
     if !inspect.status().is_ok_and(|status| status.success()) {
         return Ok(Some(format!("missing image {BASE}: cargo xtask images test")));
     }
-    let dir = Scratch::new("aifo-bench-image")?;
+    let dir = aifo_images::scratch()?;
     let name = Tool::True.name();
     let steps = format!("FROM {BASE}\nRUN ln -sf /bin/true /usr/local/bin/{name}\n");
-    fs::write(dir.file("Dockerfile"), steps)?;
-    let context = dir.file("Dockerfile");
-    let context = context.parent().context("a file lies in a directory")?;
+    fs::write(dir.path().join("Dockerfile"), steps)?;
     let mut build = engine(&["build", "--quiet", "--tag", IMAGE]);
     // Every daemon has this builder.
-    shell::read(build.arg(context).env("DOCKER_BUILDKIT", "0"))?;
+    shell::read(build.arg(dir.path()).env("DOCKER_BUILDKIT", "0"))?;
     Ok(None)
 }
 

@@ -18,7 +18,7 @@ use super::report::Measured::{self, Slowdown};
 use super::stats::Pairs;
 use crate::serve;
 use crate::shell;
-use aifo_images::Scratch;
+use tempfile::TempDir;
 
 /// A notification: a FIFO makes the agent send it, and the bridge forwards it.
 pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {
@@ -76,20 +76,20 @@ struct AcpClient {
     trigger: File,
     last_id: u64,
     line: Vec<u8>,
-    _scratch: Scratch,
+    _scratch: TempDir,
 }
 
 impl AcpClient {
     /// Without the bridge.
     fn native(agent: &Path) -> Result<Self> {
-        let scratch = Scratch::new("aifo-bench-bare")?;
+        let scratch = aifo_images::scratch()?;
         let fifo = fifo(&scratch)?;
         AcpClient::start(Command::new(agent).arg(&fifo), scratch, fifo)
     }
 
     /// Through `aifo-coder acp`.
     fn bridged(bench: &Bench<'_>, agent: &Path) -> Result<Self> {
-        let scratch = Scratch::new("aifo-bench-bridge")?;
+        let scratch = aifo_images::scratch()?;
         let fifo = fifo(&scratch)?;
         let line = format!("'{}' '{}'", agent.display(), fifo.display());
         let mut coder = Command::new(&bench.dist.coder);
@@ -99,7 +99,7 @@ impl AcpClient {
         AcpClient::start(&mut coder, scratch, fifo)
     }
 
-    fn start(command: &mut Command, scratch: Scratch, fifo: PathBuf) -> Result<Self> {
+    fn start(command: &mut Command, scratch: TempDir, fifo: PathBuf) -> Result<Self> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let stdin = child.stdin.take().context("no stdin")?;
@@ -158,8 +158,8 @@ impl Drop for AcpClient {
     }
 }
 
-fn fifo(scratch: &Scratch) -> Result<PathBuf> {
-    let fifo = scratch.file("word");
+fn fifo(scratch: &TempDir) -> Result<PathBuf> {
+    let fifo = scratch.path().join("word");
     mkfifo(&fifo, Mode::S_IRWXU)?;
     Ok(fifo)
 }

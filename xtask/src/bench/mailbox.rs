@@ -15,7 +15,7 @@ use super::report::Measured::{self, Absent, Slowdown};
 use super::stats::Pairs;
 use crate::serve;
 use crate::shell;
-use aifo_images::Scratch;
+use tempfile::TempDir;
 
 /// Bytes of bulk output.
 const BULK: u64 = 256 << 20;
@@ -41,7 +41,7 @@ pub(super) fn script(bench: &Bench<'_>) -> Result<Measured> {
 /// Bulk output through the binary client into a file, relative to a copy of that file.
 pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
     let mailbox = Mailbox::start(bench, "binary")?;
-    let [printed, copied] = ["printed", "copied"].map(|name| mailbox.scratch.file(name));
+    let [printed, copied] = ["printed", "copied"].map(|name| mailbox.scratch.path().join(name));
     let cp = shell::find_in_path("cp").context("'cp' is not in PATH")?;
     let download = || {
         let mut client = quiet(&mailbox.client(Tool::Output(BULK)));
@@ -62,13 +62,14 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
 struct Mailbox {
     daemon: Child,
     directory: PathBuf,
-    scratch: Scratch,
+    scratch: TempDir,
 }
 
 impl Mailbox {
     fn start(bench: &Bench<'_>, client: &str) -> Result<Self> {
-        let scratch = Scratch::new("aifo-bench-mailbox")?;
-        let directory = scratch.dir("mailbox")?;
+        let scratch = aifo_images::scratch()?;
+        let directory = scratch.path().join("mailbox");
+        fs::create_dir(&directory)?;
         let mut proxy = Command::new(&bench.dist.coder);
         proxy.args(["proxy", "--client", client, "--dir"]).arg(&directory);
         proxy.args([Tool::True.name(), Tool::Output(BULK).name()]);

@@ -17,6 +17,7 @@ pub(crate) mod stats;
 mod version1;
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -24,7 +25,6 @@ use anyhow::{Context, Result, bail};
 use crate::dist;
 use crate::serve::{self, Options, Serve};
 use crate::shell;
-use aifo_images::Scratch;
 use call::{Calls, Tool};
 use measure::Bench;
 use report::Figure;
@@ -36,9 +36,12 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let flags = Flags::parse(args)?;
     let rows = selected(&flags.only)?;
     let dist = dist::build(&shell::root().join("target/bench-bin"))?;
-    let scratch = Scratch::new("aifo-bench")?;
-    let workspace = scratch.dir("work")?;
-    let tools = scratch.dir("tools")?;
+    let scratch = aifo_images::scratch()?;
+    // Canonical, as calls name the directory that the kernel reports.
+    let root = scratch.path().canonicalize()?;
+    let [workspace, tools, shims] = ["work", "tools", "shims"].map(|name| root.join(name));
+    fs::create_dir(&workspace)?;
+    fs::create_dir(&tools)?;
     Tool::make_all(&tools)?;
     let serve = Serve::start(&Options {
         dist: &dist,
@@ -46,9 +49,9 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         kinds: &["c-cpp"],
         backend: serve::Backend::Local,
         path: serve::path_with(&tools)?,
-        log: scratch.file("serve.log"),
+        log: root.join("serve.log"),
     })?;
-    let shims = scratch.links("shims", Tool::NAMES, &dist.shim)?;
+    dist.link_shims(&shims, Tool::NAMES)?;
     // All calls start in this directory. A directory per command would slow every spawn, also
     // natively, and flatter the ratio.
     std::env::set_current_dir(&workspace)?;

@@ -2,14 +2,15 @@
 
 use anyhow::Result;
 
-use super::call::{Tool, Transport};
+use super::call::Tool;
+use super::call::Transport::{Passed, Relayed, Version2};
 use super::containers;
 use super::frames;
 use super::mailbox;
 use super::measure::Bench;
 use super::messages;
 use super::parents::Parent;
-use super::report::Bound::{self, AtLeast, AtMost, Reported};
+use super::report::Bound::{self, Reported};
 use super::report::Measured::{self, Absent, Mib, Slowdown, Throughput};
 
 /// A row of the table.
@@ -22,153 +23,58 @@ pub(super) struct Row {
 
 /// All rows. Those of the proxy's memory depend on the rows before them.
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        name: "shim size",
-        bound: AtMost { musl: 1.2, glibc: 2.0 },
-        measure: |bench| bench.shim_size().map(Mib),
-    },
-    Row {
-        name: "proxy at rest, before",
-        bound: AtMost { musl: 4.0, glibc: 4.0 },
-        measure: |bench| bench.proxy_memory().map(Mib),
-    },
-    Row {
-        name: "true, passed",
-        bound: AtMost { musl: 1.6, glibc: 2.2 },
-        measure: |bench| bench.calls(Tool::True, Transport::Passed).map(Slowdown),
-    },
-    Row {
-        name: "true, relayed",
-        bound: Reported,
-        measure: |bench| bench.calls(Tool::True, Transport::Relayed).map(Slowdown),
-    },
-    Row {
-        name: "true, version 2",
-        bound: AtMost { musl: 2.0, glibc: 2.6 },
-        measure: |bench| bench.calls(Tool::True, Transport::Version2).map(Slowdown),
-    },
-    Row {
-        name: "true, from node spawnSync",
-        bound: Reported,
-        measure: |bench| from_parent(bench, Parent::NodeSpawnSync),
-    },
-    Row {
-        name: "true, from node spawn",
-        bound: Reported,
-        measure: |bench| from_parent(bench, Parent::NodeSpawn),
-    },
-    Row {
-        name: "true, from python subprocess",
-        bound: Reported,
-        measure: |bench| from_parent(bench, Parent::Python),
-    },
-    Row {
-        name: "10 ms, passed",
-        bound: AtMost { musl: 1.05, glibc: 1.05 },
-        measure: |bench| bench.calls(Tool::Nap, Transport::Passed).map(Slowdown),
-    },
-    Row {
-        name: "64 at once, passed",
-        bound: AtLeast { musl: 0.65, glibc: 0.45 },
-        measure: |bench| bench.bursts(Transport::Passed).map(Throughput),
-    },
-    Row {
-        name: "64 at once, version 2",
-        bound: Reported,
-        measure: |bench| bench.bursts(Transport::Version2).map(Throughput),
-    },
-    Row {
-        name: "CPU of all parties",
-        bound: AtMost { musl: 2.0, glibc: 2.6 },
-        measure: |bench| bench.cpu().map(Slowdown),
-    },
-    Row {
-        name: "Ctrl-C, to native true",
-        bound: AtMost { musl: 5.0, glibc: 5.0 },
-        measure: |bench| bench.interrupts().map(Slowdown),
-    },
-    Row {
-        name: "output, passed",
-        bound: AtMost { musl: 1.1, glibc: 1.1 },
-        measure: |bench| bench.outputs(Transport::Passed).map(Slowdown),
-    },
-    Row {
-        name: "output, relayed",
-        bound: Reported,
-        measure: |bench| bench.outputs(Transport::Relayed).map(Slowdown),
-    },
-    Row {
-        name: "output, version 2",
-        bound: AtMost { musl: 2.5, glibc: 2.5 },
-        measure: |bench| bench.outputs(Transport::Version2).map(Slowdown),
-    },
-    Row {
-        name: "proxy at rest, after",
-        bound: AtMost { musl: 4.0, glibc: 4.0 },
-        measure: |bench| bench.proxy_memory().map(Mib),
-    },
-    Row {
-        name: "proxy peak, 256 MiB v2",
-        bound: AtMost { musl: 16.0, glibc: 16.0 },
-        measure: |bench| bench.proxy_peak_v2().map(Mib),
-    },
-    Row {
-        name: "proxy peak, 256 MiB v1",
-        bound: AtMost { musl: 16.0, glibc: 16.0 },
-        measure: |bench| bench.proxy_peak_v1().map(Mib),
-    },
-    Row {
-        name: "mailbox: true, by the binary",
-        bound: AtMost { musl: 10.0, glibc: 10.0 },
-        measure: mailbox::binary,
-    },
-    Row {
-        name: "mailbox: true, by the script, to bash -c true",
-        bound: AtMost { musl: 15.0, glibc: 15.0 },
-        measure: mailbox::script,
-    },
-    Row {
-        name: "mailbox: 256 MiB, to cp",
-        bound: AtMost { musl: 3.0, glibc: 3.0 },
-        measure: mailbox::output,
-    },
-    Row {
-        name: "agent's messages, to parsing",
-        bound: AtMost { musl: 2.0, glibc: 2.0 },
-        measure: messages::against_parsing,
-    },
-    Row {
-        name: "agent's messages to an editor, to rewriting",
-        bound: AtMost { musl: 2.0, glibc: 2.0 },
-        measure: messages::relayed_against_rewriting,
-    },
-    Row {
-        name: "a frame through the bridge, to a pipe round trip",
-        bound: AtMost { musl: 5.0, glibc: 5.0 },
-        measure: frames::update,
-    },
-    Row {
-        name: "two frames through the bridge: a request",
-        bound: AtMost { musl: 10.0, glibc: 10.0 },
-        measure: frames::request,
-    },
-    Row {
-        name: "containers: true, to docker exec",
-        bound: AtMost { musl: 0.025, glibc: 0.025 },
-        measure: containers::against_exec,
-    },
-    Row { name: "containers: true", bound: Reported, measure: containers::against_native },
-    Row {
-        name: "containers: 64 at once",
-        bound: AtLeast { musl: 0.65, glibc: 0.45 },
-        measure: containers::at_once,
-    },
-    Row {
-        name: "containers: session of 5, to docker run",
-        bound: AtMost { musl: 1.15, glibc: 1.15 },
-        measure: containers::start_of_session,
-    },
+    row("shim size", at_most(1.2, 2.0), |it| it.shim_size().map(Mib)),
+    row("proxy at rest, before", at_most(4.0, 4.0), |it| it.proxy_memory().map(Mib)),
+    row("true, passed", at_most(1.6, 2.2), |it| it.calls(Tool::True, Passed).map(Slowdown)),
+    row("true, relayed", Reported, |it| it.calls(Tool::True, Relayed).map(Slowdown)),
+    row("true, version 2", at_most(2.0, 2.6), |it| it.calls(Tool::True, Version2).map(Slowdown)),
+    row("true, from node spawnSync", Reported, |it| from_parent(it, Parent::NodeSpawnSync)),
+    row("true, from node spawn", Reported, |it| from_parent(it, Parent::NodeSpawn)),
+    row("true, from python subprocess", Reported, |it| from_parent(it, Parent::Python)),
+    row("10 ms, passed", at_most(1.05, 1.05), |it| it.calls(Tool::Nap, Passed).map(Slowdown)),
+    row("64 at once, passed", at_least(0.65, 0.45), |it| it.bursts(Passed).map(Throughput)),
+    row("64 at once, version 2", Reported, |it| it.bursts(Version2).map(Throughput)),
+    row("CPU of all parties", at_most(2.0, 2.6), |it| it.cpu().map(Slowdown)),
+    row("Ctrl-C, to native true", at_most(5.0, 5.0), |it| it.interrupts().map(Slowdown)),
+    row("output, passed", at_most(1.1, 1.1), |it| it.outputs(Passed).map(Slowdown)),
+    row("output, relayed", Reported, |it| it.outputs(Relayed).map(Slowdown)),
+    row("output, version 2", at_most(2.5, 2.5), |it| it.outputs(Version2).map(Slowdown)),
+    row("proxy at rest, after", at_most(4.0, 4.0), |it| it.proxy_memory().map(Mib)),
+    row("proxy peak, 256 MiB v2", at_most(16.0, 16.0), |it| it.proxy_peak_v2().map(Mib)),
+    row("proxy peak, 256 MiB v1", at_most(16.0, 16.0), |it| it.proxy_peak_v1().map(Mib)),
+    row("mailbox: true, by the binary", at_most(10.0, 10.0), mailbox::binary),
+    row("mailbox: true, by the script, to bash -c true", at_most(15.0, 15.0), mailbox::script),
+    row("mailbox: 256 MiB, to cp", at_most(3.0, 3.0), mailbox::output),
+    row("agent's messages, to parsing", at_most(2.0, 2.0), messages::against_parsing),
+    row(
+        "agent's messages to an editor, to rewriting",
+        at_most(2.0, 2.0),
+        messages::relayed_against_rewriting,
+    ),
+    row("a frame through the bridge, to a pipe round trip", at_most(5.0, 5.0), frames::update),
+    row("two frames through the bridge: a request", at_most(10.0, 10.0), frames::request),
+    row("containers: true, to docker exec", at_most(0.025, 0.025), containers::against_exec),
+    row("containers: true", Reported, containers::against_native),
+    row("containers: 64 at once", at_least(0.65, 0.45), containers::at_once),
+    row(
+        "containers: session of 5, to docker run",
+        at_most(1.15, 1.15),
+        containers::start_of_session,
+    ),
 ];
+
+/// Arguments: the name, the bound, the measurement.
+const fn row(name: &'static str, bound: Bound, measure: fn(&Bench<'_>) -> Result<Measured>) -> Row {
+    Row { name, bound, measure }
+}
+
+const fn at_most(musl: f64, glibc: f64) -> Bound {
+    Bound::AtMost { musl, glibc }
+}
+
+const fn at_least(musl: f64, glibc: f64) -> Bound {
+    Bound::AtLeast { musl, glibc }
+}
 
 fn from_parent(bench: &Bench<'_>, parent: Parent) -> Result<Measured> {
     let pairs = bench.calls_from(parent)?;

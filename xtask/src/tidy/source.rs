@@ -1,9 +1,13 @@
 //! Splits Rust source into code and comments, line by line.
 
+use std::ops::Range;
+
+use ra_ap_rustc_lexer::{FrontmatterAllowed, TokenKind, tokenize};
+
 /// A source file with code and comments separated.
 ///
-/// `code` and `comments` have as many lines as the file. Text of the other kind is blank, and the
-/// contents of string and character literals are blank in both: a brace in a string opens nothing.
+/// `code` and `comments` have as many lines as the file. Text of the other kind is blank, and literals
+/// are blank in both: a brace in a string opens nothing.
 pub(super) struct Source {
     /// The path below the workspace root.
     pub(super) path: String,
@@ -11,9 +15,11 @@ pub(super) struct Source {
     pub(super) code: Vec<String>,
     /// The comments of each line, with their slashes.
     pub(super) comments: Vec<String>,
+    /// The line of each token, and its place in the line's code.
+    tokens: Vec<(usize, Range<usize>)>,
 }
 
-/// A word or punctuation character of the code, and its line, from 0.
+/// A word, lifetime or punctuation character of the code, and its line, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) line: usize,
@@ -23,16 +29,45 @@ pub(super) struct Token<'a> {
 impl Source {
     /// Splits a file. Never fails; the result is exact for code that compiles.
     pub(super) fn parse(path: &str, text: &str) -> Self {
-        let mut split = Split { rest: text, code: String::new(), comments: String::new() };
-        while split.step() {}
-        let lines = |text: &str| text.split('\n').map(str::to_owned).collect();
-        Source { path: path.to_owned(), code: lines(&split.code), comments: lines(&split.comments) }
+        let (code, comments) = (vec![String::new()], vec![String::new()]);
+        let mut source = Source { path: path.to_owned(), code, comments, tokens: Vec::new() };
+        let mut rest = text;
+        for token in tokenize(text, FrontmatterAllowed::No) {
+            let (text, after) = rest.split_at(token.len as usize);
+            source.add(token.kind, text);
+            rest = after;
+        }
+        source
+    }
+
+    /// Adds a token of the lexer. Only comments, literals and white space have more than one line.
+    fn add(&mut self, kind: TokenKind, text: &str) {
+        use TokenKind::{BlockComment, LineComment, Literal, Whitespace};
+        let is_comment = matches!(kind, LineComment { .. } | BlockComment { .. });
+        let is_code = !is_comment && !matches!(kind, Literal { .. } | Whitespace);
+        for (index, part) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.code.push(String::new());
+                self.comments.push(String::new());
+            }
+            let blank = " ".repeat(part.chars().count());
+            let line = self.code.len() - 1;
+            let start = self.code[line].len();
+            self.code[line] += if is_code { part } else { &blank };
+            self.comments[line] += if is_comment { part } else { &blank };
+            if is_code {
+                self.tokens.push((line, start..self.code[line].len()));
+            }
+        }
     }
 
     /// All tokens of the code.
     pub(super) fn tokens(&self) -> Vec<Token<'_>> {
-        let lines = self.code.iter().enumerate();
-        lines.flat_map(|(line, text)| words(text).map(move |text| Token { line, text })).collect()
+        let text = |(line, range): &(usize, Range<usize>)| Token {
+            line: *line,
+            text: &self.code[*line][range.clone()],
+        };
+        self.tokens.iter().map(text).collect()
     }
 
     /// The tokens outside items under `#[cfg(test)]`.
@@ -74,26 +109,6 @@ fn after_item<'a, 'b>(tokens: &'b [Token<'a>]) -> &'b [Token<'a>] {
     &[]
 }
 
-/// The words of a line, and its punctuation one character each.
-fn words(mut line: &str) -> impl Iterator<Item = &str> {
-    std::iter::from_fn(move || {
-        line = line.trim_start();
-        let first = line.chars().next()?;
-        let end = if is_word(first) {
-            line.find(|c| !is_word(c)).unwrap_or(line.len())
-        } else {
-            first.len_utf8()
-        };
-        let (word, rest) = line.split_at(end);
-        line = rest;
-        Some(word)
-    })
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
 /// Every path in the code, with the line of its first word; `a::{b, c::d}` is `a::b` and `a::c::d`.
 pub(super) fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
@@ -107,7 +122,7 @@ pub(super) fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
             "}" => _ = groups.pop(),
             // A path after one of these may begin with `::`.
             "as" | "in" | "return" | "use" => {}
-            word if word.starts_with(is_word) => {
+            word if word.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
                 let prefix = groups.last().cloned().flatten();
                 let mut path = prefix.map_or(word.to_owned(), |prefix| format!("{prefix}::{word}"));
                 let mut opens_group = false;
@@ -134,117 +149,6 @@ pub(super) fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     found
 }
 
-/// The state of a split.
-struct Split<'a> {
-    rest: &'a str,
-    code: String,
-    comments: String,
-}
-
-#[derive(Clone, Copy)]
-enum Part {
-    Code,
-    Comment,
-    Blank,
-}
-
-impl<'a> Split<'a> {
-    /// Consumes one comment, literal, word or character; false at the end.
-    fn step(&mut self) -> bool {
-        let Some(first) = self.rest.chars().next() else { return false };
-        if self.rest.starts_with("//") {
-            let end = self.rest.find('\n').unwrap_or(self.rest.len());
-            self.take(end, Part::Comment);
-        } else if self.rest.starts_with("/*") {
-            self.take(block_comment(self.rest), Part::Comment);
-        } else if let Some(end) = string(self.rest) {
-            self.take(end, Part::Blank);
-        } else if is_word(first) {
-            // A whole word at once, so that the `r` of `for"x"` does not open a raw string.
-            let end = self.rest.find(|c| !is_word(c)).unwrap_or(self.rest.len());
-            self.take(end, Part::Code);
-        } else if let Some(end) = character(self.rest) {
-            self.take(end, Part::Blank);
-        } else {
-            self.take(first.len_utf8(), Part::Code);
-        }
-        true
-    }
-
-    fn take(&mut self, len: usize, part: Part) {
-        let (taken, rest) = self.rest.split_at(len);
-        self.rest = rest;
-        for c in taken.chars() {
-            let blank = if c == '\n' { '\n' } else { ' ' };
-            self.code.push(if matches!(part, Part::Code) { c } else { blank });
-            self.comments.push(if matches!(part, Part::Comment) { c } else { blank });
-        }
-    }
-}
-
-/// The length of the leading block comment; they nest.
-fn block_comment(text: &str) -> usize {
-    let mut depth = 0usize;
-    let mut at = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let step = match rest {
-            _ if rest.starts_with("/*") => {
-                depth += 1;
-                2
-            }
-            _ if rest.starts_with("*/") => {
-                depth -= 1;
-                2
-            }
-            _ => rest.chars().next().map_or(1, char::len_utf8),
-        };
-        at += step;
-        if depth == 0 {
-            return at;
-        }
-    }
-    text.len()
-}
-
-/// The length of the leading string literal: plain, byte, C, or raw.
-fn string(text: &str) -> Option<usize> {
-    let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|p| text.starts_with(p))?;
-    let body = &text[prefix.len()..];
-    let hashes = body.len() - body.trim_start_matches('#').len();
-    let raw = prefix.ends_with('r');
-    let inside = body[hashes..].strip_prefix('"').filter(|_| raw || hashes == 0)?;
-    let open = text.len() - inside.len();
-    if raw {
-        let close = format!("\"{}", "#".repeat(hashes));
-        return Some(inside.find(&close).map_or(text.len(), |end| open + end + close.len()));
-    }
-    Some(closing(inside, '"').map_or(text.len(), |end| open + end))
-}
-
-/// The length of the leading character literal; a lifetime is none.
-fn character(text: &str) -> Option<usize> {
-    let inside = text.strip_prefix('\'')?;
-    let mut chars = inside.chars();
-    let one = chars.next()?;
-    if one == '\\' {
-        return closing(inside, '\'').map(|end| 1 + end);
-    }
-    (chars.next() == Some('\'')).then(|| 1 + one.len_utf8() + 1)
-}
-
-/// The end of the first unescaped `quote`.
-fn closing(text: &str, quote: char) -> Option<usize> {
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\\' => _ = chars.next(),
-            _ if c == quote => return Some(at + c.len_utf8()),
-            _ => {}
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,9 +168,9 @@ mod tests {
             (r#"f("a\"b{", z)"#, "f ( , z )"),
             (r###"f(r#"a"b{"#, z)"###, "f ( , z )"),
             (r#"f(b"a{", br"\", c"{")"#, "f ( , , )"),
-            (r"m('{', '\'', '\u{7b}', b'x')", "m ( , , , b )"),
-            ("fn f<'a>(x: &'a str)", "fn f < ' a > ( x : & ' a str )"),
-            ("r#type + other", "r # type + other"),
+            (r"m('{', '\'', '\u{7b}', b'x')", "m ( , , , )"),
+            ("fn f<'a>(x: &'a str)", "fn f < 'a > ( x : & 'a str )"),
+            ("r#type + other", "r#type + other"),
             ("'ä' é", "é"),
             ("\"open", ""),
             ("/* open", ""),

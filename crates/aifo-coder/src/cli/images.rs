@@ -15,7 +15,13 @@ pub(crate) struct Images {
 pub(crate) enum ImagesCommand {
     /// Build images and their bases
     #[command(after_help = BUILD)]
-    Build(BuildImages),
+    Build {
+        #[command(flatten)]
+        images: BuildImages,
+        /// Copy this machine's default Rust toolchain into the image of rust, instead of Debian's packages
+        #[arg(long)]
+        rust_from_host: bool,
+    },
     /// List the images that the engine has
     List {
         /// Engine: docker or podman [default: the configured one, or the first that answers]
@@ -53,6 +59,7 @@ Without NAME, builds all toolchains.
 Examples:
   aifo-coder images build codex rust
   aifo-coder images build --base mmdebstrap toolchains
+  aifo-coder images build --rust-from-host rust
 
 Exit codes:
   0  success

@@ -106,8 +106,8 @@ fn hashes_of_wheels_are_those_of_all_platforms() {
 
 #[test]
 fn a_written_lock_file_is_read_back() {
-    let scratch = crate::Scratch::new("aifo-lock-test").unwrap();
-    let path = scratch.file("below/images.lock");
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("below/images.lock");
     assert_eq!(Lock::read(&path).unwrap(), Lock::default());
     let lock = Lock::embedded().unwrap();
     lock.write(&path).unwrap();
