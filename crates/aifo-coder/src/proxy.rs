@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_launch::{MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
+use aifo_launch::{EndSignals, MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
 use aifo_process::raise_open_files;
 use aifo_proxy::mailbox::{
     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
@@ -19,7 +19,6 @@ use tokio::sync::watch;
 use crate::cli::{ClientKind, Proxy};
 use crate::console::{self, LogLevel};
 use crate::paint;
-use crate::start::EndSignals;
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     console::start(flags.log_level());
