@@ -163,15 +163,14 @@ mod tests {
 
     #[test]
     fn no_command_leads_back() {
-        let base = std::env::temp_dir().join(format!("aifo-proxy-path-{}", std::process::id()));
-        let folder = |name: &str| base.join(name);
+        let base = tempfile::tempdir().unwrap();
+        let folder = |name: &str| base.path().join(name);
         for name in ["bin", "mailbox"] {
-            std::fs::create_dir_all(folder(name)).unwrap();
+            std::fs::create_dir(folder(name)).unwrap();
         }
         symlink(folder("mailbox"), folder("link")).unwrap();
         let path = std::env::join_paths(["bin", "mailbox", "link", "none"].map(folder)).unwrap();
         let kept = path_without(&path, &folder("mailbox"));
         assert_eq!(kept, std::env::join_paths([folder("bin"), folder("none")]).unwrap());
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

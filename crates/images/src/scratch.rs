@@ -1,35 +1,39 @@
 //! Temporary directories.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
 
 use crate::error::ImageError;
 
 /// A private temporary directory, removed on drop.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch {
+    path: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl Scratch {
-    /// Creates `NAME-PID` with mode 0700.
+    /// Creates a directory with mode 0700, whose name starts with `name`.
     pub fn new(name: &str) -> Result<Self, ImageError> {
-        let dir = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&dir);
-        made.map_err(ImageError::file("create", &dir))?;
+        let directory = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir()?;
         // Canonical, because a session takes only directories that are really below its workspace.
-        Ok(Scratch(dir.canonicalize()?))
+        let path = directory.path().canonicalize()?;
+        Ok(Scratch { path, _removed_on_drop: directory })
     }
 
     /// Creates a directory in it.
     pub fn dir(&self, name: &str) -> Result<PathBuf, ImageError> {
-        let dir = self.0.join(name);
+        let dir = self.path.join(name);
         fs::create_dir(&dir).map_err(ImageError::file("create", &dir))?;
         Ok(dir)
     }
 
     /// The path of a file in it, which may not exist.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// Creates a directory of links with these names to one program.
@@ -40,12 +44,6 @@ impl Scratch {
             symlink(program, &link).map_err(ImageError::file("create", &link))?;
         }
         Ok(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
     }
 }
 
