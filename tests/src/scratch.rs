@@ -1,44 +1,37 @@
 //! Temporary directories of tests.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
 
 use crate::Backend;
 
-/// A new directory by its canonical path, removed on drop.
+/// A new directory, removed on drop.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch {
+    path: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl Scratch {
     /// Creates a directory. Its path is short: socket paths hold 107 bytes.
     #[expect(clippy::new_without_default, reason = "creating a directory should be explicit")]
     pub fn new() -> Self {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
         let parent = fs::canonicalize(Backend::chosen().dirs()).expect("the temp directory exists");
-        loop {
-            let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("aifo-t{}-{serial}", process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Scratch(path),
-                // Left by a killed test process with the same pid.
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                Err(e) => panic!("cannot make '{}': {e}", path.display()),
-            }
-        }
+        // Users of containers may read it.
+        let mode = fs::Permissions::from_mode(0o755);
+        let mut directory = tempfile::Builder::new();
+        let directory = directory.prefix("aifo-t").permissions(mode).tempdir_in(&parent);
+        let directory =
+            directory.unwrap_or_else(|e| panic!("cannot make one in '{}': {e}", parent.display()));
+        Scratch { path: directory.path().to_owned(), _removed_on_drop: directory }
     }
 
     /// Its canonical path.
     pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        &self.path
     }
 }
 

@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn missing_components_are_kept_as_spelled() {
-        let folder = std::env::temp_dir().join(format!("aifo-resolve-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         std::fs::create_dir_all(folder.join(".git/sub")).unwrap();
         std::fs::write(folder.join(".git/config"), "").unwrap();
         std::fs::write(folder.join("x (deleted)"), "").unwrap();
@@ -222,7 +222,7 @@ mod tests {
         ] {
             std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
         }
-        let workspace = Workspace::open(folder.clone(), [PathBuf::from("/ws")]).unwrap();
+        let workspace = Workspace::open(folder.to_owned(), [PathBuf::from("/ws")]).unwrap();
         let rows = [
             ("/ws/.git/config", Some(".git/config")),
             ("/ws/file", Some(".git/config")),

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{AgentSpec, Choice, Engine, TrustedPrograms};
+use aifo_launch::{AgentSpec, Choice, Engine, TrustedPrograms, within_timeout};
 use serde::Serialize;
 
 use crate::cli::Agents;
 use crate::config::{self, Config, Flags};
 use crate::console;
-use crate::{engines, paint};
+use crate::paint;
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     let config = config::load(&flags.workspace.path, &Flags::default())?;
@@ -36,7 +36,7 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
 
 async fn find(choice: Choice) -> Result<Engine, String> {
     let programs = TrustedPrograms::here();
-    match engines::within(Engine::find(choice, &programs)).await {
+    match within_timeout(Engine::find(choice, &programs)).await {
         Some(found) => found.map_err(|error| error.to_string()),
         None => Err("the engine did not answer".to_owned()),
     }
@@ -73,7 +73,7 @@ impl<'a> Row<'a> {
     async fn of(spec: &'a AgentSpec, config: &Config, engine: Option<&Engine>) -> Self {
         let image = image(spec, config);
         let image_ready = match engine {
-            Some(engine) => engines::within(engine.has_image(&image)).await,
+            Some(engine) => within_timeout(engine.has_image(&image)).await,
             None => None,
         };
         let home = std::env::var_os("HOME").unwrap_or_default();

@@ -2,10 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{
-    Choice, Engine, EngineError, Flavor, KilledSession, Leftover, RemoveError, TrustedPrograms,
-    find_leftovers, killed_sessions, remove_killed, running_sessions,
-};
+use aifo_launch::{Leftover, RemoveError, find_leftovers, running_sessions};
 use aifo_types::escape_line;
 use serde::Serialize;
 
@@ -52,66 +49,6 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     }
     let failed = rows.iter().any(|row| row.error.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Removes what killed sessions left, before a new one starts, and warns of those that cannot be
-/// removed. Queries engines only if a killed session used one.
-pub(crate) async fn remove_killed_sessions() {
-    let killed = killed_sessions();
-    if killed.is_empty() {
-        return;
-    }
-    let mut engines = Vec::new();
-    let mut reachable = Vec::new();
-    let mut silent = Vec::new();
-    for flavor in [Flavor::Docker, Flavor::Podman] {
-        let used = |session: &KilledSession| {
-            session.backend.as_deref().is_none_or(|backend| backend == flavor.program())
-        };
-        if !killed.iter().any(used) {
-            continue;
-        }
-        let programs = TrustedPrograms::here();
-        match engines::within(Engine::find(Choice::Only(flavor), &programs)).await {
-            Some(Ok(engine)) => engines.push(engine),
-            Some(Err(EngineError::NotFound(_))) => {}
-            Some(Err(_)) | None => silent.push(flavor.program()),
-        }
-    }
-    for session in &killed {
-        // An engine that does not answer may still run containers of the session.
-        let may_run = match session.backend.as_deref() {
-            Some(backend) => silent.contains(&backend),
-            None => !silent.is_empty(),
-        };
-        if !may_run {
-            reachable.push(session.clone());
-        }
-    }
-    let removed = engines::within(remove_killed(&engines, &reachable)).await.unwrap_or_default();
-    if !removed.is_empty() {
-        tracing::info!(
-            target: console::PROGRESS,
-            "removed what {} left",
-            sessions_named(&removed)
-        );
-    }
-    let kept: Vec<String> =
-        killed.into_iter().map(|session| session.id).filter(|id| !removed.contains(id)).collect();
-    if !kept.is_empty() {
-        tracing::warn!(
-            "{} left files or containers, some still in use; run 'aifo-coder cleanup'",
-            sessions_named(&kept)
-        );
-    }
-}
-
-/// `killed session 5d0c3b7f9a21e846`, or `3 killed sessions`.
-fn sessions_named(ids: &[String]) -> String {
-    match ids {
-        [id] => format!("killed session {id}"),
-        ids => format!("{} killed sessions", ids.len()),
-    }
 }
 
 /// The result for one remaining part.

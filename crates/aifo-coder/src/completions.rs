@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{Choice, Engine, TrustedPrograms, running_sessions};
+use aifo_launch::{Choice, Engine, TrustedPrograms, running_sessions, within_timeout};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
@@ -14,7 +14,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::config::{self, Config, Flags};
-use crate::{engines, log, paint};
+use crate::{log, paint};
 
 pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     let vocabulary = Vocabulary::here();
@@ -74,7 +74,7 @@ pub(crate) async fn answer(query: &str) -> anyhow::Result<ExitCode> {
 
 /// Returns the names of the containers that run on the first engine that answers.
 async fn running_containers() -> Vec<String> {
-    let found = engines::within(async {
+    let found = within_timeout(async {
         let engine = Engine::find(Choice::Any, &TrustedPrograms::here()).await.ok()?;
         let list = engine.command().args(["ps", "--format", "{{.Names}}"]);
         engine.output(&list).await.ok()

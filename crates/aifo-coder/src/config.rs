@@ -26,7 +26,6 @@ mod tests;
 mod toolchains;
 mod variables;
 
-pub(crate) use self::choices::Backend;
 pub(crate) use self::error::{ConfigError, suggestion};
 pub(crate) use self::file::File;
 pub(crate) use self::flags::{

@@ -10,17 +10,18 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use aifo_launch::{Engine, Flavor, ShimBinary, ShimBinaryError, TrustedPrograms};
+use aifo_launch::{
+    BackendChoice, EndSignals, Engine, EngineStatus, Flavor, ShimBinary, ShimBinaryError,
+    TrustedPrograms, query_engines,
+};
 
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
-use crate::config::{self, Backend, Config, ConfigError};
+use crate::config::{self, Config, ConfigError};
 use crate::console::{self, LogLevel};
-use crate::engines::{self, EngineStatus};
 use crate::paint::{self, Paint};
 use crate::run::signal_exit_code;
 use crate::settings;
-use crate::start::EndSignals;
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);
@@ -77,11 +78,12 @@ impl CheckContext {
         let programs = settings::programs(&workspace, &config);
         let backend = config.backend.value;
         let mut engines = match backend {
-            Backend::Local => Vec::new(),
-            Backend::Auto | Backend::Engine(_) => engines::query_all(&programs).await,
+            BackendChoice::Local => Vec::new(),
+            BackendChoice::Auto | BackendChoice::Engine(_) => query_engines(&programs).await,
         };
-        engines
-            .retain(|status| backend == Backend::Auto || backend == Backend::Engine(status.flavor));
+        engines.retain(|status| {
+            backend == BackendChoice::Auto || backend == BackendChoice::Engine(status.flavor)
+        });
         Ok(CheckContext {
             config,
             config_error,
@@ -95,8 +97,8 @@ impl CheckContext {
     /// The engine that is configured by name, if any.
     fn named_engine(&self) -> Option<Flavor> {
         match self.config.backend.value {
-            Backend::Engine(flavor) => Some(flavor),
-            Backend::Auto | Backend::Local => None,
+            BackendChoice::Engine(flavor) => Some(flavor),
+            BackendChoice::Auto | BackendChoice::Local => None,
         }
     }
 

@@ -5,15 +5,15 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use aifo_launch::{Agent, ShimBinary};
+use aifo_launch::{Agent, EndSignals, Fallback, ShimBinary};
 use aifo_policy::Policy;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::{Exec, reject_option};
 use crate::console::LogLevel;
-use crate::start::{EndSignals, Started, start};
-use crate::{backend, run, sessions, settings};
+use crate::start::{self, Started, start};
+use crate::{run, sessions, settings};
 
 /// Makes the call in a new session that ends with it.
 pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
@@ -26,9 +26,9 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
         );
     }
     let smart = config.smart_for(None);
-    let config = settings::session_config(&flags.session, &config).await?;
+    let config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
     if flags.session.containers.dry_run {
-        return backend::show_plan(&config);
+        return start::show_plan(&config);
     }
     let shim = config.shim.path().to_owned();
     let session = match start(config, &mut EndSignals::listen()?).await? {

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use aifo_images::{BaseChoice, BuildOptions, Host, ImageNames, Lock, Part, Recipe};
-use aifo_launch::{Choice, Engine, Flavor, Programs, ShimBinary, TrustedPrograms, state_directory};
+use aifo_launch::{
+    Choice, Engine, Flavor, Programs, ShimBinary, TrustedPrograms, state_directory, within_timeout,
+};
 use anyhow::{Context, bail};
 
 use crate::cli::{BuildImages, ImagesCommand};
 use crate::config::{self, Config, Flags};
 use crate::console::EscapedStderr;
-use crate::{console, engines, paint};
+use crate::{console, paint};
 
 /// The command in hints.
 const COMMAND: &str = "aifo-coder images";
@@ -150,7 +152,7 @@ async fn host(engine: Option<&str>, config: &Config) -> anyhow::Result<Host> {
         Some(other) => bail!("unknown engine '{other}'\nhint: use docker or podman"),
     };
     let programs = TrustedPrograms::here();
-    let found = engines::within(Engine::find(choice, &programs)).await;
+    let found = within_timeout(Engine::find(choice, &programs)).await;
     let flavor = found.context("the engine did not answer")??.flavor();
     let engine = programs.find(flavor.program());
     let engine = engine.map_err(|_| anyhow::anyhow!("{flavor} is not a trusted program"))?;

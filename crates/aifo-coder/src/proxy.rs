@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_launch::{MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
+use aifo_launch::{EndSignals, MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
 use aifo_process::raise_open_files;
 use aifo_proxy::mailbox::{
     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
@@ -19,7 +19,6 @@ use tokio::sync::watch;
 use crate::cli::{ClientKind, Proxy};
 use crate::console::{self, LogLevel};
 use crate::paint;
-use crate::start::EndSignals;
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     console::start(flags.log_level());
@@ -164,15 +163,14 @@ mod tests {
 
     #[test]
     fn no_command_leads_back() {
-        let base = std::env::temp_dir().join(format!("aifo-proxy-path-{}", std::process::id()));
-        let folder = |name: &str| base.join(name);
+        let base = tempfile::tempdir().unwrap();
+        let folder = |name: &str| base.path().join(name);
         for name in ["bin", "mailbox"] {
-            std::fs::create_dir_all(folder(name)).unwrap();
+            std::fs::create_dir(folder(name)).unwrap();
         }
         symlink(folder("mailbox"), folder("link")).unwrap();
         let path = std::env::join_paths(["bin", "mailbox", "link", "none"].map(folder)).unwrap();
         let kept = path_without(&path, &folder("mailbox"));
         assert_eq!(kept, std::env::join_paths([folder("bin"), folder("none")]).unwrap());
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

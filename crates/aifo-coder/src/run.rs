@@ -4,17 +4,16 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use aifo_launch::{Agent, AgentEnd, Session, SidecarBackend, WorkspaceLock};
+use aifo_launch::{Agent, AgentEnd, EndSignals, Session, SidecarBackend, WorkspaceLock};
 use aifo_types::{Ending, exit};
 use anyhow::Context;
 
-use crate::backend::{self, Fallback};
 use crate::banner;
 use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::config::Config;
 use crate::console::{self, LogLevel};
 use crate::settings;
-use crate::start::{EndSignals, Started, start};
+use crate::start::{self, Started, start};
 use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
@@ -46,13 +45,10 @@ pub(crate) async fn run_target(
     for (name, value) in config.smart_for(target.name()).variables() {
         agent.set(name, value);
     }
-    let mut session = match target.image {
-        None => settings::session_config(flags, config).await?,
-        Some(_) => settings::session_config_with(flags, config, Fallback::None).await?,
-    };
+    let mut session = settings::session_config(flags, config, target.fallback()).await?;
     target.configure(&mut session).await?;
     if flags.containers.dry_run {
-        return backend::show_plan(&session);
+        return start::show_plan(&session);
     }
     let _lock = match target.spec.is_some() && share == Share::No {
         true => Some(WorkspaceLock::acquire(&session.workspace)?),

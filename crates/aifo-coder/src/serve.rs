@@ -2,22 +2,21 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::Session;
+use aifo_launch::{EndSignals, Fallback, Session};
 use anyhow::Context;
 
-use crate::backend;
 use crate::cli::Serve;
 use crate::console::LogLevel;
 use crate::paint;
 use crate::settings;
-use crate::start::{EndSignals, Started, start};
+use crate::start::{self, Started, start};
 
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Notices)?;
     let mut signals = EndSignals::listen()?;
-    let config = settings::session_config(&flags.session, &config).await?;
+    let config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
     if flags.session.containers.dry_run {
-        return backend::show_plan(&config);
+        return start::show_plan(&config);
     }
     let summary = config.backend.summary(config.confinement);
     let session = match start(config, &mut signals).await? {

@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_launch::{
     Choice, Container, Engine, Flavor, RunningTool, SessionInfo, TrustedPrograms, running_sessions,
+    within_timeout,
 };
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::{console, engines, paint};
+use crate::{console, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let sessions = running_sessions();
@@ -34,7 +35,7 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
         if sessions.iter().all(|session| session.backend != flavor.program()) {
             continue;
         }
-        let listed = engines::within(async {
+        let listed = within_timeout(async {
             Engine::find(Choice::Only(flavor), &TrustedPrograms::here())
                 .await?
                 .containers(None)

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use aifo_launch::{
-    CheckedWorkspace, SessionConfig, ShimBinary, Startup, TrustedPrograms, Verbosity,
+    CheckedWorkspace, Fallback, SessionConfig, ShimBinary, Startup, TrustedPrograms, Verbosity,
 };
 use std::path::Path;
 
-use crate::backend::{self, Fallback};
+use crate::backend;
 use crate::cli::Session;
 use crate::config::{self, Config, Flags, StartMode};
 use crate::console::{self, LogLevel};
@@ -30,16 +30,8 @@ pub(crate) fn load(
     Ok(loaded?)
 }
 
-/// Returns the session's configuration.
+/// Returns the session's configuration; `fallback` is that of the backend `auto`.
 pub(crate) async fn session_config(
-    flags: &Session,
-    config: &Config,
-) -> anyhow::Result<SessionConfig> {
-    session_config_with(flags, config, Fallback::Local).await
-}
-
-/// The same, with a choice of `auto`'s fallback.
-pub(crate) async fn session_config_with(
     flags: &Session,
     config: &Config,
     fallback: Fallback,
@@ -57,8 +49,8 @@ pub(crate) async fn session_config_with(
     }
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
     session.toolchains.clone_from(&config.toolchains.value.list);
-    session.backend = backend::choose(config, workspace, fallback, &programs).await?;
-    session.attached = backend::attached(config, &session.backend, &programs).await?;
+    (session.backend, session.attached) =
+        backend::choose(config, workspace, fallback, &programs).await?;
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,
         StartMode::OnDemand => {
@@ -66,7 +58,7 @@ pub(crate) async fn session_config_with(
         }
     };
     session.caches = config.caches.value;
-    session.reporter = progress::reporter(at_start(&session));
+    session.reporter = progress::reporter(session.starts());
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     session.policy = config.kinds.policy.clone();
@@ -86,9 +78,4 @@ pub(crate) async fn session_config_with(
 /// The programs that may be started for a workspace.
 pub(crate) fn programs(workspace: &Path, config: &Config) -> TrustedPrograms {
     TrustedPrograms::for_workspace(workspace).without_state_of(&config.agents.all)
-}
-
-/// The number of sidecars that start with the session.
-pub(crate) fn at_start(session: &SessionConfig) -> usize {
-    if session.startup == Startup::AtOnce { session.toolchains.len() } else { 0 }
 }

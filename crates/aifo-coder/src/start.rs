@@ -1,37 +1,11 @@
-//! Starts a session; a signal cancels the start.
+//! Starts a session, or prints its engine commands.
 
-use aifo_launch::{Session, SessionConfig};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::process::ExitCode;
 
-use crate::cleanup;
-use crate::console::PROGRESS;
+use aifo_launch::{EndSignals, Session, SessionConfig, remove_killed_sessions};
 
-/// Receives INT, TERM and HUP from its creation on.
-pub(crate) struct EndSignals([(Signal, u8); 3]);
-
-impl EndSignals {
-    pub(crate) fn listen() -> std::io::Result<Self> {
-        let listen = |kind: SignalKind| {
-            let number = u8::try_from(kind.as_raw_value()).unwrap_or_default();
-            signal(kind).map(|signal| (signal, number))
-        };
-        Ok(EndSignals([
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-        ]))
-    }
-
-    /// Waits for a signal and returns its number.
-    pub(crate) async fn recv(&mut self) -> u8 {
-        let [(int, int_number), (term, term_number), (hup, hup_number)] = &mut self.0;
-        tokio::select! {
-            _ = int.recv() => *int_number,
-            _ = term.recv() => *term_number,
-            _ = hup.recv() => *hup_number,
-        }
-    }
-}
+use crate::console::{self, PROGRESS};
+use crate::paint;
 
 /// A running session, or the number of the signal that cancelled its start.
 pub(crate) enum Started {
@@ -39,14 +13,25 @@ pub(crate) enum Started {
     Cancelled(u8),
 }
 
-/// Starts a session. A signal cancels the start and removes what has been started.
+/// Removes what killed sessions left, then starts a session. A signal cancels the start and removes
+/// what has been started.
 pub(crate) async fn start(
     config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
-    tokio::select! {
-        () = cleanup::remove_killed_sessions() => {}
+    let killed = tokio::select! {
+        killed = remove_killed_sessions() => killed,
         signal = signals.recv() => return Ok(Started::Cancelled(signal)),
+    };
+    if !killed.removed.is_empty() {
+        let removed = sessions_named(&killed.removed);
+        tracing::info!(target: PROGRESS, "removed what {removed} left");
+    }
+    if !killed.kept.is_empty() {
+        tracing::warn!(
+            "{} left files or containers, some still in use; run 'aifo-coder cleanup'",
+            sessions_named(&killed.kept)
+        );
     }
     let started = Session::start_or_cancel(config, signals.recv()).await?;
     Ok(match started {
@@ -58,4 +43,23 @@ pub(crate) async fn start(
         }
         Err(signal) => Started::Cancelled(signal),
     })
+}
+
+/// Prints the engine commands of a session with this configuration.
+pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
+    let commands = aifo_launch::plan(config)?;
+    if commands.is_empty() {
+        console::say("no engine needed: tools run as processes of this machine");
+    }
+    let lines: String = commands.iter().map(|command| format!("{command}\n")).collect();
+    paint::print(&lines)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `killed session 5d0c3b7f9a21e846`, or `3 killed sessions`.
+fn sessions_named(ids: &[String]) -> String {
+    match ids {
+        [id] => format!("killed session {id}"),
+        ids => format!("{} killed sessions", ids.len()),
+    }
 }

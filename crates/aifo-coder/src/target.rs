@@ -4,16 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, SessionConfig, SidecarBackend, StateImport, StateMode,
-    agent_variables,
+    AgentContainerConfig, AgentSpec, Fallback, SessionConfig, SidecarBackend, StateImport,
+    StateMode,
 };
 use anyhow::bail;
 
 use crate::agents;
-use crate::backend;
 use crate::config::Config;
 use crate::progress;
-use crate::settings;
 
 /// A command with the agent's table entry and image.
 pub(crate) struct Target {
@@ -67,6 +65,11 @@ impl Target {
         self.spec.as_ref().map(|spec| spec.name.as_str()).or_else(program)
     }
 
+    /// Returns the backend of `auto` without containers: none if the agent needs one itself.
+    pub(crate) fn fallback(&self) -> Fallback {
+        if self.image.is_some() { Fallback::None } else { Fallback::Local }
+    }
+
     /// Configures a session for an agent in a container. Does nothing for one on this machine.
     /// Errors: the default image is missing.
     pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
@@ -75,36 +78,28 @@ impl Target {
             let is_default = !image.is_named && containers.images.prefix.is_empty();
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
-                    "{}{} has no image '{}'\n\
+                    "{} has no image '{}'\n\
                      hint: build it with `aifo-coder images build {}`, or name another with \
                      --image",
-                    backend::passed_over(&containers.engine),
-                    containers.engine.flavor(),
+                    containers.engine_text(),
                     image.name,
                     spec.name
                 );
             }
         }
-        let mut forwarding = session.forwarding.clone();
-        for name in spec.variables.iter().cloned().chain(agent_variables()) {
-            // Names that may not pass are left out; the configuration has rejected the user's already.
-            let _ = forwarding.allow(&name);
-        }
-        session.agent_forwarding = forwarding;
-        session.local_python = session.local_python.take().or_else(|| spec.local_python.clone());
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        session.reporter = progress::reporter(settings::at_start(session) + 1);
         let (state, state_import) = self.state;
         if state == StateMode::Host && !spec.state.is_empty() {
             tracing::warn!("{}", host_state_warning(spec));
         }
-        session.agent = Some(AgentContainerConfig {
+        session.contain_agent(AgentContainerConfig {
             spec: spec.clone(),
             image: image.name.clone(),
             home,
             state,
             state_import,
         });
+        session.reporter = progress::reporter(session.starts());
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
-use aifo_launch::{CallLogReader, running_sessions, state_directory};
+use aifo_launch::{CallLogReader, EndSignals, running_sessions, state_directory};
 use aifo_web::{
     AgentLauncher, CallSource, LaunchedAgent, RunningCall, RunningSession, Storage, WebConfig,
 };
@@ -18,7 +18,6 @@ use crate::acp::agent_session::{AgentSession, Prepared, SessionGuard, choose_pla
 use crate::acp::profile::{process_limits, streaming};
 use crate::cli::{Cli, Command, Web};
 use crate::console::LogLevel;
-use crate::start::EndSignals;
 use crate::{console, paint, settings};
 
 pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {

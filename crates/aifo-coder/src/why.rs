@@ -12,16 +12,16 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use aifo_launch::SidecarBackend;
+use aifo_launch::{BackendChoice, Fallback, SidecarBackend};
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
-use crate::backend::{self, Fallback};
+use crate::backend;
 use crate::cli::{Why, reject_option};
-use crate::config::{self, Backend, Config};
+use crate::config::{self, Config};
 use crate::paint;
 use crate::settings;
 
@@ -63,10 +63,10 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
 async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocation> {
     let programs = settings::programs(workspace, config);
     Ok(match config.backend.value {
-        Backend::Local => SidecarLocation::Machine,
-        Backend::Engine(_) => SidecarLocation::Containers,
-        Backend::Auto => {
-            match backend::choose(config, workspace, Fallback::Local, &programs).await? {
+        BackendChoice::Local => SidecarLocation::Machine,
+        BackendChoice::Engine(_) => SidecarLocation::Containers,
+        BackendChoice::Auto => {
+            match backend::choose(config, workspace, Fallback::Local, &programs).await?.0 {
                 SidecarBackend::Local => SidecarLocation::Machine,
                 SidecarBackend::Containers(_) => SidecarLocation::Containers,
             }

@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.toolchains = vec![kind.into()];
     config.backend = SidecarBackend::Containers(Box::new(containers));
     let spec = AgentSpec::unknown("mine");
-    config.agent = Some(AgentContainerConfig {
+    config.contain_agent(AgentContainerConfig {
         spec,
         image: image.clone(),
         home: None,

@@ -18,6 +18,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::agent_container;
+use crate::agent_variables::agent_variable_name;
 use crate::config::Verbosity;
 use crate::session::Session;
 use crate::shim_binary::ShimBinary;
@@ -267,9 +268,10 @@ impl ContainerEnvironment {
         let mut command = Command::new(self.shim.program());
         command.arg0("aifo-shim").args(["--call", agent_container::AGENT_PROGRAM]).arg(program);
         for (name, value) in std::env::vars_os() {
-            let Some(rest) = name.as_bytes().strip_prefix(env::PREFIX.as_bytes()) else { continue };
-            command.env_remove(&name);
-            if let Some(given) = agent_variable_name(rest) {
+            if name.as_bytes().starts_with(env::PREFIX.as_bytes()) {
+                command.env_remove(&name);
+            }
+            if let Some(given) = agent_variable_name(&name) {
                 command.env(given, value);
             }
         }
@@ -288,32 +290,7 @@ impl ContainerEnvironment {
     }
 }
 
-/// Returns `NAME` of a variable `AIFO_ENV_NAME`; `None` if the launcher sets that name itself.
-pub(crate) fn agent_variable_name(rest: &[u8]) -> Option<&OsStr> {
-    let name = rest.strip_prefix(NAME_PREFIX.as_bytes()).filter(|name| !name.is_empty())?;
-    let kept = [&b"HOME"[..], b"USER", b"SHELL", b"PATH", b"TERM", b"PWD"].contains(&name);
-    let reserved = name.starts_with(env::PREFIX.as_bytes()) || name.starts_with(b"LD_");
-    (!kept && !reserved).then(|| OsStr::from_bytes(name))
-}
-
-/// Follows `AIFO_` in variables that the user passes to the agent.
-const NAME_PREFIX: &str = "ENV_";
-
 const SETTINGS_FILE: &str = "shim.env";
-
-/// Returns the names of variables that the user passes to the agent by `AIFO_ENV_NAME`.
-pub fn agent_variables() -> Vec<String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| {
-        let rest = name.as_bytes().strip_prefix(env::PREFIX.as_bytes())?;
-        agent_variable_name(rest)?.to_str().map(str::to_owned)
-    });
-    let mut names: Vec<_> = names.collect();
-    names.sort();
-    names
-}
-
-/// Prefix of variables that the user passes to the agent.
-pub const AGENT_VARIABLE_PREFIX: &str = "AIFO_ENV_";
 
 /// Writes the variables for shims that start without an environment. Values with a line feed are
 /// left out.

@@ -272,14 +272,14 @@ mod tests {
 
     #[test]
     fn only_state_and_settings_of_the_home_are_mounted() {
-        let home = std::env::temp_dir().join(format!("aifo-place-{}", std::process::id()));
-        fs::create_dir(&home).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
         let mut spec = AgentSpec::unknown("it");
         spec.state = vec![".it".into(), ".local/share/it".into(), ".local/state/it".into()];
         let mut agent = AgentContainerConfig {
             spec,
             image: String::new(),
-            home: Some(home.clone()),
+            home: Some(home.to_owned()),
             state: StateMode::Host,
             state_import: StateImport::Settings,
         };
@@ -326,6 +326,5 @@ mod tests {
         let own = state_mounts(&agent, Some(Path::new("/own")), Path::new("/s"));
         let it = Mount::bind(Path::new("/own/.it"), Path::new("/home/coder/.it"), false);
         assert_eq!(own, [it, scratch(".it/own")]);
-        fs::remove_dir_all(&home).unwrap();
     }
 }

@@ -14,6 +14,7 @@ use aifo_types::{Kind, Subnet};
 
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
+use crate::toolchain::Toolchain;
 
 /// Where sidecars run.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +118,36 @@ impl Containers {
                 ulimits,
             },
             admitted: Vec::new(),
+        }
+    }
+
+    /// Uses the images of the versions that these toolchains request.
+    pub fn request_versions(&mut self, toolchains: &[Toolchain]) {
+        let requested = toolchains.iter().filter_map(|toolchain| {
+            Some((toolchain.kind.clone(), toolchain.version.as_ref()?.to_string()))
+        });
+        self.images.versions.extend(requested);
+    }
+
+    /// Returns those images of the kinds that the engine does not have.
+    pub async fn missing_images(&self, kinds: &[Kind]) -> Vec<String> {
+        let mut missing = Vec::new();
+        for kind in kinds {
+            let image = self.images.of(kind);
+            if !self.engine.has_image(&image).await {
+                missing.push(image);
+            }
+        }
+        missing
+    }
+
+    /// Returns the engine's name, after the reason why a preferred engine was not taken, if any:
+    /// `docker does not answer: REASON; podman`.
+    pub fn engine_text(&self) -> String {
+        let flavor = self.engine.flavor();
+        match self.engine.passed_over().and_then(|reason| reason.lines().next()) {
+            Some(reason) => format!("{reason}; {flavor}"),
+            None => flavor.to_string(),
         }
     }
 
@@ -259,18 +290,6 @@ fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
 pub(crate) struct SelectedBackend {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) containers: Option<ContainerBackend>,
-}
-
-/// Returns those images of the kinds that the engine does not have.
-pub async fn missing_images(containers: &Containers, kinds: &[Kind]) -> Vec<String> {
-    let mut missing = Vec::new();
-    for kind in kinds {
-        let image = containers.images.of(kind);
-        if !containers.engine.has_image(&image).await {
-            missing.push(image);
-        }
-    }
-    missing
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use aifo_process::{Links, RootDirectory};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, renameat};
+use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::getuid;
+use tempfile::NamedTempFile;
 
 /// A directory. Paths are relative to it; a link anywhere in a path is an error.
 #[derive(Debug)]
@@ -100,21 +100,15 @@ impl Beneath {
     ) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = self.directory(path.parent().unwrap_or(Path::new("")), false)?;
-        let draft =
-            format!(".aifo-{}-{}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed));
-        let at = PathBuf::from(format!("/proc/self/fd/{}/{draft}", parent.as_raw_fd()));
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&at)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_data());
-        let moved = written.and_then(|()| {
-            if expected.is_some_and(|expected| self.stamp(path) != expected) {
-                return Err(io::ErrorKind::ResourceBusy.into());
-            }
-            Ok(renameat(&parent, draft.as_str(), &parent, name)?)
-        });
-        if moved.is_err() {
-            let _ = fs::remove_file(&at);
+        let parent_path = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
+        let mut draft = NamedTempFile::with_prefix_in(".aifo-", &parent_path)?;
+        draft.write_all(bytes)?;
+        draft.as_file().sync_data()?;
+        if expected.is_some_and(|expected| self.stamp(path) != expected) {
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
-        moved
+        draft.persist(parent_path.join(name))?;
+        Ok(())
     }
 
     /// Opens a directory, and creates missing ones.
@@ -154,6 +148,3 @@ impl Stamp {
         Ok(Stamp { inode, size, modified })
     }
 }
-
-/// Numbers the drafts of this process.
-static DRAFTS: AtomicU64 = AtomicU64::new(0);

@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_full_log_is_rotated_and_stays_bounded() {
-        let name = format!("aifo-call-log-{}.jsonl", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.jsonl");
         let mut log = LogFile::create(&path, 10).unwrap();
         for line in
             ["one\n", "two\n", "three\n", "four\n", "a line that alone is longer\n", "six\n"]
@@ -155,7 +155,5 @@ mod tests {
             };
             assert_eq!([older.as_str(), &newer], expected);
         }
-        fs::remove_file(&path).unwrap();
-        fs::remove_file(rotated_log(&path)).unwrap();
     }
 }

@@ -10,6 +10,7 @@ use aifo_sidecar::{Reporter, Startup};
 use aifo_types::Endpoint;
 
 use crate::agent_container::AgentContainerConfig;
+use crate::agent_variables::agent_variables;
 use crate::attachments::Attachments;
 use crate::backend::{RunnerOptions, RunnerTransport, SidecarBackend};
 use crate::call_log::CallLogRetention;
@@ -85,6 +86,24 @@ impl SessionConfig {
             transport: self.runner_transport,
             restrictions: &self.restrictions,
         }
+    }
+
+    /// Runs the agent in a container: forwards the variables of its row and [`agent_variables`] to
+    /// it, and uses its python for local decisions unless one is configured.
+    pub fn contain_agent(&mut self, agent: AgentContainerConfig) {
+        self.agent_forwarding = self.forwarding.clone();
+        for name in agent.spec.variables.iter().cloned().chain(agent_variables()) {
+            // Names that must not pass are left out.
+            let _ = self.agent_forwarding.allow(&name);
+        }
+        self.local_python = self.local_python.take().or_else(|| agent.spec.local_python.clone());
+        self.agent = Some(agent);
+    }
+
+    /// Returns how many containers or local sidecars start with the session.
+    pub fn starts(&self) -> usize {
+        let sidecars = if self.startup == Startup::AtOnce { self.toolchains.len() } else { 0 };
+        sidecars + usize::from(self.agent.is_some())
     }
 
     /// Returns the defaults: no sidecars, no time limit.

@@ -2,11 +2,13 @@
 
 use std::fs;
 
-use aifo_engine::Engine;
+use aifo_engine::{Engine, Flavor};
 
 use crate::cleanup::{Leftover, Leftovers, find_leftovers};
+use crate::engines::{query, within_timeout};
 use crate::running::{SessionInfo, session_directories};
 use crate::session_dir::{PREFIX, TMP_SUFFIX, is_locked, is_own, runtime_directory, session_of};
+use crate::trusted::TrustedPrograms;
 
 /// A session whose launcher ended without removing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,12 @@ pub struct KilledSession {
     pub id: String,
     /// `local`, or the engine's name. `None` if it was killed before it had started.
     pub backend: Option<String>,
+}
+
+impl KilledSession {
+    fn may_use(&self, flavor: Flavor) -> bool {
+        self.backend.as_deref().is_none_or(|backend| backend == flavor.program())
+    }
 }
 
 /// Lists the killed sessions of this user. Reads the runtime directory only.
@@ -31,9 +39,50 @@ pub fn killed_sessions() -> Vec<KilledSession> {
     dead.collect()
 }
 
-/// Removes everything that these sessions left, unless a process or a container of the session still
-/// runs. `engines` are all engines that they may have used. Returns the ids of removed sessions.
-pub async fn remove_killed(engines: &[Engine], sessions: &[KilledSession]) -> Vec<String> {
+/// Killed sessions, by what became of their remains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemovedSessions {
+    /// Ids of those of which nothing is left.
+    pub removed: Vec<String>,
+    /// Ids of those of which something is in use, or could not be removed.
+    pub kept: Vec<String>,
+}
+
+/// Removes everything that killed sessions left, unless a process or a container of the session still
+/// runs. Queries an engine only if a killed session may have used it.
+pub async fn remove_killed_sessions() -> RemovedSessions {
+    let killed = killed_sessions();
+    if killed.is_empty() {
+        return RemovedSessions::default();
+    }
+    let programs = TrustedPrograms::here();
+    let mut engines = Vec::new();
+    // An engine that does not answer may still run containers.
+    let mut silent = Vec::new();
+    for flavor in [Flavor::Docker, Flavor::Podman] {
+        if killed.iter().any(|session| session.may_use(flavor)) {
+            match query(flavor, &programs).await.map(|status| status.result) {
+                Some(Ok(engine)) => engines.push(engine),
+                Some(Err(_)) => silent.push(flavor),
+                None => {}
+            }
+        }
+    }
+    let is_reachable =
+        |session: &&KilledSession| !silent.iter().any(|flavor| session.may_use(*flavor));
+    let reachable: Vec<_> = killed.iter().filter(is_reachable).collect();
+    let removed = match reachable.is_empty() {
+        true => Vec::new(),
+        false => within_timeout(remove(&engines, &reachable)).await.unwrap_or_default(),
+    };
+    let ids = killed.into_iter().map(|session| session.id);
+    let kept = ids.filter(|id| !removed.contains(id)).collect();
+    RemovedSessions { removed, kept }
+}
+
+/// Removes what these sessions left. `engines` are all engines that they may have used. Returns the
+/// ids of removed sessions.
+async fn remove(engines: &[Engine], sessions: &[&KilledSession]) -> Vec<String> {
     let report = find_leftovers(engines, "").await;
     let is_complete = report.errors.is_empty();
     let mut removed = Vec::new();

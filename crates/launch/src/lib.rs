@@ -1,7 +1,8 @@
 //! Sessions, from creating their directories to removing them; the crate that other launchers embed.
 //!
-//! In scope: session directories, token, sidecars, the proxy, the directory of shims, and running an
-//! agent. If the start fails, everything started so far is removed.
+//! In scope: the choice of a backend ([`BackendRequest`]), session directories, token, sidecars, the
+//! proxy, the directory of shims, running an agent, and the remains of killed sessions. If the start
+//! fails, everything started so far is removed.
 //!
 //! Out of scope: flags, configuration files and output (`aifo-coder`), and single tool calls
 //! (`aifo-proxy`).
@@ -33,6 +34,7 @@
 mod agent;
 mod agent_container;
 mod agent_endpoint;
+mod agent_variables;
 mod agents;
 mod attachments;
 mod backend;
@@ -41,10 +43,13 @@ mod cache;
 mod call_log;
 mod call_stats;
 mod check;
+mod choose;
 mod cleanup;
 mod config;
 mod confine;
 mod detect;
+mod end_signals;
+mod engines;
 mod error;
 mod git;
 mod host_watch;
@@ -73,11 +78,9 @@ mod workspace_access;
 mod workspace_check;
 mod workspace_lock;
 
-pub use agent::{
-    AGENT_VARIABLE_PREFIX, Agent, AgentEnd, AgentEnvironment, ContainerEnvironment,
-    HostEnvironment, agent_variables,
-};
+pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
 pub use agent_container::AgentContainerConfig;
+pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
     AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
     StateImport, StateMode, known_agents,
@@ -92,17 +95,20 @@ pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, ProjectKey, Reporter, SidecarError, SidecarEvent, Startup,
 };
 pub use attachments::Attachments;
-pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
+pub use backend::{Containers, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
 pub use call_log::{CallLogReader, CallLogRetention, LoggedLine, log_directory};
 pub use call_stats::CallStats;
 pub use check::Finding;
+pub use choose::{BackendChoice, BackendRequest, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
 pub use detect::detect_kinds;
+pub use end_signals::EndSignals;
+pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use error::LaunchError;
-pub use killed::{KilledSession, killed_sessions, remove_killed};
+pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use own_directories::state_directory;
 pub use plan::plan;
 pub use project::{CacheScope, Project, recorded_root};
@@ -116,7 +122,6 @@ pub use shims::path_without_shims;
 pub use state::{StateError, StoredState, stored_states};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use trusted::TrustedPrograms;
-pub use versions::project_version;
 pub use workspace_access::WorkspaceAccess;
 pub use workspace_check::{CheckedWorkspace, WorkspaceError};
 pub use workspace_lock::WorkspaceLock;

@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn a_path_is_resolved_as_far_as_it_exists() {
-        let base = std::env::temp_dir().join(format!("aifo-real-path-{}", std::process::id()));
-        std::fs::create_dir_all(base.join("there")).unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
+        std::fs::create_dir(base.join("there")).unwrap();
         std::os::unix::fs::symlink(base.join("there"), base.join("link")).unwrap();
         let there = base.join("there").canonicalize().unwrap();
         assert_eq!(real_path(&base.join("link")), there);
         assert_eq!(real_path(&base.join("link/not/yet")), there.join("not/yet"));
-        std::fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

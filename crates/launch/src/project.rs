@@ -1,7 +1,7 @@
 //! The project of a workspace, which has its own caches (`spec/containers.md#keys`).
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -11,6 +11,7 @@ use aifo_sidecar::{CacheOwner, Caches, ProjectKey};
 use nix::fcntl::OFlag;
 use nix::unistd::getuid;
 use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
 
 use crate::own_directories::state_directory;
 use crate::session_dir::is_own;
@@ -84,11 +85,10 @@ impl Project {
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let path = directory.join(key.as_str());
-        let draft = directory.join(format!("{key}.{}", std::process::id()));
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.write_all(self.root.as_os_str().as_bytes())?;
-        fs::rename(&draft, &path)
+        let mut draft = NamedTempFile::new_in(&directory)?;
+        draft.write_all(self.root.as_os_str().as_bytes())?;
+        draft.persist(&path)?;
+        Ok(())
     }
 }
 
@@ -148,7 +148,7 @@ fn line(text: &[u8]) -> Option<&[u8]> {
 /// files. Never blocks.
 fn read_small(path: &Path) -> Option<OsString> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let file: File = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.uid() != getuid().as_raw() {
         return None;

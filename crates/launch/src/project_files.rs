@@ -214,14 +214,15 @@ mod tests {
 
     #[test]
     fn changed_files_are_listed() {
-        let dir = std::env::temp_dir().join(format!("aifo-project-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
         fs::create_dir_all(dir.join(".husky")).unwrap();
         fs::create_dir_all(dir.join(".git")).unwrap();
         for name in ["AGENTS.md", ".husky/pre-commit", ".git/config", ".envrc", "other"] {
             fs::write(dir.join(name), "before\n").unwrap();
         }
         fs::write(dir.join("CLAUDE.md"), vec![0; 2 << 20]).unwrap();
-        let before = ProjectFiles::read(&dir);
+        let before = ProjectFiles::read(dir);
         assert_eq!(before.report(), None);
 
         let branch = "before\n[branch \"main\"]\n\tremote = origin\n";
@@ -255,6 +256,5 @@ mod tests {
         }
         assert!(before.changes().len() <= MAX_FILES + 7);
         assert!(before.report().unwrap().ends_with("more"));
-        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -274,21 +274,23 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
 
+    use tempfile::TempDir;
+
     use super::*;
 
     /// A temporary home, and the variables of a test.
     struct Home {
         path: PathBuf,
         variables: HashMap<&'static str, PathBuf>,
+        _parent: TempDir,
     }
 
     impl Home {
-        fn new(name: &str) -> Self {
-            let directory = format!("aifo-registries-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(directory).join("home");
-            fs::create_dir_all(&path).unwrap();
-            let path = path.canonicalize().unwrap();
-            Home { variables: HashMap::from([("HOME", path.clone())]), path }
+        fn new() -> Self {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path().canonicalize().unwrap().join("home");
+            fs::create_dir(&path).unwrap();
+            Home { variables: HashMap::from([("HOME", path.clone())]), path, _parent: parent }
         }
 
         fn file(&self, name: &str, mode: u32) -> PathBuf {
@@ -314,12 +316,6 @@ mod tests {
         }
     }
 
-    impl Drop for Home {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(self.path.parent().unwrap());
-        }
-    }
-
     #[test]
     fn words() {
         for admission in Admission::ALL {
@@ -330,7 +326,7 @@ mod tests {
 
     #[test]
     fn files_are_searched_where_their_tools_search() {
-        let mut home = Home::new("places");
+        let mut home = Home::new();
         let rows = [
             (Admission::Npmrc, ".npmrc", "NPM_CONFIG_USERCONFIG"),
             (Admission::Pip, ".config/pip/pip.conf", "PIP_CONFIG_FILE"),
@@ -361,7 +357,7 @@ mod tests {
 
     #[test]
     fn only_the_kind_that_uses_it_gets_it() {
-        let home = Home::new("kinds");
+        let home = Home::new();
         for name in [".npmrc", ".config/pip/pip.conf", ".cargo/credentials.toml"] {
             home.file(name, 0o600);
         }
@@ -373,7 +369,7 @@ mod tests {
 
     #[test]
     fn missing_and_unsuitable_files_are_reported() {
-        let mut home = Home::new("faults");
+        let mut home = Home::new();
         let npmrc = home.path.join(".npmrc");
         let error = |home: &Home, admission| home.source(admission).unwrap_err();
         let missing = format!("npmrc is admitted, but there is no '{}'", npmrc.display());
@@ -393,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_login_of_a_proxy_is_admitted_in_its_variables() {
-        let mut home = Home::new("login");
+        let mut home = Home::new();
         home.variables.insert("https_proxy", "http://me:pw@proxy:1".into());
         home.variables.insert("no_proxy", "localhost".into());
         let Admitted { kind, mount, variables } = home.admitted(Admission::ProxyLogin).unwrap();
@@ -406,7 +402,7 @@ mod tests {
 
     #[test]
     fn an_agent_is_a_socket_and_links_are_resolved() {
-        let mut home = Home::new("agent");
+        let mut home = Home::new();
         let socket = home.path.join("socket");
         let _listener = UnixListener::bind(&socket).unwrap();
         let link = home.path.join("link");

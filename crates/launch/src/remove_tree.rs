@@ -95,18 +95,18 @@ impl Directory {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use tempfile::TempDir;
+
     use super::*;
 
     /// A new directory in memory, as a disk takes a minute for the deep tree.
-    fn scratch(name: &str) -> PathBuf {
-        let path = Path::new("/dev/shm").join(format!("aifo-remove-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        path
+    fn scratch() -> TempDir {
+        tempfile::tempdir_in("/dev/shm").unwrap()
     }
 
     #[test]
     fn a_tree_of_30_000_levels_is_removed() {
-        let path = scratch("deep");
+        let path = scratch().keep();
         let mut deepest = Directory::open(&path).unwrap();
         for _ in 0..30_000 {
             fs::write(deepest.at(Path::new("file")), "").unwrap();
@@ -121,8 +121,9 @@ mod tests {
 
     #[test]
     fn links_are_not_followed_and_modes_do_not_matter() {
-        let path = scratch("links");
-        let kept = scratch("kept");
+        let parent = scratch();
+        let (path, kept) = (parent.path().join("links"), parent.path().join("kept"));
+        fs::create_dir(&kept).unwrap();
         fs::write(kept.join("file"), "").unwrap();
         fs::create_dir_all(path.join("a/b/c")).unwrap();
         // Names that a move could use.
@@ -138,7 +139,5 @@ mod tests {
         assert!(kept.join("file").exists());
         symlink(&kept, &path).unwrap();
         assert!(remove_tree(&path).is_err(), "a link is no directory");
-        fs::remove_file(&path).unwrap();
-        remove_tree(&kept).unwrap();
     }
 }

@@ -78,11 +78,12 @@ mod tests {
 
     #[test]
     fn a_name_is_excluded_once_and_through_no_link() {
-        let base = std::env::temp_dir().join(format!("aifo-exclude-{}", std::process::id()));
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
         let git = base.join("repo/.git");
         fs::create_dir_all(&git).unwrap();
         fs::create_dir_all(base.join("repo/sub")).unwrap();
-        exclude(&base, ".swe-swe/").unwrap();
+        exclude(base, ".swe-swe/").unwrap();
         fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
         for _ in 0..2 {
             exclude(&base.join("repo/sub"), ".swe-swe/").unwrap();
@@ -103,18 +104,16 @@ mod tests {
         assert!(exclude(&base.join("repo"), ".swe-swe/").is_err(), "a second name");
         fs::remove_file(&file).unwrap();
         fs::remove_dir(git.join("info")).unwrap();
-        std::os::unix::fs::symlink(&base, git.join("info")).unwrap();
+        std::os::unix::fs::symlink(base, git.join("info")).unwrap();
         assert!(exclude(&base.join("repo"), ".swe-swe/").is_err(), "a linked directory");
         assert_eq!(fs::read_to_string(&target).unwrap(), "");
         assert!(!base.join("exclude").exists());
-        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
     fn the_top_level_is_the_default() {
-        let base = std::env::temp_dir().join(format!("aifo-repository-{}", std::process::id()));
-        fs::create_dir_all(&base).unwrap();
-        let base = base.canonicalize().unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
         for directory in
             ["repo/.git", "repo/sub/deep", "repo/linked/sub", "empty/.git", "empty/sub"]
         {
@@ -131,6 +130,5 @@ mod tests {
         for (directory, expected) in rows {
             assert_eq!(default_workspace(&base.join(directory)), base.join(expected));
         }
-        fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aifo_proxy::{RunningTable, RunningTool};
 use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
 use crate::session_dir::{
@@ -73,7 +74,6 @@ struct SessionRecord {
 }
 
 const RECORD: &str = "session.json";
-const NEW_RECORD: &str = "session.json.new";
 const TOKEN: &str = "token";
 /// Name of the file that lists running tools.
 pub(crate) const RUNNING_TABLE: &str = "running";
@@ -101,7 +101,9 @@ impl SessionInfo {
 
     /// Writes record and token into the session directory, readable for the owner only.
     pub(crate) fn publish(&self, token: &Token) -> io::Result<()> {
-        write_private(&self.directory.join(TOKEN), token.reveal().as_bytes())?;
+        let path = self.directory.join(TOKEN);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(token.reveal().as_bytes())?;
         self.write_record()
     }
 
@@ -123,9 +125,10 @@ impl SessionInfo {
             tmp: self.tmp.clone(),
             socket_directory: self.socket_directory.clone(),
         };
-        let new = self.directory.join(NEW_RECORD);
-        write_private(&new, &serde_json::to_vec_pretty(&record)?)?;
-        fs::rename(new, self.directory.join(RECORD))
+        let mut new = NamedTempFile::new_in(&self.directory)?;
+        new.write_all(&serde_json::to_vec_pretty(&record)?)?;
+        new.persist(self.directory.join(RECORD))?;
+        Ok(())
     }
 
     /// Returns the running tools, the longest running first.
@@ -203,10 +206,6 @@ fn parse_kinds(names: &[String]) -> Vec<Kind> {
     names.iter().filter_map(|kind| Kind::parse(kind).ok()).collect()
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,9 +223,8 @@ mod tests {
 
     #[test]
     fn a_record_is_accepted_if_its_paths_match_its_id() {
-        let parent = std::env::temp_dir().join(format!("aifo-records-{}", std::process::id()));
-        fs::create_dir(&parent).unwrap();
-        let directory = SessionDir::create(parent.join(format!("aifo-{ID}"))).unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        let directory = SessionDir::create(parent.path().join(format!("aifo-{ID}"))).unwrap();
         let tmp = format!("/somewhere/aifo-{ID}-tmp");
         let log = format!("/state/{ID}.jsonl");
         let other = "0123456789abcdef";
@@ -246,7 +244,5 @@ mod tests {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(directory.path(), open).unwrap();
         assert!(SessionInfo::read(directory.path()).is_none(), "others could have entered");
-        drop(directory);
-        fs::remove_dir(&parent).unwrap();
     }
 }

@@ -155,13 +155,10 @@ mod tests {
 
     use super::*;
 
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("aifo-folder-{name}-{}", std::process::id()))
-    }
-
     #[test]
     fn a_directory_is_private_and_removed_with_its_owner() {
-        let path = scratch("own");
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("directory");
         let directory = SessionDir::create(path.clone()).unwrap();
         fs::create_dir(path.join("sub")).unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
@@ -172,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_locked_while_its_owner_lives() {
-        let path = scratch("held");
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("directory");
         let directory = SessionDir::create(path.clone()).unwrap();
         assert!(is_locked(&path));
         assert!(AbandonedDir::lock(&path).is_none());
@@ -189,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_directory_removed_by_a_cleanup_is_created_again() {
-        let path = scratch("race");
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("directory");
         fs::create_dir(&path).unwrap();
         let taken = AbandonedDir::lock(&path).unwrap();
         let opened = File::open(&path).unwrap();
@@ -204,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_tree_without_write_permission_is_removed() {
-        let path = scratch("closed");
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("directory");
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), "").unwrap();
         for directory in ["a/b", "a"] {

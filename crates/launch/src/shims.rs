@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn a_directory_of_shims_is_recognised() {
-        let base = std::env::temp_dir().join(format!("aifo-shims-{}", std::process::id()));
-        let (shims, plain) = (base.join("shims"), base.join("bin"));
-        std::fs::create_dir_all(&shims).unwrap();
-        std::fs::create_dir_all(&plain).unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let (shims, plain) = (base.path().join("shims"), base.path().join("bin"));
+        std::fs::create_dir(&shims).unwrap();
+        std::fs::create_dir(&plain).unwrap();
         let shim = plain.join("aifo-shim");
         std::fs::write(&shim, "").unwrap();
         link_tools(&shims, &shim, &Policy::builtin(), &NotifyRules::default()).unwrap();
@@ -78,6 +78,5 @@ mod tests {
         let path = path_with_first(&shims, Some(plain.clone().into_os_string()));
         assert_eq!(path_without_shims(Some(path)), plain.as_os_str());
         assert_eq!(path_with_first(&shims, None), shims.as_os_str());
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

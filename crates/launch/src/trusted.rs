@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn programs_that_an_agent_can_write_are_skipped() {
-        let base = std::env::temp_dir().join(format!("aifo-trusted-{}", std::process::id()));
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
         let workspace = base.join("project");
         let venv = with_program(workspace.join(".venv/bin"), "docker");
         let open = with_program(base.join("open"), "docker");
@@ -185,22 +186,21 @@ mod tests {
         for entry in [&venv, &linked, &open] {
             assert!(matches!(refused(&[entry]), MissingProgram::Untrusted { .. }), "{entry:?}");
         }
-        assert_eq!(refused(&[Path::new("."), &base]), MissingProgram::Absent);
+        assert_eq!(refused(&[Path::new("."), base]), MissingProgram::Absent);
 
         fs::write(system.join("docker"), "").unwrap();
         mode(&system.join("docker"), 0o644);
         assert_eq!(refused(&[&system]), MissingProgram::Absent, "it cannot be executed");
-        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
     fn a_workspace_within_a_repository() {
-        let base = std::env::temp_dir().join(format!("aifo-repository-{}", std::process::id()));
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
         fs::create_dir_all(base.join("repository/.git")).unwrap();
         fs::create_dir_all(base.join("repository/crates/one")).unwrap();
         let inner = base.join("repository/crates/one");
         assert_eq!(repository_around(&inner), Some(base.join("repository")));
-        assert_eq!(repository_around(&base), None);
-        fs::remove_dir_all(&base).unwrap();
+        assert_eq!(repository_around(base), None);
     }
 }

@@ -33,7 +33,7 @@ fn parse(format: VersionFormat, text: &str) -> ParsedVersion {
 
 /// Returns the version of the first file that names one. Logs a warning for files that cannot be
 /// parsed, and skips them.
-pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
+pub(crate) fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
     kind_spec(kind)?.version_files.iter().find_map(|(file, format)| {
         let path = workspace.join(file);
         let found = match read_text(&path) {

@@ -50,13 +50,12 @@ mod tests {
 
     #[test]
     fn a_second_lock_fails() {
-        let directory = std::env::temp_dir().join(format!("aifo-lock-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
-        let lock = WorkspaceLock::acquire(&directory).unwrap();
-        let error = WorkspaceLock::acquire(&directory).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let lock = WorkspaceLock::acquire(directory).unwrap();
+        let error = WorkspaceLock::acquire(directory).unwrap_err();
         assert!(matches!(error, LaunchError::WorkspaceLocked { .. }), "{error}");
         drop(lock);
-        WorkspaceLock::acquire(&directory).unwrap();
-        std::fs::remove_dir(&directory).unwrap();
+        WorkspaceLock::acquire(directory).unwrap();
     }
 }

@@ -118,23 +118,24 @@ mod tests {
     use nix::sys::signalfd::SignalFd;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
+    use tempfile::TempDir;
 
     use super::*;
 
     /// A workspace, which an agent sees as `alias`, a shared temporary directory, and a directory that
-    /// is not shared. Removed on drop.
+    /// is not shared.
     struct TestDirs {
-        base: PathBuf,
+        base: TempDir,
         directories: SharedDirectories,
     }
 
     impl TestDirs {
-        fn new(name: &str) -> Self {
-            let base = format!("aifo-passing-{}-{name}", std::process::id());
-            let base = fs::canonicalize(std::env::temp_dir()).unwrap().join(base);
+        fn new() -> Self {
+            let base =
+                tempfile::tempdir_in(fs::canonicalize(std::env::temp_dir()).unwrap()).unwrap();
             let folder = |name: &str| {
-                let folder = base.join(name);
-                fs::create_dir_all(&folder).unwrap();
+                let folder = base.path().join(name);
+                fs::create_dir(&folder).unwrap();
                 fs::write(folder.join("file"), name).unwrap();
                 folder
             };
@@ -149,7 +150,7 @@ mod tests {
         }
 
         fn path(&self, name: &str) -> PathBuf {
-            self.base.join(name)
+            self.base.path().join(name)
         }
 
         fn open(&self, name: &str) -> File {
@@ -162,19 +163,13 @@ mod tests {
         }
     }
 
-    impl Drop for TestDirs {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.base);
-        }
-    }
-
     fn path_only(path: &Path) -> OwnedFd {
         open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).unwrap()
     }
 
     #[test]
     fn pipes_and_null() {
-        let dirs = TestDirs::new("pipes");
+        let dirs = TestDirs::new();
         let (reader, writer) = io::pipe().unwrap();
         dirs.check("pipe, its reading end", reader, FdDecision::Pass);
         dirs.check("pipe, its writing end", writer, FdDecision::Pass);
@@ -191,7 +186,7 @@ mod tests {
 
     #[test]
     fn files_in_shared_directories() {
-        let dirs = TestDirs::new("within");
+        let dirs = TestDirs::new();
         symlink("sub", dirs.path("workspace/link")).unwrap();
         symlink(dirs.path("workspace"), dirs.path("outside/way-in")).unwrap();
         hard_link(dirs.path("workspace/file"), dirs.path("workspace/sub/linked")).unwrap();
@@ -216,7 +211,7 @@ mod tests {
 
     #[test]
     fn files_elsewhere() {
-        let dirs = TestDirs::new("elsewhere");
+        let dirs = TestDirs::new();
         fs::create_dir(dirs.path("workspace-evil")).unwrap();
         fs::write(dirs.path("workspace-evil/file"), "").unwrap();
         symlink(dirs.path("outside"), dirs.path("workspace/way-out")).unwrap();
@@ -239,7 +234,7 @@ mod tests {
 
     #[test]
     fn unlinked_files() {
-        let dirs = TestDirs::new("nameless");
+        let dirs = TestDirs::new();
         let deleted = dirs.open("workspace/file");
         fs::remove_file(dirs.path("workspace/file")).unwrap();
         dirs.check("deleted", &deleted, FdDecision::Relay);
@@ -256,7 +251,7 @@ mod tests {
 
     #[test]
     fn other_descriptors_are_relayed() {
-        let dirs = TestDirs::new("more");
+        let dirs = TestDirs::new();
         let relayed = |what: &str, fd: &dyn AsFd| dirs.check(what, fd.as_fd(), FdDecision::Relay);
         relayed("directory", &dirs.open("outside"));
         relayed("directory within", &dirs.open("workspace/sub"));
@@ -285,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_block_device() {
-        let dirs = TestDirs::new("block");
+        let dirs = TestDirs::new();
         let devices = fs::read_dir("/dev").unwrap().flatten();
         let is_block = |path: &PathBuf| {
             fs::metadata(path).is_ok_and(|about| about.file_type().is_block_device())
@@ -344,7 +339,7 @@ mod tests {
 
     #[test]
     fn other_mounts() {
-        let dirs = TestDirs::new("mounts");
+        let dirs = TestDirs::new();
         let [workspace, alias, outside] =
             ["workspace", "alias", "outside"].map(|name| dirs.path(name));
         let read_only = |from: &Path, to: &Path| {
@@ -373,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_missing_directory_is_an_error() {
-        let dirs = TestDirs::new("names");
+        let dirs = TestDirs::new();
         for names in [vec![dirs.path("no-such-folder")], vec![dirs.path("outside/file")], vec![]] {
             assert!(SharedDirectories::new(dirs.path("workspace"), [names]).is_err());
         }

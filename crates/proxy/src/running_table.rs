@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_tool_is_listed_while_it_runs() {
-        let path = std::env::temp_dir().join(format!("aifo-running-table-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
         let table = RunningTable::create(&path).unwrap();
         let tools = || -> Vec<String> {
             RunningTable::read(&path).unwrap().into_iter().map(|tool| tool.tool).collect()
@@ -148,7 +149,6 @@ mod tests {
         assert_eq!(path.metadata().unwrap().len(), 2 * LINE_LEN as u64, "lines are used again");
         drop((second, third));
         assert_eq!(tools(), [""; 0]);
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -299,7 +299,8 @@ fn missing_files_and_odd_times_are_accepted() {
 
 #[test]
 fn a_log_is_replayed_from_its_files() {
-    let directory = std::env::temp_dir().join(format!("aifo-replay-{}", std::process::id()));
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("log");
     let limits = crate::WireLogLimits { file_bytes: 300, files: 100 };
     let log = crate::WireLog::open(&directory, limits, "gemini", Requests::Own, vec![]).unwrap();
     let mut client = Client::new(Config::default(), Instant::now());

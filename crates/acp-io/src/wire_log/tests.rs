@@ -3,27 +3,32 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::*;
 
-/// A directory that is removed with the test.
-struct Scratch(PathBuf);
+/// A directory for a log.
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aifo-wire-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+    fn new() -> Self {
+        Scratch(tempfile::tempdir().unwrap())
     }
 
     fn open(&self, limits: WireLogLimits) -> WireLog {
-        WireLog::open(&self.0.join("log"), limits, "gemini", Requests::Own, vec!["s3cret".into()])
-            .unwrap()
+        WireLog::open(
+            &self.0.path().join("log"),
+            limits,
+            "gemini",
+            Requests::Own,
+            vec!["s3cret".into()],
+        )
+        .unwrap()
     }
 
     /// Returns the log's files in order.
     fn files(&self) -> Vec<PathBuf> {
-        let any = fs::read_dir(self.0.join("log")).unwrap().next().unwrap().unwrap().path();
+        let any = fs::read_dir(self.0.path().join("log")).unwrap().next().unwrap().unwrap().path();
         parts(&any).unwrap()
     }
 
@@ -41,15 +46,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn every_line_is_logged_however_it_is_split() {
-    let scratch = Scratch::new("lines");
+    let scratch = Scratch::new();
     let log = scratch.open(WireLogLimits::default());
     log.record_out(b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"token\":\"x\"}}\n");
     let came = b"Loading s3cret\n\n[{\"id\":1,\"result\":{}},17]\r\nbad \xff\nend";
@@ -74,7 +73,7 @@ fn every_line_is_logged_however_it_is_split() {
 
 #[test]
 fn long_lines_are_logged_by_their_beginning() {
-    let scratch = Scratch::new("long");
+    let scratch = Scratch::new();
     let log = scratch.open(WireLogLimits::default());
     log.record_err(&vec![b'e'; STDERR_LINE + 1]);
     log.record_err(b"\n");
@@ -92,18 +91,18 @@ fn long_lines_are_logged_by_their_beginning() {
 
 #[test]
 fn files_rotate_and_the_first_is_kept() {
-    let scratch = Scratch::new("rotate");
+    let scratch = Scratch::new();
     let log = scratch.open(WireLogLimits { file_bytes: 200, files: 3 });
-    fs::write(scratch.0.join("log/acp-notes.jsonl"), "mine").unwrap();
-    fs::write(scratch.0.join("log/acp-1-01-1.jsonl"), "mine").unwrap();
-    fs::write(scratch.0.join("log/acp-1-1-1.jsonl"), "another log, long ago").unwrap();
+    fs::write(scratch.0.path().join("log/acp-notes.jsonl"), "mine").unwrap();
+    fs::write(scratch.0.path().join("log/acp-1-01-1.jsonl"), "mine").unwrap();
+    fs::write(scratch.0.path().join("log/acp-1-1-1.jsonl"), "another log, long ago").unwrap();
     for number in 0..30 {
         log.record_out(format!("{{\"id\":{number},\"method\":\"session/prompt\"}}\n").as_bytes());
     }
-    assert!(!scratch.0.join("log/acp-1-1-1.jsonl").exists());
-    assert!(scratch.0.join("log/acp-notes.jsonl").exists());
-    assert!(scratch.0.join("log/acp-1-01-1.jsonl").exists());
-    let mut names: Vec<_> = fs::read_dir(scratch.0.join("log")).unwrap().flatten().collect();
+    assert!(!scratch.0.path().join("log/acp-1-1-1.jsonl").exists());
+    assert!(scratch.0.path().join("log/acp-notes.jsonl").exists());
+    assert!(scratch.0.path().join("log/acp-1-01-1.jsonl").exists());
+    let mut names: Vec<_> = fs::read_dir(scratch.0.path().join("log")).unwrap().flatten().collect();
     names.retain(|entry| files::LogFileName::parse(entry.file_name().to_str().unwrap()).is_some());
     let mut parts: Vec<u64> = names
         .iter()
@@ -122,17 +121,17 @@ fn files_rotate_and_the_first_is_kept() {
 
 #[test]
 fn files_are_private_and_links_are_not_followed() {
-    let scratch = Scratch::new("owner");
+    let scratch = Scratch::new();
     drop(scratch.open(WireLogLimits::default()));
     drop(scratch.open(WireLogLimits::default()));
-    let directory = scratch.0.join("log");
+    let directory = scratch.0.path().join("log");
     assert_eq!(directory.metadata().unwrap().mode() & 0o777, 0o700);
     let files: Vec<_> = fs::read_dir(&directory).unwrap().flatten().collect();
     assert_eq!(files.len(), 2, "two connections never share one");
     for file in files {
         assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
     }
-    let link = scratch.0.join("link");
+    let link = scratch.0.path().join("link");
     symlink(&directory, &link).unwrap();
     let error = WireLog::open(&link, WireLogLimits::default(), "gemini", Requests::Own, vec![])
         .unwrap_err();
@@ -141,9 +140,9 @@ fn files_are_private_and_links_are_not_followed() {
 
 #[test]
 fn a_removed_directory_stops_only_the_log() {
-    let scratch = Scratch::new("gone");
+    let scratch = Scratch::new();
     let log = scratch.open(WireLogLimits { file_bytes: 1, files: 2 });
-    fs::remove_dir_all(scratch.0.join("log")).unwrap();
+    fs::remove_dir_all(scratch.0.path().join("log")).unwrap();
     for _ in 0..3 {
         log.record_out(b"{}\n");
         log.record_in(b"{}\n");

@@ -30,7 +30,7 @@ fn write(files: &Files, path: &str, content: &str) -> Result<Value, RpcError> {
 
 #[test]
 fn files_are_read_and_written_by_every_name_of_the_workspace() {
-    let scratch = Scratch::new("names");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     assert_eq!(write(&files, "/ws/a", "one\n").unwrap(), json!({}));
     assert_eq!(read(&files, &scratch.named("a")).unwrap(), "one\n");
@@ -41,7 +41,7 @@ fn files_are_read_and_written_by_every_name_of_the_workspace() {
 
 #[test]
 fn paths_out_of_the_workspace_are_rejected() {
-    let scratch = Scratch::new("out");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     fs::create_dir_all(scratch.ws("dir")).unwrap();
     symlink(scratch.outside(), scratch.ws("away")).unwrap();
@@ -92,7 +92,7 @@ fn paths_out_of_the_workspace_are_rejected() {
 
 #[test]
 fn inner_links_are_read_and_not_written() {
-    let scratch = Scratch::new("links");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     fs::create_dir_all(scratch.ws("real/inner")).unwrap();
     fs::write(scratch.ws("real/a"), "a").unwrap();
@@ -118,7 +118,7 @@ fn inner_links_are_read_and_not_written() {
 
 #[test]
 fn only_regular_files_are_served_and_no_call_blocks() {
-    let scratch = Scratch::new("regular");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     fs::create_dir(scratch.ws("dir")).unwrap();
     mkfifo(&scratch.ws("fifo"), Mode::from_bits_truncate(0o600)).unwrap();
@@ -138,7 +138,7 @@ fn only_regular_files_are_served_and_no_call_blocks() {
 
 #[test]
 fn a_hard_link_is_read_and_not_written() {
-    let scratch = Scratch::new("hard");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     fs::hard_link(scratch.outside().join("secret"), scratch.ws("hard")).unwrap();
     assert_eq!(write(&files, "/ws/hard", "x").unwrap_err().code, code::INVALID_PARAMS);
@@ -149,7 +149,7 @@ fn a_hard_link_is_read_and_not_written() {
 
 #[test]
 fn a_missing_file_is_an_error_or_empty() {
-    let scratch = Scratch::new("missing");
+    let scratch = Scratch::new();
     let strict = files(&scratch);
     let lenient = Files::new(scratch.workspace(), MissingFile::Empty, Writing::Served);
     for path in ["/ws/no", "/ws/no/file"] {
@@ -166,7 +166,7 @@ fn a_missing_file_is_an_error_or_empty() {
 
 #[test]
 fn lines_are_sliced_within_limits() {
-    let scratch = Scratch::new("slices");
+    let scratch = Scratch::new();
     let limits = FileLimits { read: 16, write: 8, ..FileLimits::default() };
     let workspace = scratch.workspace();
     let files = Files::with_limits(workspace, MissingFile::Error, Writing::Served, limits);
@@ -192,7 +192,7 @@ fn lines_are_sliced_within_limits() {
 
 #[test]
 fn errors_contain_no_content() {
-    let scratch = Scratch::new("bytes");
+    let scratch = Scratch::new();
     fs::write(scratch.ws("image"), b"payload\xff\n").unwrap();
     let error = read(&files(&scratch), "/ws/image").unwrap_err();
     assert_eq!(error.message, "'/ws/image' is not UTF-8 text");
@@ -201,7 +201,7 @@ fn errors_contain_no_content() {
 
 #[test]
 fn directories_are_created_and_owner_and_mode_are_kept() {
-    let scratch = Scratch::new("mode");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     write(&files, "/ws/deep/er/new", "x").unwrap();
     assert_eq!(fs::read_to_string(scratch.ws("deep/er/new")).unwrap(), "x");
@@ -226,7 +226,7 @@ fn directories_are_created_and_owner_and_mode_are_kept() {
 
 #[test]
 fn files_are_replaced_atomically() {
-    let scratch = Scratch::new("whole");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     let (old, new) = ("old\n".repeat(50_000), "new!\n".repeat(40_000));
     write(&files, "/ws/file", &old).unwrap();
@@ -248,7 +248,7 @@ fn files_are_replaced_atomically() {
 
 #[test]
 fn a_directory_swapped_with_a_link_does_not_lead_out() {
-    let scratch = Scratch::new("swapped");
+    let scratch = Scratch::new();
     let files = files(&scratch);
     fs::create_dir(scratch.ws("dir")).unwrap();
     fs::write(scratch.ws("dir/secret"), "mine\n").unwrap();
@@ -288,7 +288,7 @@ impl Drop for Over<'_> {
 
 #[test]
 fn writing_can_be_disabled() {
-    let scratch = Scratch::new("readonly");
+    let scratch = Scratch::new();
     let files = Files::new(scratch.workspace(), MissingFile::Error, Writing::Refused);
     assert_eq!(write(&files, "/ws/a", "x").unwrap_err().code, code::METHOD_NOT_FOUND);
     assert!(!scratch.ws("a").exists());
@@ -296,7 +296,7 @@ fn writing_can_be_disabled() {
 
 #[test]
 fn read_only_files_are_not_replaced() {
-    let scratch = Scratch::new("forbidden");
+    let scratch = Scratch::new();
     let program = scratch.ws("program");
     fs::copy("/bin/sleep", &program).unwrap();
     // A running program cannot be written, not even by root. Another test's child may have it open

@@ -4,25 +4,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp_io::Workspace;
+use tempfile::TempDir;
 
 /// A temporary directory, removed on drop: `ws` is the workspace, also named `/ws`; `outside` contains
 /// `secret`.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch {
+    path: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl Scratch {
-    pub(crate) fn new(name: &str) -> Self {
-        let directory = format!("aifo-acp-io-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().canonicalize().unwrap().join(directory);
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(directory.join("ws")).unwrap();
-        std::fs::create_dir_all(directory.join("outside")).unwrap();
-        std::fs::write(directory.join("outside/secret"), SECRET).unwrap();
-        Scratch(directory)
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        std::fs::create_dir(path.join("ws")).unwrap();
+        std::fs::create_dir(path.join("outside")).unwrap();
+        std::fs::write(path.join("outside/secret"), SECRET).unwrap();
+        Scratch { path, _removed_on_drop: directory }
     }
 
     /// Returns a path in the workspace.
     pub(crate) fn ws(&self, path: &str) -> PathBuf {
-        self.0.join("ws").join(path)
+        self.path.join("ws").join(path)
     }
 
     /// Returns the same path as text.
@@ -32,24 +35,18 @@ impl Scratch {
 
     /// Returns the directory beside it.
     pub(crate) fn outside(&self) -> PathBuf {
-        self.0.join("outside")
+        self.path.join("outside")
     }
 
     pub(crate) fn workspace(&self) -> Arc<Workspace> {
-        Arc::new(Workspace::open(self.0.join("ws"), [PathBuf::from("/ws")]).unwrap())
+        Arc::new(Workspace::open(self.path.join("ws"), [PathBuf::from("/ws")]).unwrap())
     }
 
     /// Asserts that nothing was created or written outside the workspace.
     pub(crate) fn assert_outside_untouched(&self) {
         assert_eq!(names(&self.outside()), ["secret"]);
         assert_eq!(std::fs::read_to_string(self.outside().join("secret")).unwrap(), SECRET);
-        assert_eq!(names(&self.0), ["outside", "ws"]);
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        assert_eq!(names(&self.path), ["outside", "ws"]);
     }
 }
 

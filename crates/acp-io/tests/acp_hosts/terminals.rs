@@ -86,7 +86,7 @@ fn is_gone(pid: Pid) -> bool {
 
 #[tokio::test]
 async fn shell_lines_and_programs_are_run() {
-    let scratch = Scratch::new("line");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let shell = line(&terminals, "echo out; echo err >&2; printf '%s' \"$0\"; exit 7");
     assert_eq!(ended(&terminals, &shell).await, ("out\nerr\nsh".to_owned(), exited(7)));
@@ -99,7 +99,7 @@ async fn shell_lines_and_programs_are_run() {
 
 #[tokio::test]
 async fn commands_run_in_a_directory_of_the_workspace() {
-    let scratch = Scratch::new("cwd");
+    let scratch = Scratch::new();
     fs::create_dir_all(scratch.ws("sub/deep")).unwrap();
     fs::write(scratch.ws("file"), "").unwrap();
     std::os::unix::fs::symlink(scratch.outside(), scratch.ws("away")).unwrap();
@@ -121,7 +121,7 @@ async fn commands_run_in_a_directory_of_the_workspace() {
 
 #[tokio::test]
 async fn variables_that_select_programs_are_dropped() {
-    let scratch = Scratch::new("env");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let env = json!([
         {"name": "GIVEN", "value": "a b\n=c"},
@@ -135,7 +135,7 @@ async fn variables_that_select_programs_are_dropped() {
 
 #[tokio::test]
 async fn the_tail_of_much_output_is_kept() {
-    let scratch = Scratch::new("tail");
+    let scratch = Scratch::new();
     let terminals = Terminals::new(TerminalConfig { output: 1000, ..config(&scratch) });
     let flood = "i=0; while [ $i -lt 2000 ]; do printf '€🦀'; i=$((i + 1)); done";
     let rows = [
@@ -162,7 +162,7 @@ async fn the_tail_of_much_output_is_kept() {
 
 #[tokio::test]
 async fn endless_output_is_bounded_and_can_be_killed() {
-    let scratch = Scratch::new("flood");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let id = create(&terminals, json!({"command": "yes", "outputByteLimit": 50}));
     until(|| terminals.output(&id).unwrap()["truncated"] == json!(true)).await;
@@ -175,7 +175,7 @@ async fn endless_output_is_bounded_and_can_be_killed() {
 
 #[tokio::test]
 async fn the_exit_can_be_requested_repeatedly() {
-    let scratch = Scratch::new("wait");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let id = line(&terminals, "until test -e go; do sleep 0.01; done; echo gone; exit 3");
     let opening = terminals.output(&id).unwrap();
@@ -191,7 +191,7 @@ async fn the_exit_can_be_requested_repeatedly() {
 
 #[tokio::test]
 async fn all_output_is_there_at_the_exit() {
-    let scratch = Scratch::new("rest");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     // It ends while the runtime is blocked, so exit and output arrive at once, in any order.
     for n in 0..10 {
@@ -208,7 +208,7 @@ async fn all_output_is_there_at_the_exit() {
 
 #[tokio::test]
 async fn signals_are_reported_by_name() {
-    let scratch = Scratch::new("signal");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     for signal in ["SIGTERM", "SIGSEGV", "SIGINT"] {
         let id = line(&terminals, &format!("kill -{} $$", signal.trim_start_matches("SIG")));
@@ -219,7 +219,7 @@ async fn signals_are_reported_by_name() {
 
 #[tokio::test]
 async fn kill_ends_the_group_and_keeps_the_terminal() {
-    let scratch = Scratch::new("kill");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let id = line(&terminals, "trap '' TERM INT HUP; sleep 1000 & echo $! > child; echo on; wait");
     let child = pid_in(&scratch.ws("child")).await;
@@ -232,7 +232,7 @@ async fn kill_ends_the_group_and_keeps_the_terminal() {
 
 #[tokio::test]
 async fn release_ends_the_group_and_removes_the_terminal() {
-    let scratch = Scratch::new("release");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let id = line(&terminals, "sleep 1000 & echo $! > child; echo $$ > leader; wait");
     let (child, leader) = (pid_in(&scratch.ws("child")).await, pid_in(&scratch.ws("leader")).await);
@@ -248,7 +248,7 @@ async fn release_ends_the_group_and_removes_the_terminal() {
 
 #[tokio::test]
 async fn background_processes_do_not_delay_the_exit() {
-    let scratch = Scratch::new("background");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let id = line(
         &terminals,
@@ -266,7 +266,7 @@ async fn background_processes_do_not_delay_the_exit() {
 
 #[tokio::test]
 async fn unknown_terminals_are_errors() {
-    let scratch = Scratch::new("unknown");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let ids = [json!("terminal-1"), json!(""), json!("x".repeat(1 << 20))];
     for id in ids.map(|id| json!({"terminalId": id})) {
@@ -284,7 +284,7 @@ async fn unknown_terminals_are_errors() {
 
 #[tokio::test]
 async fn the_number_of_terminals_is_limited() {
-    let scratch = Scratch::new("many");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let ids: Vec<_> = (0..32).map(|_| line(&terminals, "exit 0")).collect();
     for id in &ids {
@@ -300,7 +300,7 @@ async fn the_number_of_terminals_is_limited() {
 
 #[tokio::test]
 async fn a_denied_command_gets_an_ended_terminal() {
-    let scratch = Scratch::new("denied");
+    let scratch = Scratch::new();
     let judged = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&judged);
     let mut config = config(&scratch);
@@ -338,7 +338,7 @@ async fn a_denied_command_gets_an_ended_terminal() {
 
 #[tokio::test]
 async fn a_failed_start_gets_an_ended_terminal() {
-    let scratch = Scratch::new("start");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     fs::write(scratch.ws("plain"), "not executable").unwrap();
     let rows = [("aifo-no-such-tool", 127), ("./no", 127), ("./plain", 126)];
@@ -355,7 +355,7 @@ async fn a_failed_start_gets_an_ended_terminal() {
 
 #[tokio::test]
 async fn terminals_end_with_the_connection() {
-    let scratch = Scratch::new("end");
+    let scratch = Scratch::new();
     let terminals = terminals(&scratch);
     let command = |n| format!("sleep 1000 & echo $! > child{n}; echo $$ > leader{n}; wait");
     let running: Vec<_> = (0..3).map(|n| line(&terminals, &command(n))).collect();
@@ -376,7 +376,7 @@ async fn terminals_end_with_the_connection() {
 fn dropping_terminals_ends_them() {
     // Together with their runtime, and before it.
     for drops_in_runtime in [true, false] {
-        let scratch = Scratch::new(&format!("drop-{drops_in_runtime}"));
+        let scratch = Scratch::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let terminals = terminals(&scratch);
         let pid = runtime.block_on(async {

@@ -10,8 +10,8 @@ use aifo_acp_io::{
     WorkspaceHost, Writing,
 };
 use aifo_launch::{
-    AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, Session, WorkspaceLock,
-    agent_variables,
+    AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, EndSignals, Session,
+    WorkspaceLock, agent_variables,
 };
 use aifo_process::become_subreaper;
 use aifo_types::names_secret;
@@ -20,12 +20,11 @@ use tokio::process::Command;
 
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
-use crate::backend::{self, Fallback};
 use crate::cli::{AcpAgent, default_workspace};
 use crate::config::{Config, Flags};
 use crate::console::{self, LogLevel};
 use crate::settings;
-use crate::start::{EndSignals, Started, start};
+use crate::start::{self, Started, start};
 use crate::target::Target;
 
 /// An agent that is ready to start, with its hosts, permission rules and log.
@@ -79,14 +78,11 @@ impl AgentSession {
         for (name, value) in config.smart_for(target.name()).variables() {
             agent.set(name, value);
         }
-        let fallback = match target.image {
-            None => Fallback::Local,
-            Some(_) => Fallback::None,
-        };
-        let mut session = settings::session_config_with(&flags.session, &config, fallback).await?;
+        let fallback = target.fallback();
+        let mut session = settings::session_config(&flags.session, &config, fallback).await?;
         target.configure(&mut session).await?;
         if flags.session.containers.dry_run {
-            backend::show_plan(&session)?;
+            start::show_plan(&session)?;
             return Ok(Prepared::DryRun);
         }
         if target.image.is_none() {

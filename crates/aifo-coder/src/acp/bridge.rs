@@ -8,7 +8,7 @@ use aifo_acp::{
     Side, TerminalLogin, code, decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
-use aifo_launch::AGENT_VARIABLE_PREFIX;
+use aifo_launch::{AGENT_VARIABLE_PREFIX, EndSignals};
 use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
@@ -22,7 +22,6 @@ use crate::cli::{Acp, ServedBy};
 use crate::code_of;
 use crate::console;
 use crate::run::signal_exit_code;
-use crate::start::EndSignals;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;

@@ -11,6 +11,7 @@ use aifo_acp::{
     RequestEvent, SendError, StopReason, TurnEnd,
 };
 use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
+use aifo_launch::EndSignals;
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -26,7 +27,6 @@ use crate::acp::summary;
 use crate::cli::Prompt;
 use crate::console;
 use crate::run::signal_exit_code;
-use crate::start::EndSignals;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let (agent, text) = flags.split()?;

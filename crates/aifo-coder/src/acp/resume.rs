@@ -1,12 +1,13 @@
 //! The sessions of `prompt`, saved for `--resume` (`spec/acp-commands.md#resuming`).
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::state_directory;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 /// The latest session with each agent in each directory, the newest last.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -44,11 +45,10 @@ impl SavedSessions {
         self.push(agent, cwd, session);
         DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
         // A rename is atomic; the last writer wins.
-        let new = state.join(format!("{FILE}.{}", std::process::id()));
-        let mut file =
-            File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(&self)?)?;
-        fs::rename(new, state.join(FILE))
+        let mut new = NamedTempFile::new_in(&state)?;
+        new.write_all(&serde_json::to_vec(&self)?)?;
+        new.persist(state.join(FILE))?;
+        Ok(())
     }
 
     fn push(&mut self, agent: &str, cwd: &Path, session: &str) {

@@ -1,6 +1,8 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
-use aifo_launch::{CacheScope, Choice, ConfinementMode, Flavor, Net, StateImport, StateMode};
+use aifo_launch::{
+    BackendChoice, CacheScope, ConfinementMode, Flavor, Net, StateImport, StateMode,
+};
 use aifo_process::{Restriction, UnknownRestriction};
 use aifo_types::{Endpoint, Subnet};
 use serde::Deserialize;
@@ -9,17 +11,6 @@ use serde_json::json;
 use crate::config::error::ConfigError;
 use crate::config::format::{Format, displayed, enumeration, names, plain, word_of};
 use crate::config::item::Item;
-
-/// How sidecars run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
-    /// In containers if an engine answers and has the images, else as child processes.
-    Auto,
-    /// In containers of this engine.
-    Engine(Flavor),
-    /// As child processes.
-    Local,
-}
 
 /// Smart decisions for both runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +21,11 @@ pub(crate) enum SmartMode {
     Off,
 }
 
-enumeration!(pub(crate) BACKEND: Backend = [
-    (Backend::Auto, "auto"),
-    (Backend::Engine(Flavor::Docker), "docker"),
-    (Backend::Engine(Flavor::Podman), "podman"),
-    (Backend::Local, "local"),
+enumeration!(pub(crate) BACKEND: BackendChoice = [
+    (BackendChoice::Auto, "auto"),
+    (BackendChoice::Engine(Flavor::Docker), "docker"),
+    (BackendChoice::Engine(Flavor::Podman), "podman"),
+    (BackendChoice::Local, "local"),
 ]);
 enumeration!(pub(crate) NET: Net = [
     (Net::Shared, "shared"),
@@ -105,17 +96,6 @@ pub(crate) const PROGRAM: Format<Option<Vec<String>>> = Format::new(
     },
     plain,
 );
-
-impl Backend {
-    /// Returns the engines to use; `None` for the local backend.
-    pub(crate) fn engine(self) -> Option<Choice> {
-        match self {
-            Backend::Auto => Some(Choice::Any),
-            Backend::Engine(flavor) => Some(Choice::Only(flavor)),
-            Backend::Local => None,
-        }
-    }
-}
 
 /// `caches` in a file: a word, or the older form, on or off.
 #[derive(Deserialize)]

@@ -4,15 +4,17 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{CacheScope, ConfinementMode, Limits, Net, StateImport, StateMode};
+use aifo_launch::{
+    BackendChoice, CacheScope, ConfinementMode, Limits, Net, StateImport, StateMode,
+};
 use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
 use aifo_process::Restriction;
 use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, Backend, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, RESTRICTIONS, SIZE,
-    SMART, STATE, STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE,
+    STATE_IMPORT, SmartMode,
 };
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
@@ -131,7 +133,7 @@ table! {
                     .then_some("other than \"required\" weakens confinement"),
                 is_stricter: |_, _| true,
             });
-    [backend: Backend = Backend::Auto]
+    [backend: BackendChoice = BackendChoice::Auto]
         setting("backend", at!(backend), BACKEND, "chooses where tools run")
             .variables(&[env::BACKEND])
             .flag("--backend", Takes::One("HOW"), FlagGroup::Containers,

@@ -1,12 +1,10 @@
 //! Checks of container engines: availability, features and images.
 
-use aifo_launch::{CgroupVersion, Engine, Facts, Flavor};
+use aifo_launch::{BackendChoice, CgroupVersion, Engine, EngineStatus, Facts, Flavor};
 
 use super::CheckContext;
 use super::report::Finding;
 use crate::backend;
-use crate::config::Backend;
-use crate::engines::EngineStatus;
 
 pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
     let mut findings: Vec<_> = context.engines.iter().flat_map(judge).collect();
@@ -14,7 +12,7 @@ pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
         let fix = format!("install {flavor}, or use another --backend");
         findings.push(Finding::fail(flavor.to_string(), "not found in PATH", fix));
     }
-    if findings.is_empty() && context.config.backend.value == Backend::Auto {
+    if findings.is_empty() && context.config.backend.value == BackendChoice::Auto {
         findings.push(Finding::warn(
             "engines",
             "found neither docker nor podman in PATH; tools run as processes of this machine",
@@ -128,7 +126,7 @@ pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
 async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
     let kinds = &context.config.toolchains.value.kinds();
     let containers = backend::containers(engine.clone(), &context.config);
-    let missing = aifo_launch::missing_images(&containers, kinds).await;
+    let missing = containers.missing_images(kinds).await;
     let check = format!("{} images", engine.flavor());
     match (kinds.len(), missing.as_slice()) {
         (0, _) => None,

@@ -2,21 +2,20 @@ use std::os::unix::fs::symlink;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use tempfile::TempDir;
 
 use super::*;
 
 /// A repository `main` with a linked worktree `linked`, as git creates them, and a hostile
 /// workspace `evil`.
-struct Repositories(PathBuf);
+struct Repositories(TempDir);
 
 impl Repositories {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aifo-project-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
+    fn new() -> Self {
+        let repositories = Repositories(tempfile::tempdir().unwrap());
         for directory in ["main/.git/worktrees/linked", "linked", "evil"] {
-            fs::create_dir_all(path.join(directory)).unwrap();
+            fs::create_dir_all(repositories.at(directory)).unwrap();
         }
-        let repositories = Repositories(path.canonicalize().unwrap());
         let entry = repositories.entry();
         repositories.write("linked/.git", &format!("gitdir: {}\n", entry.display()));
         let back = repositories.at("linked/.git");
@@ -25,7 +24,7 @@ impl Repositories {
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        self.0.join(path)
+        self.0.path().join(path)
     }
 
     fn entry(&self) -> PathBuf {
@@ -43,12 +42,6 @@ impl Repositories {
     }
 }
 
-impl Drop for Repositories {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_key_is_the_beginning_of_the_paths_sha256() {
     // printf %s /home/me/project | sha256sum
@@ -60,7 +53,7 @@ fn a_key_is_the_beginning_of_the_paths_sha256() {
 
 #[test]
 fn a_linked_worktree_belongs_to_its_main_repository() {
-    let it = Repositories::new("linked");
+    let it = Repositories::new();
     it.check("linked", "main", "absolute");
     it.check("main", "main", "itself");
     it.check("evil", "evil", "no repository");
@@ -73,7 +66,7 @@ fn a_linked_worktree_belongs_to_its_main_repository() {
 /// Otherwise `evil` would share the caches of `main`.
 #[test]
 fn a_forged_worktree_has_caches_of_its_own() {
-    let it = Repositories::new("forged");
+    let it = Repositories::new();
     let claim = format!("gitdir: {}\n", it.entry().display());
     it.write("evil/.git", &claim);
     it.check("evil", "evil", "the repository names another workspace");
@@ -103,7 +96,7 @@ fn a_forged_worktree_has_caches_of_its_own() {
 /// A repository cannot claim a workspace that does not name it.
 #[test]
 fn a_repository_claims_no_workspace() {
-    let it = Repositories::new("claimed");
+    let it = Repositories::new();
     fs::create_dir(it.at("evil/.git")).unwrap();
     fs::write(it.entry().join("gitdir"), format!("{}\n", it.at("evil/.git").display())).unwrap();
     it.check("evil", "evil", "a repository of its own");
@@ -112,7 +105,7 @@ fn a_repository_claims_no_workspace() {
 
 #[test]
 fn invalid_worktree_files_are_ignored() {
-    let it = Repositories::new("odd");
+    let it = Repositories::new();
     let long = format!("gitdir: {}", "x/".repeat(8 << 10));
     let entry = it.entry();
     let twice = format!("gitdir: {0}\n{0}\n", entry.display());
@@ -133,7 +126,7 @@ fn invalid_worktree_files_are_ignored() {
 /// Reading never blocks and is bounded.
 #[test]
 fn pipes_and_devices_are_not_read() {
-    let it = Repositories::new("pipes");
+    let it = Repositories::new();
     let back = it.entry().join("gitdir");
     let all = Mode::S_IRUSR | Mode::S_IWUSR;
     fs::remove_file(&back).unwrap();

@@ -3,28 +3,29 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::SystemTime;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::agents::{AgentSpec, FileFormat, StateFile};
 
 const LOGIN: &str = ".it/auth.json";
 
 /// A user's home and the states of agents beside it.
-struct Fixture(PathBuf);
+struct Fixture(TempDir);
 
 impl Fixture {
-    fn new(name: &str) -> Self {
-        let base = std::env::temp_dir().join(format!("aifo-state-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&base);
-        fs::create_dir_all(base.join("home/.it")).unwrap();
+    fn new() -> Self {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir_all(base.path().join("home/.it")).unwrap();
         Fixture(base)
     }
 
     fn home(&self, path: &str) -> PathBuf {
-        self.0.join("home").join(path)
+        self.0.path().join("home").join(path)
     }
 
     fn own(&self, project: &str, path: &str) -> PathBuf {
-        self.0.join("states/it").join(project).join("home").join(path)
+        self.0.path().join("states/it").join(project).join("home").join(path)
     }
 
     fn agent(&self) -> AgentContainerConfig {
@@ -45,7 +46,7 @@ impl Fixture {
         AgentContainerConfig {
             spec,
             image: String::new(),
-            home: Some(self.0.join("home")),
+            home: Some(self.0.path().join("home")),
             state: StateMode::Own,
             state_import: StateImport::Settings,
         }
@@ -56,18 +57,12 @@ impl Fixture {
     }
 
     fn open_as(&self, project: &str, agent: &AgentContainerConfig) -> OpenState {
-        let directory = self.0.join("states/it").join(project);
+        let directory = self.0.path().join("states/it").join(project);
         StatePlace { directory }.open(agent).unwrap()
     }
 
     fn poll(open: &OpenState) {
         open.credential.as_ref().unwrap().poll();
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -90,7 +85,7 @@ fn token(path: &Path) -> String {
 
 #[test]
 fn a_new_state_gets_settings_without_commands_once() {
-    let fixture = Fixture::new("import");
+    let fixture = Fixture::new();
     let config = "model = 'm'\nnotify = ['evil']\n[mcp_servers.x]\ncommand = 'evil'\n";
     fs::write(fixture.home(".it/config.toml"), config).unwrap();
     fs::write(fixture.home(".it/unknown"), "x").unwrap();
@@ -120,7 +115,7 @@ fn a_new_state_gets_settings_without_commands_once() {
 
 #[test]
 fn conversations_are_imported_once_if_the_user_wants_it() {
-    let fixture = Fixture::new("conversations");
+    let fixture = Fixture::new();
     fs::create_dir_all(fixture.home(".it/sessions/2026")).unwrap();
     fs::write(fixture.home(".it/sessions/2026/one"), "1").unwrap();
     fs::write(fixture.home("secret"), "s").unwrap();
@@ -143,7 +138,7 @@ fn conversations_are_imported_once_if_the_user_wants_it() {
 
 #[test]
 fn a_login_that_changes_on_one_side_is_copied_to_the_other() {
-    let fixture = Fixture::new("login");
+    let fixture = Fixture::new();
     let (users, own) = (fixture.home(LOGIN), fixture.own("p", LOGIN));
     fs::write(&users, r#"{"token": "1", "other": "kept"}"#).unwrap();
     let open = fixture.open("p");
@@ -199,7 +194,7 @@ fn a_login_that_changes_on_one_side_is_copied_to_the_other() {
 
 #[test]
 fn sessions_of_two_projects_have_the_newest_login() {
-    let fixture = Fixture::new("two");
+    let fixture = Fixture::new();
     let users = fixture.home(LOGIN);
     fs::write(&users, r#"{"token": "1"}"#).unwrap();
     let sessions = [fixture.open("p"), fixture.open("q")];
@@ -221,7 +216,7 @@ fn sessions_of_two_projects_have_the_newest_login() {
 
 #[test]
 fn a_login_of_another_shape_is_not_copied() {
-    let fixture = Fixture::new("shape");
+    let fixture = Fixture::new();
     let (users, own) = (fixture.home(LOGIN), fixture.own("p", LOGIN));
     let good = r#"{"token": "1"}"#;
     fs::write(&users, good).unwrap();
@@ -260,32 +255,32 @@ fn a_login_of_another_shape_is_not_copied() {
 
 #[test]
 fn nothing_is_written_outside_of_the_home() {
-    let fixture = Fixture::new("links");
+    let fixture = Fixture::new();
     fs::remove_dir(fixture.home(".it")).unwrap();
-    fs::create_dir(fixture.0.join("outside")).unwrap();
-    symlink(fixture.0.join("outside"), fixture.home(".it")).unwrap();
+    fs::create_dir(fixture.0.path().join("outside")).unwrap();
+    symlink(fixture.0.path().join("outside"), fixture.home(".it")).unwrap();
     let open = fixture.open("p");
     replace(&fixture.own("p", LOGIN), r#"{"token": "1"}"#, 0);
     Fixture::poll(&open);
     drop(open);
-    assert_eq!(fs::read_dir(fixture.0.join("outside")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(fixture.0.path().join("outside")).unwrap().count(), 0);
 
     // A private directory that the agent has replaced by a link.
     let mut agent = fixture.agent();
     agent.spec.private = vec![".it/run".into()];
-    symlink(fixture.0.join("outside"), fixture.own("p", ".it/run")).unwrap();
+    symlink(fixture.0.path().join("outside"), fixture.own("p", ".it/run")).unwrap();
     drop(fixture.open_as("p", &agent));
     assert!(fixture.own("p", ".it/run").symlink_metadata().unwrap().is_dir());
 }
 
 #[test]
 fn a_state_in_use_is_not_removed() {
-    let fixture = Fixture::new("remove");
+    let fixture = Fixture::new();
     let open = fixture.open("0123456789abcdef");
     let stored = StoredState {
         agent: "it".into(),
         key: aifo_sidecar::ProjectKey::parse("0123456789abcdef").unwrap(),
-        path: fixture.0.join("states/it/0123456789abcdef"),
+        path: fixture.0.path().join("states/it/0123456789abcdef"),
     };
     assert!(matches!(stored.remove(), Err(StateError::InUse)));
     drop(open);

@@ -98,11 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn output_is_copied_up_to_the_end_of_the_command() {
-        let path = std::env::temp_dir().join(format!("aifo-command-output-{}", std::process::id()));
-        let mut file =
-            File::options().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = file.as_mut().unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let file = &mut tempfile::tempfile().unwrap();
         let (mut output, writer) = CommandOutput::new().unwrap();
         // The writing end of a background child.
         let kept = writer.try_clone().unwrap();

@@ -1,0 +1,153 @@
+//! Chooses the backend of a session (`spec/containers.md#choosing`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use aifo_engine::{Choice, Engine, EngineError, Flavor, Programs};
+use aifo_types::Kind;
+
+use crate::attachments::Attachments;
+use crate::backend::{Containers, SidecarBackend};
+use crate::toolchain::Toolchain;
+use crate::versions::project_version;
+
+/// How sidecars are to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// In containers if an engine answers and has the images, else by the [`Fallback`].
+    Auto,
+    /// In containers of this engine.
+    Engine(Flavor),
+    /// As child processes.
+    Local,
+}
+
+impl BackendChoice {
+    /// Returns the engines to use; `None` for the local backend.
+    pub fn engine(self) -> Option<Choice> {
+        match self {
+            BackendChoice::Auto => Some(Choice::Any),
+            BackendChoice::Engine(flavor) => Some(Choice::Only(flavor)),
+            BackendChoice::Local => None,
+        }
+    }
+}
+
+/// The backend of [`BackendChoice::Auto`] without containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// Processes of this machine.
+    Local,
+    /// An error: the agent needs a container, and so do its tools.
+    None,
+}
+
+/// The settings that a choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendRequest<'a> {
+    /// The requested backend.
+    pub choice: BackendChoice,
+    /// The alternative of `Auto`.
+    pub fallback: Fallback,
+    /// The project's root.
+    pub workspace: &'a Path,
+    /// The session's toolchains, whose versions select images.
+    pub toolchains: &'a [Toolchain],
+    /// The user's own containers, by kind; these kinds need no image.
+    pub attached: &'a BTreeMap<Kind, String>,
+}
+
+/// A chosen backend.
+#[derive(Clone, Debug)]
+pub struct ChosenBackend {
+    /// The backend.
+    pub backend: SidecarBackend,
+    /// Why `Auto` fell back to processes of this machine.
+    pub fallback_reason: Option<String>,
+}
+
+impl BackendRequest<'_> {
+    /// Finds an engine and checks its images. `containers` returns the settings of containers, with
+    /// the images that the user named. Errors: the engine is not available, and there is no fallback.
+    pub async fn choose(
+        &self,
+        programs: &impl Programs,
+        containers: impl FnOnce(Engine) -> Containers,
+    ) -> Result<ChosenBackend, EngineError> {
+        let may_fall_back = self.choice == BackendChoice::Auto && self.fallback == Fallback::Local;
+        let Some(engines) = self.choice.engine() else { return Ok(ChosenBackend::local(None)) };
+        let engine = match Engine::find(engines, programs).await {
+            Ok(engine) => engine,
+            Err(error) if may_fall_back => {
+                return Ok(ChosenBackend::local(Some(error.to_string())));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut containers = containers(engine);
+        containers.request_versions(self.toolchains);
+        self.follow_project(&mut containers).await;
+        if may_fall_back {
+            let kinds = self.toolchains.iter().map(|toolchain| toolchain.kind.clone());
+            let unnamed: Vec<Kind> =
+                kinds.filter(|kind| !self.is_named(kind, &containers)).collect();
+            let missing = containers.missing_images(&unnamed).await;
+            if !missing.is_empty() {
+                let reason =
+                    format!("{} has no image {}", containers.engine_text(), missing.join(", "));
+                return Ok(ChosenBackend::local(Some(reason)));
+            }
+        }
+        let backend = SidecarBackend::Containers(Box::new(containers));
+        Ok(ChosenBackend { backend, fallback_reason: None })
+    }
+
+    /// Applies the versions that the project's files request, if the user requested none and the
+    /// engine has the image. A missing image is no error.
+    async fn follow_project(&self, containers: &mut Containers) {
+        for toolchain in self.toolchains {
+            let kind = &toolchain.kind;
+            if toolchain.version.is_some() || self.is_named(kind, containers) {
+                continue;
+            }
+            let Some(version) = project_version(kind, self.workspace) else { continue };
+            let usual = containers.images.of(kind);
+            containers.images.versions.insert(kind.clone(), version.to_string());
+            let image = containers.images.of(kind);
+            if !containers.engine.has_image(&image).await {
+                containers.images.versions.remove(kind);
+                tracing::info!("no image '{image}' for the project's {kind}; using '{usual}'");
+            }
+        }
+    }
+
+    /// Returns whether the user named the image or the container of a kind.
+    fn is_named(&self, kind: &Kind, containers: &Containers) -> bool {
+        containers.images.named.contains_key(kind) || self.attached.contains_key(kind)
+    }
+
+    /// Returns the attached containers of the session's kinds, with the backend's engine or else any.
+    /// Errors: no engine is available.
+    pub async fn attachments(
+        &self,
+        backend: &SidecarBackend,
+        programs: &impl Programs,
+    ) -> Result<Option<Attachments>, EngineError> {
+        if self.attached.is_empty() {
+            return Ok(None);
+        }
+        let engine = match backend {
+            SidecarBackend::Containers(containers) => containers.engine.clone(),
+            // Other kinds may run as processes of this machine.
+            SidecarBackend::Local => Engine::find(Choice::Any, programs).await?,
+        };
+        let mut containers = self.attached.clone();
+        containers.retain(|kind, _| self.toolchains.iter().any(|it| it.kind == *kind));
+        Ok(Some(Attachments { engine, containers }))
+    }
+}
+
+impl ChosenBackend {
+    fn local(fallback_reason: Option<String>) -> Self {
+        ChosenBackend { backend: SidecarBackend::Local, fallback_reason }
+    }
+}
