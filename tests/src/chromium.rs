@@ -99,9 +99,15 @@ impl Chromium {
     /// Waits until an expression is true in the page.
     #[track_caller]
     pub fn wait(&self, what: &str, expression: &str) {
+        self.wait_for(DEADLINE, what, expression);
+    }
+
+    /// Waits this long until an expression is true in the page.
+    #[track_caller]
+    pub fn wait_for(&self, deadline: Duration, what: &str, expression: &str) {
         let begin = Instant::now();
         while self.run(&format!("return Boolean({expression})")) != true {
-            if begin.elapsed() > DEADLINE {
+            if begin.elapsed() > deadline {
                 panic!("timed out: {what}: {}", self.run("return document.body.innerText"));
             }
             std::thread::sleep(Duration::from_millis(20));
