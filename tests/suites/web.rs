@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(crate) struct WebTest {
     pub(crate) setup: SessionSetup,
     pub(crate) agent: AcpAgent,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl WebTest {
