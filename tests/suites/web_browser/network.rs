@@ -1,6 +1,6 @@
 //! A browser whose network fails: the time until it shows that, and until it is up to date again.
 
-use aifo_tests::{Step, eventually_within, files_below};
+use aifo_tests::{Step, TestNetwork, eventually_within, files_below};
 use serde_json::Value;
 
 use super::{BrowserTest, shown, turn};
@@ -69,6 +69,41 @@ fn ten_thousand_missed_updates_are_shown_at_once() {
     page.reload();
     test.wait_end(1);
     assert!(shown(page) == resumed, "the page is equal to a new one");
+}
+
+/// The longest time from the failure of the network until the page shows it.
+const OFFLINE_MS: f64 = 1000.0;
+/// What a machine with other load may add.
+const LATE_MS: f64 = 1000.0;
+
+#[test]
+fn the_page_shows_within_a_second_that_it_is_offline() {
+    let name = "network::the_page_shows_within_a_second_that_it_is_offline";
+    let steps = [Step::say("still here"), Step::Hang];
+    let Some((test, network)) = BrowserTest::start_behind_network(name, &turn(steps)) else {
+        return;
+    };
+    let page = &test.browser;
+    test.prompt("hello");
+    page.wait_text("#log", "still here");
+    page.run(
+        "window.banner = document.querySelector('#banner');\
+         new MutationObserver(() => {\
+         if (!banner.hidden) window.offlineAt ??= performance.now();\
+         }).observe(banner, { attributes: true });",
+    );
+    for fail in [TestNetwork::silence, TestNetwork::cut] {
+        page.wait("the page is online", "banner.hidden");
+        page.run("window.failedAt = performance.now(); window.offlineAt = undefined;");
+        fail(&network);
+        page.wait_text("#banner", "Offline");
+        let taken = page.run("return offlineAt - failedAt").as_f64().expect("a time");
+        println!("offline after {taken:.0} ms");
+        assert!(taken < OFFLINE_MS + LATE_MS, "{taken} ms");
+        network.heal();
+    }
+    page.wait("the page is online again", "banner.hidden");
+    page.wait_text("#status", "working");
 }
 
 /// The history of the sessions on the server.
