@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{DEADLINE, Scratch, Signal, can_run, processes_using, send_signal};
+use crate::{DEADLINE, Scratch, Signal, TestNetwork, can_run, processes_using, send_signal};
 
 /// A browser with a profile of its own. Dropping it kills the browser and its driver.
 #[derive(Debug)]
@@ -38,13 +38,18 @@ impl Chromium {
     /// skipped.
     #[track_caller]
     pub fn start(test: &str) -> Option<Self> {
-        let is_installed = can_run(test, &["chromedriver", "--version"])
-            && can_run(test, &["chromium", "--version"]);
-        is_installed.then(Self::launch)
+        is_installed(test).then(|| Self::launch(&[]))
+    }
+
+    /// Starts a browser that reaches servers of this machine through a [`TestNetwork`].
+    #[track_caller]
+    pub fn start_behind_network(test: &str) -> Option<Self> {
+        let map = format!("--host-resolver-rules=MAP *.localhost {}", TestNetwork::ADDRESS);
+        is_installed(test).then(|| Self::launch(&[&map]))
     }
 
     #[track_caller]
-    fn launch() -> Self {
+    fn launch(flags: &[&str]) -> Self {
         let scratch = Scratch::new();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -63,6 +68,7 @@ impl Chromium {
         let profile = format!("--user-data-dir={}", browser.scratch.path().join("user").display());
         let mut args: Vec<&str> = FLAGS.to_vec();
         args.push(&profile);
+        args.extend(flags);
         let wanted = json!({"browserName": "chrome", "goog:chromeOptions": {"args": args}});
         let body = json!({"capabilities": {"alwaysMatch": wanted}});
         let opened = browser.send("POST", "/session", &body).unwrap_or_else(|e| panic!("{e}"));
@@ -99,9 +105,15 @@ impl Chromium {
     /// Waits until an expression is true in the page.
     #[track_caller]
     pub fn wait(&self, what: &str, expression: &str) {
+        self.wait_for(DEADLINE, what, expression);
+    }
+
+    /// Waits this long until an expression is true in the page.
+    #[track_caller]
+    pub fn wait_for(&self, deadline: Duration, what: &str, expression: &str) {
         let begin = Instant::now();
         while self.run(&format!("return Boolean({expression})")) != true {
-            if begin.elapsed() > DEADLINE {
+            if begin.elapsed() > deadline {
                 panic!("timed out: {what}: {}", self.run("return document.body.innerText"));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -160,6 +172,16 @@ impl Chromium {
     pub fn prefer(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", &json!({"features": features}));
+    }
+
+    /// Returns the processor time of the page's main thread, in milliseconds, from the first call on.
+    #[track_caller]
+    pub fn processor_ms(&self) -> f64 {
+        self.devtools("Performance.enable", &json!({"timeDomain": "threadTicks"}));
+        let metrics = self.devtools("Performance.getMetrics", &json!({}));
+        let mut metrics = metrics["metrics"].as_array().into_iter().flatten();
+        let busy = metrics.find(|metric| metric["name"] == "TaskDuration");
+        busy.and_then(|metric| metric["value"].as_f64()).expect("a duration") * 1000.0
     }
 
     /// Saves a screenshot in the directory of `AIFO_TEST_SCREENSHOTS`, if it is set.
@@ -227,6 +249,11 @@ impl Drop for Chromium {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// False if Chromium or chromedriver is missing; `test` is then reported as skipped.
+fn is_installed(test: &str) -> bool {
+    can_run(test, &["chromedriver", "--version"]) && can_run(test, &["chromium", "--version"])
 }
 
 /// The port in the driver's greeting.

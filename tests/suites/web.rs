@@ -1,10 +1,13 @@
 //! `aifo-coder web` with a scripted agent, and browsers as plain HTTP clients.
 
 mod access;
+mod attention;
+mod limits;
 mod load;
 mod restart;
 mod resume;
 mod turns;
+mod typed;
 mod watch;
 
 use std::process::Command;
@@ -16,7 +19,7 @@ use serde_json::{Value, json};
 pub(crate) struct WebTest {
     pub(crate) setup: SessionSetup,
     pub(crate) agent: AcpAgent,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl WebTest {
@@ -28,17 +31,35 @@ impl WebTest {
         }
     }
 
+    /// Writes `[web]` of the user's file.
+    pub(crate) fn configure(&self, web: &str) {
+        let directory = self.setup.scratch().join("home/.config/aifo");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("config.toml"), format!("[web]\n{web}\n")).unwrap();
+    }
+
     fn command(&self) -> Command {
+        let mut command = self.command_without_agent();
+        command.args(["--agent-command", &self.agent.command_line()]);
+        command
+    }
+
+    fn command_without_agent(&self) -> Command {
         let mut command = self.setup.coder();
         command.args(["web", "--backend", "local", "--quiet"]);
         command.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
-        command.args(["--agent-command", &self.agent.command_line()]);
         command
     }
 
     #[track_caller]
     pub(crate) fn start(&self) -> WebServer {
         WebServer::start(&mut self.command())
+    }
+
+    /// Starts the server with another agent.
+    #[track_caller]
+    pub(crate) fn start_with_agent(&self, agent: &str) -> WebServer {
+        WebServer::start(self.command_without_agent().args(["--agent-command", agent]))
     }
 }
 

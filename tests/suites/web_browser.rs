@@ -2,10 +2,11 @@
 
 mod appearance;
 mod connection;
+mod network;
 mod permissions;
 mod turns;
 
-use aifo_tests::{Chromium, Script, Step, WebServer, keys};
+use aifo_tests::{Chromium, Script, Step, TestNetwork, WebServer, keys};
 use serde_json::{Value, json};
 
 use crate::web::{WebTest, call, turn};
@@ -23,11 +24,24 @@ impl BrowserTest {
     #[track_caller]
     fn start(test: &str, script: &Script) -> Option<Self> {
         let browser = Chromium::start(&format!("web_browser::{test}"))?;
+        Some(Self::of(browser, WebTest::with(script)))
+    }
+
+    /// The same, with a network between browser and server.
+    #[track_caller]
+    fn start_behind_network(test: &str, script: &Script) -> Option<(Self, TestNetwork)> {
+        let browser = Chromium::start_behind_network(&format!("web_browser::{test}"))?;
         let test = WebTest::with(script);
+        let network = TestNetwork::new(test.port);
+        Some((Self::of(browser, test), network))
+    }
+
+    #[track_caller]
+    fn of(browser: Chromium, test: WebTest) -> Self {
         let server = test.start();
         browser.open(&format!("http://{}/#{}", server.host, server.secret));
         browser.wait("the page", "document.querySelector('#empty').checkVisibility()");
-        Some(BrowserTest { browser, server, test })
+        BrowserTest { browser, server, test }
     }
 
     /// Sends a prompt as a user does with a keyboard.

@@ -39,17 +39,23 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
         directory,
         keep_sessions: settings.web_keep_sessions.value,
         session_bytes: settings.web_session_bytes.value,
-        media_bytes: MEDIA_BYTES,
+        media_bytes: whole(settings.web_media_bytes.value),
+        reports: settings.web_reports.value,
+        report_bytes: settings.web_report_bytes.value,
+        removals: settings.web_removals.value,
     };
     let cwd = cwd.display().to_string();
     let on_attention = settings.web_on_attention.value.unwrap_or_default();
+    let stalled = Duration::from_secs(whole(settings.web_stalled_secs.value));
+    let unseen = Duration::from_secs(settings.web_unseen_secs.value.unwrap_or_default());
     let config = |listen| WebConfig {
         listen,
         origin: flags.origin.clone(),
         storage: storage.clone(),
         agent: agent.clone(),
         cwd: cwd.clone(),
-        stalled: STALLED,
+        stalled,
+        unseen,
         on_attention: on_attention.clone(),
         running: running_now,
         open_log,
@@ -190,10 +196,11 @@ impl Launcher {
     }
 }
 
+fn whole(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
 /// The usual port.
 const PORT: u16 = 8440;
 /// Bytes of a log that are read at once.
 const LOG_BYTES: u64 = 4 * 1024 * 1024;
-const MEDIA_BYTES: u64 = 256 * 1024 * 1024;
-/// A browser that takes nothing for so long is disconnected, and may resume.
-const STALLED: Duration = Duration::from_secs(20);

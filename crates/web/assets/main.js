@@ -21,9 +21,6 @@ let unseen = 0;
 let settled = false;
 
 const blocks = new Blocks(document, {
-  before() {
-    if (scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80) follows = true;
-  },
   after(changed) {
     if (follows && (changed.has('log') || changed.has('asks'))) scroll.scrollTop = scroll.scrollHeight;
     if (!follows && changed.has('log')) find('#latest').hidden = false;

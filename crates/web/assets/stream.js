@@ -2,7 +2,8 @@
 
 import { key } from './api.js';
 
-const SILENCE = 950; // the server sends something at least every 450 ms
+const SILENCE = 900; // the server sends something at least every 450 ms
+const WATCH = 50; // with it, the page is offline after at most 950 ms
 const GIVE_UP = 4000;
 
 export class Stream {
@@ -19,7 +20,7 @@ export class Stream {
     this.handlers = handlers;
     this.viewer = 0;
     this.online = true;
-    this.watchdog = setInterval(() => this.#watch(), 100);
+    this.watchdog = setInterval(() => this.#watch(), WATCH);
     this.onVisible = () => this.#visible();
     this.onOnline = () => this.#wake();
     this.onOffline = () => {

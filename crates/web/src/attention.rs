@@ -12,19 +12,23 @@ use tokio::time::{sleep, timeout};
 use crate::hub::{Attention, Hub};
 
 /// Returns whether what waits is reported: no browser shows the page now or did so lately.
-fn is_unseen(last_visible: Option<Instant>, now: Instant) -> bool {
-    last_visible.is_none_or(|last| now.saturating_duration_since(last) >= UNSEEN)
+fn is_unseen(last_visible: Option<Instant>, now: Instant, unseen: Duration) -> bool {
+    last_visible.is_none_or(|last| now.saturating_duration_since(last) >= unseen)
 }
 
 /// Reports until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>, command: Vec<String>) {
+pub(crate) async fn run(hub: Arc<Hub>, command: Vec<String>, unseen: Duration) {
     let Some((program, args)) = command.split_first() else { return };
     loop {
         sleep(INTERVAL).await;
         let events = {
             let mut inner = hub.lock();
             let last = inner.last_visible();
-            if is_unseen(last, Instant::now()) { inner.take_attention() } else { Vec::new() }
+            if is_unseen(last, Instant::now(), unseen) {
+                inner.take_attention()
+            } else {
+                Vec::new()
+            }
         };
         for event in events {
             if let Err(error) = report(program, args, &event).await {
@@ -58,8 +62,6 @@ async fn report(program: &str, args: &[String], event: &Attention) -> std::io::R
     }
 }
 
-/// How long no browser has shown the page.
-const UNSEEN: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The longest run of the command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,10 +71,11 @@ mod tests {
 
     #[test]
     fn it_waits_until_no_browser_has_shown_the_page_for_a_while() {
-        let now = Instant::now() + UNSEEN * 2;
-        assert!(is_unseen(None, now));
-        assert!(is_unseen(Some(now - UNSEEN), now));
-        assert!(!is_unseen(Some(now - UNSEEN / 2), now));
-        assert!(!is_unseen(Some(now), now));
+        let unseen = Duration::from_secs(30);
+        let now = Instant::now() + unseen * 2;
+        assert!(is_unseen(None, now, unseen));
+        assert!(is_unseen(Some(now - unseen), now, unseen));
+        assert!(!is_unseen(Some(now - unseen / 2), now, unseen));
+        assert!(!is_unseen(Some(now), now, unseen));
     }
 }

@@ -3,21 +3,21 @@
 mod attention;
 mod calls;
 mod commands;
+mod directory;
 mod events;
 mod home;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use aifo_acp::Image;
 use aifo_policy::Questions;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
@@ -25,12 +25,15 @@ use tokio::sync::{mpsc, watch};
 use crate::access::{Access, secret};
 use crate::call_log::{CallLog, CallSource, RunningSession};
 use crate::clock::unix_ms;
-use crate::history::{Op, SessionFacts};
-use crate::journal::{Journal, private};
+use crate::history::SessionFacts;
+use crate::journal::Journal;
 use crate::media::{self, MediaStore};
 use crate::page_state::{PageState, Seq};
-use crate::report_ring::ReportRing;
+use crate::report_log::{self, ReportLog};
+use crate::report_ring::{ReportLimits, ReportRing};
 use crate::session_state::{Activity, SessionState};
+
+use directory::{failed_turn, lock, private_directory, read_sessions, remove_files};
 
 pub(crate) use attention::Attention;
 pub(crate) use commands::{ApiError, NewPrompt};
@@ -47,6 +50,22 @@ pub struct Storage {
     pub session_bytes: usize,
     /// Bytes of all images.
     pub media_bytes: u64,
+    /// Reports of a session's typed stream.
+    pub reports: usize,
+    /// Bytes of these.
+    pub report_bytes: usize,
+    /// Removed keys that a session's page remembers.
+    pub removals: usize,
+}
+
+impl Storage {
+    fn report_limits(&self) -> ReportLimits {
+        ReportLimits { reports: self.reports, bytes: self.report_bytes }
+    }
+
+    fn history(&self, session: &str) -> PathBuf {
+        self.directory.join(SESSIONS).join(format!("{session}.jsonl"))
+    }
 }
 
 /// Returns the directory for the pages of one directory's agents.
@@ -133,7 +152,7 @@ struct Slot {
 struct Loaded {
     state: SessionState,
     journal: Journal,
-    reports: ReportRing,
+    reports: ReportLog,
 }
 
 /// The result of [`Hub::open`].
@@ -223,15 +242,18 @@ impl Inner {
     fn loaded(&mut self, id: &str) -> Option<&mut Loaded> {
         let slot = self.sessions.get_mut(id)?;
         if slot.loaded.is_none() {
-            let path = self.storage.directory.join(SESSIONS).join(format!("{id}.jsonl"));
-            let (journal, ops) = Journal::open(&path)
-                .inspect_err(|error| tracing::warn!(%error, "could not read the history"))
-                .ok()?;
+            let path = self.storage.history(id);
+            let warn = |error: &io::Error| tracing::warn!(%error, "could not read the history");
+            let (journal, ops) = Journal::open(&path).inspect_err(warn).ok()?;
+            let reports = report_log::path_beside(&path);
+            let reports = ReportLog::open(&reports, self.storage.report_limits());
+            let reports = reports.inspect_err(warn).ok()?;
             let (most, now) = (self.storage.session_bytes, unix_ms());
             let mut state = SessionState::restore(ops, most, self.seq, now);
+            state.limit_removals(self.storage.removals);
             let (media, seq) = (&mut self.media, &mut self.seq);
             state.flush(seq, None, &mut |image: Image| media.store(&image));
-            slot.loaded = Some(Box::new(Loaded { state, journal, reports: ReportRing::new() }));
+            slot.loaded = Some(Box::new(Loaded { state, journal, reports }));
         }
         slot.loaded.as_deref_mut()
     }
@@ -244,8 +266,8 @@ impl Inner {
     }
 
     /// Returns a session's reports.
-    pub(crate) fn reports(&mut self, id: &str) -> Option<&mut ReportRing> {
-        self.loaded(id).map(|loaded| &mut loaded.reports)
+    pub(crate) fn reports(&mut self, id: &str) -> Option<&ReportRing> {
+        self.loaded(id).map(|loaded| loaded.reports.ring())
     }
 
     /// Returns the number of the latest change.
@@ -271,83 +293,13 @@ impl Inner {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Removes a session and its file.
+    /// Removes a session and its files.
     fn remove(&mut self, id: &str) {
         self.sessions.remove(id);
-        let path = self.storage.directory.join(SESSIONS).join(format!("{id}.jsonl"));
-        if let Err(error) = fs::remove_file(path) {
+        if let Err(error) = remove_files(&self.storage.history(id)) {
             tracing::warn!(%error, "could not remove a history");
         }
     }
-}
-
-/// Creates a directory that only its owner can enter, or checks that it is one.
-fn private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let metadata = fs::symlink_metadata(path)?;
-    let is_own = metadata.uid() == nix::unistd::geteuid().as_raw();
-    if !metadata.is_dir() || !is_own || metadata.permissions().mode() & 0o077 != 0 {
-        let why = format!("'{}' is not a private directory of this user", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    }
-    Ok(())
-}
-
-fn lock(directory: &Path) -> io::Result<Flock<fs::File>> {
-    let file = private().write(true).create(true).truncate(false).open(directory.join("lock"))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
-        nix::errno::Errno::EAGAIN => io::Error::other(
-            "another 'aifo-coder web' serves this workspace\nhint: use its page, or end it first",
-        ),
-        error => error.into(),
-    })
-}
-
-/// Reads the facts of all sessions, repairs what a killed server left open, removes the oldest, and
-/// returns the names of all images.
-fn read_sessions(
-    directory: &Path,
-    storage: &Storage,
-) -> io::Result<(BTreeMap<String, Slot>, std::collections::HashSet<String>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
-        if path.extension().is_none_or(|extension| extension != "jsonl") || !is_session_id(&id) {
-            continue;
-        }
-        match repair(&path, storage) {
-            Ok((facts, images)) if facts.id == id => found.push((facts, images, path)),
-            Ok(_) => tracing::warn!(session = id, "ignoring a history without its facts"),
-            Err(error) => tracing::warn!(session = id, %error, "could not read the history"),
-        }
-    }
-    found.sort_by_key(|(facts, _, _)| std::cmp::Reverse(facts.changed));
-    for (facts, _, path) in found.drain(storage.keep_sessions.min(found.len())..) {
-        tracing::debug!(session = facts.id, "removing an old history");
-        fs::remove_file(path)?;
-    }
-    let mut used = std::collections::HashSet::new();
-    let mut sessions = BTreeMap::new();
-    for (facts, images, _) in found {
-        used.extend(images);
-        sessions.insert(facts.id.clone(), Slot { facts, loaded: None });
-    }
-    Ok((sessions, used))
-}
-
-fn repair(path: &Path, storage: &Storage) -> io::Result<(SessionFacts, Vec<String>)> {
-    let (mut journal, ops) = Journal::open(path)?;
-    let text = |op: &Op| serde_json::to_string(op).unwrap_or_default();
-    let mut images: Vec<String> = Vec::new();
-    for op in &ops {
-        images.extend(media::names(&text(op)).map(str::to_owned));
-    }
-    images.sort_unstable();
-    images.dedup();
-    let mut state = SessionState::restore(ops, storage.session_bytes, 0, unix_ms());
-    journal.append(&state.take_ops())?;
-    Ok((state.facts().clone(), images))
 }
 
 /// Returns whether a word has the form of a session's id.

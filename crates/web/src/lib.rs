@@ -38,6 +38,7 @@ mod journal;
 mod markdown;
 mod media;
 mod page_state;
+mod report_log;
 mod report_ring;
 mod server;
 mod session_state;

@@ -40,9 +40,10 @@ pub(crate) struct PageState {
     removals: VecDeque<Seq>,
     /// A reader before this number gets a snapshot.
     oldest: Seq,
+    most_removals: usize,
 }
 
-/// Removals that are remembered.
+/// Removals that are remembered, unless a page has another limit.
 const REMOVALS: usize = 4096;
 
 impl PageChange {
@@ -64,7 +65,13 @@ impl PageState {
             by_seq: BTreeMap::new(),
             removals: VecDeque::new(),
             oldest: now,
+            most_removals: REMOVALS,
         }
+    }
+
+    /// Sets how many removals are remembered.
+    pub(crate) fn limit_removals(&mut self, most: usize) {
+        self.most_removals = most;
     }
 
     /// Sets the HTML of a key, unless it is the same.
@@ -87,7 +94,7 @@ impl PageState {
         }
         self.change(seq, key, None, last);
         self.removals.push_back(*seq);
-        if self.removals.len() > REMOVALS
+        if self.removals.len() > self.most_removals
             && let Some(forgotten) = self.removals.pop_front()
         {
             if let Some((key, None)) = self.by_seq.get(&forgotten) {

@@ -11,7 +11,15 @@ pub(crate) struct ReportRing {
     reports: VecDeque<(u64, Arc<str>)>,
     last: u64,
     bytes: usize,
-    is_changed: bool,
+    limits: ReportLimits,
+}
+
+/// How many reports are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportLimits {
+    pub(crate) reports: usize,
+    /// Bytes of these.
+    pub(crate) bytes: usize,
 }
 
 /// The reports after a number.
@@ -23,27 +31,45 @@ pub(crate) struct ReportsAfter {
 }
 
 impl ReportRing {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(limits: ReportLimits) -> Self {
         // Above the numbers of an earlier server.
         let last = unix_ms().saturating_mul(1000);
-        ReportRing { reports: VecDeque::new(), last, bytes: 0, is_changed: false }
+        ReportRing { reports: VecDeque::new(), last, bytes: 0, limits }
     }
 
-    /// Adds a report.
-    pub(crate) fn push(&mut self, report: &str) {
+    /// Adds a report and returns its number.
+    pub(crate) fn push(&mut self, report: &str) -> u64 {
         self.last = self.last.saturating_add(1);
+        self.add(self.last, report);
+        self.last
+    }
+
+    /// Adds a report of an earlier server.
+    pub(crate) fn restore(&mut self, number: u64, report: &str) {
+        self.last = self.last.max(number);
+        self.add(number, report);
+    }
+
+    fn add(&mut self, number: u64, report: &str) {
         self.bytes = self.bytes.saturating_add(report.len());
-        self.reports.push_back((self.last, report.into()));
-        self.is_changed = true;
-        while self.reports.len() > MOST || (self.bytes > MOST_BYTES && self.reports.len() > 1) {
+        self.reports.push_back((number, report.into()));
+        let limits = self.limits;
+        while self.reports.len() > limits.reports.max(1)
+            || (self.bytes > limits.bytes && self.reports.len() > 1)
+        {
             let Some((_, oldest)) = self.reports.pop_front() else { break };
             self.bytes = self.bytes.saturating_sub(oldest.len());
         }
     }
 
-    /// Returns whether reports were added since the last call.
-    pub(crate) fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.is_changed)
+    /// Returns the kept reports with their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &(u64, Arc<str>)> {
+        self.reports.iter()
+    }
+
+    /// Returns the bytes of the kept reports.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the number of the last report.
@@ -65,22 +91,18 @@ impl ReportRing {
     }
 }
 
-/// Reports that are kept.
-const MOST: usize = 20_000;
-/// Bytes of these.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MOST: usize = 1000;
+    const MOST_BYTES: usize = 100_000;
+
     #[test]
     fn reports_follow_a_number_and_gaps_are_named() {
-        let mut ring = ReportRing::new();
+        let mut ring = ReportRing::new(ReportLimits { reports: MOST, bytes: MOST_BYTES });
         let begin = ring.last();
-        assert!(!ring.take_changed());
-        ["a", "b", "c"].iter().for_each(|report| ring.push(report));
-        assert!(ring.take_changed());
+        ["a", "b", "c"].iter().for_each(|report| _ = ring.push(report));
         let after = |ring: &ReportRing, number| {
             let after = ring.after(number, 100);
             let texts: String = after.reports.iter().map(|(_, text)| text.to_string()).collect();

@@ -90,6 +90,11 @@ impl SessionState {
         }
     }
 
+    /// Sets how many removed keys the page remembers.
+    pub(crate) fn limit_removals(&mut self, most: usize) {
+        self.page.limit_removals(most);
+    }
+
     /// Returns the facts.
     pub(crate) fn facts(&self) -> &SessionFacts {
         &self.facts

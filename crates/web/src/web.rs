@@ -32,6 +32,8 @@ pub struct WebConfig {
     pub stalled: Duration,
     /// The command to run when something waits and no browser shows the page; empty for none.
     pub on_attention: Vec<String>,
+    /// How long no browser has shown the page when that runs.
+    pub unseen: Duration,
     /// Returns the running sessions of this user.
     pub running: fn() -> Vec<RunningSession>,
     /// Opens a session's log of calls, which may not exist yet.
@@ -46,6 +48,7 @@ pub struct Web {
     commands: tokio::sync::mpsc::UnboundedReceiver<crate::hub::Command>,
     stalled: Duration,
     on_attention: Vec<String>,
+    unseen: Duration,
     running: fn() -> Vec<RunningSession>,
 }
 
@@ -58,8 +61,8 @@ impl Web {
         let (agent, cwd) = (&config.agent, &config.cwd);
         let (hub, commands) = Hub::open(config.storage, port, origin, agent, cwd, config.open_log)?;
         let (stalled, on_attention) = (config.stalled, config.on_attention);
-        let running = config.running;
-        Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention, running })
+        let (unseen, running) = (config.unseen, config.running);
+        Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention, unseen, running })
     }
 
     /// Creates a link that signs one browser in, for each address of the page: the best first.
@@ -74,7 +77,8 @@ impl Web {
     pub async fn run<L: AgentLauncher>(self, launcher: L, end: impl Future<Output = ()>) {
         let listener = Guarded::new(self.listener, self.stalled);
         let server = tokio::spawn(server::serve(listener, Arc::clone(&self.hub)));
-        let attention = tokio::spawn(attention::run(Arc::clone(&self.hub), self.on_attention));
+        let attention = attention::run(Arc::clone(&self.hub), self.on_attention, self.unseen);
+        let attention = tokio::spawn(attention);
         let watch = tokio::spawn(watch(Arc::clone(&self.hub), self.running));
         Driver::new(self.hub, launcher, self.commands).run(end).await;
         server.abort();

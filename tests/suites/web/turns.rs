@@ -65,7 +65,7 @@ fn a_turn_reaches_the_page_and_the_typed_stream() {
 }
 
 /// Starts a turn that asks for permission and returns the question's id.
-fn ask(test: &WebTest, browser: &aifo_tests::WebBrowser, session: &str) -> String {
+pub(crate) fn ask(test: &WebTest, browser: &aifo_tests::WebBrowser, session: &str) -> String {
     browser.prompt(session, "hello");
     let page = browser.page_when(session, "a question", |page| !page.region("asks").is_empty());
     let asks = page.region("asks");
@@ -75,7 +75,7 @@ fn ask(test: &WebTest, browser: &aifo_tests::WebBrowser, session: &str) -> Strin
     id.split('"').next().unwrap().to_owned()
 }
 
-fn asking() -> Script {
+pub(crate) fn asking() -> Script {
     turn([
         Step::ask(7, "session/request_permission", Step::permission(call("make 'a b'"))),
         Step::say("went on"),
@@ -181,35 +181,4 @@ fn an_agent_that_exits_fails_the_turn_and_starts_again() {
     assert!(page.region("log").contains("dying"), "the history stays");
     eventually("the first agent is gone", || test.agent.alive().len() <= 1);
     assert_eq!(test.agent.received_of("session/load").len(), 1, "the agent's session is resumed");
-}
-
-#[test]
-fn a_command_of_the_user_gets_what_waits_unseen() {
-    let test = WebTest::with(&asking());
-    let (seen, home) = (test.setup.scratch().join("seen"), test.setup.scratch().join("home"));
-    let directory = home.join(".config/aifo");
-    std::fs::create_dir_all(&directory).unwrap();
-    let command = format!("/bin/cat >> {}", seen.display());
-    let config = format!("[web]\non_attention = ['/bin/sh', '-c', '{command}']\n");
-    std::fs::write(directory.join("config.toml"), config).unwrap();
-    let server = test.start();
-    let browser = server.sign_in();
-    let session = browser.new_session();
-    let question = ask(&test, &browser, &session);
-    let events = || -> Vec<Value> {
-        let text = std::fs::read_to_string(&seen).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    };
-    eventually("the question is reported", || events().len() == 1);
-    let event = &events()[0];
-    assert_eq!((&event["event"], &event["question"]), (&json!("permission"), &json!(question)));
-    assert_eq!((&event["text"], &event["title"]), (&json!("make 'a b'"), &json!("hello")));
-
-    // A browser that shows the page is enough.
-    let visible = browser.stream(&format!("/api/stream?session={session}&visible=1"), "");
-    browser.post(&format!("/api/questions/{question}"), &json!({"option": "once"}));
-    browser.page_when(&session, "the turn ends", |page| page.is_idle());
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    assert_eq!(events().len(), 1, "the turn's end was seen");
-    drop(visible);
 }

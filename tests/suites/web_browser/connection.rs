@@ -72,5 +72,6 @@ fn ten_thousand_updates_leave_the_page_responsive() {
     assert_eq!(page.run(paragraphs), 5001);
 }
 
-/// Generous, for a machine with other load; measured without: 81 ms.
-const MOST_MS: f64 = 1000.0;
+/// The bound is 100 ms, and four times as long on a machine with other load. Measured there: below
+/// 50 ms, which is no long task.
+const MOST_MS: f64 = 400.0;

@@ -263,10 +263,22 @@ table! {
     [web_on_attention: Option<Vec<String>> = None]
         setting("web.on_attention", at!(web_on_attention), PROGRAM, "chooses a program to run")
             .unset("none");
+    [web_unseen_secs: Option<u64> = Some(30)]
+        setting("web.unseen_secs", at!(web_unseen_secs), SECONDS, "changes when a program runs");
     [web_keep_sessions: usize = 50]
         setting("web.keep_sessions", at!(web_keep_sessions), AT_LEAST_ONE, "removes files");
     [web_session_bytes: usize = 16 * 1024 * 1024]
         setting("web.session_bytes", at!(web_session_bytes), AT_LEAST_ONE, "removes files");
+    [web_media_bytes: usize = 256 * 1024 * 1024]
+        setting("web.media_bytes", at!(web_media_bytes), AT_LEAST_ONE, "changes a limit");
+    [web_reports: usize = 20_000]
+        setting("web.reports", at!(web_reports), AT_LEAST_ONE, "removes files");
+    [web_report_bytes: usize = 8 * 1024 * 1024]
+        setting("web.report_bytes", at!(web_report_bytes), AT_LEAST_ONE, "removes files");
+    [web_removals: usize = 4096]
+        setting("web.removals", at!(web_removals), AT_LEAST_ONE, "changes a limit");
+    [web_stalled_secs: usize = 20]
+        setting("web.stalled_secs", at!(web_stalled_secs), AT_LEAST_ONE, "changes a limit");
     [smart: SmartMode = SmartMode::Auto]
         setting("agent.smart", at!(smart), SMART, "changes where programs run")
             .variables(&[env::SMART])

@@ -14,7 +14,7 @@ use crate::clock::unix_ms;
 use crate::history::SessionFacts;
 use crate::journal::Journal;
 use crate::media::MAX_IMAGE;
-use crate::report_ring::ReportRing;
+use crate::report_log::{ReportLog, path_beside};
 use crate::session_state::{Activity, SessionState};
 
 /// A refused command: the HTTP status and the reason.
@@ -75,10 +75,13 @@ impl Hub {
             changed: now,
             ..SessionFacts::default()
         };
-        let path = inner.storage.directory.join(super::SESSIONS).join(format!("{id}.jsonl"));
+        let path = inner.storage.history(&id);
         let (journal, _) = Journal::open(&path).map_err(failed)?;
-        let state = SessionState::new(facts.clone(), inner.storage.session_bytes, inner.seq);
-        let loaded = super::Loaded { state, journal, reports: ReportRing::new() };
+        let limits = inner.storage.report_limits();
+        let reports = ReportLog::open(&path_beside(&path), limits).map_err(failed)?;
+        let mut state = SessionState::new(facts.clone(), inner.storage.session_bytes, inner.seq);
+        state.limit_removals(inner.storage.removals);
+        let loaded = super::Loaded { state, journal, reports };
         inner.sessions.insert(id.clone(), Slot { facts, loaded: Some(Box::new(loaded)) });
         self.flush(&mut inner, None);
         Ok(id)

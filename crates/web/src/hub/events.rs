@@ -5,7 +5,7 @@ use std::time::Instant;
 use aifo_acp::{AgentInfo, Client, Image, Streaming, ToolCalls, TurnEnd, Update, UpdateScope};
 use aifo_policy::{Question, QuestionSubject};
 
-use super::{Hub, Inner};
+use super::{Hub, Inner, failed_turn};
 use crate::block::{QuestionBlock, QuestionEnd};
 use crate::clock::unix_ms;
 use crate::session_state::{Activity, MIN_DELAY_MS};
@@ -78,8 +78,8 @@ impl Hub {
         let mut inner = self.lock();
         match session {
             Some(session) => {
-                if let Some(reports) = inner.reports(session) {
-                    reports.push(report);
+                if let Some(loaded) = inner.loaded(session) {
+                    loaded.reports.push(report);
                 }
             }
             None => {
@@ -143,6 +143,10 @@ impl Hub {
             && state.activity() != Activity::Idle
         {
             state.fail_turn(error, unix_ms(), &mut |image: Image| media.store(&image));
+            let report = failed_turn(state.facts(), error);
+            if let Some(loaded) = inner.loaded(session) {
+                loaded.reports.push(&report);
+            }
             inner.attend_to(session, None, error);
         }
         self.flush(&mut inner, None);
@@ -211,8 +215,10 @@ impl Inner {
             tracing::warn!(session = id, %error, "could not write the history");
         }
         // The typed stream is woken by the same number.
-        if loaded.reports.take_changed() {
-            *seq = seq.saturating_add(1);
+        match loaded.reports.write() {
+            Ok(false) => {}
+            Ok(true) => *seq = seq.saturating_add(1),
+            Err(error) => tracing::warn!(session = id, %error, "could not write the reports"),
         }
     }
 }

@@ -96,8 +96,8 @@ impl Inner {
     fn note_visible(&mut self) {
         if self.viewers.values().any(|is_visible| *is_visible) {
             self.last_visible = Some(Instant::now());
-            // A browser shows it.
-            self.attention.clear();
+            // The user has seen the end of a turn. A question still waits for an answer.
+            self.attention.retain(|event| event.question.is_some());
         }
     }
 }

@@ -1,0 +1,71 @@
+//! A real agent on the web page: in its container, with a scripted model and tools in sidecars, and
+//! the page in headless Chromium (`spec/web.md`).
+
+use std::fs;
+
+use aifo_tests::model::Script;
+use aifo_tests::{AgentFixture, Chromium, Signal, WebServer, keys};
+
+/// The command that the agent runs; its output proves where it ran.
+const MAKE: &str = "make where";
+const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\n\t@touch ran\n";
+const MADE: &str = "made for /var/cache/aifo/ccache";
+
+#[test]
+#[ignore = "container: cargo xtask test agents"]
+fn a_turn_in_the_browser_runs_its_allowed_call_in_a_sidecar() {
+    let test = "a_turn_in_the_browser_runs_its_allowed_call_in_a_sidecar";
+    for fixture in AgentFixture::of_run(test, &["c-cpp"]) {
+        let script = Script::new().shell(MAKE).say("It is **made**.");
+        let (model, url) = fixture.model(script);
+        let Some(start) = fixture.agent.asking(&url) else { continue };
+        let fixture = fixture.configured(&start);
+        fs::write(fixture.workspace().join("Makefile"), MAKEFILE).unwrap();
+        let name = fixture.name();
+        let Some(page) = Chromium::start(&format!("agent_web::{test}: {name}")) else { return };
+
+        let mut web = fixture.command("web");
+        let listen = format!("127.0.0.1:{}", aifo_tests::free_port());
+        web.args(["--quiet", "--listen", &listen, name]);
+        let server = WebServer::start(&mut web);
+        page.open(&format!("http://{}/#{}", server.host, server.secret));
+        page.wait("the page", "document.querySelector('#empty').checkVisibility()");
+        page.write("#text", "Please do as the script says.");
+        page.press(&[keys::ENTER]);
+
+        // Its container starts, and the agent asks.
+        page.wait_for(PATIENCE, "a question", "document.querySelector('#asks .option.allow')");
+        page.wait_text("#asks .command", MAKE);
+        assert!(!fixture.workspace().join("ran").exists(), "{name}: not before the answer");
+        page.wait(
+            "it takes answers",
+            "performance.now() - document.querySelector('#asks .block').dataset.since > 400",
+        );
+        page.screenshot(&format!("{name}-question"));
+        page.click("#asks .option.allow");
+        page.wait_for(PATIENCE, "the turn ends", "document.querySelector('.turn-end')");
+        page.wait_text(".decision summary", "(you)");
+        page.wait_text("#log .md", "It is made.");
+        page.wait_text(".tool.done", MAKE);
+        // A call that has ended is folded.
+        page.click(".tool.done summary");
+        page.wait_text(".tool.done pre.output", MADE);
+        // The call of the sidecar is shown with the agent's.
+        page.wait_text(".tool.done .run", "c-cpp");
+        page.screenshot(&format!("{name}-answer"));
+        assert!(fixture.workspace().join("ran").exists(), "{name}");
+        assert!(model.results()[0].output.contains(MADE), "{name}: {:?}", model.results());
+
+        page.click("#show-timeline");
+        page.wait_text("#lanes .lane-name", "c-cpp");
+        page.wait("a bar", "document.querySelector('#lanes .bar.done')");
+        page.wait_text("#calls .call", MAKE);
+        page.screenshot(&format!("{name}-timeline"));
+
+        assert_eq!(server.end_by(Signal::SIGTERM).code(), Some(0), "{name}");
+        fixture.is_clean();
+    }
+}
+
+/// Generous: a container starts, and an agent in it.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
