@@ -7,19 +7,17 @@ use std::time::{Duration, Instant};
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
 use aifo_types::{Ending, ExecId, Stdio};
-use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Usage,
-};
+use aifo_wire::{CallNote, CancelCause, Exit, Frame, Interrupt, Reports, Start, StartError, Usage};
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
+use crate::call_notes::{CallNotes, NoteRows, NoteState};
 use crate::client_connection::ClientConnection;
 use crate::client_session::ClientSession;
 use crate::control::ControlConnection;
 use crate::data_frame::DataFrame;
 use crate::frame_socket::FrameSocket;
 use crate::poller::{ExecFd, Poller, ReadyEvent};
-use crate::sidecar_limits::{LimitCounts, SidecarLimits};
 use crate::tool_launcher::LaunchedTool;
 
 /// A running tool, or one that has ended with output to send or processes to kill.
@@ -36,8 +34,9 @@ pub(crate) struct Exec {
     /// The connection to the monitor, if the tool has a terminal.
     monitor: Option<FrameSocket>,
     started: Instant,
-    /// The counts of the sidecar's limits at the start.
-    limit_counts: LimitCounts,
+    /// The call notes that may apply, and the facts at the start.
+    note_rows: NoteRows,
+    note_state: NoteState,
     /// The frames that the proxy has requested.
     reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
@@ -45,8 +44,8 @@ pub(crate) struct Exec {
     session: ClientSession,
     /// How and when the tool ended, once it was reaped.
     ended: Option<(Reaped, Instant)>,
-    /// The limit of the sidecar that was hit, if the tool failed.
-    limit: Option<SidecarLimit>,
+    /// A fact of the sidecar that may explain the outcome, once the tool has ended.
+    note: Option<CallNote>,
     /// `Exit` or `StartError` was sent.
     is_exit_sent: bool,
     /// CONT signals of the client that were delivered.
@@ -69,7 +68,7 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) poller: &'a Poller,
     pub(crate) control: &'a mut ControlConnection,
     pub(crate) frame: &'a mut DataFrame,
-    pub(crate) limits: &'a SidecarLimits,
+    pub(crate) notes: &'a mut CallNotes,
     pub(crate) now: Instant,
 }
 
@@ -80,6 +79,7 @@ impl Exec {
     pub(crate) fn new(
         start: &Start,
         launched: LaunchedTool,
+        note_rows: NoteRows,
         client: Option<(ClientConnection, Vec<u8>)>,
         started: Instant,
     ) -> Self {
@@ -93,12 +93,13 @@ impl Exec {
             stdio: launched.stdio,
             monitor: launched.monitor,
             started,
-            limit_counts: LimitCounts::default(),
+            note_rows,
+            note_state: NoteState::default(),
             reports: start.reports,
             started_due: None,
             session: ClientSession::new(client, launched.pipes),
             ended: None,
-            limit: None,
+            note: None,
             is_exit_sent: false,
             resumed: 0,
             interrupted: false,
@@ -114,7 +115,7 @@ impl Exec {
         }
         self.advance(context);
         // Read while the tool is being loaded, when no client waits for the runner.
-        self.limit_counts = context.limits.counts();
+        self.note_state = context.notes.state();
     }
 
     fn on_started(&mut self, context: &mut ExecContext<'_>) {
@@ -314,11 +315,7 @@ impl Exec {
 
     fn end(&mut self, reaped: Reaped, context: &mut ExecContext<'_>) {
         self.ended = Some((reaped, context.now));
-        if reaped.ending != Ending::Exited(0) {
-            // The kernel does not report which process hit the limit, so it is reported for every
-            // exec that failed meanwhile.
-            self.limit = context.limits.hit_since(self.limit_counts);
-        }
+        self.note = context.notes.note(self.note_rows, self.note_state, reaped.ending);
         self.session.tool_ended();
         // A normal end kills nothing. After a terminating signal of the proxy, or an escalation,
         // the remaining processes end too.
@@ -362,8 +359,8 @@ impl Exec {
                 max_rss_kib: reaped.max_rss_kib,
             };
             let taken = self.session.bytes_read();
-            let Exec { cancelled, limit, .. } = *self;
-            let exit = Exit { ending: reaped.ending, cancelled, limit, taken, usage };
+            let Exec { cancelled, note, .. } = *self;
+            let exit = Exit { ending: reaped.ending, cancelled, note, taken, usage };
             let frame = Frame::Exit { serial: self.serial, exit };
             // The client first: it is waiting.
             self.send_to_client(&frame);
