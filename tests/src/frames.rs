@@ -57,8 +57,8 @@ pub struct Exit {
     pub ending: Result<u8, u8>,
     /// Why it was cancelled; 0 if it was not.
     pub cancelled: u8,
-    /// The sidecar's limit that it reached; 0 for none.
-    pub limit: u8,
+    /// The call note; 0 for none.
+    pub note: u8,
     /// The bytes of its relayed stdin that were not read.
     pub taken: u64,
 }
@@ -86,7 +86,7 @@ impl Frame {
 }
 
 impl Exit {
-    /// `serial u32, how u8, status u8, cancelled u8, limit u8, taken u64`, and 32 bytes of resource
+    /// `serial u32, how u8, status u8, cancelled u8, note u8, taken u64`, and 32 bytes of resource
     /// usage.
     fn read(payload: &[u8]) -> Option<Self> {
         let (fields, _used) = payload.split_at_checked(16).filter(|(_, used)| used.len() == 32)?;
@@ -96,7 +96,7 @@ impl Exit {
             _ => return None,
         };
         let taken = u64::from_be_bytes(fields[8..].try_into().ok()?);
-        Some(Exit { ending, cancelled: fields[6], limit: fields[7], taken })
+        Some(Exit { ending, cancelled: fields[6], note: fields[7], taken })
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         let mut exit = vec![0; 48];
         exit[4..8].copy_from_slice(&[1, 9, 2, 1]);
         exit[15] = 7;
-        let read = Exit { ending: Err(9), cancelled: 2, limit: 1, taken: 7 };
+        let read = Exit { ending: Err(9), cancelled: 2, note: 1, taken: 7 };
         assert_eq!(Frame::read(kind::EXIT, &exit), Frame::Exit(read));
         assert_eq!(Exit::read(&exit[1..]), None);
     }

@@ -170,6 +170,61 @@ fn a_configuration_that_git_replaced_is_protected_again() {
     assert!(!dir.join(".git/commondir").exists());
 }
 
+/// Writes the configuration as git does, and prints the error, as husky does.
+const GIT_CONFIG: &str = r#"
+import os
+open(".git/config.lock", "x")
+try:
+    os.rename(".git/config.lock", ".git/config")
+except OSError as error:
+    os.remove(".git/config.lock")
+    print(error.strerror)
+"#;
+
+/// A hint follows the failure, also if the tool succeeds.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_refused_write_of_configuration_or_hooks_is_followed_by_a_hint() {
+    let test = "a_refused_write_of_configuration_or_hooks_is_followed_by_a_hint";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let project = Scratch::new();
+    let dir = project.path();
+    init(dir);
+    fs::write(dir.join("pre_commit.py"), "open('.git/hooks/pre-commit', 'w')").unwrap();
+    let session = ContainerSetup::of(&engine).kind("python").workspace(dir).start();
+    let call = |args: &[&str]| {
+        let mut shim = session.shim("python3");
+        Outcome::of(shim.args(args).current_dir(dir))
+    };
+    let commit = call(&["-c", COMMIT]);
+    assert_eq!((commit.exited(0).text(), ""), (String::new(), &*commit.stderr));
+    let config = call(&["-c", GIT_CONFIG]);
+    assert_eq!(config.exited(0).text(), "Device or resource busy\n");
+    let hint = "aifo-shim: hint: .git/config is read-only in sidecars; run git in the agent, for \
+                husky: git config core.hooksPath .husky/_\n";
+    assert_eq!(config.stderr, hint);
+    // The hint of an earlier call is not repeated, and other failures have none.
+    let failed = call(&["-c", "exit(1)"]);
+    assert_eq!((failed.exited(1).text(), ""), (String::new(), &*failed.stderr));
+    let hooks = call(&["-m", "pre_commit", "install"]);
+    let hint = "Read-only file system: '.git/hooks/pre-commit'\naifo-shim: hint: .git/hooks is \
+                read-only in sidecars; run this command outside of the session\n";
+    assert!(hooks.exited(1).stderr.ends_with(hint), "{hooks:?}");
+    // git outside of the sidecar writes the configuration while a call runs.
+    let program = "import os, time\n\
+                   while not os.path.exists('done'): time.sleep(0.01)";
+    let mut shim = session.shim("python3");
+    shim.args(["-c", program]).current_dir(dir);
+    let mut running = shim.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    git(dir, &["config", "some.key", "value"]);
+    fs::write(dir.join("done"), "").unwrap();
+    assert!(running.wait().unwrap().success());
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut running.stderr.take().unwrap(), &mut text).unwrap();
+    assert_eq!(text, "");
+    session.finish();
+}
+
 /// Between two starts of a sidecar, the agent can put links into the workspace.
 #[test]
 #[ignore = "container: cargo xtask test docker"]

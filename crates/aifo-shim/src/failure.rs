@@ -3,7 +3,9 @@
 use std::fmt::Display;
 
 use aifo_types::{Endpoint, exit};
-use aifo_wire::{MessageError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit};
+use aifo_wire::{
+    CallNote, MessageError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit,
+};
 
 use crate::settings::CompatFlags;
 use crate::shim_exit::ShimExit;
@@ -64,13 +66,21 @@ pub(crate) fn report_no_response() -> ShimExit {
     ShimExit::Code(exit::UNKNOWN)
 }
 
-pub(crate) fn report_limit(limit: SidecarLimit) {
-    log::line(match limit {
-        SidecarLimit::Memory => {
+/// Prints the line of a call note (`spec/runner.md#call-notes`).
+pub(crate) fn report_note(note: CallNote) {
+    log::line(match note {
+        CallNote::Limit(SidecarLimit::Memory) => {
             "the sidecar reached its memory limit, and a process was killed; raise it with --memory"
         }
-        SidecarLimit::Processes => {
+        CallNote::Limit(SidecarLimit::Processes) => {
             "the sidecar reached its limit on processes, and none could be made; raise it with --pids"
+        }
+        CallNote::GitConfig => {
+            "hint: .git/config is read-only in sidecars; run git in the agent, for husky: \
+             git config core.hooksPath .husky/_"
+        }
+        CallNote::GitHooks => {
+            "hint: .git/hooks is read-only in sidecars; run this command outside of the session"
         }
     });
 }

@@ -300,8 +300,8 @@ impl<'a> Relay<'a> {
         if let Some(number) = killed_by {
             return ShimExit::Signaled(number);
         }
-        if let Some(limit) = exit.limit {
-            failure::report_limit(limit);
+        if let Some(note) = exit.note {
+            failure::report_note(note);
         }
         if let Ending::Signaled(number) = exit.ending {
             let from_keys = matches!(i32::from(number), libc::SIGINT | libc::SIGQUIT);

@@ -8,7 +8,7 @@ use std::path::Path;
 use aifo_process::ignore_broken_pipes;
 use aifo_types::exit;
 use aifo_wire::{
-    ExecCall, Limits, MessageError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
+    CallNote, ExecCall, Limits, MessageError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
 };
 use nix::poll::{PollFlags, PollTimeout};
 
@@ -156,7 +156,7 @@ impl<'a> StreamedCall<'a> {
         match (exit_code, tool_end) {
             (Some(code), ToolEnd::Exited) => ShimExit::Code(code),
             (Some(code), ToolEnd::Limited(limit)) => {
-                failure::report_limit(limit);
+                failure::report_note(CallNote::Limit(limit));
                 ShimExit::Code(code)
             }
             (_, ToolEnd::Unknown) => {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio as Standard};
 
 use aifo_process::{Pty, terminal};
 use aifo_types::{Ending, Stdio, TerminalModes, WindowSize};
-use aifo_wire::{CancelCause, Exit, Frame, SidecarLimit, Stream, Usage, WINDOW};
+use aifo_wire::{CallNote, CancelCause, Exit, Frame, Stream, Usage, WINDOW};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -217,7 +217,7 @@ fn the_position_of_a_file_is_restored() {
     let exit = Exit {
         ending: Ending::Exited(0),
         cancelled: None,
-        limit: None,
+        note: None,
         taken: 4,
         usage: Usage::default(),
     };
@@ -274,23 +274,21 @@ fn exit_codes_that_are_not_the_tools() {
     let timeout = Exit {
         ending: Ending::Signaled(15),
         cancelled: Some(CancelCause::Timeout),
-        limit: None,
+        note: None,
         taken: 0,
         usage: Usage::default(),
     };
-    let limited = |limit, ending| {
-        let exit = Exit { ending, cancelled: None, limit: Some(limit), ..timeout };
+    let noted = |note, ending| {
+        let exit = Exit { ending, cancelled: None, note: Some(note), ..timeout };
         vec![Frame::Exit { serial: 1, exit }]
     };
-    let (memory, processes) = (SidecarLimit::Memory, SidecarLimit::Processes);
-    let rows: [(Vec<Frame>, i32, &str); 6] = [
+    let [memory, processes, config, hooks] = CallNote::ALL;
+    let rows: [(Vec<Frame>, i32, &str); 8] = [
         (vec![Frame::Exit { serial: 1, exit: timeout }], 124, ""),
-        (limited(memory, Ending::Exited(1)), 1, "memory limit, and a process was killed; raise it"),
-        (
-            limited(processes, Ending::Exited(254)),
-            254,
-            "limit on processes, and none could be made",
-        ),
+        (noted(memory, Ending::Exited(1)), 1, "memory limit, and a process was killed; raise it"),
+        (noted(processes, Ending::Exited(254)), 254, "limit on processes, and none could be made"),
+        (noted(config, Ending::Exited(0)), 0, "hint: .git/config is read-only in sidecars"),
+        (noted(hooks, Ending::Exited(3)), 3, "hint: .git/hooks is read-only in sidecars"),
         (vec![], 125, "lost the connection to the proxy while the tool ran"),
         (vec![Frame::Hello { version: 1 }], 125, "(an unexpected Hello frame)"),
         (vec![Frame::Data { stream: Stream::Stdout, data: b"x" }], 125, "not relayed"),

@@ -164,7 +164,7 @@ impl CallResult {
         if exit.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
         }
-        let limit = exit.and_then(|exit| exit.limit);
+        let limit = exit.and_then(|exit| exit.note?.limit());
         let timed_out = exit.is_some_and(|exit| exit.cancelled == Some(CancelCause::Timeout));
         let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
         CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: 0 }

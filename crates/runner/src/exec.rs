@@ -8,17 +8,17 @@ use std::time::Instant;
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
 use aifo_types::{Ending, ExecId, Stdio};
-use aifo_wire::{CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, Usage};
+use aifo_wire::{CallNote, CancelCause, Exit, Frame, Reports, Start, Usage};
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
+use crate::call_notes::{CallNotes, NoteRows, NoteState};
 use crate::client_connection::ClientConnection;
 use crate::client_session::ClientSession;
 use crate::control::ControlConnection;
 use crate::data_frame::DataFrame;
 use crate::frame_socket::FrameSocket;
 use crate::poller::{ExecFd, Poller, ReadyEvent};
-use crate::sidecar_limits::{LimitCounts, SidecarLimits};
 use crate::tool_launcher::{LaunchedTool, StartingTool};
 
 /// A running tool, or one that has ended with output to send or processes to kill.
@@ -37,8 +37,9 @@ pub(crate) struct Exec {
     /// The connection to the monitor, if the tool has a terminal.
     monitor: Option<FrameSocket>,
     started: Instant,
-    /// The counts of the sidecar's limits at the start.
-    limit_counts: LimitCounts,
+    /// The call notes that may apply, and the facts at the start.
+    note_rows: NoteRows,
+    note_state: NoteState,
     /// The frames that the proxy has requested.
     reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
@@ -48,8 +49,8 @@ pub(crate) struct Exec {
     session: ClientSession,
     /// How and when the tool ended, once it was reaped.
     ended: Option<(Reaped, Instant)>,
-    /// The limit of the sidecar that was hit, if the tool failed.
-    limit: Option<SidecarLimit>,
+    /// A fact of the sidecar that may explain the outcome, once the tool has ended.
+    note: Option<CallNote>,
     /// `Exit` or `StartError` was sent.
     is_exit_sent: bool,
     /// CONT signals of the client that were delivered.
@@ -72,7 +73,7 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) poller: &'a Poller,
     pub(crate) control: &'a mut ControlConnection,
     pub(crate) frame: &'a mut DataFrame,
-    pub(crate) limits: &'a SidecarLimits,
+    pub(crate) notes: &'a mut CallNotes,
     pub(crate) now: Instant,
 }
 
@@ -80,6 +81,7 @@ impl Exec {
     pub(crate) fn new(
         start: &Start,
         launched: LaunchedTool,
+        note_rows: NoteRows,
         client: Option<(ClientConnection, Vec<u8>)>,
         started: Instant,
     ) -> Self {
@@ -94,13 +96,14 @@ impl Exec {
             stdio: launched.stdio,
             monitor: launched.monitor,
             started,
-            limit_counts: LimitCounts::default(),
+            note_rows,
+            note_state: NoteState::default(),
             reports: start.reports,
             started_due: None,
             watch_due: None,
             session: ClientSession::new(client, launched.pipes),
             ended: None,
-            limit: None,
+            note: None,
             is_exit_sent: false,
             resumed: 0,
             interrupted: false,
@@ -271,11 +274,7 @@ impl Exec {
 
     fn end(&mut self, reaped: Reaped, context: &mut ExecContext<'_>) {
         self.ended = Some((reaped, context.now));
-        if reaped.ending != Ending::Exited(0) {
-            // The kernel does not report which process hit the limit, so it is reported for every
-            // exec that failed meanwhile.
-            self.limit = context.limits.hit_since(self.limit_counts);
-        }
+        self.note = context.notes.note(self.note_rows, self.note_state, reaped.ending);
         self.session.tool_ended();
         // A normal end kills nothing. After a terminating signal of the proxy, or an escalation,
         // the remaining processes end too.
@@ -287,13 +286,6 @@ impl Exec {
                 self.escalation = Some(Escalation::new(EscalationPlan::Leftovers, context.now));
             }
         }
-    }
-
-    /// After the loss of the proxy: disconnects the client without `Exit`.
-    pub(crate) fn on_proxy_lost(&mut self, context: &mut ExecContext<'_>) {
-        self.session.drop_client(context.poller);
-        self.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);
-        self.advance(context);
     }
 
     /// Reads the client, sends `Started` or the next signal of the escalation if it is due.
@@ -323,8 +315,8 @@ impl Exec {
                 max_rss_kib: reaped.max_rss_kib,
             };
             let taken = self.session.bytes_read();
-            let Exec { cancelled, limit, .. } = *self;
-            let exit = Exit { ending: reaped.ending, cancelled, limit, taken, usage };
+            let Exec { cancelled, note, .. } = *self;
+            let exit = Exit { ending: reaped.ending, cancelled, note, taken, usage };
             let frame = Frame::Exit { serial: self.serial, exit };
             // The client first: it is waiting.
             self.send_to_client(&frame);
@@ -338,16 +330,5 @@ impl Exec {
             // Closing its connection ends the monitor.
             self.monitor = None;
         }
-    }
-
-    fn on_client_lost(&mut self, context: &mut ExecContext<'_>) {
-        self.session.drop_client(context.poller);
-        if !self.is_running() {
-            return;
-        }
-        context.control.send(&Frame::Left { serial: self.serial });
-        // A client relays every signal that it can catch. It was killed, so the tool is killed too.
-        self.cancelled.get_or_insert(CancelCause::Disconnect);
-        self.escalate(EscalationPlan::Immediate, context.now);
     }
 }

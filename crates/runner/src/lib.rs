@@ -25,6 +25,7 @@
 //! Architecture invariant: the runner contains no HTTP, no tokens and no allowlists. The peer of its
 //! control connection decides what runs.
 
+mod call_notes;
 mod chown;
 mod client_connection;
 mod client_session;

@@ -150,7 +150,7 @@ fn report_exit(
         max_rss_kib: reaped.max_rss_kib,
         ..Usage::default()
     };
-    let exit = Exit { ending: reaped.ending, cancelled: None, limit: None, taken: 0, usage };
+    let exit = Exit { ending: reaped.ending, cancelled: None, note: None, taken: 0, usage };
     control.send(&Frame::Exit { serial: 0, exit })?;
     loop {
         let mut polled = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];

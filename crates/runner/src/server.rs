@@ -18,11 +18,11 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::Pid;
 
+use crate::call_notes::CallNotes;
 use crate::control::{ControlConnection, ControlTransport};
 use crate::data_frame::DataFrame;
 use crate::exec::{Exec, ExecContext};
 use crate::poller::{EventSource, ExecFd, ExecKey, Poller};
-use crate::sidecar_limits::SidecarLimits;
 use crate::tool_launcher::ToolLauncher;
 
 /// Why a runner could not start, or stopped serving.
@@ -59,7 +59,7 @@ struct Server {
     /// The proxy has closed the connection.
     proxy_lost: bool,
     limits: Vec<ResourceLimit>,
-    sidecar_limits: SidecarLimits,
+    notes: CallNotes,
     /// /dev/null, opened at start: once `Hello` is sent, the runner opens no descriptors for
     /// itself.
     null: File,
@@ -110,7 +110,7 @@ impl Server {
             control_output: EpollFlags::empty(),
             proxy_lost: false,
             limits,
-            sidecar_limits: SidecarLimits::of_this_process(),
+            notes: CallNotes::of_this_process(),
             null: File::options().read(true).write(true).open("/dev/null")?,
             oom_score,
             launcher: None,
@@ -282,7 +282,7 @@ impl Server {
             poller: &self.poller,
             control: &mut self.control,
             frame: &mut self.frame,
-            limits: &self.sidecar_limits,
+            notes: &mut self.notes,
             now: Instant::now(),
         };
         act(&mut entry.exec, &mut context);

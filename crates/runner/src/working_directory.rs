@@ -43,6 +43,11 @@ impl Roots {
         Ok(Roots { root, workspace, tmp: all(&setup.tmp)? })
     }
 
+    /// Returns the workspace under its first name.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Returns the workspace root that contains `path`.
     pub(crate) fn workspace_root_of(&self, path: &Path) -> &Path {
         let containing = self.workspace.iter().find(|root| path.starts_with(root));

@@ -86,7 +86,7 @@ fn run(mut control: UnixStream, counts: &Counts, refusals: &AtomicUsize) {
                     counts.execs.fetch_add(1, Ordering::SeqCst);
                     let usage = Usage::default();
                     let ending = Ending::Exited(0);
-                    let exit = Exit { ending, cancelled: None, limit: None, taken: 0, usage };
+                    let exit = Exit { ending, cancelled: None, note: None, taken: 0, usage };
                     say(&control, Frame::Exit { serial: start.serial(), exit });
                 }
                 Frame::Retire if take_one(refusals) => {

@@ -14,8 +14,8 @@ pub struct Exit {
     pub ending: Ending,
     /// Why the runner ended it, if it did.
     pub cancelled: Option<CancelCause>,
-    /// A sidecar limit that was hit while it ran and may be why it failed.
-    pub limit: Option<SidecarLimit>,
+    /// A fact of the sidecar that may explain the outcome.
+    pub note: Option<CallNote>,
     /// Bytes of relayed stdin that it has read. The client can put back what it sent beyond that.
     pub taken: u64,
     /// The resource usage.
@@ -60,21 +60,52 @@ impl SidecarLimit {
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str().as_bytes() == name)
     }
+}
+
+/// A fact of the sidecar that may explain a call's outcome (`spec/runner.md#call-notes`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallNote {
+    /// A limit was hit while the tool ran, and it failed.
+    Limit(SidecarLimit),
+    /// The tool tried to write the repository's configuration, which is read-only in sidecars.
+    GitConfig,
+    /// The tool was called to install hooks, which are read-only in sidecars, and failed.
+    GitHooks,
+}
+
+impl CallNote {
+    /// All notes in the order of their codes, which start at 1.
+    pub const ALL: [Self; 4] = [
+        CallNote::Limit(SidecarLimit::Memory),
+        CallNote::Limit(SidecarLimit::Processes),
+        CallNote::GitConfig,
+        CallNote::GitHooks,
+    ];
+
+    /// Returns the limit that was hit.
+    pub fn limit(self) -> Option<SidecarLimit> {
+        match self {
+            CallNote::Limit(limit) => Some(limit),
+            _ => None,
+        }
+    }
 
     fn code(self) -> u8 {
         match self {
-            SidecarLimit::Memory => 1,
-            SidecarLimit::Processes => 2,
+            CallNote::Limit(SidecarLimit::Memory) => 1,
+            CallNote::Limit(SidecarLimit::Processes) => 2,
+            CallNote::GitConfig => 3,
+            CallNote::GitHooks => 4,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|limit| limit.code() == code)
+        Self::ALL.into_iter().find(|note| note.code() == code)
     }
 }
 
 impl Exit {
-    /// `0 exited or 1 signaled u8, status or signal u8, 0 or cause u8, 0 or limit u8, taken u64,
+    /// `0 exited or 1 signaled u8, status or signal u8, 0 or cause u8, 0 or note u8, taken u64,
     /// wall u64, user u64, system u64, max_rss u64`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(match self.ending {
@@ -82,7 +113,7 @@ impl Exit {
             Ending::Signaled(signal) => [SIGNALED, signal],
         });
         out.push(self.cancelled.map_or(0, CancelCause::code));
-        out.push(self.limit.map_or(0, SidecarLimit::code));
+        out.push(self.note.map_or(0, CallNote::code));
         out.extend(self.taken.to_be_bytes());
         for time in [self.usage.wall, self.usage.user, self.usage.system] {
             out.extend(u64::try_from(time.as_micros()).unwrap_or(u64::MAX).to_be_bytes());
@@ -100,9 +131,9 @@ impl Exit {
             0 => None,
             cause => Some(CancelCause::from_code(cause)?),
         };
-        let limit = match fields.u8()? {
+        let note = match fields.u8()? {
             0 => None,
-            limit => Some(SidecarLimit::from_code(limit)?),
+            note => Some(CallNote::from_code(note)?),
         };
         let taken = fields.u64()?;
         let usage = Usage {
@@ -111,7 +142,7 @@ impl Exit {
             system: Duration::from_micros(fields.u64()?),
             max_rss_kib: fields.u64()?,
         };
-        Some(Exit { ending, cancelled, limit, taken, usage })
+        Some(Exit { ending, cancelled, note, taken, usage })
     }
 }
 

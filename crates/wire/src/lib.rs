@@ -92,7 +92,7 @@ pub use buffer::Buffer;
 pub use call::{ClientMode, ExecCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
-pub use exit::{Exit, SidecarLimit, Usage};
+pub use exit::{CallNote, Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Setup, data_head, encode_frame_head};
 pub use frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};

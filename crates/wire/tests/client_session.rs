@@ -86,7 +86,7 @@ impl End {
 
 fn exit(taken: u64) -> Frame<'static> {
     let (ending, usage) = (Ending::Exited(0), Usage::default());
-    Frame::Exit { serial: 7, exit: Exit { ending, cancelled: None, limit: None, taken, usage } }
+    Frame::Exit { serial: 7, exit: Exit { ending, cancelled: None, note: None, taken, usage } }
 }
 
 /// Echoes several windows of data, as `cat` does.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
-    CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError, FrameKind,
-    FrameReader, Interrupt, MAX_PAYLOAD, OutsideDirectory, Reports, Setup, SidecarLimit, Start,
+    CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError,
+    FrameKind, FrameReader, Interrupt, MAX_PAYLOAD, OutsideDirectory, Reports, Setup, Start,
     StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
 };
 
@@ -168,7 +168,7 @@ fn exit_frames() {
             exit: Exit {
                 ending: Ending::Exited(3),
                 cancelled: None,
-                limit: None,
+                note: None,
                 taken: 258,
                 usage,
             },
@@ -180,14 +180,14 @@ fn exit_frames() {
     for (cause, code) in causes.into_iter().zip(1..) {
         let usage = Usage::default();
         let ending = Ending::Signaled(9);
-        let exit = Exit { ending, cancelled: Some(cause), limit: None, taken: 0, usage };
+        let exit = Exit { ending, cancelled: Some(cause), note: None, taken: 0, usage };
         let head = b"\x13\0\0\0\x30\0\0\0\x07\x01\x09";
         let wire = [&head[..], &[code], &[0; 41]].concat();
         check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
     }
-    for (limit, code) in SidecarLimit::ALL.into_iter().zip(1..) {
+    for (note, code) in CallNote::ALL.into_iter().zip(1..) {
         let (ending, usage) = (Ending::Exited(2), Usage::default());
-        let exit = Exit { ending, cancelled: None, limit: Some(limit), taken: 0, usage };
+        let exit = Exit { ending, cancelled: None, note: Some(note), taken: 0, usage };
         let head = b"\x13\0\0\0\x30\0\0\0\x07\0\x02\0";
         let wire = [&head[..], &[code], &[0; 40]].concat();
         check_both_ways(Frame::Exit { serial: 7, exit }, &wire);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
-    CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame, FrameReader,
-    Interrupt, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader, ResponseEvent,
-    ResponseReader, Setup, SidecarLimit, Start, StartError, StartErrorCause, Step, Stream, Usage,
+    CallNote, CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame,
+    FrameReader, Interrupt, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader,
+    ResponseEvent, ResponseReader, Setup, Start, StartError, StartErrorCause, Step, Stream, Usage,
     decode_form, encode_chunk, encode_form, encode_invocation, encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
@@ -158,11 +158,11 @@ fn cause() -> impl Strategy<Value = CancelCause> {
 fn exit() -> impl Strategy<Value = Exit> {
     let ending =
         prop_oneof![any::<u8>().prop_map(Ending::Exited), any::<u8>().prop_map(Ending::Signaled)];
-    let limit = option::of(select(&SidecarLimit::ALL[..]));
-    let parts = (ending, option::of(cause()), limit, any::<u64>(), any::<[u64; 4]>());
-    parts.prop_map(|(ending, cancelled, limit, taken, [wall, user, system, max_rss_kib])| {
+    let note = option::of(select(&CallNote::ALL[..]));
+    let parts = (ending, option::of(cause()), note, any::<u64>(), any::<[u64; 4]>());
+    parts.prop_map(|(ending, cancelled, note, taken, [wall, user, system, max_rss_kib])| {
         let [wall, user, system] = [wall, user, system].map(Duration::from_micros);
-        Exit { ending, cancelled, limit, taken, usage: Usage { wall, user, system, max_rss_kib } }
+        Exit { ending, cancelled, note, taken, usage: Usage { wall, user, system, max_rss_kib } }
     })
 }
 

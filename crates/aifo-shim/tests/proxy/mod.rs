@@ -116,7 +116,7 @@ impl ClientSession {
     /// Closes the passed descriptors and sends `Exit`.
     pub(crate) fn end(&mut self, ending: Ending) {
         self.fds.clear();
-        let exit = Exit { ending, cancelled: None, limit: None, taken: 0, usage: Usage::default() };
+        let exit = Exit { ending, cancelled: None, note: None, taken: 0, usage: Usage::default() };
         self.send(&Frame::Exit { serial: 1, exit });
     }
 

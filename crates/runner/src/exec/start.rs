@@ -25,7 +25,7 @@ impl Exec {
         }
         self.advance(context);
         // Read while the tool is being loaded, when no client waits for the runner.
-        self.limit_counts = context.limits.counts();
+        self.note_state = context.notes.state();
     }
 
     /// Waits for the tool's execve, and reports its failure. Returns whether the tool runs or has

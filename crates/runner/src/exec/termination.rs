@@ -9,7 +9,7 @@ use aifo_process::{
 use aifo_types::Signal;
 use aifo_wire::{CancelCause, Frame, Interrupt};
 
-use super::Exec;
+use super::{Exec, ExecContext};
 
 impl Exec {
     /// Delivers a signal of the proxy. Returns `false` if the tool has ended.
@@ -53,6 +53,24 @@ impl Exec {
             self.cancelled.get_or_insert(cause);
             self.escalate(plan_for(cause, interrupt), now);
         }
+    }
+
+    /// After the loss of the proxy: disconnects the client without `Exit`.
+    pub(crate) fn on_proxy_lost(&mut self, context: &mut ExecContext<'_>) {
+        self.session.drop_client(context.poller);
+        self.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);
+        self.advance(context);
+    }
+
+    pub(super) fn on_client_lost(&mut self, context: &mut ExecContext<'_>) {
+        self.session.drop_client(context.poller);
+        if !self.is_running() {
+            return;
+        }
+        context.control.send(&Frame::Left { serial: self.serial });
+        // A client relays every signal that it can catch. It was killed, so the tool is killed too.
+        self.cancelled.get_or_insert(CancelCause::Disconnect);
+        self.escalate(EscalationPlan::Immediate, context.now);
     }
 
     /// Starts an escalation, unless the current one kills sooner.

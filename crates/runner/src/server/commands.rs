@@ -40,6 +40,7 @@ impl Server {
             match command {
                 Command::Setup(setup) => {
                     let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
+                    self.notes.configure(&setup.kind, roots.root());
                     self.launcher = Some(ToolLauncher::new(setup.kind, roots, self.limits.clone()));
                 }
                 Command::Start(start) => self.start_tool(&start)?,
@@ -119,7 +120,9 @@ impl Server {
         let key = self.next_key;
         self.next_key += 1;
         self.by_pid.insert(launched.pid, key);
-        let exec = Exec::new(start, launched, client.zip(response_head), started);
+        let note_rows = self.notes.rows(&start.request);
+        let client = client.zip(response_head);
+        let exec = Exec::new(start, launched, note_rows, client, started);
         let registered = [EpollFlags::empty(); ExecFd::ALL.len()];
         self.execs.insert(key, ExecEntry { exec, registered });
         self.update_exec(key, Exec::begin)

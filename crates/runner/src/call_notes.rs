@@ -1,0 +1,255 @@
+//! Facts of the sidecar that may explain a call's outcome (`spec/runner.md#call-notes`).
+//!
+//! A tool's stderr bypasses the runner, so a note depends on no text. It depends on the call's words,
+//! its ending, and facts that the runner reads after the end.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use aifo_types::{Ending, ExecRequest};
+use aifo_wire::CallNote;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use crate::sidecar_limits::{LimitCounts, SidecarLimits};
+
+/// A note and its conditions.
+struct Row {
+    note: CallNote,
+    /// The sidecar's kinds; empty for all.
+    kinds: &'static [&'static str],
+    words: fn(&ExecRequest) -> bool,
+    endings: Endings,
+    /// Read after the end, if all else applies.
+    fact: fn(&Facts<'_>) -> bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endings {
+    /// Other than with exit code 0.
+    Failed,
+    Any,
+}
+
+/// The first row that applies is reported. A limit that was hit precedes all rows.
+const ROWS: [Row; 2] = [
+    // husky ignores the failure of git.
+    Row {
+        note: CallNote::GitConfig,
+        kinds: &[],
+        words: |_| true,
+        endings: Endings::Any,
+        fact: |facts| facts.git_config_was_locked(),
+    },
+    Row {
+        note: CallNote::GitHooks,
+        kinds: &[],
+        words: installs_hooks,
+        endings: Endings::Failed,
+        fact: |facts| facts.hooks_are_read_only(),
+    },
+];
+
+/// Programs that install hooks, also as an argument of `npx`, `uvx` or `python -m`.
+const HOOK_INSTALLERS: [&[u8]; 6] =
+    [b"husky", b"lefthook", b"overcommit", b"pre-commit", b"pre_commit", b"simple-git-hooks"];
+
+fn installs_hooks(request: &ExecRequest) -> bool {
+    request.argv().take(MAX_WORDS).any(|word| {
+        let name = Path::new(std::ffi::OsStr::from_bytes(word)).file_name();
+        name.is_some_and(|name| HOOK_INSTALLERS.contains(&name.as_bytes()))
+    })
+}
+
+/// A program's name follows few options.
+const MAX_WORDS: usize = 8;
+
+/// Reads the facts.
+#[derive(Debug)]
+pub(crate) struct CallNotes {
+    kind: String,
+    limits: SidecarLimits,
+    git: Option<GitWatch>,
+    /// How often `config.lock` was created.
+    config_locks: u64,
+}
+
+/// The rows whose kind and words apply to a call: bit n for row n.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoteRows(u32);
+
+/// The facts at the start of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NoteState {
+    limits: LimitCounts,
+    config_locks: u64,
+}
+
+struct Facts<'a> {
+    git: Option<&'a GitWatch>,
+    config_locks: u64,
+}
+
+impl CallNotes {
+    /// Opens what later calls need.
+    pub(crate) fn of_this_process() -> Self {
+        // Only the mounts of a container make a repository read-only.
+        let git = (std::process::id() == 1).then(GitWatch::open).flatten();
+        let limits = SidecarLimits::of_this_process();
+        CallNotes { kind: String::new(), limits, git, config_locks: 0 }
+    }
+
+    /// Sets the sidecar's kind, and watches the repository of the workspace if its configuration is
+    /// read-only.
+    pub(crate) fn configure(&mut self, kind: &str, workspace: &Path) {
+        kind.clone_into(&mut self.kind);
+        self.git = self.git.take().and_then(|git| git.watch(workspace));
+    }
+
+    /// Returns the rows that may apply to a call.
+    pub(crate) fn rows(&self, request: &ExecRequest) -> NoteRows {
+        let applies = |row: &Row| {
+            (row.kinds.is_empty() || row.kinds.contains(&self.kind.as_str()))
+                && (row.words)(request)
+        };
+        let bits = ROWS.iter().zip(0..).map(|(row, bit)| u32::from(applies(row)) << bit);
+        NoteRows(bits.sum())
+    }
+
+    /// Returns the state at the start of a call. Costs a few microseconds.
+    pub(crate) fn state(&mut self) -> NoteState {
+        self.count_config_locks();
+        NoteState { limits: self.limits.counts(), config_locks: self.config_locks }
+    }
+
+    /// Returns the note for a call that has ended.
+    pub(crate) fn note(
+        &mut self,
+        rows: NoteRows,
+        before: NoteState,
+        ending: Ending,
+    ) -> Option<CallNote> {
+        let is_failed = ending != Ending::Exited(0);
+        // The kernel does not report which process hit the limit, so it is reported for every exec
+        // that failed meanwhile.
+        let limit = is_failed.then(|| self.limits.hit_since(before.limits)).flatten();
+        if let Some(limit) = limit {
+            return Some(CallNote::Limit(limit));
+        }
+        self.count_config_locks();
+        let config_locks = self.config_locks - before.config_locks;
+        let facts = Facts { git: self.git.as_ref(), config_locks };
+        let applies = |(row, bit): &(&Row, u32)| {
+            rows.0 & 1 << bit != 0
+                && (is_failed || row.endings == Endings::Any)
+                && (row.fact)(&facts)
+        };
+        ROWS.iter().zip(0..).find(applies).map(|(row, _)| row.note)
+    }
+
+    fn count_config_locks(&mut self) {
+        self.config_locks += self.git.as_ref().map_or(0, GitWatch::take_config_locks);
+    }
+}
+
+impl Facts<'_> {
+    /// git creates `config.lock`, then fails to rename it, as `config` is a mount.
+    fn git_config_was_locked(&self) -> bool {
+        self.config_locks > 0 && self.is_read_only("config")
+    }
+
+    fn hooks_are_read_only(&self) -> bool {
+        self.is_read_only("hooks")
+    }
+
+    fn is_read_only(&self, name: &str) -> bool {
+        self.git.is_some_and(|git| git.is_read_only(name))
+    }
+}
+
+/// A watch of new files in the directory of a repository. It wakes nothing: the kernel queues the
+/// events, at most 16384, until a call starts or ends.
+#[derive(Debug)]
+struct GitWatch {
+    inotify: Inotify,
+    directory: PathBuf,
+}
+
+impl GitWatch {
+    fn open() -> Option<Self> {
+        let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
+        let inotify = Inotify::init(flags).ok()?;
+        Some(GitWatch { inotify, directory: PathBuf::new() })
+    }
+
+    fn watch(mut self, workspace: &Path) -> Option<Self> {
+        self.directory = workspace.join(".git");
+        let flags = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ONLYDIR;
+        let flags = flags | AddWatchFlags::IN_DONT_FOLLOW;
+        self.is_read_only("config").then_some(())?;
+        self.inotify.add_watch(&self.directory, flags).ok()?;
+        Some(self)
+    }
+
+    fn is_read_only(&self, name: &str) -> bool {
+        let mount = statvfs(&self.directory.join(name));
+        mount.is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
+    }
+
+    fn take_config_locks(&self) -> u64 {
+        let mut count = 0;
+        while let Ok(events) = self.inotify.read_events() {
+            let names = events.iter().filter_map(|event| event.name.as_ref());
+            count += names.filter(|name| *name == "config.lock").count() as u64;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aifo_types::{ExecId, ExecRequest, ToolName};
+
+    use super::*;
+
+    fn request(words: &[&str]) -> ExecRequest {
+        let mut request = ExecRequest::new(
+            ExecId::parse(b"e1").unwrap(),
+            ToolName::parse(words[0].as_bytes()).unwrap(),
+        );
+        request.args = words[1..].iter().map(|word| word.as_bytes().to_vec()).collect();
+        request
+    }
+
+    #[test]
+    fn installers_of_hooks() {
+        for words in [
+            &["npx", "husky"][..],
+            &["npx", "--yes", "lefthook", "install"],
+            &["python3", "-m", "pre_commit", "install"],
+            &["uvx", "pre-commit", "install"],
+            &["uv", "run", ".venv/bin/pre-commit", "install"],
+        ] {
+            assert!(installs_hooks(&request(words)), "{words:?}");
+        }
+        for words in [&["npm", "install"][..], &["python3", "-c", "import pre_commit"]] {
+            assert!(!installs_hooks(&request(words)), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn locks_of_the_configuration_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let git = directory.path().join(".git");
+        std::fs::create_dir(&git).unwrap();
+        let mut watch = GitWatch::open().unwrap();
+        watch.inotify.add_watch(&git, AddWatchFlags::IN_CREATE).unwrap();
+        watch.directory = git.clone();
+        assert_eq!(watch.take_config_locks(), 0);
+        for name in ["index.lock", "config.lock", "HEAD.lock"] {
+            std::fs::write(git.join(name), "").unwrap();
+        }
+        assert_eq!((watch.take_config_locks(), watch.take_config_locks()), (1, 0));
+        assert!(!watch.is_read_only("config.lock") && !watch.is_read_only("absent"));
+    }
+}
