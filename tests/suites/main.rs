@@ -22,6 +22,7 @@ mod container_attach;
 mod container_faults;
 mod container_images;
 mod container_isolation;
+mod container_linked_repository;
 mod container_mailbox;
 mod container_ops;
 mod container_registries;

@@ -7,14 +7,16 @@ use std::path::Path;
 use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
-    Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
-    Transport, proxy_logins,
+    Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images,
+    LinkedRepository, Net, Transport, proxy_logins,
 };
 use aifo_types::{Kind, Subnet};
 
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
+use crate::linked::linked_repository;
 use crate::toolchain::Toolchain;
+use crate::workspace_check::is_system_directory;
 
 /// Where sidecars run.
 #[derive(Clone, Debug, Default)]
@@ -177,13 +179,22 @@ impl Containers {
         }
     }
 
+    /// Returns the repository outside of a workspace, a real path, that its containers get.
+    pub(crate) fn linked(&self, workspace: &Path) -> Result<Option<LinkedRepository>, String> {
+        let linked = linked_repository(workspace)?;
+        match linked.is_some() && !self.engine.facts().shares_host_kernel() {
+            true => Err("the engine runs on another kernel".to_owned()),
+            false => Ok(linked),
+        }
+    }
+
     /// Returns the backend of a session.
     pub(crate) fn backend(
         &self,
         session: &str,
         session_dir: &Path,
         runner: RunnerOptions<'_>,
-        (workspace, caches): (&Path, Caches),
+        (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
         tmp: &Path,
         agent: Option<AgentContainer>,
     ) -> ContainerBackend {
@@ -195,6 +206,7 @@ impl Containers {
             restrictions: runner.restrictions.to_vec(),
             sockets: session_dir.join("back"),
             workspace: workspace.to_owned(),
+            linked,
             tmp: tmp.to_owned(),
             images: self.images.clone(),
             net: self.net,
@@ -241,8 +253,15 @@ pub(crate) struct RunnerOptions<'a> {
 const DEFAULT_PIDS: u32 = 4096;
 
 /// Checks the workspace, and creates the mount points of containers in the temporary directory.
-pub(crate) fn prepare_mounts(workspace: &Path, tmp: &Path) -> Result<(), LaunchError> {
+pub(crate) fn prepare_mounts(
+    workspace: &Path,
+    linked: Option<&LinkedRepository>,
+    tmp: &Path,
+) -> Result<(), LaunchError> {
     check_workspace(workspace)?;
+    if let Some(linked) = linked {
+        make_mount_point(tmp, &linked.common)?;
+    }
     make_mount_point(tmp, workspace)?;
     make_mount_point(tmp, tmp)
 }
@@ -250,28 +269,7 @@ pub(crate) fn prepare_mounts(workspace: &Path, tmp: &Path) -> Result<(), LaunchE
 /// Containers mount the workspace at its own path, so that absolute paths stay valid. Errors: the
 /// mount would hide system directories of the image.
 pub(crate) fn check_workspace(workspace: &Path) -> Result<(), LaunchError> {
-    let systems = [
-        "/",
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/home",
-        "/lib",
-        "/lib64",
-        "/opt",
-        "/opt/aifo",
-        "/proc",
-        "/run",
-        "/sbin",
-        "/sys",
-        "/tmp",
-        "/usr",
-        "/usr/local",
-        "/var",
-        "/var/tmp",
-    ];
-    if systems.iter().any(|system| Path::new(system) == workspace) {
+    if is_system_directory(workspace) {
         return Err(LaunchError::SystemWorkspace(workspace.to_owned()));
     }
     Ok(())

@@ -12,10 +12,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Engine, EngineError};
-use aifo_sidecar::{has_mount_points, remove_mount_points};
+use aifo_sidecar::{LinkedRepository, has_mount_points, remove_mount_points};
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
+use crate::linked::linked_repository;
 use crate::own_directories::session_parents;
 use crate::remove_tree::remove_tree;
 use crate::running::{SessionInfo, session_directories};
@@ -152,7 +153,7 @@ fn scan_directory(directory: &Path, found: &mut BTreeMap<String, Leftovers>) {
     let leftovers = Leftovers::entry(found, session);
     leftovers.add_directory(lock, directory);
     let Some(record) = SessionInfo::read(directory) else { return };
-    if has_mount_points(&record.workspace) {
+    if has_mount_points(&record.workspace, linked(&record.workspace).as_ref()) {
         // Before the directory, whose record names the workspace.
         let at = leftovers.items.len().saturating_sub(1);
         leftovers.items.insert(at, Leftover::MountPoints(record.workspace.clone()));
@@ -187,6 +188,10 @@ impl Leftovers {
         self._locks.push(lock);
         self.items.push(Leftover::Directory(directory.to_owned()));
     }
+}
+
+fn linked(workspace: &Path) -> Option<LinkedRepository> {
+    linked_repository(workspace).ok().flatten()
 }
 
 /// Returns the session's socket outside of its directory, if it has no listener.
@@ -254,7 +259,7 @@ impl Leftover {
                 Ok(())
             }
             Leftover::MountPoints(workspace) => {
-                remove_mount_points(workspace);
+                remove_mount_points(workspace, linked(workspace).as_ref());
                 Ok(())
             }
             Leftover::Directory(path) => unless_gone(path, remove_tree(path)),

@@ -35,9 +35,9 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
             let own_home = StatePlace::of(agent, &workspace).map(|state| state.home());
             agent_container::container(agent, own_home.as_deref(), &session_dir)
         });
-        let caches = config.caches.caches(&workspace);
-        let backend =
-            containers.backend(id, &session_dir, runner, (&workspace, caches), &tmp, agent);
+        let linked = containers.linked(&workspace).unwrap_or_default();
+        let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));
+        let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, agent);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }

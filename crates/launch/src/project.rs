@@ -7,12 +7,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use aifo_sidecar::{CacheOwner, Caches, ProjectKey};
+use aifo_sidecar::{CacheOwner, Caches, LinkedRepository, ProjectKey};
 use nix::fcntl::OFlag;
 use nix::unistd::getuid;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::claim::Claim;
 use crate::own_directories::state_directory;
 use crate::session_dir::is_own;
 
@@ -120,28 +121,12 @@ fn key_of(root: &Path) -> ProjectKey {
     ProjectKey::parse(&digits).expect("eight bytes are 16 hexadecimal digits")
 }
 
-/// Returns the main repository of a linked worktree.
-///
-/// Tools can write to the workspace's `.git`, so its claim is not trusted: the repository must name
-/// this workspace, in a file that only programs with access to the repository can write.
+/// Returns the root of the main repository of a linked worktree. A bare repository has none.
 fn main_repository(workspace: &Path) -> Option<PathBuf> {
-    let link = read_small(&workspace.join(".git"))?;
-    let link = link.as_bytes().strip_prefix(b"gitdir: ")?;
-    let entry = workspace.join(OsStr::from_bytes(line(link)?)).canonicalize().ok()?;
-    let worktrees = entry.parent().filter(|it| it.file_name() == Some(OsStr::new("worktrees")))?;
-    let git = worktrees.parent().filter(|it| it.file_name() == Some(OsStr::new(".git")))?;
+    let LinkedRepository { common, worktree } = Claim::of(workspace).ok()??.repository;
+    let git = worktree.map(|_| common).filter(|it| it.file_name() == Some(OsStr::new(".git")))?;
     let root = git.parent()?;
-    let backlink = read_small(&entry.join("gitdir"))?;
-    let backlink = entry.join(OsStr::from_bytes(line(backlink.as_bytes())?));
-    let named = backlink.parent().filter(|_| backlink.file_name() == Some(OsStr::new(".git")))?;
-    let is_linked = named.canonicalize().ok()? == workspace && is_own(root) && is_own(git);
-    is_linked.then(|| root.to_owned())
-}
-
-/// Returns the only line of a file. The final line feed is optional.
-fn line(text: &[u8]) -> Option<&[u8]> {
-    let text = text.strip_suffix(b"\n").unwrap_or(text);
-    (!text.is_empty() && !text.contains(&b'\n')).then_some(text)
+    (is_own(root) && is_own(&git)).then(|| root.to_owned())
 }
 
 /// Reads a small regular file of the user. `None` for anything else: links, FIFOs, devices, large

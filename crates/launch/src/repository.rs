@@ -10,6 +10,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::getuid;
 
+use crate::linked::linked_repository;
 use crate::workspace_check::CheckedWorkspace;
 
 /// Returns the workspace of a session that starts in a directory: the top level of its git
@@ -39,12 +40,14 @@ fn is_repository(directory: &Path) -> bool {
 }
 
 /// Adds a name of aifo's own files to `.git/info/exclude` of the repository around a directory, if it
-/// is missing there. Does nothing without a repository, and for a linked worktree. Follows no link, as
-/// an agent can write to `.git`. Errors: of the system.
+/// is missing there; of a linked worktree or submodule, to that file of its repository. Does nothing
+/// without a repository. Follows no link, as an agent can write to `.git`. Errors: of the system, or the
+/// repository does not name this worktree.
 pub fn exclude(directory: &Path, name: &str) -> io::Result<()> {
     let Some(top) = top_level(&directory.canonicalize()?) else { return Ok(()) };
+    let linked = linked_repository(&top).map_err(io::Error::other)?;
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let git = match open(&top.join(".git"), flags, Mode::empty()) {
+    let git = match open(&linked.map_or(top.join(".git"), |it| it.common), flags, Mode::empty()) {
         Err(Errno::ENOTDIR) => return Ok(()),
         git => git?,
     };
@@ -108,6 +111,24 @@ mod tests {
         assert!(exclude(&base.join("repo"), ".swe-swe/").is_err(), "a linked directory");
         assert_eq!(fs::read_to_string(&target).unwrap(), "");
         assert!(!base.join("exclude").exists());
+    }
+
+    #[test]
+    fn of_a_linked_worktree_the_repositorys_file_excludes() {
+        let base = std::env::temp_dir().join(format!("aifo-exclude-l-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let base = base.canonicalize().unwrap();
+        let entry = base.join("main/.git/worktrees/one");
+        for directory in ["main/.git/objects", "main/.git/refs", "main/.git/worktrees/one", "wt"] {
+            fs::create_dir_all(base.join(directory)).unwrap();
+        }
+        fs::write(base.join("wt/.git"), format!("gitdir: {}\n", entry.display())).unwrap();
+        assert!(exclude(&base.join("wt"), ".swe-swe/").is_err(), "not named by the repository");
+        fs::write(entry.join("gitdir"), base.join("wt/.git").display().to_string()).unwrap();
+        exclude(&base.join("wt"), ".swe-swe/").unwrap();
+        let file = base.join("main/.git/info/exclude");
+        assert_eq!(fs::read_to_string(file).unwrap(), ".swe-swe/\n");
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

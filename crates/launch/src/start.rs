@@ -235,10 +235,13 @@ impl Backends {
                     let own_home = dirs.state.as_ref().map(OpenState::home);
                     agent = Some(agent_container::container(asked, own_home.as_deref(), directory));
                 }
-                let workspace = (workspace.as_path(), dirs.caches.clone());
-                backend::prepare_mounts(workspace.0, shared_tmp)?;
-                let backend =
-                    containers.backend(id, directory, runner, workspace, shared_tmp, agent);
+                let linked = containers.linked(workspace).unwrap_or_else(|reason| {
+                    tracing::warn!("git does not work in this workspace in containers: {reason}");
+                    None
+                });
+                backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp)?;
+                let mounted = (workspace.as_path(), linked, dirs.caches.clone());
+                let backend = containers.backend(id, directory, runner, mounted, shared_tmp, agent);
                 SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
             }
         };

@@ -11,6 +11,7 @@ use aifo_engine::{MissingProgram, Program, Programs};
 use nix::unistd::{AccessFlags, access};
 
 use crate::agents::{AgentSpec, known_agents};
+use crate::claim::Claim;
 use crate::own_directories::{cache_directory, home, lies_in_session, real_path, states_directory};
 use crate::project::recorded_roots;
 use crate::running::running_sessions;
@@ -18,7 +19,7 @@ use crate::running::running_sessions;
 /// Finds the programs that the launcher starts on this machine: engines, git.
 ///
 /// A program is trusted unless its real path lies in a directory that an agent can write to: the
-/// workspace and the repository around it, workspaces of current and earlier sessions, session
+/// workspace, the repository around it and the one it is linked to, workspaces of current and earlier sessions, session
 /// directories, agents' state directories and aifo's copies of them, aifo's caches. Relative and empty entries of PATH are
 /// ignored, as are directories and files that every user can write to.
 #[derive(Clone, Debug)]
@@ -35,7 +36,8 @@ impl TrustedPrograms {
         let sessions = running_sessions().into_iter().map(|session| session.workspace);
         let workspace = real_path(workspace);
         let repository = repository_around(&workspace);
-        let agent_writable = [workspace].into_iter().chain(repository);
+        let linked = Claim::of(&workspace).ok().flatten().map(|claim| claim.repository.common);
+        let agent_writable = [workspace].into_iter().chain(repository).chain(linked);
         let agent_writable = agent_writable.chain(sessions).chain(recorded_roots());
         let agent_writable = agent_writable.chain(cache_directory()).chain(states_directory());
         TrustedPrograms {

@@ -47,7 +47,7 @@ pub enum WorkspaceError {
     Exposes {
         /// The directory.
         path: PathBuf,
-        /// `the workspace` or `a state directory`.
+        /// `the workspace`, `a state directory` or `a repository of the workspace`.
         role: &'static str,
         /// `is`, `contains` or `lies in`.
         relation: &'static str,
@@ -72,6 +72,11 @@ pub(crate) fn check_state(path: &Path) -> Result<(), WorkspaceError> {
     check(&real_path(path), "a state directory")
 }
 
+/// Checks a real path of a repository that an agent will write to.
+pub(crate) fn check_repository(path: &Path) -> Result<(), WorkspaceError> {
+    check(path, "a repository of the workspace")
+}
+
 /// Checks that a workspace, a real path, does not contain the session's shim.
 pub(crate) fn check_shim(workspace: &Path, shim: &Path) -> Result<(), WorkspaceError> {
     if !shim.starts_with(workspace) {
@@ -85,6 +90,32 @@ pub(crate) fn check_shim(workspace: &Path, shim: &Path) -> Result<(), WorkspaceE
         other: shim.to_owned(),
         hint: INSTALL,
     })
+}
+
+/// Returns whether a container's image has a directory at this path that a mount must not hide.
+pub(crate) fn is_system_directory(path: &Path) -> bool {
+    let systems = [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib64",
+        "/opt",
+        "/opt/aifo",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/tmp",
+        "/usr",
+        "/usr/local",
+        "/var",
+        "/var/tmp",
+    ];
+    systems.iter().any(|system| Path::new(system) == path)
 }
 
 /// Checks a real path that an agent will write to.

@@ -34,7 +34,7 @@ use crate::error::SidecarError;
 use crate::local::Transport;
 use crate::progress::Progress;
 
-use self::repository::{MountPoints, Repository};
+use self::repository::{MountPoints, Repository, RepositoryPlace};
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
@@ -44,7 +44,7 @@ pub use self::kind::{
     cache_volume_owner,
 };
 pub use self::proxies::{ProxyLogin, proxy_logins, proxy_variables};
-pub use self::repository::{has_mount_points, remove_mount_points};
+pub use self::repository::{LinkedRepository, has_mount_points, remove_mount_points};
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub struct ContainerConfig {
     pub sockets: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
+    /// The repository outside of the workspace that the workspace belongs to.
+    pub linked: Option<LinkedRepository>,
     /// The session's temporary directory; a real path.
     pub tmp: PathBuf,
     /// The image of each kind.
@@ -118,12 +120,20 @@ struct Shared {
     config: ContainerConfig,
     /// The session's network, once it exists.
     pod: Mutex<Option<pod::Pod>>,
-    /// The mount points in the workspace's repository, and the last reported problem.
-    repository: std::sync::Mutex<(Option<MountPoints>, Option<String>)>,
+    /// The mount points in the workspace's repository.
+    repository: std::sync::Mutex<RepositoryState>,
     /// True if starts are cancelled.
     cancelled: watch::Sender<bool>,
     /// Held for reading by each start, until the engine's command has ended.
     in_progress: Arc<RwLock<()>>,
+}
+
+#[derive(Debug, Default)]
+struct RepositoryState {
+    /// In the workspace, and in the linked repository.
+    mount_points: [Option<MountPoints>; 2],
+    /// The last reported problem.
+    reported: Option<String>,
 }
 
 impl ContainerBackend {
@@ -146,7 +156,8 @@ impl ContainerBackend {
         let kinds: Vec<Kind> = kinds.iter().cloned().chain(agent).collect();
         let mut commands = shared.pod_commands(&kinds)?;
         for kind in &kinds {
-            commands.push(shared.config.engine.run(&shared.sidecar(kind, &shared.repository()))?);
+            let repository = shared.repository(kind);
+            commands.push(shared.config.engine.run(&shared.sidecar(kind, &repository))?);
         }
         let mut names: Vec<_> = kinds.iter().map(|kind| shared.container_name(kind)).collect();
         names.extend(shared.has_pod().then(|| shared.pod_name()));
@@ -178,7 +189,7 @@ impl ContainerBackend {
             pod.take();
         }
         let removed = remove_session(&shared.config.engine, &shared.config.labels.session).await;
-        shared.repository_state().0.take();
+        shared.repository_state().mount_points = [None, None];
         removed
     }
 }
@@ -239,35 +250,42 @@ impl Shared {
 
     fn sidecar(&self, kind: &Kind, repository: &Repository) -> ContainerSpec {
         match self.agent(kind) {
-            Some(agent) => agent::container(self, agent),
+            Some(agent) => agent::container(self, agent, repository),
             None => kind::sidecar(self, kind, repository),
         }
     }
 
-    /// Finds the workspace's repository. An engine on another kernel has other device numbers, so its
-    /// runner could not check the mounts: there are none.
-    fn repository(&self) -> Repository {
-        match self.config.engine.facts().shares_host_kernel() {
-            true => Repository::find(&self.config.workspace),
-            false => Repository::default(),
+    /// Finds the repositories that a container gets: a sidecar the workspace's, every container the linked
+    /// one. An engine on another kernel has other device numbers, so its runner could not check the
+    /// mounts: there are none.
+    fn repository(&self, kind: &Kind) -> Repository {
+        let config = &self.config;
+        let linked = config.linked.as_ref();
+        if !config.engine.facts().shares_host_kernel() {
+            return Repository::default();
+        }
+        match self.agent(kind) {
+            Some(_) => linked.map_or_else(Repository::default, Repository::linked),
+            None => Repository::find(&config.workspace, linked),
         }
     }
 
-    /// Creates the mount points of the workspace's repository, then finds it.
-    fn prepare_repository(&self) -> Repository {
-        if !self.config.engine.facts().shares_host_kernel() {
+    /// Creates the mount points of these repositories, then finds them.
+    fn prepare_repository(&self, kind: &Kind) -> Repository {
+        let config = &self.config;
+        if !config.engine.facts().shares_host_kernel() {
             return Repository::default();
         }
         let mut state = self.repository_state();
-        let (mount_points, reported) = &mut *state;
-        if !mount_points.as_ref().is_some_and(MountPoints::is_current) {
-            // Those of a repository that was replaced.
-            mount_points.take();
+        let RepositoryState { mount_points, reported } = &mut *state;
+        let [own, linked] = mount_points;
+        if self.agent(kind).is_none() {
+            prepare(own, &RepositoryPlace::Workspace(config.workspace.clone()));
         }
-        // Also for the same repository, as they may have been removed. The earlier lock is released
-        // after this one was taken.
-        *mount_points = MountPoints::create(&self.config.workspace);
-        let repository = self.repository();
+        if let Some(repository) = &config.linked {
+            prepare(linked, &RepositoryPlace::Linked(repository.clone()));
+        }
+        let repository = self.repository(kind);
         if let Some(problem) =
             repository.problem.as_ref().filter(|it| reported.as_ref() != Some(*it))
         {
@@ -277,13 +295,24 @@ impl Shared {
         repository
     }
 
-    fn repository_state(&self) -> MutexGuard<'_, (Option<MountPoints>, Option<String>)> {
+    fn repository_state(&self) -> MutexGuard<'_, RepositoryState> {
         self.repository.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn agent(&self, kind: &Kind) -> Option<&AgentContainer> {
         self.config.agent.as_ref().filter(|_| *kind == Kind::agent())
     }
+}
+
+/// Creates the mount points of a repository in place of the earlier ones.
+fn prepare(mount_points: &mut Option<MountPoints>, place: &RepositoryPlace) {
+    if !mount_points.as_ref().is_some_and(MountPoints::is_current) {
+        // Those of a repository that was replaced.
+        mount_points.take();
+    }
+    // Also for the same repository, as they may have been removed. The earlier lock is released after
+    // this one was taken.
+    *mount_points = MountPoints::create(place);
 }
 
 fn engine_error(kind: &Kind, error: EngineError) -> SidecarError {

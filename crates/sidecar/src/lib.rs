@@ -70,9 +70,9 @@ pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
-    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, ProxyLogin,
-    cache_volume_owner, has_mount_points, proxy_logins, proxy_variables, remove_mount_points,
-    remove_session,
+    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
+    ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
+    remove_mount_points, remove_session,
 };
 pub use error::SidecarError;
 pub use event::ExecEvent;

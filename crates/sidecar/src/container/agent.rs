@@ -11,6 +11,7 @@ use aifo_types::{Kind, container_path};
 
 use super::Shared;
 use super::kind::{self, RunnerPlace};
+use super::repository::Repository;
 
 /// The configuration of the agent's container.
 #[derive(Clone, Debug)]
@@ -29,7 +30,11 @@ pub struct AgentContainer {
 /// The directory of the control socket; [`SOCKET_DIR`](container_path::SOCKET_DIR) has the proxy's socket.
 const SOCKETS: &str = "/run/aifo-agent";
 
-pub(super) fn container(shared: &Shared, agent: &AgentContainer) -> ContainerSpec {
+pub(super) fn container(
+    shared: &Shared,
+    agent: &AgentContainer,
+    repository: &Repository,
+) -> ContainerSpec {
     let kind = Kind::agent();
     let runner = RunnerPlace {
         // A link to the shim.
@@ -41,6 +46,7 @@ pub(super) fn container(shared: &Shared, agent: &AgentContainer) -> ContainerSpe
     let image = agent.image.clone();
     let spec = kind::container_with(shared, name, kind.as_str(), image, runner);
     let mut spec = kind::working(shared, spec);
+    kind::add_repository(shared, &mut spec, repository);
     spec.mounts.push(Mount::bind(&shared.config.runner_program, container_path::SHIM, true));
     spec.mounts.extend(agent.mounts.iter().cloned());
     spec.variables.extend(agent.variables.iter().cloned());

@@ -170,9 +170,7 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> 
     let image = config.images.of(kind);
     let spec = container(shared, shared.container_name(kind), kind.as_str(), image);
     let mut spec = working(shared, spec);
-    let alias = Path::new(WORKSPACE);
-    spec.mounts.extend(repository.mounts(alias, &config.workspace));
-    spec.args.extend(repository.expectations(alias, &config.workspace));
+    add_repository(shared, &mut spec, repository);
     if config.net == Net::Separate {
         spec.publish.clone_from(&config.publish);
     }
@@ -195,6 +193,13 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> 
         spec.variables.extend(admitted.variables.iter().cloned());
     }
     spec
+}
+
+/// Adds the mounts of a repository, and the runner's checks of them.
+pub(super) fn add_repository(shared: &Shared, spec: &mut ContainerSpec, repository: &Repository) {
+    let (alias, workspace) = (Path::new(WORKSPACE), &shared.config.workspace);
+    spec.mounts.extend(repository.mounts(alias, workspace));
+    spec.args.extend(repository.expectations(alias, workspace));
 }
 
 /// The container that changes the owner of another's volumes to the caller.

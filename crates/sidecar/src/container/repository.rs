@@ -1,19 +1,35 @@
 //! The workspace's git repository in a sidecar (`spec/containers.md#repository`).
 //!
 //! git runs in the agent's container and executes commands that the repository's configuration names.
-//! So a sidecar gets the files that select them as read-only mounts.
+//! So a sidecar gets the files that select them as read-only mounts. Of a linked repository, which other
+//! workspaces share, the agent's container gets them so, too.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
 
 use aifo_engine::Mount;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::OFlag;
+
+mod mount_points;
+
+use self::mount_points::own_common_dir;
+pub(super) use self::mount_points::{MountPoints, RepositoryPlace};
+pub use self::mount_points::{has_mount_points, remove_mount_points};
+
+/// The repository outside of the workspace that the workspace's `.git` file names. The caller has
+/// checked that it names the workspace, too. Real paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedRepository {
+    /// The directory of the main repository, or of a submodule.
+    pub common: PathBuf,
+    /// The name in `worktrees` of a linked worktree; `None` for a submodule.
+    pub worktree: Option<OsString>,
+}
 
 /// The mounts of a workspace's repository.
 #[derive(Debug, Default)]
@@ -28,7 +44,7 @@ pub(super) struct Repository {
 /// A file or directory with its own mount.
 #[derive(Debug)]
 struct Entry {
-    /// Relative to the workspace.
+    /// Relative to the workspace, or absolute outside of it.
     path: PathBuf,
     read_only: bool,
     /// Keeps the inode number from being used again.
@@ -50,18 +66,16 @@ const COMMON_DIR: &str = "commondir";
 const WORKTREE_CONFIG: &str = "config.worktree";
 const OPTIONAL: [&str; 2] = ["modules", "worktrees"];
 
-/// The content of a `commondir` of aifo, which names its own directory; the second one if `hooks` is
-/// aifo's, too.
-const OWN_COMMON_DIR: &str = ".\n";
-const OWN_COMMON_DIR_AND_HOOKS: &str = "./.\n";
+/// Names in the directory of a linked worktree. `gitdir` and `commondir` exist.
+const OF_WORKTREE: [&str; 3] = ["gitdir", COMMON_DIR, WORKTREE_CONFIG];
 
 /// No path or configuration of a repository is larger.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Repository {
     /// Finds the repository of a workspace. An absent one has no mounts.
-    pub(super) fn find(workspace: &Path) -> Self {
-        let mut found = Repository::default();
+    pub(super) fn find(workspace: &Path, linked: Option<&LinkedRepository>) -> Self {
+        let mut found = linked.map_or_else(Repository::default, Repository::linked);
         let dot_git = Entry::open(workspace, Path::new(""), ".git");
         found.watched.push((workspace.join(".git"), dot_git.as_ref().map(Entry::id)));
         let Some(dot_git) = dot_git else { return found };
@@ -81,7 +95,58 @@ impl Repository {
         found
     }
 
-    fn add_directory(&mut self, workspace: &Path, mut directory: Entry) {
+    /// Finds the mounts of a linked repository.
+    pub(super) fn linked(linked: &LinkedRepository) -> Self {
+        let mut found = Repository::default();
+        let common = linked.common.as_path();
+        let parts = common.parent().zip(common.file_name());
+        let opened = parts.and_then(|(parent, name)| Entry::open(parent, parent, name));
+        found.watched.push((common.to_owned(), opened.as_ref().map(Entry::id)));
+        let Some(directory) = opened.filter(|it| it.metadata.is_dir()) else {
+            found.problem = Some(format!("'{}' was removed", common.display()));
+            return found;
+        };
+        let (mut entries, mut problem) = found.entries_of(Path::new("/"), &directory);
+        if let Some(name) = &linked.worktree {
+            match found.entries_of_worktree(&directory, name) {
+                Ok(of_worktree) => entries.extend(of_worktree),
+                Err(why) => problem = problem.or(Some(why)),
+            }
+        }
+        found.add(directory, entries, problem);
+        found
+    }
+
+    fn entries_of_worktree(&mut self, common: &Entry, name: &OsStr) -> Result<Vec<Entry>, String> {
+        let missing = |name: &OsStr| format!("'{}' of the worktree is missing", name.display());
+        let worktrees = Entry::open(&proc_path(&common.file), &common.path, "worktrees")
+            .ok_or_else(|| missing("worktrees".as_ref()))?;
+        let worktree = Entry::open(&proc_path(&worktrees.file), &worktrees.path, name);
+        let mut worktree =
+            worktree.filter(|it| it.metadata.is_dir()).ok_or_else(|| missing(name))?;
+        worktree.read_only = false;
+        let mut entries = Vec::new();
+        for name in OF_WORKTREE {
+            let entry = Entry::open(&proc_path(&worktree.file), &worktree.path, name);
+            self.watched.push((worktree.path.join(name), entry.as_ref().map(Entry::id)));
+            let entry = entry.filter(|it| it.metadata.is_file());
+            entries.push(entry.ok_or_else(|| missing(name.as_ref()))?);
+        }
+        entries.insert(0, worktree);
+        Ok(entries)
+    }
+
+    fn add_directory(&mut self, workspace: &Path, directory: Entry) {
+        let (entries, mut problem) = self.entries_of(workspace, &directory);
+        if let Some(key) = key_without_common_dir(&proc_path(&directory.file).join(CONFIG)) {
+            problem = Some(format!("its configuration sets '{key}'"));
+        }
+        self.add(directory, entries, problem);
+    }
+
+    /// Finds the files in the directory of a repository that get mounts of their own, and a reason
+    /// why they cannot be protected.
+    fn entries_of(&mut self, root: &Path, directory: &Entry) -> (Vec<Entry>, Option<String>) {
         let here = directory.path.clone();
         let inside = proc_path(&directory.file);
         let mut entries = Vec::new();
@@ -89,7 +154,7 @@ impl Repository {
         for name in [CONFIG, HOOKS, COMMON_DIR, WORKTREE_CONFIG].into_iter().chain(OPTIONAL) {
             let entry = Entry::open(&inside, &here, name);
             let id = entry.as_ref().map(Entry::id);
-            self.watched.push((workspace.join(&here).join(name), id));
+            self.watched.push((root.join(&here).join(name), id));
             let is_directory = name == HOOKS || OPTIONAL.contains(&name);
             match entry {
                 Some(entry) if is_directory && entry.metadata.is_dir() => entries.push(entry),
@@ -101,18 +166,20 @@ impl Repository {
                 Some(_) => problem = Some(format!("its '{name}' is a link or of an unusual type")),
             }
         }
-        if let Some(key) = key_without_common_dir(&inside.join(CONFIG)) {
-            problem = Some(format!("its configuration sets '{key}'"));
-        }
         if problem.is_none() && own_common_dir(&inside).is_none() {
             problem = Some(format!("its '{COMMON_DIR}' names another directory"));
         }
+        (entries, problem)
+    }
+
+    /// Adds the directory of a repository: writable with these mounts, or else read-only as a whole.
+    fn add(&mut self, mut directory: Entry, entries: Vec<Entry>, problem: Option<String>) {
         directory.read_only = problem.is_some();
-        let name = here.display();
-        self.problem = problem.map(|why| format!("tools cannot write to '{name}': {why}"));
+        let name = directory.path.display().to_string();
         self.entries.push(directory);
-        if self.problem.is_none() {
-            self.entries.extend(entries);
+        match problem {
+            Some(why) => self.problem = Some(format!("tools cannot write to '{name}': {why}")),
+            None => self.entries.extend(entries),
         }
     }
 
@@ -139,7 +206,10 @@ impl Repository {
         let below = |root: &Path| -> Vec<_> {
             self.entries.iter().map(|entry| (entry, root.join(&entry.path))).collect()
         };
-        [below(alias), below(workspace)].concat()
+        let mut in_alias = below(alias);
+        // A path outside of the workspace has one place.
+        in_alias.retain(|(entry, _)| entry.path.is_relative());
+        [in_alias, below(workspace)].concat()
     }
 
     /// Returns whether a container with these mounts still has them: replacing a file, as `git config`
@@ -214,144 +284,6 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     file.metadata().ok()?.is_file().then_some(())?;
     file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-/// The mount points that a repository lacks, while sessions use them.
-#[derive(Debug)]
-pub(super) struct MountPoints {
-    workspace: PathBuf,
-    lock: Option<Flock<File>>,
-}
-
-impl MountPoints {
-    /// Creates the mount points that the workspace's repository lacks. `None` if there is no repository
-    /// to write to.
-    pub(super) fn create(workspace: &Path) -> Option<Self> {
-        let lock = lock_shared(git_directory(workspace)?)?;
-        // `Repository::find` reports what is missing.
-        let _ = create_missing(&proc_path(&lock));
-        Some(MountPoints { workspace: workspace.to_owned(), lock: Some(lock) })
-    }
-
-    /// Returns whether these belong to the repository that the workspace has now.
-    pub(super) fn is_current(&self) -> bool {
-        let of_lock = self.lock.as_ref().and_then(|lock| lock.metadata().ok());
-        let now = git_directory(&self.workspace).and_then(|directory| directory.metadata().ok());
-        of_lock.as_ref().map(FileId::from) == now.as_ref().map(FileId::from)
-    }
-}
-
-impl Drop for MountPoints {
-    fn drop(&mut self) {
-        drop(self.lock.take());
-        remove_mount_points(&self.workspace);
-    }
-}
-
-/// Locks a directory. `None` if another process keeps it locked, as a tool could.
-fn lock_shared(mut directory: File) -> Option<Flock<File>> {
-    for _ in 0..LOCK_ATTEMPTS {
-        match Flock::lock(directory, FlockArg::LockSharedNonblock) {
-            Ok(lock) => return Some(lock),
-            Err((unlocked, _)) => directory = unlocked,
-        }
-        // Another session removes its mount points.
-        std::thread::sleep(LOCK_PAUSE);
-    }
-    None
-}
-
-const LOCK_ATTEMPTS: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
-
-/// Removes the mount points that sessions created in a workspace's repository, unless a session uses
-/// them.
-pub fn remove_mount_points(workspace: &Path) {
-    let Some(directory) = git_directory(workspace) else { return };
-    if let Ok(lock) = Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
-        // Another user's files, or none.
-        let _ = remove_created(&proc_path(&lock));
-    }
-}
-
-/// Returns whether the workspace's repository has mount points that no session uses.
-pub fn has_mount_points(workspace: &Path) -> bool {
-    let lock = git_directory(workspace)
-        .and_then(|it| Flock::lock(it, FlockArg::LockExclusiveNonblock).ok());
-    lock.is_some_and(|lock| own_common_dir(&proc_path(&lock)).is_some())
-}
-
-/// Opens the directory of the workspace's repository.
-fn git_directory(workspace: &Path) -> Option<File> {
-    let open = |name: &OsStr| {
-        let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
-        OpenOptions::new().read(true).custom_flags(flags).open(workspace.join(name)).ok()
-    };
-    open(OsStr::new(".git")).or_else(|| open(&pointed_name(workspace)?))
-}
-
-fn create_missing(git: &Path) -> io::Result<()> {
-    let found = |name: &str| git.join(name).symlink_metadata().ok();
-    let is_absent = |name: &str| found(name).is_none();
-    let is_unfit = is_absent(CONFIG)
-        || [CONFIG, WORKTREE_CONFIG].iter().any(|name| found(name).is_some_and(|it| !it.is_file()))
-        || [HOOKS].iter().chain(&OPTIONAL).any(|name| found(name).is_some_and(|it| !it.is_dir()))
-        || !is_absent(COMMON_DIR) && own_common_dir(git).is_none()
-        || key_without_common_dir(&git.join(CONFIG)).is_some();
-    if is_unfit {
-        // The repository is mounted read-only as a whole.
-        return Ok(());
-    }
-    let create = |name: &str| {
-        let flags = OFlag::O_NOFOLLOW.bits();
-        OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(git.join(name))
-    };
-    let has_hooks = !is_absent(HOOKS);
-    if is_absent(COMMON_DIR) {
-        let text = if has_hooks { OWN_COMMON_DIR } else { OWN_COMMON_DIR_AND_HOOKS };
-        // Complete when it appears: git reads it at any time.
-        let new = git.join(format!("{COMMON_DIR}.{}", std::process::id()));
-        let _ = fs::remove_file(&new);
-        create(&format!("{COMMON_DIR}.{}", std::process::id()))?.write_all(text.as_bytes())?;
-        fs::rename(&new, git.join(COMMON_DIR))?;
-    }
-    if is_absent(WORKTREE_CONFIG) {
-        create(WORKTREE_CONFIG)?;
-    }
-    if !has_hooks {
-        DirBuilder::new().mode(0o755).create(git.join(HOOKS))?;
-    }
-    Ok(())
-}
-
-/// What a session created besides `commondir`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Created {
-    WithHooks,
-    WithoutHooks,
-}
-
-/// Reads the `commondir` of aifo, if it is that.
-fn own_common_dir(git: &Path) -> Option<Created> {
-    let text = read(&git.join(COMMON_DIR))?;
-    match text {
-        _ if text == OWN_COMMON_DIR.as_bytes() => Some(Created::WithoutHooks),
-        _ if text == OWN_COMMON_DIR_AND_HOOKS.as_bytes() => Some(Created::WithHooks),
-        _ => None,
-    }
-}
-
-fn remove_created(git: &Path) -> io::Result<()> {
-    let Some(created) = own_common_dir(git) else { return Ok(()) };
-    if created == Created::WithHooks {
-        // Fails if a hook was installed meanwhile.
-        let _ = fs::remove_dir(git.join(HOOKS));
-    }
-    let config = git.join(WORKTREE_CONFIG);
-    if config.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
-        fs::remove_file(config)?;
-    }
-    fs::remove_file(git.join(COMMON_DIR))
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use tokio::process::Child;
 
 use super::engine_stderr::EngineStderr;
 use super::kind::{self, TMP, WORKSPACE};
-use super::repository::Repository;
 use super::runner_listener::RunnerListener;
 use super::{REMOVE_ATTEMPTS, REMOVE_PAUSE, Shared, engine_error};
 use crate::error::SidecarError;
@@ -56,10 +55,7 @@ impl Shared {
         progress: &Progress,
     ) -> Result<Runner, SidecarError> {
         self.ensure_network(&kind, progress).await?;
-        let repository = match self.agent(&kind) {
-            Some(_) => Repository::default(),
-            None => self.prepare_repository(),
-        };
+        let repository = self.prepare_repository(&kind);
         let spec = self.sidecar(&kind, &repository);
         let is_agent = self.agent(&kind).is_some();
         let runner = self.start_container(kind, &spec, progress).await?;
