@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -14,8 +15,12 @@ use crate::shell;
 pub(super) enum Tool {
     /// Exits at once.
     True,
-    /// Exits after 10 ms.
-    Nap,
+    /// Sleeps for this time.
+    Nap(Duration),
+    /// `gcc --version`.
+    Gcc,
+    /// `perl -e 1`.
+    Perl,
     /// Writes this many bytes to stdout.
     Output(u64),
     /// Prints `ready` and waits for a signal.
@@ -83,11 +88,11 @@ const RELAY: &str = "AIFO_SHIM_RELAY";
 
 impl Tool {
     /// All names, for the shims.
-    pub(super) const NAMES: &[&str] = &[TRUE, NAP, FIXTURE];
+    pub(super) const NAMES: &[&str] = &[TRUE, NAP, GCC, PERL, FIXTURE];
 
     /// Fills the directory that is first in the session's PATH.
     pub(super) fn make_all(dir: &Path) -> Result<()> {
-        for (program, name) in [("true", TRUE), ("sleep", NAP)] {
+        for (program, name) in [("true", TRUE), ("sleep", NAP), ("gcc", GCC), ("perl", PERL)] {
             let program = shell::find_in_path(program)
                 .with_context(|| format!("'{program}' is not in PATH"))?;
             symlink(program, dir.join(name))?;
@@ -99,7 +104,9 @@ impl Tool {
     pub(super) fn name(self) -> &'static str {
         match self {
             Tool::True => TRUE,
-            Tool::Nap => NAP,
+            Tool::Nap(_) => NAP,
+            Tool::Gcc => GCC,
+            Tool::Perl => PERL,
             Tool::Output(_) | Tool::Wait => FIXTURE,
         }
     }
@@ -107,7 +114,9 @@ impl Tool {
     pub(super) fn args(self) -> Vec<String> {
         match self {
             Tool::True => Vec::new(),
-            Tool::Nap => vec!["0.01".to_owned()],
+            Tool::Nap(time) => vec![time.as_secs_f64().to_string()],
+            Tool::Gcc => vec!["--version".to_owned()],
+            Tool::Perl => vec!["-e".to_owned(), "1".to_owned()],
             Tool::Output(bytes) => vec!["write".to_owned(), bytes.to_string()],
             Tool::Wait => vec!["wait".to_owned()],
         }
@@ -116,6 +125,8 @@ impl Tool {
 
 const TRUE: &str = "make";
 const NAP: &str = "ninja";
+const GCC: &str = "gcc";
+const PERL: &str = "clang";
 /// This binary.
 const FIXTURE: &str = "cmake";
 

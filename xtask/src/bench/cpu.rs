@@ -16,15 +16,29 @@ pub(super) fn of_children(pid: u32) -> Result<Duration> {
 
 /// The CPU time of a process, its live descendants, and their reaped children.
 pub(super) fn of_tree(root: u32) -> Result<Duration> {
+    Ok(tree(root)?.iter().map(|stat| stat.own + stat.children).sum())
+}
+
+/// The CPU time of a process alone.
+pub(super) fn of_process(pid: u32) -> Result<Duration> {
+    Ok(tree(pid)?.iter().filter(|stat| stat.pid == pid).map(|stat| stat.own).sum())
+}
+
+/// The CPU time of a process's live descendants, without their reaped children.
+pub(super) fn of_descendants(root: u32) -> Result<Duration> {
+    Ok(tree(root)?.iter().filter(|stat| stat.pid != root).map(|stat| stat.own).sum())
+}
+
+/// A process and its live descendants.
+fn tree(root: u32) -> Result<Vec<Stat>> {
     let all = all_processes()?;
-    let mut tree = vec![root];
-    let mut total = Duration::ZERO;
-    while let Some(parent) = tree.pop() {
+    let (mut left, mut tree) = (vec![root], Vec::new());
+    while let Some(parent) = left.pop() {
         let stat = all.iter().find(|stat| stat.pid == parent).context("the tree has no root")?;
-        total += stat.own + stat.children;
-        tree.extend(all.iter().filter(|stat| stat.parent == parent).map(|stat| stat.pid));
+        tree.push(*stat);
+        left.extend(all.iter().filter(|stat| stat.parent == parent).map(|stat| stat.pid));
     }
-    Ok(total)
+    Ok(tree)
 }
 
 /// A process, see proc_pid_stat(5).
@@ -90,6 +104,7 @@ mod tests {
         assert!(Command::new("sh").args(["-c", work]).status().unwrap().success());
         assert!(of_children(us).unwrap() > before);
         assert!(of_tree(us).unwrap() >= of_children(us).unwrap());
+        assert!(of_tree(us).unwrap() >= of_process(us).unwrap() + of_descendants(us).unwrap());
         assert!(of_tree(u32::MAX).is_err());
     }
 }

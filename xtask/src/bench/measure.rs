@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +16,7 @@ use super::{cpu, version1};
 use crate::dist::Dist;
 use crate::host;
 use crate::serve::{self, Serve};
+use crate::shell;
 
 /// Unmeasured pairs that warm pages and caches.
 pub(super) const WARM_UP: usize = 20;
@@ -23,6 +24,17 @@ pub(super) const WARM_UP: usize = 20;
 pub(super) const AT_ONCE: usize = 64;
 /// Bytes of output while the proxy's memory is measured.
 const TRANSFER: u64 = 256 << 20;
+
+/// The processes whose CPU time is measured.
+#[derive(Clone, Copy)]
+pub(super) enum Party {
+    /// Shim, proxy, guard, runner and tool together.
+    All,
+    Shim,
+    Proxy,
+    /// Guard and runner, without the tools.
+    Runner,
+}
 
 /// A session and its tools.
 pub(super) struct Bench<'a> {
@@ -48,17 +60,23 @@ impl Bench<'_> {
     }
 
     /// Time from the first spawn to the last exit of concurrent calls.
-    pub(super) fn bursts(&self, transport: Transport) -> Result<Pairs> {
-        let pass = |side| move || self.time_burst(side, transport);
+    pub(super) fn bursts(&self, at_once: usize, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_burst(side, at_once, transport);
         Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
     }
 
-    /// CPU time per call, from series: natively of the tool; proxied of shim, proxy, guard, runner
-    /// and tool together.
-    pub(super) fn cpu(&self) -> Result<Pairs> {
+    /// CPU time per call, from series: natively of the tool; proxied of these processes.
+    pub(super) fn cpu(&self, party: Party) -> Result<Pairs> {
         let (series, calls) = self.depth.series();
-        let children = || cpu::of_children(std::process::id());
-        let everyone = || Ok(children()? + cpu::of_tree(self.serve.pid())?);
+        let (proxy, children) = (self.serve.pid(), || cpu::of_children(std::process::id()));
+        let everyone = || {
+            Ok(match party {
+                Party::All => children()? + cpu::of_tree(proxy)?,
+                Party::Shim => children()?,
+                Party::Proxy => cpu::of_process(proxy)?,
+                Party::Runner => cpu::of_descendants(proxy)?,
+            })
+        };
         let pass = |side, spent: &dyn Fn() -> Result<Duration>| {
             let before = spent()?;
             for _ in 0..calls {
@@ -82,6 +100,23 @@ impl Bench<'_> {
     pub(super) fn outputs(&self, transport: Transport) -> Result<Pairs> {
         let pass = |side| move || self.time_output(side, transport, self.depth.output());
         Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
+    }
+
+    /// The instructions of a shim, from its start to its exit; `None` without valgrind.
+    pub(super) fn shim_instructions(&self) -> Result<Option<f64>> {
+        let Some(valgrind) = shell::find_in_path("valgrind") else { return Ok(None) };
+        let call = self.calls.command(Side::Proxied, Transport::Passed, Tool::True);
+        let mut command = Command::new(valgrind);
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        command.arg(call.get_program()).stdin(Stdio::null());
+        self.calls.set_environment(&mut command, Transport::Passed);
+        let output = command.output()?;
+        expect_success(&output)?;
+        // A line `==7== Collected : 66021`.
+        let report = String::from_utf8_lossy(&output.stderr);
+        let count = report.split_once("Collected : ").and_then(|(_, rest)| rest.lines().next());
+        let count = count.with_context(|| format!("callgrind printed no count:\n{report}"))?;
+        Ok(Some(count.trim().parse()?))
     }
 
     /// The shim's size in MiB.
@@ -119,10 +154,10 @@ impl Bench<'_> {
         Ok(time)
     }
 
-    fn time_burst(&self, side: Side, transport: Transport) -> Result<Duration> {
+    fn time_burst(&self, side: Side, at_once: usize, transport: Transport) -> Result<Duration> {
         let start = Instant::now();
         let spawn = |_| Ok(self.calls.command(side, transport, Tool::True).spawn()?);
-        let children = (0..AT_ONCE).map(spawn).collect::<Result<Vec<Child>>>()?;
+        let children = (0..at_once).map(spawn).collect::<Result<Vec<Child>>>()?;
         for child in children {
             expect_success(&child.wait_with_output()?)?;
         }

@@ -20,6 +20,8 @@ pub(super) enum Measured {
     Throughput(Pairs),
     /// A size in MiB.
     Mib(f64),
+    /// Thousands of instructions.
+    Instructions(f64),
     /// No result, for this reason.
     Absent(String),
 }
@@ -52,7 +54,7 @@ impl Measured {
         match self {
             Measured::Slowdown(pairs) => pairs.slowdown(),
             Measured::Throughput(pairs) => 1.0 / pairs.slowdown(),
-            Measured::Mib(size) => *size,
+            Measured::Mib(value) | Measured::Instructions(value) => *value,
             Measured::Absent(_) => f64::NAN,
         }
     }
@@ -61,6 +63,7 @@ impl Measured {
         match self {
             Measured::Slowdown(_) | Measured::Throughput(_) => "x",
             Measured::Mib(_) => "MiB",
+            Measured::Instructions(_) => "thousand",
             Measured::Absent(_) => "",
         }
     }
@@ -71,7 +74,7 @@ impl Measured {
             Measured::Slowdown(pairs) | Measured::Throughput(pairs) => {
                 Some([pairs.native(), pairs.proxied()])
             }
-            Measured::Mib(_) | Measured::Absent(_) => None,
+            Measured::Mib(_) | Measured::Instructions(_) | Measured::Absent(_) => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The benchmark's rows, in order, with their bounds.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::call::Tool;
@@ -7,11 +9,11 @@ use super::call::Transport::{Passed, Relayed, Version2};
 use super::containers;
 use super::frames;
 use super::mailbox;
-use super::measure::Bench;
+use super::measure::{Bench, Party};
 use super::messages;
 use super::parents::Parent;
 use super::report::Bound::{self, Reported};
-use super::report::Measured::{self, Absent, Mib, Slowdown, Throughput};
+use super::report::Measured::{self, Absent, Instructions, Mib, Slowdown, Throughput};
 
 /// A row of the table.
 pub(super) struct Row {
@@ -28,13 +30,22 @@ pub(super) const ROWS: &[Row] = &[
     row("true, passed", at_most(1.6, 2.2), |it| it.calls(Tool::True, Passed).map(Slowdown)),
     row("true, relayed", Reported, |it| it.calls(Tool::True, Relayed).map(Slowdown)),
     row("true, version 2", at_most(2.0, 2.6), |it| it.calls(Tool::True, Version2).map(Slowdown)),
+    row("true, shim's instructions", Reported, instructions),
     row("true, from node spawnSync", Reported, |it| from_parent(it, Parent::NodeSpawnSync)),
     row("true, from node spawn", Reported, |it| from_parent(it, Parent::NodeSpawn)),
     row("true, from python subprocess", Reported, |it| from_parent(it, Parent::Python)),
-    row("10 ms, passed", at_most(1.05, 1.05), |it| it.calls(Tool::Nap, Passed).map(Slowdown)),
-    row("64 at once, passed", at_least(0.65, 0.45), |it| it.bursts(Passed).map(Throughput)),
-    row("64 at once, version 2", Reported, |it| it.bursts(Version2).map(Throughput)),
-    row("CPU of all parties", at_most(2.0, 2.6), |it| it.cpu().map(Slowdown)),
+    row("perl -e 1, passed", Reported, |it| it.calls(Tool::Perl, Passed).map(Slowdown)),
+    row("gcc --version, passed", Reported, |it| it.calls(Tool::Gcc, Passed).map(Slowdown)),
+    row("2 ms, passed", at_most(1.2, 1.5), |it| it.calls(nap(2), Passed).map(Slowdown)),
+    row("10 ms, passed", at_most(1.05, 1.05), |it| it.calls(nap(10), Passed).map(Slowdown)),
+    row("8 at once, passed", Reported, |it| it.bursts(8, Passed).map(Throughput)),
+    row("64 at once, passed", at_least(0.65, 0.45), |it| it.bursts(64, Passed).map(Throughput)),
+    row("512 at once, passed", Reported, |it| it.bursts(512, Passed).map(Throughput)),
+    row("64 at once, version 2", Reported, |it| it.bursts(64, Version2).map(Throughput)),
+    row("CPU of all parties", at_most(2.0, 2.6), |it| it.cpu(Party::All).map(Slowdown)),
+    row("CPU of the shim", Reported, |it| it.cpu(Party::Shim).map(Slowdown)),
+    row("CPU of the proxy", Reported, |it| it.cpu(Party::Proxy).map(Slowdown)),
+    row("CPU of guard and runner", Reported, |it| it.cpu(Party::Runner).map(Slowdown)),
     row("Ctrl-C, to native true", at_most(5.0, 5.0), |it| it.interrupts().map(Slowdown)),
     row("output, passed", at_most(1.1, 1.1), |it| it.outputs(Passed).map(Slowdown)),
     row("output, relayed", Reported, |it| it.outputs(Relayed).map(Slowdown)),
@@ -74,6 +85,15 @@ const fn at_most(musl: f64, glibc: f64) -> Bound {
 
 const fn at_least(musl: f64, glibc: f64) -> Bound {
     Bound::AtLeast { musl, glibc }
+}
+
+const fn nap(millis: u64) -> Tool {
+    Tool::Nap(Duration::from_millis(millis))
+}
+
+fn instructions(bench: &Bench<'_>) -> Result<Measured> {
+    let count = bench.shim_instructions()?;
+    Ok(count.map_or_else(|| Absent("no valgrind".to_owned()), |count| Instructions(count / 1e3)))
 }
 
 fn from_parent(bench: &Bench<'_>, parent: Parent) -> Result<Measured> {
