@@ -144,28 +144,24 @@ impl ToolLauncher {
         if let Some(venv) = &project.virtual_env {
             changed.extend(variable("VIRTUAL_ENV".as_ref(), venv.as_os_str()));
         }
-        let name = |variable: &CString| {
-            variable.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec)
-        };
         let replaced: Vec<_> = changed.iter().map(name).collect();
         let kept = self.inherited(&start.environment);
-        let kept = kept.filter(|variable| !replaced.contains(&name(variable)));
+        let kept = kept.filter(|variable| !replaced.contains(&name(variable))).cloned();
         own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
     }
 
-    fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = CString> {
+    fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = &CString> {
         let is_wanted = |variable: &&CString| match wanted {
             Environment::All => true,
             Environment::Only(names) => {
-                let name = variable.as_bytes().split(|byte| *byte == b'=').next();
-                let name = name.unwrap_or_default();
+                let name = name(variable);
                 names.iter().any(|wanted| match wanted.strip_suffix(b"*") {
                     Some(prefix) => name.starts_with(prefix),
                     None => name == wanted.as_slice(),
                 })
             }
         };
-        self.environment.iter().filter(is_wanted).cloned()
+        self.environment.iter().filter(is_wanted)
     }
 
     /// Starts a tool on the descriptors that the request passes, and on `null` where there is
@@ -238,6 +234,11 @@ fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
         }
         _ => real.as_os_str(),
     }
+}
+
+/// The name of a variable `NAME=value`.
+fn name(variable: &CString) -> &[u8] {
+    variable.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default()
 }
 
 /// Alternative program names, used if the first is absent: many systems have only `python3`.
