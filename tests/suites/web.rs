@@ -1,9 +1,11 @@
 //! `aifo-coder web` with a scripted agent, and browsers as plain HTTP clients.
 
 mod access;
+mod another_user;
 mod attention;
 mod limits;
 mod load;
+mod origin;
 mod restart;
 mod resume;
 mod turns;
