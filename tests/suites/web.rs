@@ -40,6 +40,14 @@ impl WebTest {
         std::fs::write(directory.join("config.toml"), format!("[web]\n{web}\n")).unwrap();
     }
 
+    /// `web --watch`.
+    pub(crate) fn watch_command(&self) -> Command {
+        let mut watch = self.setup.coder();
+        watch.args(["web", "--watch", "--quiet"]);
+        watch.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
+        watch
+    }
+
     fn command(&self) -> Command {
         let mut command = self.command_without_agent();
         command.args(["--agent-command", &self.agent.command_line()]);

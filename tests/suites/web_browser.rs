@@ -4,6 +4,7 @@ mod appearance;
 mod connection;
 mod network;
 mod permissions;
+mod timeline;
 mod turns;
 
 use aifo_tests::{Chromium, Script, Step, TestNetwork, WebServer, keys};
