@@ -1,6 +1,8 @@
 //! The page of `aifo-coder web` in headless Chromium, with a scripted agent.
 
 mod appearance;
+mod axe;
+mod blocks;
 mod connection;
 mod network;
 mod permissions;
