@@ -158,6 +158,14 @@ impl Chromium {
         );
     }
 
+    /// Shows the page in a window of this size.
+    #[track_caller]
+    pub fn resize(&self, width: u32, height: u32) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+    }
+
     /// Shows the page on a phone of this size, with touch.
     #[track_caller]
     pub fn be_a_phone(&self, width: u32, height: u32) {

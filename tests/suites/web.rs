@@ -1,9 +1,11 @@
 //! `aifo-coder web` with a scripted agent, and browsers as plain HTTP clients.
 
 mod access;
+mod another_user;
 mod attention;
 mod limits;
 mod load;
+mod origin;
 mod restart;
 mod resume;
 mod turns;
@@ -36,6 +38,14 @@ impl WebTest {
         let directory = self.setup.scratch().join("home/.config/aifo");
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("config.toml"), format!("[web]\n{web}\n")).unwrap();
+    }
+
+    /// `web --watch`.
+    pub(crate) fn watch_command(&self) -> Command {
+        let mut watch = self.setup.coder();
+        watch.args(["web", "--watch", "--quiet"]);
+        watch.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
+        watch
     }
 
     fn command(&self) -> Command {

@@ -1,9 +1,12 @@
 //! The page of `aifo-coder web` in headless Chromium, with a scripted agent.
 
 mod appearance;
+mod axe;
+mod blocks;
 mod connection;
 mod network;
 mod permissions;
+mod timeline;
 mod turns;
 
 use aifo_tests::{Chromium, Script, Step, TestNetwork, WebServer, keys};

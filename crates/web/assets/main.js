@@ -77,6 +77,10 @@ function open(id, shownCalls = '') {
   if (calls) params.calls = calls;
   stream = new Stream(params, {
     event: (name, value) => blocks.event(name, value),
+    hello(value) {
+      document.body.classList.toggle('watches', value.watches);
+      if (value.watches) find('#empty').textContent = 'Choose a running session to see its tool calls.';
+    },
     online(online) {
       banner.hidden = online;
       banner.textContent = online ? '' : 'Offline. Connecting again …';

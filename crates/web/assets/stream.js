@@ -115,6 +115,7 @@ export class Stream {
     if (name === 'hello') {
       this.viewer = value.viewer;
       this.#instance = value.instance;
+      this.handlers.hello(value);
     } else if (name === 'gone') {
       return 'gone';
     } else {

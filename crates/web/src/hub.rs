@@ -282,6 +282,11 @@ impl Inner {
         Some((&mut loaded.state, &mut self.media))
     }
 
+    /// Returns whether the server has no agent.
+    pub(crate) fn only_watches(&self) -> bool {
+        self.agent.is_empty()
+    }
+
     /// Returns when the next flush is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due

@@ -2,13 +2,16 @@
 //!
 //! A text is rendered by top-level block, so that a growing text changes only its last block.
 
+mod sanitiser;
+
 use std::ops::Range;
-use std::sync::LazyLock;
 
 use aifo_acp::Image;
 use pulldown_cmark::{
     CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd, TextMergeWithOffset,
 };
+
+use sanitiser::sanitise;
 
 /// A top-level block of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +170,12 @@ impl Writer {
                 Some((_, name, _)) if html.starts_with("<img") => events.push(image(name)),
                 _ => events.push(Event::Text(shortened(html))),
             },
+            Event::TaskListMarker(is_done) => {
+                let (checked, label) = if is_done { (" checked", "done") } else { ("", "to do") };
+                let html =
+                    format!("<input type=\"checkbox\" disabled{checked} aria-label=\"{label}\">");
+                events.push(Event::InlineHtml(html.into()));
+            }
             Event::Start(Tag::HtmlBlock) => events.push(Event::Start(Tag::Paragraph)),
             Event::End(TagEnd::HtmlBlock) => events.push(Event::End(TagEnd::Paragraph)),
             Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
@@ -284,64 +293,6 @@ const LONG_URI: usize = 256;
 fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
 }
-
-fn sanitise(html: &str) -> String {
-    SANITISER.clean(html).to_string()
-}
-
-/// The second defence: the renderer writes no other elements anyway.
-static SANITISER: LazyLock<ammonia::Builder<'static>> = LazyLock::new(|| {
-    let mut builder = ammonia::Builder::empty();
-    let tags = [
-        "a",
-        "blockquote",
-        "br",
-        "code",
-        "del",
-        "em",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "img",
-        "input",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "strong",
-        "table",
-        "tbody",
-        "td",
-        "th",
-        "thead",
-        "tr",
-        "ul",
-    ];
-    builder
-        .add_tags(tags)
-        .add_tag_attributes("a", ["href", "title"])
-        .add_tag_attributes("img", ["src", "alt", "title"])
-        .add_tag_attributes("ol", ["start"])
-        .add_tag_attribute_values("input", "type", ["checkbox"])
-        .add_tag_attribute_values("input", "disabled", [""])
-        .add_tag_attributes("input", ["checked"])
-        .add_allowed_classes("code", LANGUAGES)
-        .url_schemes(["http", "https", "mailto"].into())
-        .link_rel(Some("noopener noreferrer nofollow"))
-        .set_tag_attribute_value("a", "target", "_blank")
-        .set_tag_attribute_value("img", "loading", "lazy")
-        .attribute_filter(|element, name, value| match (element, name) {
-            ("img", "src") => is_media(value).then(|| value.into()),
-            // A link to a path of this server would look like one to the project.
-            ("a", "href") => (value.contains(':')).then(|| value.into()),
-            _ => Some(value.into()),
-        });
-    builder
-});
 
 fn is_media(url: &str) -> bool {
     let name = url.strip_prefix(MEDIA).unwrap_or_default();

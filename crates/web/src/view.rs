@@ -15,7 +15,7 @@ pub(crate) fn block(block: &Block) -> String {
         Block::Image { name } => image(name),
         Block::Other { kind, text } => format!(
             "<div class=\"other\"><span class=\"tag\">{}</span> {}</div>",
-            escape(kind),
+            escape(&kind.replace('_', " ")),
             escape(text)
         ),
         Block::Tool(call) => tool(call),
@@ -105,8 +105,8 @@ fn decided(question: &QuestionBlock) -> String {
         QuestionEnd::Withdrawn { why } => ("withdrawn", format!("cancelled: {why}")),
     };
     let mut html = format!(
-        "<details class=\"decision {class}\"><summary><span class=\"tag\">permission</span> {} \
-         <strong>{}</strong></summary>",
+        "<details class=\"decision {class}\"><summary><span class=\"tag\">permission</span> \
+         <code>{}</code> <strong>{}</strong></summary>",
         escape(question.command.as_deref().unwrap_or(or(&question.title, &question.kind))),
         escape(&words)
     );

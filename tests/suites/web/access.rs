@@ -1,23 +1,19 @@
 //! Requests that must not get in.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-
-use aifo_tests::{Script, Step, WebAnswer, WebBrowser, WebServer, files_below, web_request};
+use aifo_tests::{Script, Step, WebAnswer, WebBrowser, WebServer, web_request};
 use serde_json::{Value, json};
 
 use super::{WebTest, turn};
 
 /// A server with a signed-in browser and a session.
-struct Signed {
-    test: WebTest,
-    server: WebServer,
-    browser: WebBrowser,
-    session: String,
+pub(crate) struct Signed {
+    pub(crate) test: WebTest,
+    pub(crate) server: WebServer,
+    pub(crate) browser: WebBrowser,
+    pub(crate) session: String,
 }
 
-fn signed(script: &Script) -> Signed {
+pub(crate) fn signed(script: &Script) -> Signed {
     let test = WebTest::with(script);
     let server = test.start();
     let browser = server.sign_in();
@@ -244,66 +240,4 @@ fn an_oversized_upload_is_refused() {
     assert_eq!(prompt("text/plain", "not base64!"), 400);
     assert_eq!(prompt("application/zip", "//79"), 415, "no text and no image");
     assert_eq!(prompt("text/plain", "aGk="), 200);
-}
-
-#[test]
-fn another_user_of_the_machine_cannot_read_the_files() {
-    let signed = signed(&turn([Step::say("a secret answer"), Step::stop("end_turn")]));
-    signed.browser.prompt(&signed.session, "hello");
-    signed.browser.page_when(&signed.session, "the turn ends", |page| {
-        page.is_idle() && page.region("log").contains("turn-end")
-    });
-    let directory = storage(&signed);
-    for path in files_below(&directory) {
-        let mode = fs::metadata(&path).unwrap().mode();
-        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
-        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
-        for secret in [&signed.browser.key, signed.browser.cookie.split_once('=').unwrap().1] {
-            assert!(!text.contains(secret), "{} has a secret", path.display());
-        }
-    }
-    for path in [directory.clone(), directory.join("sessions"), directory.join("media")] {
-        let mode = fs::metadata(&path).unwrap().mode();
-        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
-    }
-    // The port is open to every user of the machine; without the secrets it is of no use.
-    let stranger = web_request(
-        signed.server.port,
-        "GET",
-        "/api/sessions",
-        &[("Host", &signed.server.host)],
-        b"",
-    );
-    assert_eq!(stranger.status, 401);
-}
-
-/// The server's directory.
-fn storage(signed: &Signed) -> PathBuf {
-    let all = files_below(&signed.test.setup.scratch().join("home"));
-    let access = all.into_iter().find(|path| path.ends_with("access.json"));
-    access.expect("the server has files").parent().unwrap().to_owned()
-}
-
-#[test]
-fn a_directory_that_others_can_enter_is_refused() {
-    let test = WebTest::with(&Script::conforming());
-    let server = test.start();
-    let signed = Signed { browser: server.sign_in(), session: String::new(), server, test };
-    let directory = storage(&signed);
-    drop(signed.server);
-    fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let outcome = aifo_tests::Outcome::of(&mut signed.test.command());
-    outcome.exited(86);
-    assert!(outcome.stderr.contains("not a private directory"), "{outcome:?}");
-}
-
-#[test]
-fn an_address_of_other_machines_needs_an_origin() {
-    let test = WebTest::with(&Script::conforming());
-    let mut command = test.setup.coder();
-    command.args(["web", "--backend", "local", "--listen", "0.0.0.0:0"]);
-    command.args(["--agent-command", &test.agent.command_line()]);
-    let outcome = aifo_tests::Outcome::of(&mut command);
-    outcome.exited(86);
-    assert!(outcome.stderr.contains("--origin"), "{outcome:?}");
 }

@@ -8,10 +8,7 @@ use super::WebTest;
 #[test]
 fn running_sessions_are_listed_with_their_calls() {
     let test = WebTest::with(&Script::conforming());
-    let mut watch = test.setup.coder();
-    watch.args(["web", "--watch", "--quiet"]);
-    watch.args(["--listen", &format!("127.0.0.1:{}", test.port)]);
-    let server = WebServer::start(&mut watch);
+    let server = WebServer::start(&mut test.watch_command());
     let browser = server.sign_in();
     let create = browser.post_as("create-none", "/api/sessions", &Value::Null);
     assert_eq!(create.status, 409, "it only watches: {}", create.text());

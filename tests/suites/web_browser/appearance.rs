@@ -1,11 +1,9 @@
 //! The page's appearance: phone, dark mode, accessibility.
 
-use std::fs;
-use std::process::Command;
-
-use aifo_tests::{Scratch, Script, Step, can_run};
+use aifo_tests::{Chromium, Script, Step};
 use serde_json::Value;
 
+use super::axe::{assert_accessible, axe};
 use super::{BrowserTest, asking, rich};
 
 /// Elements that are wider than the page, unless a scrolling element holds them.
@@ -22,10 +20,10 @@ const OVERFLOWING: &str = "
         .map((element) => element.outerHTML.slice(0, 200));";
 
 #[track_caller]
-fn assert_fits(test: &BrowserTest, state: &str) {
-    let found = test.browser.run(OVERFLOWING);
+pub(super) fn assert_fits(page: &Chromium, state: &str) {
+    let found = page.run(OVERFLOWING);
     assert_eq!(found, Value::Array(Vec::new()), "{state}");
-    let width = test.browser.run("return document.documentElement.scrollWidth");
+    let width = page.run("return document.documentElement.scrollWidth");
     assert_eq!(width, 360, "{state}");
 }
 
@@ -46,25 +44,25 @@ fn a_phone_shows_no_horizontal_overflow() {
     page.be_a_phone(360, 740);
     page.reload();
     page.wait_text("#empty", "Describe a task");
-    assert_fits(&test, "the first page");
+    assert_fits(page, "the first page");
     page.screenshot("phone-home");
     page.write("#text", "hello");
     page.click("#send");
     page.wait_text(".tool.open .title", "cargo test");
-    assert_fits(&test, "in mid-turn");
+    assert_fits(page, "in mid-turn");
     page.screenshot("phone-turn");
     test.test.agent.release("go");
     test.wait_end(1);
-    assert_fits(&test, "after the turn");
+    assert_fits(page, "after the turn");
     page.write("#text", "again");
     page.click("#send");
     page.wait_text("#asks .command", "make");
-    assert_fits(&test, "with a question");
+    assert_fits(page, "with a question");
     page.screenshot("phone-question");
     // The keyboard takes half of the page.
     page.be_a_phone(360, 400);
     page.wait("the page shrinks", "document.body.clientHeight === 400");
-    assert_fits(&test, "above the keyboard");
+    assert_fits(page, "above the keyboard");
     page.screenshot("phone-keyboard");
     for element in ["#asks .options button:last-child", "#text", "#cancel"] {
         let rect = page.run(&format!(
@@ -84,7 +82,7 @@ fn a_phone_shows_no_horizontal_overflow() {
         "document.querySelector('#side')\
         .getBoundingClientRect().left === 0",
     );
-    assert_fits(&test, "with the list of sessions");
+    assert_fits(page, "with the list of sessions");
     page.screenshot("phone-menu");
 }
 
@@ -99,46 +97,6 @@ fn dark_mode_follows_the_system() {
     assert_eq!(test.browser.run(background), "rgb(20, 22, 26)");
 }
 
-/// Loads axe-core with npm, from the registry. `None` if that fails; `test` is then reported as
-/// skipped.
-fn axe(test: &str) -> Option<String> {
-    let scratch = Scratch::new();
-    let dir = scratch.path().to_str().expect("a plain path");
-    let cache = scratch.path().join("cache");
-    let cache = cache.to_str().expect("a plain path");
-    let place = ["--pack-destination", dir, "--cache", cache];
-    let pack = [
-        "npm",
-        "pack",
-        "--silent",
-        "--fetch-retries=0",
-        "--fetch-timeout=30000",
-        "axe-core@4.14.1",
-    ];
-    if !can_run(test, &[&pack[..], &place[..]].concat()) {
-        return None;
-    }
-    let archive = scratch.path().join("axe-core-4.14.1.tgz");
-    let unpacked = Command::new("tar").arg("-xzf").arg(archive).args(["-C", dir]).status();
-    assert!(unpacked.expect("tar starts").success());
-    Some(fs::read_to_string(scratch.path().join("package/axe.min.js")).expect("axe-core"))
-}
-
-/// Checks the page with axe-core.
-#[track_caller]
-fn assert_accessible(test: &BrowserTest, axe: &str, state: &str) {
-    let script = format!(
-        "{axe};\n\
-         axe.run(document, {{ resultTypes: ['violations'] }}).then(({{ violations }}) => done(\
-         violations.flatMap(({{ id, help, nodes }}) => nodes.map((node) => \
-         `${{id}}: ${{help}}: ${{node.html.slice(0, 200)}}: ${{node.failureSummary}}`))), \
-         (error) => done([String(error)]));"
-    );
-    let found = test.browser.run_async(&script);
-    test.browser.screenshot(&state.replace([',', ' '], "-"));
-    assert_eq!(found, Value::Array(Vec::new()), "{state}: {found:#}");
-}
-
 #[test]
 fn axe_finds_no_violation() {
     let name = "appearance::axe_finds_no_violation";
@@ -148,7 +106,7 @@ fn axe_finds_no_violation() {
     let check = |state: &str| {
         for scheme in ["light", "dark"] {
             test.browser.prefer(scheme);
-            assert_accessible(&test, &axe, &format!("{state}, {scheme}"));
+            assert_accessible(&test.browser, &axe, &format!("{state}, {scheme}"));
         }
     };
     let page = &test.browser;

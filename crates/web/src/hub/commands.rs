@@ -58,7 +58,7 @@ impl Hub {
     /// Creates a session and returns its id.
     pub(crate) fn create_session(&self) -> Result<String, ApiError> {
         let mut inner = self.lock();
-        if inner.agent.is_empty() {
+        if inner.only_watches() {
             return Err(ApiError::new(409, "this server only watches sessions"));
         }
         if inner.sessions.len() >= MOST_SESSIONS {

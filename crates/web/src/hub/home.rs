@@ -34,7 +34,10 @@ impl Inner {
                 escape(&facts.agent),
                 moment(facts.changed),
             );
-            shown.push((format!("sessions.{}", facts.created), html));
+            // A part of the id, for sessions that were created at the same time.
+            let number = facts.id.get(..8).and_then(|id| u32::from_str_radix(id, 16).ok());
+            let key = format!("sessions.{}.{}", facts.created, number.unwrap_or_default());
+            shown.push((key, html));
         }
         for session in &self.running {
             let html = format!(
@@ -47,7 +50,7 @@ impl Inner {
                 escape(&session.backend),
                 moment(session.started),
             );
-            shown.push((format!("running.{}", session.started), html));
+            shown.push((format!("running.{}.{}", session.started, session.pid), html));
         }
         let keys: std::collections::HashSet<&str> =
             shown.iter().map(|(key, _)| key.as_str()).collect();

@@ -179,3 +179,17 @@ proptest! {
         prop_assert_eq!(render(&text), render(&text));
     }
 }
+
+#[test]
+fn task_lists_have_labels_and_cells_are_aligned() {
+    let html = html("- [x] read\n- [ ] write\n\n| a | b |\n| ---: | :---: |\n| 1 | 2 |\n");
+    for part in [
+        "aria-label=\"done\"",
+        "aria-label=\"to do\"",
+        "<th class=\"right\">a</th><th class=\"center\">b</th>",
+        "<td class=\"right\">1</td><td class=\"center\">2</td>",
+    ] {
+        assert!(html.contains(part), "no {part} in {html}");
+    }
+    assert!(!html.contains("style"), "{html}");
+}

@@ -62,7 +62,11 @@ async fn run_page(
     sender: mpsc::Sender<Bytes>,
 ) {
     let mut watch = hub.watch();
-    let hello = json!({"viewer": viewer.number, "instance": hub.instance});
+    let hello = json!({
+        "viewer": viewer.number,
+        "instance": hub.instance,
+        "watches": hub.lock().only_watches(),
+    });
     let mut out = format!("retry: 1000\nevent: hello\ndata: {hello}\n\n");
     loop {
         watch.borrow_and_update();

@@ -36,15 +36,24 @@ pub(super) fn usage_text(usage: &Value) -> String {
     }
     let names = [("inputTokens", "in"), ("outputTokens", "out"), ("totalTokens", "total")];
     for (name, word) in names {
-        parts.extend(number(name).map(|value| format!("{} tokens {word}", count(value))));
+        let tokens = |value| if value == 1.0 { "token" } else { "tokens" };
+        let part = |value| format!("{} {} {word}", count(value), tokens(value));
+        parts.extend(number(name).map(part));
     }
     let cost = usage.get("cost");
     if let Some(amount) = cost.and_then(|cost| cost.get("amount")?.as_f64()) {
         let currency = cost.and_then(|cost| cost.get("currency")?.as_str()).unwrap_or("USD");
         let currency: String = currency.chars().take(8).collect();
-        parts.push(format!("{amount:.4} {currency}"));
+        parts.push(format!("{} {currency}", money(amount)));
     }
     parts.join(", ")
+}
+
+/// Writes an amount with two to four decimals.
+fn money(amount: f64) -> String {
+    let text = format!("{amount:.4}");
+    let short = text.strip_suffix('0').map_or(text.as_str(), |text| text);
+    short.strip_suffix('0').unwrap_or(short).to_owned()
 }
 
 fn count(value: f64) -> String {

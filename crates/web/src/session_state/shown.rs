@@ -29,7 +29,7 @@ impl SessionState {
             }
         }
         let (state, words) = match self.activity {
-            _ if pending > 0 => ("waiting", "waiting for permission"),
+            _ if pending > 0 => ("waiting", "waiting<span class=\"wide\"> for permission</span>"),
             Activity::Idle if self.facts.closed => ("closed", "closed"),
             Activity::Idle => ("idle", "ready"),
             Activity::Starting => ("starting", "starting"),

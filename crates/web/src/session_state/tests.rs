@@ -297,3 +297,17 @@ fn a_logged_call_belongs_to_the_only_open_tool_call() {
     pair.flush();
     assert_eq!(pair.state.only_call_at(now), None, "one of two");
 }
+
+#[test]
+fn usage_is_short() {
+    let rows = [
+        (json!({"used": 53_000, "size": 200_000}), "context 53k of 200k (26%)"),
+        (json!({"inputTokens": 1, "outputTokens": 1234}), "1 token in, 1.2k tokens out"),
+        (json!({"cost": {"amount": 0.42, "currency": "EUR"}}), "0.42 EUR"),
+        (json!({"cost": {"amount": 0.1234}}), "0.1234 USD"),
+        (json!({"cost": {"amount": 3}}), "3.00 USD"),
+    ];
+    for (usage, expected) in rows {
+        assert_eq!(usage_text(&usage), expected);
+    }
+}
