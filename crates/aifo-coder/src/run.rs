@@ -52,7 +52,7 @@ pub(crate) async fn run_target(
     };
     target.configure(&mut session).await?;
     if flags.containers.dry_run {
-        return backend::show_plan(&session);
+        return backend::show_plan(&session).await;
     }
     let _lock = match target.spec.is_some() && share == Share::No {
         true => Some(WorkspaceLock::acquire(&session.workspace)?),

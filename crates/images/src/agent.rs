@@ -152,6 +152,9 @@ fn last_stage(file: &AgentFile) -> String {
     for path in file.files.keys() {
         text += &format!("COPY {} {path}\n", file_name(path));
     }
+    // The launcher covers other paths of interpreters with shims.
+    let own = if file.pypi.is_empty() { "/usr/local/bin/node" } else { "/opt/agent/bin/python3" };
+    text += &format!("LABEL dev.aifo.interpreters=\"{own}\"\n");
     for (name, value) in &file.env {
         text += &format!("ENV {name}={}\n", quoted(value));
     }

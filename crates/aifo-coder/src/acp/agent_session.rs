@@ -86,7 +86,7 @@ impl AgentSession {
         let mut session = settings::session_config_with(&flags.session, &config, fallback).await?;
         target.configure(&mut session).await?;
         if flags.session.containers.dry_run {
-            backend::show_plan(&session)?;
+            backend::show_plan(&session).await?;
             return Ok(Prepared::DryRun);
         }
         if target.image.is_none() {

@@ -49,7 +49,7 @@ impl CallExplainer<'_> {
             self.explain_direct(tool, &mut explanation);
             return explanation;
         }
-        let call = ToolCall { tool: tool.as_str().as_bytes(), args, cwd };
+        let call = ToolCall { tool: tool.as_str().as_bytes(), program: None, args, cwd };
         match decide(&call, &settings, &FileSystem) {
             Ok(Decision::Local(local)) => {
                 explanation.mode = Mode::Local;
