@@ -29,6 +29,7 @@ mod container_registries;
 mod container_repository;
 mod container_restrictions;
 mod container_session;
+mod container_venv;
 mod curl;
 mod descriptors;
 mod doctor;

@@ -234,6 +234,51 @@ fn a_path_is_executed_without_a_shim() {
     assert!(text.contains("refused:     '/nonexistent/cargo' does not exist\n"), "{text}");
 }
 
+/// In the agent's container a path may lead to a shim.
+#[test]
+fn a_path_to_an_interpreter_runs_in_a_sidecar() {
+    let setup = setup();
+    let venv = setup.workspace().join("venv");
+    fs::create_dir_all(venv.join("bin")).unwrap();
+    fs::write(venv.join("pyvenv.cfg"), "").unwrap();
+    for (name, target) in [
+        ("python", "/usr/bin/python3"),
+        ("python3.12", "/opt/host/bin/python3.12"),
+        ("node", "/usr/bin/node"),
+    ] {
+        std::os::unix::fs::symlink(target, venv.join("bin").join(name)).unwrap();
+    }
+    let shebang = format!("#!{}\n", venv.join("bin/python").display());
+    fs::write(venv.join("bin/pip"), shebang).unwrap();
+    let why = |backend: &str, words: &[&str]| {
+        let mut why = coder(&setup);
+        why.env("AIFO_BACKEND", backend).args(["why", "--toolchain=python"]).args(words);
+        Outcome::of(why.current_dir(setup.workspace())).exited(0).text()
+    };
+    let python = venv.join("bin/python").display().to_string();
+    let because = format!(
+        "because:     {python} leads to an interpreter of a toolchain, so it runs in a sidecar\n"
+    );
+    for program in ["venv/bin/python", "venv/bin/pip"] {
+        let text = why("docker", &[program, "x.py"]);
+        let result = format!("result:      {program} would run in the python sidecar\n");
+        assert!(text.contains(&result) && text.contains(&because), "{text}");
+    }
+    let text = why("docker", &["/usr/bin/python3", "x.py"]);
+    assert!(text.contains("python3 would run in the python sidecar\n"), "{text}");
+    let text = why("docker", &["venv/bin/node"]);
+    assert!(text.contains("start the session with --toolchain node"), "{text}");
+    let text = why("docker", &["venv/bin/python3.12"]);
+    assert!(
+        text.contains("refused:     containers do not have '/opt/host/bin/python3.12'\n"),
+        "{text}"
+    );
+    let remedy = format!("python3 -m venv --clear '{}'\n", venv.display());
+    assert!(text.contains(&remedy), "{text}");
+    let text = why("local", &["venv/bin/python"]);
+    assert!(text.contains("so no shim takes the call"), "{text}");
+}
+
 #[test]
 fn whose_runtime() {
     let none = Question { user: OWN_PYTHON, ..Question::default() };

@@ -28,7 +28,7 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let smart = config.smart_for(None);
     let config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
     if flags.session.containers.dry_run {
-        return start::show_plan(&config);
+        return start::show_plan(&config).await;
     }
     let shim = config.shim.path().to_owned();
     let session = match start(config, &mut EndSignals::listen()?).await? {

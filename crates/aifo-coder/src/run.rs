@@ -48,7 +48,7 @@ pub(crate) async fn run_target(
     let mut session = settings::session_config(flags, config, target.fallback()).await?;
     target.configure(&mut session).await?;
     if flags.containers.dry_run {
-        return start::show_plan(&session);
+        return start::show_plan(&session).await;
     }
     let _lock = match target.spec.is_some() && share == Share::No {
         true => Some(WorkspaceLock::acquire(&session.workspace)?),

@@ -16,7 +16,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
     let config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
     if flags.session.containers.dry_run {
-        return start::show_plan(&config);
+        return start::show_plan(&config).await;
     }
     let summary = config.backend.summary(config.confinement);
     let session = match start(config, &mut signals).await? {

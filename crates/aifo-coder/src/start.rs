@@ -46,8 +46,8 @@ pub(crate) async fn start(
 }
 
 /// Prints the engine commands of a session with this configuration.
-pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
-    let commands = aifo_launch::plan(config)?;
+pub(crate) async fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
+    let commands = aifo_launch::plan(config).await?;
     if commands.is_empty() {
         console::say("no engine needed: tools run as processes of this machine");
     }

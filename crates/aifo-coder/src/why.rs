@@ -3,7 +3,9 @@
 
 mod explanation;
 mod facts;
+mod interpreter;
 mod judge;
+mod path;
 mod variables;
 mod words;
 

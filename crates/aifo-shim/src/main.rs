@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod agent;
+mod call_path;
 mod cli;
 mod connection;
 mod descriptors;

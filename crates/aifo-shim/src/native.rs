@@ -1,8 +1,9 @@
 //! One tool call by protocol version 3 (`spec/exec3.md#request`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
 
+use aifo_decide::ToolCall;
 use aifo_policy::Forwarding;
 use aifo_process::{SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds};
 use aifo_types::{Endpoint, ExecRequest, Stdio, ToolName};
@@ -29,17 +30,11 @@ pub(crate) enum CallOutcome {
     VersionRefused,
 }
 
-/// Runs `tool` in its sidecar. `closed` are the standard descriptors that the parent left closed.
-pub(crate) fn run(
-    settings: &Settings,
-    tool: &[u8],
-    args: &[Vec<u8>],
-    cwd: &Path,
-    closed: [bool; 3],
-) -> CallOutcome {
+/// Runs a call in its sidecar. `closed` are the standard descriptors that the parent left closed.
+pub(crate) fn run(settings: &Settings, call: &ToolCall<'_>, closed: [bool; 3]) -> CallOutcome {
     let ignored = SignalSet::from_bits(ignored_signals());
     ignore_broken_pipes();
-    let started = request(settings, tool, args, cwd, ignored)
+    let started = request(settings, call, ignored)
         .and_then(|request| start(settings, request, ignored, closed));
     match started {
         Ok(relay) => await_response(relay),
@@ -50,20 +45,19 @@ pub(crate) fn run(
 /// Builds the request, without descriptors.
 fn request(
     settings: &Settings,
-    tool: &[u8],
-    args: &[Vec<u8>],
-    cwd: &Path,
+    call: &ToolCall<'_>,
     ignored: SignalSet,
 ) -> Result<ExecRequest, String> {
-    let tool = ToolName::parse(tool).map_err(|invalid| invalid.to_string())?;
+    let tool = ToolName::parse(call.tool).map_err(|invalid| invalid.to_string())?;
     let forwarding = Forwarding::with_additions(&settings.extra_variables);
     let workspace: Vec<_> = settings.decide.workspace_paths().cloned().collect();
     let environment = inherited::environment(&forwarding, &workspace);
     Ok(ExecRequest {
         id: settings.exec_id()?,
         tool,
-        args: args.to_vec(),
-        cwd: Some(inherited::directory(cwd)),
+        program: call.program.map(|path| path.as_os_str().as_bytes().to_vec()),
+        args: call.args.to_vec(),
+        cwd: Some(inherited::directory(call.cwd)),
         inherited: inherited::attributes(environment, ignored),
     })
 }

@@ -1,6 +1,6 @@
 //! The settings of one call, read once from the environment (`spec/shim.md#settings`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aifo_decide::{SmartToggles, Toggle};
 use aifo_types::{Endpoint, ExecId, Token, env};
@@ -48,8 +48,9 @@ pub(crate) struct CompatFlags {
 }
 
 impl Settings {
-    pub(crate) fn read(tool: &[u8]) -> Self {
-        let variables = Variables::read(tool);
+    /// Reads the settings of a call, by the path of a program in the workspace if there is one.
+    pub(crate) fn read(tool: &[u8], program: Option<&Path>) -> Self {
+        let variables = Variables::read(tool, program);
         let toggle = |name| Toggle::from(variables.is_on(name));
         let smart = SmartToggles::from_toggles(
             toggle(env::SMART),

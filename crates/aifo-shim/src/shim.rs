@@ -11,12 +11,11 @@ use nix::unistd::{AccessFlags, access};
 use crate::native::{self, CallOutcome};
 use crate::settings::{Protocol, Settings};
 use crate::shim_exit::ShimExit;
-use crate::{local, log, notification, streamed};
+use crate::{call_path, local, log, notification, streamed};
 
 /// Runs `tool` where [`decide`] places it and returns how it exited. `closed` are the standard
 /// descriptors that the parent left closed.
 pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit {
-    let settings = Settings::read(tool);
     let cwd = match std::env::current_dir() {
         Ok(cwd) => cwd,
         Err(error) => {
@@ -24,9 +23,11 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
             return ShimExit::Code(exit::NOTHING_RAN);
         }
     };
+    let program = call_path::program(&cwd, &FileSystem);
+    let settings = Settings::read(tool, program.as_deref());
     let bytes: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
-    let decided =
-        decide(&ToolCall { tool, args: &bytes, cwd: &cwd }, &settings.decide, &FileSystem);
+    let call = ToolCall { tool, program: program.as_deref(), args: &bytes, cwd: &cwd };
+    let decided = decide(&call, &settings.decide, &FileSystem);
     let decision = match decided {
         Ok(decision) => decision,
         Err(no_runtime) => {
@@ -41,13 +42,26 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
         Decision::Local(local) => local::become_runtime(&local, args),
         Decision::Notify(notify) => notification::run(&settings, &notify.command, &bytes),
         Decision::Proxy(_) => match settings.protocol {
-            Protocol::V2 => streamed::run(&settings, tool, &bytes, &cwd),
-            Protocol::V3 => match native::run(&settings, tool, &bytes, &cwd, closed) {
+            Protocol::V2 => run_streamed(&settings, &call),
+            Protocol::V3 => match native::run(&settings, &call, closed) {
                 CallOutcome::Done(end) => end,
-                CallOutcome::VersionRefused => streamed::run(&settings, tool, &bytes, &cwd),
+                CallOutcome::VersionRefused => run_streamed(&settings, &call),
             },
         },
     }
+}
+
+/// Runs a call by version 2, which has no field for a program's path.
+fn run_streamed(settings: &Settings, call: &ToolCall<'_>) -> ShimExit {
+    if let Some(program) = call.program {
+        log::line(format_args!(
+            "protocol 2 cannot carry the path of '{}'\nhint: call {} by its name, or use protocol 3",
+            program.display(),
+            String::from_utf8_lossy(call.tool)
+        ));
+        return ShimExit::Code(exit::NOTHING_RAN);
+    }
+    streamed::run(settings, call.tool, call.args, call.cwd)
 }
 
 struct FileSystem;
@@ -62,6 +76,6 @@ impl FileFacts for FileSystem {
     }
 
     fn is_executable(&self, path: &Path) -> bool {
-        path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+        path.is_file() && access(path, AccessFlags::X_OK).is_ok() && !call_path::is_covered(path)
     }
 }

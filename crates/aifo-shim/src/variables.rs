@@ -25,15 +25,17 @@ const FILE_NAME: &str = "shim.env";
 const MAX_FILE: u64 = 64 * 1024;
 
 impl Variables {
-    /// Reads a file only if the environment lacks the proxy's address or token.
-    pub(crate) fn read(tool: &[u8]) -> Self {
+    /// Reads a file only if the environment lacks the proxy's address or token. A file beside a
+    /// program of the workspace is not read: tools can write it.
+    pub(crate) fn read(tool: &[u8], program: Option<&Path>) -> Self {
         let complete = from_environment(env::URL).is_some()
             && (from_environment(env::TOKEN).is_some()
                 || from_environment(env::TOKEN_FILE).is_some());
         if complete {
             return Variables { file: HashMap::new() };
         }
-        let beside = link_directory(tool).map(|directory| directory.join(FILE_NAME));
+        let link = || link_directory(tool).map(|directory| directory.join(FILE_NAME));
+        let beside = if program.is_none() { link() } else { None };
         let files = beside.into_iter().chain([PathBuf::from(container_path::SHIM_SETTINGS)]);
         let text = files.filter_map(|file| trusted_text(&file)).next().unwrap_or_default();
         Variables { file: parse(&text) }

@@ -29,6 +29,9 @@ pub fn decide(
     if let Some(name) = settings.notify_tools.iter().find(|name| name.as_bytes() == call.tool) {
         return Ok(Decision::Notify(Notify { command: name.clone() }));
     }
+    if let Some(program) = call.program {
+        return proxy(Reason::CalledByPath, Some(Program::Path(program.to_owned())));
+    }
     let Some(runtime) = Runtime::from_name(call.tool) else {
         return proxy(Reason::NotARuntime, None);
     };
@@ -53,6 +56,9 @@ pub fn decide(
                 }
             }
         }
+        EntryPoint::Module(name) if ENVIRONMENT_MODULES.contains(&name) => {
+            proxy(Reason::EnvironmentModule, Some(Program::Module(name.to_owned())))
+        }
         EntryPoint::Module(name) => {
             let program = Program::Module(name.to_owned());
             let runtime = lookup.find(runtime, &program, &[])?;
@@ -62,11 +68,17 @@ pub fn decide(
     }
 }
 
+/// Python modules that create or fill an environment, which the sidecar's python must own.
+const ENVIRONMENT_MODULES: [&[u8]; 4] = [b"venv", b"virtualenv", b"ensurepip", b"pip"];
+
 /// A tool call as the shim received it.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolCall<'a> {
     /// The tool's name, the last component of `argv[0]`.
     pub tool: &'a [u8],
+    /// The absolute path by which it was called, if that [leads to an
+    /// interpreter](crate::leads_to_interpreter).
+    pub program: Option<&'a Path>,
     /// The arguments after `argv[0]`.
     pub args: &'a [Vec<u8>],
     /// The current directory: absolute, possibly with symbolic links.

@@ -64,6 +64,10 @@ pub enum Reason {
     PythonModule,
     /// The tool is one of the session's notifications.
     NotifyTool,
+    /// An interpreter, called by a path of its own.
+    CalledByPath,
+    /// A python module that creates or fills an environment.
+    EnvironmentModule,
     /// The tool is neither node nor python.
     NotARuntime,
     /// The runtime's toggle is off.
@@ -131,6 +135,8 @@ impl fmt::Display for Reason {
             Reason::OutsideWorkspace => "outside-workspace",
             Reason::PythonModule => "python-module",
             Reason::NotifyTool => "notify-tool",
+            Reason::CalledByPath => "called-by-path",
+            Reason::EnvironmentModule => "environment-module",
             Reason::NotARuntime => "not-a-runtime",
             Reason::SmartOff => "smart-off",
             Reason::InsideWorkspace => "inside-workspace",

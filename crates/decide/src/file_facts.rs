@@ -9,6 +9,7 @@ pub trait FileFacts {
     fn real_path(&self, path: &Path) -> Option<PathBuf>;
     /// Returns whether `path` is a regular file.
     fn is_file(&self, path: &Path) -> bool;
-    /// Returns whether `path` is a regular file that this process may execute.
+    /// Returns whether `path` is a regular file that this process may execute, and is not the shim: in
+    /// the agent's container the shim is mounted in the place of interpreters.
     fn is_executable(&self, path: &Path) -> bool;
 }

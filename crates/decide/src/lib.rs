@@ -28,7 +28,8 @@
 //! let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::Off);
 //! let settings = Settings { smart, ..Settings::default() };
 //! let args = [b"--no-warnings".to_vec(), b"/opt/x.js".to_vec()];
-//! let call = ToolCall { tool: b"node", args: &args, cwd: Path::new("/workspace") };
+//! let cwd = Path::new("/workspace");
+//! let call = ToolCall { tool: b"node", program: None, args: &args, cwd };
 //! let decision = decide(&call, &settings, &Files).unwrap();
 //! assert!(matches!(decision, Decision::Local(_)));
 //! assert_eq!(
@@ -42,6 +43,7 @@
 //! *where* a call runs, the proxy decides *whether*. It performs no I/O; [`FileFacts`] supplies
 //! everything about files.
 
+mod call_path;
 mod decide;
 mod decision;
 mod entry_point;
@@ -54,6 +56,7 @@ mod runtime_lookup;
 mod settings;
 mod workspace;
 
+pub use call_path::leads_to_interpreter;
 pub use decide::{ToolCall, decide};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
 pub use file_facts::FileFacts;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_types::exit;
 
+use crate::call_path::INTERPRETER_DIRECTORIES;
 use crate::decision::Program;
 use crate::file_facts::FileFacts;
 use crate::runtime::Runtime;
@@ -47,7 +48,7 @@ impl RuntimeLookup<'_> {
         let session = self.settings.local_python.as_deref();
         let mut candidates = Vec::new();
         match runtime {
-            Runtime::Node => return in_directories(["/usr/local/bin", "/usr/bin"]).to_vec(),
+            Runtime::Node => return in_directories(INTERPRETER_DIRECTORIES).to_vec(),
             Runtime::Python => {
                 if let Some(bin) = self.environment_of(script) {
                     candidates.extend([bin.join("python3"), bin.join("python")]);

@@ -234,6 +234,15 @@ impl Engine {
         self.command().args(["network", "create"]).args(isolation).args(labels).arg(name)
     }
 
+    /// Returns the value of an image's label; `None` if it has no such label, or the engine does not
+    /// have the image.
+    pub async fn image_label(&self, image: &str, label: &str) -> Option<String> {
+        let format = format!("{{{{index .Config.Labels \"{label}\"}}}}");
+        let inspect = self.command().args(["image", "inspect", "--format", &format, image]);
+        let value = String::from_utf8(self.output(&inspect).await.ok()?).ok()?.trim().to_owned();
+        (!matches!(value.as_str(), "" | "<no value>")).then_some(value)
+    }
+
     /// Returns whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> bool {
         self.output(&self.command().args(["image", "inspect", "--format", "{{.Id}}", image]))

@@ -105,11 +105,12 @@ fn npm_stage(file: &AgentFile) -> String {
 }
 
 /// Builds wheels of what has none with Debian's setuptools, which the index cannot change. Like uv,
-/// which resolved the versions, it ignores upper bounds of Python's version (openhands).
+/// which resolved the versions, it ignores upper bounds of Python's version (openhands). Debian's
+/// packages need a Python in the usual place; the environment leads to the agent's own.
 fn pypi_stage(file: &AgentFile) -> String {
     let failure = failure(file);
     format!(
-        "RUN apt-get update \\\n \
+        "RUN cp -a /opt/agent/bin/python3* /usr/bin/ && apt-get update \\\n \
          && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \\\n      \
          python3-pip python3-setuptools python3-wheel\n\
          ARG PIP_INDEX_URL\n\
@@ -121,7 +122,7 @@ fn pypi_stage(file: &AgentFile) -> String {
          [ ! -e $source ] || pip wheel --no-index --no-deps --no-build-isolation \\\n        \
          --wheel-dir /tmp/wheels $source || exit 1; \\\n    \
          done \\\n \
-         && python3 -m venv --without-pip /opt/venv \\\n \
+         && /opt/agent/bin/python3 -m venv --without-pip /opt/venv \\\n \
          && pip --python /opt/venv install --no-cache-dir --no-index --no-deps --no-compile \\\n      \
          --ignore-requires-python /tmp/wheels/*.whl && rm -r /tmp/wheels\n{}",
         prepare_and_check(file, "/opt/venv")
@@ -152,6 +153,9 @@ fn last_stage(file: &AgentFile) -> String {
     for path in file.files.keys() {
         text += &format!("COPY {} {path}\n", file_name(path));
     }
+    // The launcher covers other paths of interpreters with shims.
+    let own = if file.pypi.is_empty() { "/usr/local/bin/node" } else { "/opt/agent/bin/python3" };
+    text += &format!("LABEL dev.aifo.interpreters=\"{own}\"\n");
     for (name, value) in &file.env {
         text += &format!("ENV {name}={}\n", quoted(value));
     }

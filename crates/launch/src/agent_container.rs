@@ -55,10 +55,11 @@ pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchErro
 }
 
 /// Returns the description of the container. The files need not exist yet. `own_home` has the
-/// state of the agent's own, if it works with that.
+/// state of the agent's own, if it works with that; `interpreters` are covered by shims.
 pub(crate) fn container(
     agent: &AgentContainerConfig,
     own_home: Option<&Path>,
+    interpreters: Vec<PathBuf>,
     session_dir: &Path,
 ) -> AgentContainer {
     let mut mounts =
@@ -73,7 +74,13 @@ pub(crate) fn container(
     };
     let mut variables = vec![("SHELL".into(), Value::Plain(agent.spec.shell.clone().into()))];
     variables.extend(agent.spec.set.iter().map(plain));
-    AgentContainer { image: agent.image.clone(), shims: shim_dir(session_dir), mounts, variables }
+    AgentContainer {
+        image: agent.image.clone(),
+        shims: shim_dir(session_dir),
+        interpreters,
+        mounts,
+        variables,
+    }
 }
 
 /// Writes the container's files, and creates the user's state directories that it mounts.

@@ -10,12 +10,13 @@ use crate::backend::{SidecarBackend, check_workspace};
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
 use crate::session_dir::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
+use crate::shims::{INTERPRETERS_LABEL, covered_interpreters};
 use crate::state::StatePlace;
 use crate::workspace_check::CheckedWorkspace;
 
 /// Returns the commands that a session of this configuration would run, in order; empty if it needs
 /// no engine. Errors: the workspace is refused, or cannot be mounted.
-pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
+pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
     let id = "SESSION";
     let session_dir = runtime_directory().join(format!("{PREFIX}{id}"));
@@ -31,10 +32,14 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;
         let runner = config.runner();
-        let agent = config.agent.as_ref().map(|agent| {
-            let own_home = StatePlace::of(agent, &workspace).map(|state| state.home());
-            agent_container::container(agent, own_home.as_deref(), &session_dir)
-        });
+        let mut agent = None;
+        if let Some(asked) = &config.agent {
+            let own_home = StatePlace::of(asked, &workspace).map(|state| state.home());
+            let own_home = own_home.as_deref();
+            let label = containers.engine.image_label(&asked.image, INTERPRETERS_LABEL).await;
+            let interpreters = covered_interpreters(label.as_deref());
+            agent = Some(agent_container::container(asked, own_home, interpreters, &session_dir));
+        }
         let linked = containers.linked(&workspace).unwrap_or_default();
         let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));
         let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, agent);

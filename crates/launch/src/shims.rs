@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use aifo_policy::{NotifyRules, Policy};
+use aifo_policy::{KindSpec, NotifyRules, Policy, kinds};
 
 /// Creates a link to the shim for every tool and notification.
 pub(crate) fn link_tools(
@@ -28,6 +28,20 @@ pub(crate) fn link_names(
     let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
     names.extend(notify.allowlist.iter().cloned());
     names.iter().try_for_each(|name| symlink(SHIM, directory.join(name)))
+}
+
+/// The label of an agent's image with the absolute paths of the interpreters that its own programs use,
+/// separated by spaces. Only images with this label get shims in the place of interpreters: the programs
+/// of another image could need the interpreters beneath.
+pub(crate) const INTERPRETERS_LABEL: &str = "dev.aifo.interpreters";
+
+/// Returns the paths of interpreters that shims cover in an agent's container, given the label of its
+/// image (`spec/agents.md#interpreters`).
+pub(crate) fn covered_interpreters(label: Option<&str>) -> Vec<PathBuf> {
+    let Some(label) = label else { return Vec::new() };
+    let own: Vec<_> = label.split_whitespace().map(Path::new).collect();
+    let paths = kinds().iter().flat_map(KindSpec::interpreter_paths);
+    paths.filter(|path| !own.contains(&path.as_path())).collect()
 }
 
 /// Puts a directory in front of a PATH.
@@ -63,6 +77,22 @@ const SHIM: &str = "aifo-shim";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shims_cover_the_interpreters_that_an_image_does_not_use() {
+        assert!(covered_interpreters(None).is_empty());
+        let of_node = covered_interpreters(Some("/usr/local/bin/node /opt/x"));
+        let of_python = covered_interpreters(Some("/opt/agent/bin/python3"));
+        for (path, node, python) in [
+            ("/usr/bin/python3", true, true),
+            ("/usr/local/bin/python3.13", true, true),
+            ("/usr/bin/node", true, true),
+            ("/usr/local/bin/node", false, true),
+        ] {
+            assert_eq!(of_node.contains(&path.into()), node, "{path}");
+            assert_eq!(of_python.contains(&path.into()), python, "{path}");
+        }
+    }
 
     #[test]
     fn a_directory_of_shims_is_recognised() {

@@ -29,7 +29,7 @@ use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
 use crate::session_dir::SessionDir;
 use crate::session_dirs::{SessionDirs, create_directory};
-use crate::shims::path_without_shims;
+use crate::shims::{INTERPRETERS_LABEL, covered_interpreters, path_without_shims};
 use crate::state::OpenState;
 use crate::trusted::TrustedPrograms;
 
@@ -231,9 +231,16 @@ impl Backends {
                     let tools = (&config.policy, &config.notify);
                     let programs = TrustedPrograms::for_workspace(workspace);
                     let as_root = containers.runs_as_root();
-                    agent_container::configure(asked, directory, tools, &programs, as_root).await?;
+                    let (label, configured) = tokio::join!(
+                        containers.engine.image_label(&asked.image, INTERPRETERS_LABEL),
+                        agent_container::configure(asked, directory, tools, &programs, as_root),
+                    );
+                    configured?;
+                    let interpreters = covered_interpreters(label.as_deref());
                     let own_home = dirs.state.as_ref().map(OpenState::home);
-                    agent = Some(agent_container::container(asked, own_home.as_deref(), directory));
+                    let own_home = own_home.as_deref();
+                    agent =
+                        Some(agent_container::container(asked, own_home, interpreters, directory));
                 }
                 let linked = containers.linked(workspace).unwrap_or_else(|reason| {
                     tracing::warn!("git does not work in this workspace in containers: {reason}");

@@ -1,5 +1,7 @@
 //! The built-in table of kinds: a row is all that a toolchain needs but the Dockerfile of its image.
 
+use std::path::{Path, PathBuf};
+
 use aifo_types::Kind;
 
 /// A built-in toolchain: all that is specific to it, except for the Dockerfile of its image
@@ -12,6 +14,9 @@ pub struct KindSpec {
     pub aliases: &'static [&'static str],
     /// The tools of this kind, without [`DEV_TOOLS`], which every kind may run.
     pub tools: &'static [&'static str],
+    /// Those of the tools that are interpreters: programs of the workspace name them by absolute paths,
+    /// in one of [`INTERPRETER_DIRECTORIES`].
+    pub interpreters: &'static [&'static str],
     /// Files of a project of this kind: names, or suffixes that start with '.'.
     pub markers: &'static [&'static str],
     /// Files that may name a version, in the order in which the kind's own tools read them.
@@ -22,6 +27,8 @@ pub struct KindSpec {
     pub volumes: &'static [KindVolume],
     /// Variables of its tools, unless the user has set them.
     pub variables: &'static [(&'static str, &'static str)],
+    /// Further ones in containers.
+    pub container_variables: &'static [(&'static str, &'static str)],
 }
 
 /// The format of a file that names a version.
@@ -59,6 +66,13 @@ pub struct KindVolume {
     pub path: &'static str,
 }
 
+/// The directories in which images have a toolchain's interpreters.
+pub const INTERPRETER_DIRECTORIES: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
+
+/// The minor versions of `python3.N` that are interpreters, too. A virtual environment names the
+/// version that created it.
+const INTERPRETER_MINORS: std::ops::RangeInclusive<u32> = 9..=15;
+
 /// Tools that any kind may run, if its sidecar has them installed.
 pub const DEV_TOOLS: &[&str] = &[
     "make",
@@ -92,11 +106,13 @@ const KINDS: &[KindSpec] = &[
         name: "c-cpp",
         aliases: &["c", "cpp", "c_cpp", "c++"],
         tools: &[],
+        interpreters: &[],
         markers: &["Makefile", "CMakeLists.txt", "meson.build", ".c", ".cc", ".cpp"],
         version_files: &[],
         caches: &[cache("CCACHE_DIR", "ccache", Some("/var/cache/aifo/ccache"))],
         volumes: &[volume("aifo-ccache", "/var/cache/aifo/ccache")],
         variables: &[],
+        container_variables: &[],
     },
     KindSpec {
         name: "rust",
@@ -112,6 +128,7 @@ const KINDS: &[KindSpec] = &[
             "clippy-driver",
             "cargo-nextest",
         ],
+        interpreters: &[],
         markers: &["Cargo.toml", "rust-toolchain.toml"],
         version_files: &[
             ("rust-toolchain", VersionFormat::RustToolchain),
@@ -124,11 +141,13 @@ const KINDS: &[KindSpec] = &[
             volume("aifo-cargo-git", "/home/coder/.cargo/git"),
         ],
         variables: &[("CC", "gcc"), ("CXX", "g++")],
+        container_variables: &[],
     },
     KindSpec {
         name: "go",
         aliases: &["golang"],
         tools: &["go", "gofmt"],
+        interpreters: &[],
         markers: &["go.mod"],
         version_files: &[("go.mod", VersionFormat::GoMod)],
         caches: &[
@@ -138,11 +157,13 @@ const KINDS: &[KindSpec] = &[
         ],
         volumes: &[volume("aifo-go", "/var/cache/aifo/go")],
         variables: &[],
+        container_variables: &[],
     },
     KindSpec {
         name: "node",
         aliases: &["ts", "typescript", "bun"],
         tools: &["node", "npm", "npx", "yarn", "pnpm", "corepack", "deno", "bun", "tsc", "ts-node"],
+        interpreters: &["node"],
         markers: &["package.json", "tsconfig.json", "deno.json", ".nvmrc", ".js", ".mjs", ".ts"],
         version_files: &[
             (".nvmrc", VersionFormat::Line),
@@ -157,12 +178,15 @@ const KINDS: &[KindSpec] = &[
         ],
         volumes: &[volume("aifo-node-cache", "/var/cache/aifo/node")],
         variables: &[],
+        container_variables: &[],
     },
     KindSpec {
         name: "python",
         aliases: &["py"],
         // And python3.N for every N: see `is_versioned_python`.
         tools: &["python", "python3", "pip", "pip3", "uv", "uvx"],
+        // And python3.N, see `INTERPRETER_MINORS`.
+        interpreters: &["python", "python3"],
         markers: &["pyproject.toml", "requirements.txt", "setup.py", ".python-version", ".py"],
         version_files: &[(".python-version", VersionFormat::Line)],
         caches: &[
@@ -173,6 +197,8 @@ const KINDS: &[KindSpec] = &[
         ],
         volumes: &[volume("aifo-pip-cache", "/var/cache/aifo/pip")],
         variables: &[],
+        // A python that uv downloads is gone with the container, and the agent's lacks it.
+        container_variables: &[("UV_PYTHON_PREFERENCE", "only-system")],
     },
 ];
 
@@ -191,6 +217,23 @@ impl KindSpec {
     pub fn kind(&self) -> Kind {
         // `the_table_is_sound` parses every name.
         Kind::parse(self.name).unwrap_or_else(|invalid| unreachable!("{invalid}"))
+    }
+
+    /// Returns the absolute paths by which programs of the workspace name the interpreters.
+    pub fn interpreter_paths(&self) -> Vec<PathBuf> {
+        let minors = (self.name == VERSIONED_PYTHON).then_some(INTERPRETER_MINORS);
+        let versions = minors.into_iter().flatten().map(|minor| format!("python3.{minor}"));
+        let names = self.interpreters.iter().map(|name| (*name).to_owned()).chain(versions);
+        let paths = names.flat_map(|name| {
+            INTERPRETER_DIRECTORIES.map(|directory| Path::new(directory).join(&name))
+        });
+        paths.collect()
+    }
+
+    /// Returns whether a tool is one of the interpreters.
+    pub fn is_interpreter(&self, tool: &str) -> bool {
+        self.interpreters.contains(&tool)
+            || (self.name == VERSIONED_PYTHON && is_versioned_python(tool))
     }
 }
 
@@ -224,6 +267,25 @@ mod tests {
             tools.len(),
             "a tool is listed twice"
         );
+    }
+
+    #[test]
+    fn interpreters_are_tools_of_their_kind() {
+        for spec in kinds() {
+            for name in spec.interpreters {
+                assert!(spec.tools.contains(name), "{}: {name}", spec.name);
+            }
+            assert!(spec.interpreter_paths().iter().all(|path| {
+                spec.is_interpreter(path.file_name().and_then(|name| name.to_str()).unwrap())
+            }));
+        }
+        let paths =
+            |kind: &str| kind_spec(&Kind::parse(kind).unwrap()).unwrap().interpreter_paths();
+        assert_eq!(paths("node"), ["/usr/bin/node", "/usr/local/bin/node"].map(PathBuf::from));
+        for path in ["/usr/bin/python", "/usr/local/bin/python3", "/usr/bin/python3.12"] {
+            assert!(paths("python").contains(&path.into()), "{path}");
+        }
+        assert!(paths("rust").is_empty());
     }
 
     #[test]

@@ -38,7 +38,10 @@ mod route;
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
-pub use kinds::{DEV_TOOLS, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec, kinds};
+pub use kinds::{
+    DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,
+    kinds,
+};
 pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
     AccessRequest, CallCommand, DefaultVerdict, InvalidRule, PermissionDecision, PermissionRule,

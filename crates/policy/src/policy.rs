@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use aifo_types::{Kind, ToolName};
 
-use crate::kinds::{DEV_TOOLS, VERSIONED_PYTHON, is_versioned_python, kinds};
+use crate::kinds::{DEV_TOOLS, VERSIONED_PYTHON, is_versioned_python, kind_spec, kinds};
 
 /// The kinds of a session with their allowlists, in the order in which dev tools are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +88,12 @@ impl Policy {
         if let Some(policy) = self.kinds.iter_mut().find(|policy| policy.kind == *kind) {
             policy.denied.extend(tools.into_iter().map(|tool| tool.as_str().to_owned()));
         }
+    }
+
+    /// Returns whether a tool is an interpreter of one of the built-in kinds.
+    pub fn is_interpreter(&self, tool: &ToolName) -> bool {
+        let specs = self.kinds.iter().filter_map(|policy| kind_spec(&policy.kind));
+        specs.into_iter().any(|spec| spec.is_interpreter(tool.as_str()))
     }
 
     /// Returns the sorted names of all tools; the launcher links a shim under each.

@@ -4,7 +4,10 @@
 //! From then on it watches the deadline, the session's end and the runner's events for the log. The
 //! tool's bytes bypass the proxy.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Instant;
 
 use aifo_policy::Route;
@@ -57,6 +60,7 @@ async fn run_recorded(
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let Upgrade { fds, received } = upgrade;
+    check_program(state, &request)?;
     let routes = sidecar_lease::routes(state, &request.tool)?;
     let registration = state.registry.register(&request.id).await?;
     let inherited = &mut request.inherited;
@@ -84,6 +88,21 @@ async fn run_recorded(
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
     record.ended(&ended);
+    Ok(())
+}
+
+/// Checks the path of a program (`spec/exec3.md#programs-by-path`). An interpreter runs any code of the
+/// workspace, so a file of the workspace in its place does not extend the allowlist.
+fn check_program(state: &ProxyState, request: &ExecRequest) -> Result<(), Refusal> {
+    let Some(program) = &request.program else { return Ok(()) };
+    let path = Path::new(OsStr::from_bytes(program));
+    if !state.config.shared_directories.name(path) {
+        let why = "is outside the workspace and the session's temporary directory";
+        return Err(Refusal::BadRequest(format!("program '{}' {why}", path.display())));
+    }
+    if !state.config.policy.is_interpreter(&request.tool) {
+        return Err(Refusal::ProgramNotAllowed { program: path.display().to_string() });
+    }
     Ok(())
 }
 

@@ -61,6 +61,13 @@ impl SharedDirectories {
         &self.workspace
     }
 
+    /// Returns whether an absolute path without `.` and `..` is below one of the directories, links
+    /// unresolved.
+    pub(crate) fn name(&self, path: &Path) -> bool {
+        let names = self.directories.iter().flat_map(|directory| &directory.names);
+        names.chain(&self.workspace).any(|name| path.starts_with(name))
+    }
+
     /// Returns whether a regular file is below one of the directories: its path, opened from the
     /// directory without following links, must lead to the same file.
     fn contain(&self, fd: BorrowedFd<'_>, file: &FileStat) -> bool {

@@ -233,7 +233,10 @@ fn exec_call(
     let bad = |why: String| Refusal::BadRequest(why);
     let (id, echo) = exec_id(head, new_id)?;
     let tool = form.last("tool").ok_or_else(|| bad("tool is missing".to_owned()))?;
-    let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
+    let tool = ToolName::parse(tool).map_err(|invalid| {
+        let needs = if tool.starts_with(b"/") { "; a path needs protocol 3" } else { "" };
+        bad(format!("{invalid}{needs}"))
+    })?;
     let args = arguments(form)?;
     let cwd = directory(form.last("cwd"))?;
     let request = ExecRequest { args, cwd, ..ExecRequest::new(id, tool) };

@@ -39,6 +39,7 @@ mod monitor;
 mod network;
 mod nonblocking_writer;
 mod poller;
+mod program_path;
 mod project_tools;
 mod server;
 mod sidecar_limits;

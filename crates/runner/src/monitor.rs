@@ -43,9 +43,11 @@ pub(crate) fn start(
     let open =
         |fd: &Option<BorrowedFd<'_>>| if fd.is_some() { Stdio::Passed } else { Stdio::Closed };
     let mut argv = tool.argv.iter();
-    let name = argv.next().map(|name| name.as_bytes()).unwrap_or_default();
+    let first = argv.next().map(|name| name.as_bytes()).unwrap_or_default();
+    let name = first.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let name = ToolName::parse(name).map_err(io::Error::other)?;
     let request = ExecRequest {
+        program: first.starts_with(b"/").then(|| first.to_vec()),
         args: argv.map(bytes).collect(),
         inherited: Inherited {
             environment: tool.env.iter().map(bytes).collect(),

@@ -48,6 +48,18 @@ impl ProjectTools {
         }
     }
 
+    /// Returns the tools of the virtual environment whose interpreter is `program`; `None` if it is
+    /// of none.
+    pub(crate) fn of_program(kind: &str, program: &Path) -> Option<Self> {
+        let bin = program.parent().filter(|_| kind == "python")?;
+        let venv = bin.parent().filter(|venv| venv.join("pyvenv.cfg").is_file())?;
+        Some(ProjectTools {
+            first_in_path: Some(bin.to_owned()),
+            virtual_env: Some(venv.to_owned()),
+            fallback: None,
+        })
+    }
+
     /// Returns the PATH of the call.
     pub(crate) fn path(&self, path: &OsStr) -> OsString {
         match &self.first_in_path {

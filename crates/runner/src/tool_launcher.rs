@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 
 use crate::frame_socket::FrameSocket;
 use crate::monitor;
+use crate::program_path::check_program;
 use crate::project_tools::ProjectTools;
 use crate::start_failure::{c_string, spawn_start_error, start_error};
 use crate::stream_pipe::StreamPipe;
@@ -96,6 +97,14 @@ impl ToolLauncher {
                 argv: argv(&start.request),
                 project: ProjectTools::default(),
             });
+        }
+        if let Some(path) = &start.request.program {
+            let program = PathBuf::from(OsStr::from_bytes(path));
+            check_program(&program, &self.kind)?;
+            let workspace = self.roots.workspace_root_of(cwd);
+            let project = ProjectTools::of_program(&self.kind, &program)
+                .unwrap_or_else(|| ProjectTools::find(&self.kind, "", cwd, workspace));
+            return Ok(ResolvedTool { program, argv: argv(&start.request), project });
         }
         let name = start.request.tool.as_str();
         let workspace = self.roots.workspace_root_of(cwd);

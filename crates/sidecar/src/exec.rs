@@ -35,8 +35,8 @@ impl Runner {
         let (events_sender, events) = mpsc::unbounded_channel();
         let serial = control.replies().next_serial();
         start.set_serial(serial);
-        if let Some(cwd) = &mut start.request.cwd {
-            self.translation().apply(cwd);
+        for path in [&mut start.request.cwd, &mut start.request.program].into_iter().flatten() {
+            self.translation().apply(path);
         }
         let fds = if control.takes_descriptors() {
             control.replies().execs.insert(serial, events_sender);

@@ -20,6 +20,11 @@ pub enum Refusal {
         /// The running sidecars.
         running: Vec<Kind>,
     },
+    /// 403: the program that the call names by its path is no interpreter.
+    ProgramNotAllowed {
+        /// The path.
+        program: String,
+    },
     /// 403: the notification is not allowed, for this reason.
     NotificationRefused(String),
     /// 404: an unknown path, or a signal to an exec that does not run.
@@ -82,7 +87,9 @@ impl Refusal {
         match self {
             Refusal::BadRequest(_) => (400, "Bad Request"),
             Refusal::Unauthorized => (401, "Unauthorized"),
-            Refusal::ToolNotAllowed { .. } | Refusal::NotificationRefused(_) => (403, "Forbidden"),
+            Refusal::ToolNotAllowed { .. }
+            | Refusal::ProgramNotAllowed { .. }
+            | Refusal::NotificationRefused(_) => (403, "Forbidden"),
             Refusal::NotFound => (404, "Not Found"),
             Refusal::MethodNotAllowed => (405, "Method Not Allowed"),
             Refusal::RequestTimeout => (408, "Request Timeout"),
@@ -121,6 +128,9 @@ impl Refusal {
             Refusal::ToolNotAllowed { tool, running } => {
                 let kinds = join(running, " or ", |kind| kind.to_string());
                 format!("forbidden: tool '{tool}' is not allowed in the {kinds} sidecar\n")
+            }
+            Refusal::ProgramNotAllowed { program } => {
+                format!("forbidden: program '{program}' is not an interpreter of a toolchain\n")
             }
             Refusal::NotificationRefused(why) => format!("{why}\n"),
             Refusal::NotFound => "not found\n".to_owned(),

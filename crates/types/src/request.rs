@@ -7,8 +7,11 @@ use crate::{ExecId, TerminalModes, ToolName, WindowSize};
 pub struct ExecRequest {
     /// The id for signals to the call; its processes inherit it as the exec tag.
     pub id: ExecId,
-    /// The tool as typed; it becomes `argv[0]`.
+    /// The tool as typed; it becomes `argv[0]`, unless there is a `program`.
     pub tool: ToolName,
+    /// The absolute path by which the tool was called: the file to execute, and its `argv[0]`. Its
+    /// last component is the tool. `None` looks the tool up in PATH.
+    pub program: Option<Vec<u8>>,
     /// The arguments after `argv[0]`: bytes without NUL, possibly empty.
     pub args: Vec<Vec<u8>>,
     /// The current directory in the tools' view; `None` is the workspace root.
@@ -75,12 +78,20 @@ pub enum Stdio {
 impl ExecRequest {
     /// Creates a request without arguments, to run in the workspace root and inherit nothing.
     pub fn new(id: ExecId, tool: ToolName) -> Self {
-        ExecRequest { id, tool, args: Vec::new(), cwd: None, inherited: Inherited::default() }
+        ExecRequest {
+            id,
+            tool,
+            program: None,
+            args: Vec::new(),
+            cwd: None,
+            inherited: Inherited::default(),
+        }
     }
 
-    /// Returns the tool's name, then its arguments.
+    /// Returns the program's path, else the tool's name, then the arguments.
     pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(self.tool.as_str().as_bytes()).chain(self.args.iter().map(Vec::as_slice))
+        let first = self.program.as_deref().unwrap_or(self.tool.as_str().as_bytes());
+        std::iter::once(first).chain(self.args.iter().map(Vec::as_slice))
     }
 
     /// Returns the number of descriptors that are passed with the request.
@@ -116,6 +127,9 @@ mod tests {
     fn argv_is_the_name_and_the_arguments() {
         let request = ExecRequest { args: vec![b"-j".to_vec(), Vec::new()], ..request() };
         assert_eq!(request.argv().collect::<Vec<_>>(), [&b"make"[..], b"-j", b""]);
+        let program = Some(b"/ws/bin/make".to_vec());
+        let request = ExecRequest { program, ..request };
+        assert_eq!(request.argv().collect::<Vec<_>>(), [&b"/ws/bin/make"[..], b"-j", b""]);
     }
 
     #[test]

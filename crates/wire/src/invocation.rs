@@ -19,7 +19,7 @@ pub enum InvalidInvocation {
     /// A field is truncated or out of range, or bytes follow the last one.
     #[error("malformed invocation")]
     Malformed,
-    /// The first argument is not a tool's name.
+    /// The first argument is neither a tool's name nor the absolute path of one.
     #[error(transparent)]
     Tool(#[from] InvalidToolName),
 }
@@ -111,8 +111,19 @@ impl Fields {
 
     fn into_request(self, id: ExecId) -> Result<ExecRequest, InvalidInvocation> {
         let Fields { tool, args, cwd, inherited } = self;
-        Ok(ExecRequest { id, tool: ToolName::parse(&tool)?, args, cwd, inherited })
+        let (tool, program) = match tool.iter().rposition(|byte| *byte == b'/') {
+            Some(last) if tool.starts_with(b"/") && is_plain(&tool) => {
+                (ToolName::parse(tool.get(last + 1..).unwrap_or_default())?, Some(tool))
+            }
+            _ => (ToolName::parse(&tool)?, None),
+        };
+        Ok(ExecRequest { id, tool, program, args, cwd, inherited })
     }
+}
+
+/// Returns whether an absolute path has neither `.` nor `..` nor empty components.
+fn is_plain(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').skip(1).all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
 fn decode_limit(fields: &mut Payload<'_>) -> Option<SoftLimit> {
@@ -251,7 +262,8 @@ mod tests {
 
     #[test]
     fn invocations_round_trip() {
-        for request in [plain(b"make"), full()] {
+        let program = Some(b"/ws/.venv/bin/cargo".to_vec());
+        for request in [plain(b"make"), full(), ExecRequest { program, ..full() }] {
             let bytes = encoded(&request);
             assert_eq!(parse(&bytes), Ok(request));
             for len in 0..bytes.len() {
@@ -318,6 +330,15 @@ mod tests {
         let mut request = full();
         request.args[0] = b"a\0b".to_vec();
         assert_eq!(parse(&encoded(&request)), Err(InvalidInvocation::Malformed));
+        for program in ["cargo", "b/cargo", "/", "/ws/", "/ws/../cargo", "/ws/./cargo", "//cargo"] {
+            let request = ExecRequest { program: Some(program.into()), ..full() };
+            let parsed = parse(&encoded(&request));
+            assert!(
+                parsed.as_ref().map_or(true, |it| it.program.is_none()),
+                "{program}: {parsed:?}"
+            );
+            assert_eq!(parsed.is_err(), program != "cargo", "{program}: {parsed:?}");
+        }
         let mut request = full();
         request.cwd = Some(b"/\0".to_vec());
         assert_eq!(parse(&encoded(&request)), Err(InvalidInvocation::Malformed));
@@ -326,7 +347,7 @@ mod tests {
         no_argument.drain(4..10);
         assert_eq!(parse(&no_argument), Err(InvalidInvocation::Malformed));
         let mut path = encoded(&plain(b"cc"));
-        path[8] = b'/';
+        path[9] = b'/';
         assert_eq!(parse(&path), Err(InvalidInvocation::Tool(InvalidToolName)));
     }
 

@@ -82,7 +82,7 @@ impl AgentSession {
         let mut session = settings::session_config(&flags.session, &config, fallback).await?;
         target.configure(&mut session).await?;
         if flags.session.containers.dry_run {
-            start::show_plan(&session)?;
+            start::show_plan(&session).await?;
             return Ok(Prepared::DryRun);
         }
         if target.image.is_none() {

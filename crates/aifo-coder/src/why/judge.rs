@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{Decision, FileFacts, Reason, Settings, Toggle, ToolCall, decide};
+use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_policy::{KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_types::{Refusal, ToolName, exit};
@@ -49,7 +49,7 @@ impl CallExplainer<'_> {
             self.explain_direct(tool, &mut explanation);
             return explanation;
         }
-        let call = ToolCall { tool: tool.as_str().as_bytes(), args, cwd };
+        let call = ToolCall { tool: tool.as_str().as_bytes(), program: None, args, cwd };
         match decide(&call, &settings, &FileSystem) {
             Ok(Decision::Local(local)) => {
                 explanation.mode = Mode::Local;
@@ -92,38 +92,7 @@ impl CallExplainer<'_> {
         explanation
     }
 
-    /// Explains a call by a path, which the kernel executes without a lookup in PATH.
-    pub(crate) fn explain_path(&self, path: &Path, args: &[Vec<u8>], cwd: &Path) -> Explanation {
-        let mut explanation = self.unexplained(path.display().to_string(), args, cwd);
-        explanation.mode = Mode::Direct;
-        explanation.reason = "path".to_owned();
-        let name = path.file_name().and_then(|name| ToolName::parse(name.as_encoded_bytes()).ok());
-        explanation.because = match name.filter(|name| self.has_shim(name)) {
-            Some(name) => format!(
-                "a path is not looked up in PATH, so no shim takes the call; \
-                 '{name}' alone would call the shim"
-            ),
-            None => "a path is not looked up in PATH, so no shim takes the call".to_owned(),
-        };
-        explanation.environment = "the agent's own";
-        explanation.max_secs = None;
-        let file = cwd.join(path);
-        let (text, exit_code, remedy) = if FileSystem.is_executable(&file) {
-            explanation.executable = Some(file);
-            explanation.directory = Some(cwd.to_owned());
-            return explanation;
-        } else if file.exists() {
-            let text = format!("'{}' cannot be executed: permission denied", path.display());
-            (text, exit::NOT_EXECUTABLE, format!("chmod +x '{}'", path.display()))
-        } else {
-            let text = format!("'{}' does not exist", path.display());
-            (text, exit::NOT_FOUND, "check the path".to_owned())
-        };
-        explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
-        explanation
-    }
-
-    fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+    pub(super) fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
         Explanation {
             tool,
             args: args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
@@ -159,7 +128,7 @@ impl CallExplainer<'_> {
     }
 
     /// Returns whether the tool has a shim; denied tools have one too.
-    fn has_shim(&self, tool: &ToolName) -> bool {
+    pub(super) fn has_shim(&self, tool: &ToolName) -> bool {
         let policy = &self.config.kinds.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
@@ -217,7 +186,12 @@ impl CallExplainer<'_> {
     }
 
     /// Follows the call through the proxy to the runner.
-    fn explain_proxied(&self, tool: &ToolName, args: &[Vec<u8>], explanation: &mut Explanation) {
+    pub(super) fn explain_proxied(
+        &self,
+        tool: &ToolName,
+        args: &[Vec<u8>],
+        explanation: &mut Explanation,
+    ) {
         let toolchains = &self.config.toolchains.value;
         let mut route = Route::among(toolchains);
         match self.config.kinds.policy.route(tool, &toolchains.kinds()) {

@@ -71,6 +71,12 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
         Reason::PythonModule => {
             format!("the agent's own python runs the module {program} (-m)")
         }
+        Reason::CalledByPath => {
+            in_a_sidecar(&format!("{program} leads to an interpreter of a toolchain"))
+        }
+        Reason::EnvironmentModule => {
+            in_a_sidecar(&format!("the module {program} makes an environment of the project"))
+        }
         Reason::NotifyTool => format!("{tool} is a notification"),
         Reason::NotARuntime => format!("{tool} always runs in a sidecar"),
         Reason::SmartOff => {

@@ -144,7 +144,8 @@ fn common_calls_are_decided_without_file_access() {
     }
     for (tool, arg) in [("cargo", "build"), ("say", "hi"), ("node", "app.js"), ("python3", "-V")] {
         let args = [arg.as_bytes().to_vec()];
-        let call = ToolCall { tool: tool.as_bytes(), args: &args, cwd: Path::new("/workspace") };
+        let (tool_name, cwd) = (tool.as_bytes(), Path::new("/workspace"));
+        let call = ToolCall { tool: tool_name, program: None, args: &args, cwd };
         let decision = decide(&call, &smart(), &Untouched);
         assert!(matches!(decision, Ok(Decision::Proxy(_) | Decision::Notify(_))), "{tool} {arg}");
     }

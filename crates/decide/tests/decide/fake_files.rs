@@ -1,10 +1,13 @@
 //! File systems and calls, parsed from text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use aifo_decide::{
     Decision, FileFacts, RuntimeNotFound, Settings, SmartToggles, Toggle, ToolCall, decide,
+    leads_to_interpreter,
 };
 
 /// Files and links, with their parent directories.
@@ -94,7 +97,11 @@ pub(crate) fn decide_line(
 ) -> Result<Decision, RuntimeNotFound> {
     let (cwd, words) = call(line);
     let (tool, args) = words.split_first().expect("a tool");
-    decide(&ToolCall { tool, args, cwd: &cwd }, settings, files)
+    let called = cwd.join(Path::new(OsStr::from_bytes(tool)));
+    let by_path = tool.contains(&b'/') && leads_to_interpreter(&called, files);
+    let tool = tool.rsplit(|byte| *byte == b'/').next().expect("a name");
+    let program = by_path.then_some(called.as_path());
+    decide(&ToolCall { tool, program, args, cwd: &cwd }, settings, files)
 }
 
 /// Settings with both toggles on, the rest by default.

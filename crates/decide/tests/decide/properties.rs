@@ -105,7 +105,7 @@ proptest! {
         args in vec(word(), 0..8),
         cwd in path(),
     ) {
-        let call = ToolCall { tool: &tool, args: &args, cwd: Path::new(&cwd) };
+        let call = ToolCall { tool: &tool, program: None, args: &args, cwd: Path::new(&cwd) };
         let decision = decide(&call, &smart(), &page_files());
         let text = match &decision {
             Ok(decision) => decision.log_line(&tool),
@@ -132,7 +132,7 @@ proptest! {
     ) {
         let words = options.into_iter().chain([program.clone()]).map(String::into_bytes);
         let args: Vec<_> = words.chain(after).collect();
-        let call = ToolCall { tool: tool.as_bytes(), args: &args, cwd: Path::new(&cwd) };
+        let call = ToolCall { tool: tool.as_bytes(), program: None, args: &args, cwd: Path::new(&cwd) };
         let decision = decide(&call, &smart(), &page_files()).expect("a runtime");
         let path = Path::new(&cwd).join(&program);
         let files = page_files();

@@ -21,6 +21,8 @@ pub struct AgentContainer {
     /// A directory of the session with links to `aifo-shim` for every tool and for `aifo-runner`, and an
     /// empty file `aifo-shim` as the mount point of the shim.
     pub shims: PathBuf,
+    /// Paths of interpreters where the shim is mounted, as programs of the workspace name them.
+    pub interpreters: Vec<PathBuf>,
     /// Further mounts of host directories.
     pub mounts: Vec<Mount>,
     /// Further variables; none is secret.
@@ -48,6 +50,8 @@ pub(super) fn container(
     let mut spec = kind::working(shared, spec);
     kind::add_repository(shared, &mut spec, repository);
     spec.mounts.push(Mount::bind(&shared.config.runner_program, container_path::SHIM, true));
+    let shim = |path| Mount::bind(&shared.config.runner_program, path, true);
+    spec.mounts.extend(agent.interpreters.iter().map(shim));
     spec.mounts.extend(agent.mounts.iter().cloned());
     spec.variables.extend(agent.variables.iter().cloned());
     let admitted = shared.config.admitted.iter();

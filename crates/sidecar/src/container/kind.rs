@@ -32,12 +32,14 @@ fn volumes(kind: &Kind) -> &'static [KindVolume] {
 /// The variables of a kind's tools.
 fn variables(kind: &Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
     let spec = kind_spec(kind);
+    let of_containers = spec.map_or(&[][..], |spec| spec.container_variables);
     let caches = spec.map_or(&[][..], |spec| spec.caches).iter();
     let caches = caches.filter_map(|cache| Some((cache.variable, cache.container?)));
     let cargo = (kind.as_str() == "rust").then_some(("CARGO_HOME", CARGO_HOME));
     cargo
         .into_iter()
         .chain(spec.map_or(&[][..], |spec| spec.variables).iter().copied())
+        .chain(of_containers.iter().copied())
         .chain(caches)
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn tool_name() -> impl Strategy<Value = ToolName> {
 pub(crate) fn exec_request() -> impl Strategy<Value = ExecRequest> {
     let call = (exec_id(), tool_name(), vec(c_string(), 0..8), option::of(c_string()));
     (call, inherited()).prop_map(|((id, tool, args, cwd), inherited)| ExecRequest {
+        program: cwd.as_ref().map(|_| format!("/ws/{tool}").into_bytes()),
         id,
         tool,
         args,
