@@ -1,7 +1,8 @@
-//! `aifo-coder log`: prints the calls of a session from its log (`spec/cli.md#log`).
+//! `aifo-coder log`: prints the calls and messages of a session from its log (`spec/cli.md#log`).
 
 mod call;
 mod clock;
+mod message;
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -12,8 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use aifo_launch::{log_directory, rotated_log, running_sessions};
 use anyhow::{Context, bail};
+use serde::Deserialize;
 
 use self::call::Call;
+use self::message::Message;
 use crate::cli::Log;
 use crate::paint::{self, Paint};
 use crate::sessions;
@@ -148,6 +151,30 @@ fn session_log(path: &Path) -> Option<SessionLog> {
     Some(SessionLog { id, path: path.to_owned(), written })
 }
 
+/// A line of a log.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Record {
+    Call(Call),
+    Message(Message),
+}
+
+impl Record {
+    fn has_failed(&self) -> bool {
+        match self {
+            Record::Call(call) => call.has_failed(),
+            Record::Message(message) => message.has_failed(),
+        }
+    }
+
+    fn line(&self, paint: Paint) -> String {
+        match self {
+            Record::Call(call) => call.line(paint),
+            Record::Message(message) => message.line(paint),
+        }
+    }
+}
+
 struct Printer<'a> {
     flags: &'a Log,
     paint: Paint,
@@ -161,15 +188,15 @@ impl Printer<'_> {
         let mut text = String::new();
         for line in whole.split(|byte| *byte == b'\n') {
             // Skip damaged lines, as after a crash.
-            let Ok(call) = serde_json::from_slice::<Call>(line) else { continue };
-            if self.flags.failed && !call.has_failed() {
+            let Ok(record) = serde_json::from_slice::<Record>(line) else { continue };
+            if self.flags.failed && !record.has_failed() {
                 continue;
             }
             if self.flags.json {
                 text += &String::from_utf8_lossy(line);
                 text.push('\n');
             } else {
-                text += &call.line(self.paint);
+                text += &record.line(self.paint);
             }
         }
         if self.flags.json { paint::write_json(&text) } else { paint::write(&text) }

@@ -4,7 +4,7 @@ use aifo_launch::{Session, SessionConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cleanup;
-use crate::console::PROGRESS;
+use crate::console::{self, PROGRESS};
 
 /// Receives INT, TERM and HUP from its creation on.
 pub(crate) struct EndSignals([(Signal, u8); 3]);
@@ -48,8 +48,9 @@ pub(crate) async fn start(
         () = cleanup::remove_killed_sessions() => {}
         signal = signals.recv() => return Ok(Started::Cancelled(signal)),
     }
-    let started = Session::start_or_cancel(config, signals.recv()).await?;
-    Ok(match started {
+    let started = Session::start_or_cancel(config, signals.recv()).await;
+    console::set_status("");
+    Ok(match started? {
         Ok(session) => {
             if let Some(notice) = session.state_notice() {
                 tracing::info!(target: PROGRESS, "{notice}");

@@ -94,7 +94,7 @@ pub use aifo_sidecar::{
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
-pub use call_log::{CallLogRetention, log_directory, rotated_log};
+pub use call_log::{CallLogRetention, MessageLevel, MessageLog, log_directory, rotated_log};
 pub use call_stats::CallStats;
 pub use check::Finding;
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};

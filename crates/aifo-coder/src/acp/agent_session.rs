@@ -79,6 +79,9 @@ impl AgentSession {
         for (name, value) in config.smart_for(target.name()).variables() {
             agent.set(name, value);
         }
+        if target.spec.is_some() {
+            agent.set(aifo_types::env::PROGRESS, "0");
+        }
         let fallback = match target.image {
             None => Fallback::Local,
             Some(_) => Fallback::None,
