@@ -96,7 +96,9 @@ impl AgentFixture {
         let texts = logs.map(|log| fs::read_to_string(log).expect("a log is text"));
         let lines: Vec<_> =
             texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
-        lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+        let records = lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON"));
+        // The others are messages.
+        records.filter(|record: &Value| record["tool"].is_string()).collect()
     }
 
     /// The log files, one per session.

@@ -22,7 +22,12 @@ const HEREDOC: &str =
 
 /// The selected agents, each with the project.
 fn fixtures(test: &str) -> Vec<AgentFixture> {
-    let fixtures = AgentFixture::of_run(test, &["c-cpp", "node", "python", "rust"]);
+    fixtures_with(test, &["c-cpp", "node", "python", "rust"])
+}
+
+/// The same with other toolchains.
+fn fixtures_with(test: &str, kinds: &[&str]) -> Vec<AgentFixture> {
+    let fixtures = AgentFixture::of_run(test, kinds);
     for fixture in &fixtures {
         fs::write(fixture.workspace().join("Makefile"), MAKEFILE).unwrap();
         fs::write(fixture.workspace().join("app.js"), APP).unwrap();

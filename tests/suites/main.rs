@@ -43,6 +43,7 @@ mod front_socket;
 mod half_close;
 mod install;
 mod launcher;
+mod launcher_terminal;
 mod library;
 mod load;
 mod log;

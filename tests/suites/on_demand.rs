@@ -13,13 +13,13 @@ use aifo_tests::{
 
 /// A shim whose guards a test controls: each appends a line to `starts`, waits while the file
 /// `shut` exists, and fails if the file `broken` exists.
-struct Gate {
+pub(crate) struct Gate {
     dir: PathBuf,
 }
 
 impl Gate {
     /// Creates it beside the directories of a setup, which gets the shim.
-    fn for_setup(setup: SessionSetup) -> (Self, SessionSetup) {
+    pub(crate) fn for_setup(setup: SessionSetup) -> (Self, SessionSetup) {
         let dir = setup.scratch().to_owned();
         let (place, real) = (dir.display(), binaries().shim.display());
         let script = format!(
@@ -29,6 +29,7 @@ impl Gate {
              if [ -e {place}/broken ]; then exit 1; fi\n\
              exec -a aifo-runner {real} \"$@\"\n\
              fi\n\
+             case \"$0\" in */shims/*) exec -a \"$0\" {real} \"$@\"; esac\n\
              exec {real} \"$@\""
         );
         let shim = setup.scratch().join("gated-shim");
@@ -38,15 +39,15 @@ impl Gate {
         (Gate { dir }, setup)
     }
 
-    fn starts(&self) -> usize {
+    pub(crate) fn starts(&self) -> usize {
         fs::read_to_string(self.dir.join("starts")).unwrap_or_default().lines().count()
     }
 
-    fn put(&self, name: &str) {
+    pub(crate) fn put(&self, name: &str) {
         fs::write(self.dir.join(name), "").unwrap();
     }
 
-    fn take(&self, name: &str) {
+    pub(crate) fn take(&self, name: &str) {
         fs::remove_file(self.dir.join(name)).unwrap();
     }
 }
@@ -270,14 +271,19 @@ fn a_waiting_terminal_shows_what_it_waits_for() {
         shim.args(["exit", "3"]).env("AIFO_SHIM_PROTO", version);
         shim
     };
-    let (terminal, older) = (Terminal::new(), Terminal::new());
+    let (terminal, older, agents) = (Terminal::new(), Terminal::new(), Terminal::new());
     let (printed, untold) = (terminal.start(&shim("3")), older.start(&shim("2")));
+    let of_agent = agents.start(shim("3").env("AIFO_SHIM_PROGRESS", "0"));
     let piped = Running::start(&mut shim("3"));
-    waiting(&session, 3);
-    terminal.expect("\r\x1b[Kaifo-shim: starting the rust sidecar ...\r\n");
+    waiting(&session, 4);
+    let line = "\r\x1b[Kaifo-shim: starting the rust sidecar ...";
+    terminal.expect(line);
     gate.take("shut");
     assert_eq!((printed.finish(), untold.finish()), (Ok(3), Ok(3)));
+    let all = format!("{line}\r\x1b[K");
+    eventually("the line disappears", || terminal.shown() == all);
     assert_eq!(older.shown(), "", "version 2 knows no such word");
+    assert_eq!((of_agent.finish(), agents.shown().as_str()), (Ok(3), ""));
     assert_eq!(piped.finish().exited(3).stderr, "", "stderr is no terminal");
 }
 
@@ -324,10 +330,18 @@ fn a_starting_session_reports_slow_sidecars() {
     let (gate, _setup, coder) = run(&[]);
     let terminal = Terminal::new();
     let running = terminal.start(&coder);
-    terminal.expect("\r\x1b[Jaifo-coder: rust: starting ..\r\n");
+    let line = "\r\x1b[Kaifo-coder: rust: starting ..";
+    terminal.expect(line);
     open_late(&gate);
-    terminal.expect("\x1b[1A\r\x1b[Jaifo-coder: rust: ready in ");
     assert_eq!(running.finish(), Ok(0));
+    let all = format!("{line}\r\x1b[K");
+    eventually("the line disappears", || terminal.shown() == all);
+
+    let (gate, _setup, coder) = run(&["--quiet"]);
+    let terminal = Terminal::new();
+    let running = terminal.start(&coder);
+    open_late(&gate);
+    assert_eq!((running.finish(), terminal.shown().as_str()), (Ok(0), ""));
 }
 
 #[test]

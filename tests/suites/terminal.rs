@@ -79,7 +79,7 @@ fn a_launchers_lines_clear_the_line_they_stand_on() {
     run.args(["run", "--toolchain", "c-cpp", "--", "make", "say", "hi"]).stderr(terminal.stdio());
     let output = run.output().expect("aifo-coder starts");
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"hi\n"[..]));
-    check_lines(&terminal, "exec end", "aifo-");
+    check_lines(&terminal, "until the command ends, log lines go to '", "aifo-");
 }
 
 /// Also the launcher's last error.

@@ -165,20 +165,27 @@ pub(crate) fn root_warning(containers: &Containers) -> Option<&'static str> {
     )
 }
 
-/// Summarises the agent's tool calls; `None` if it made none.
-pub(crate) fn after(stats: CallStats, id: &str) -> Option<String> {
+/// Summarises the agent's tool calls, and why some were refused; nothing if it made none.
+pub(crate) fn after(stats: &CallStats, id: &str) -> Vec<String> {
     let calls = match stats.calls {
-        0 => return None,
+        0 => return Vec::new(),
         1 => "1 tool call".to_owned(),
         calls => format!("{calls} tool calls"),
     };
-    let failed = match stats.failed {
-        0 => "none failed".to_owned(),
-        failed => format!("{failed} failed"),
+    let failed = match (stats.failed, stats.refused) {
+        (0, _) => "none failed".to_owned(),
+        (failed, 0) => format!("{failed} failed"),
+        (failed, refused) => format!("{failed} failed, {refused} of them refused"),
     };
-    let seconds = stats.tool_time.as_secs_f64();
-    let id = id.get(..8).unwrap_or(id);
-    Some(format!("{calls}, {failed}, {seconds:.1} s in tools; see 'aifo-coder log {id}'"))
+    let (seconds, id) = (stats.tool_time.as_secs_f64(), short(id));
+    let totals = format!("{calls}, {failed}, {seconds:.1} s in tools; see 'aifo-coder log {id}'");
+    let reasons = stats.reasons.iter().map(|reason| format!("refused: {}", one_line(reason)));
+    std::iter::once(totals).chain(reasons).collect()
+}
+
+/// The beginning of a session's id, for command lines.
+pub(crate) fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
 }
 
 fn one_line(text: &str) -> String {

@@ -1,16 +1,18 @@
 //! Lines on stderr, in one format, with control characters escaped.
 
-use std::fmt::{self, Display, Write as _};
-use std::io::{IsTerminal, Write as _};
+mod screen;
 
+use std::fmt::{self, Display, Write as _};
+
+use aifo_launch::MessageLevel;
 use aifo_types::escape_line;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+pub(crate) use screen::{HeldLines, Hold, hold, set_status};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogLevel {
@@ -24,34 +26,31 @@ pub(crate) enum LogLevel {
     Decisions,
 }
 
-/// Starts logging to stderr.
+/// Starts logging to stderr, and to the log of a session that is [held](hold).
 pub(crate) fn start(log_level: LogLevel) {
     let level = match log_level {
         LogLevel::Quiet | LogLevel::Warnings => Level::WARN,
         LogLevel::Notices => Level::INFO,
         LogLevel::Decisions => Level::DEBUG,
     };
-    let ours = Targets::new().with_default(level);
-    let ours = match log_level {
-        LogLevel::Quiet => ours,
-        _ => ours.with_target(PROGRESS, level.max(Level::INFO)),
+    let default = Targets::new().with_default(level);
+    let default = match log_level {
+        LogLevel::Quiet => default,
+        _ => default.with_target(PROGRESS, level.max(Level::INFO)),
     };
-    let asked = std::env::var(RUST_LOG).ok().filter(|asked| !asked.trim().is_empty());
-    let targets = asked.as_deref().map(str::parse::<Targets>);
-    let (targets, mistake) = match targets {
+    let given = std::env::var(RUST_LOG).ok().filter(|given| !given.trim().is_empty());
+    let targets = given.as_deref().map(str::parse::<Targets>);
+    let (shown, mistake) = match targets {
         Some(Ok(targets)) => (targets, None),
-        Some(Err(error)) => (ours, Some(error)),
-        None => (ours, None),
+        Some(Err(error)) => (default, Some(error)),
+        None => (default, None),
     };
-    let line = Line { clears: std::io::stderr().is_terminal() };
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(Level::TRACE)
-        .with_writer(std::io::stderr)
-        .event_format(line)
-        .finish()
-        .with(targets);
+    screen::report_panics();
+    if shown.would_enable(PROGRESS, &Level::INFO) {
+        screen::show_progress();
+    }
     // Fails only if set twice; this is the only caller.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let _ = tracing::subscriber::set_global_default(Registry::default().with(Lines { shown }));
     if let Some(error) = mistake {
         tracing::warn!(%error, "ignoring invalid {RUST_LOG}");
     }
@@ -66,13 +65,12 @@ const RUST_LOG: &str = "RUST_LOG";
 
 /// Prints a line with the program's name before it.
 pub(crate) fn say(text: impl Display) {
-    // A closed stderr has no reader.
-    let _ = writeln!(std::io::stderr(), "aifo-coder: {}", escape_line(&text.to_string()));
+    screen::print(MessageLevel::Info, &format!("aifo-coder: {}", escape_line(&text.to_string())));
 }
 
 /// Prints lines without the program's name.
 pub(crate) fn say_lines(text: &str) {
-    let _ = write!(std::io::stderr(), "{}", aifo_types::escape_text(text));
+    screen::print(MessageLevel::Info, aifo_types::escape_text(text).trim_end_matches('\n'));
 }
 
 /// A writer to stderr that escapes text for terminals, for lines that libraries write.
@@ -80,7 +78,8 @@ pub(crate) struct EscapedStderr;
 
 impl std::io::Write for EscapedStderr {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        say_lines(&String::from_utf8_lossy(bytes));
+        let text = String::from_utf8_lossy(bytes);
+        std::io::stderr().write_all(aifo_types::escape_text(&text).as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -91,13 +90,9 @@ impl std::io::Write for EscapedStderr {
 
 /// Prints the error of the whole command; a hint in its text gets its own line.
 pub(crate) fn fail(error: &anyhow::Error) {
-    let text = error_chain(error);
-    let mut stderr = std::io::stderr().lock();
-    let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in error_chain(error).lines().enumerate() {
         let prefix = if index == 0 { "aifo-coder: " } else { "" };
-        // A closed stderr has no reader.
-        let _ = writeln!(stderr, "{clear}{prefix}{}", escape_line(line));
+        screen::print(MessageLevel::Error, &format!("{prefix}{}", escape_line(line)));
     }
 }
 
@@ -115,27 +110,39 @@ pub(crate) fn error_chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// `aifo-coder: message key=value ..`
-struct Line {
-    /// Clears the line first: a terminal may show another program's partial line.
-    clears: bool,
+/// Formats events as `aifo-coder: message key=value ..`.
+struct Lines {
+    /// The events that are printed.
+    shown: Targets,
 }
 
-impl<S, N> FormatEvent<S, N> for Line
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
+impl Lines {
+    fn is_shown(&self, metadata: &Metadata<'_>) -> bool {
+        self.shown.would_enable(metadata.target(), metadata.level())
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    /// The log of a session also gets aifo's notices.
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        let is_notice = *metadata.level() <= Level::INFO && metadata.target().starts_with("aifo");
+        is_notice || self.is_shown(metadata)
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let clear = if self.clears { "\r\x1b[K" } else { "" };
-        writeln!(writer, "{clear}aifo-coder: {}{}", fields.message, fields.rest)
+        let line = format!("aifo-coder: {}{}", fields.message, fields.rest);
+        let level = match *event.metadata().level() {
+            Level::ERROR => MessageLevel::Error,
+            Level::WARN => MessageLevel::Warn,
+            Level::INFO => MessageLevel::Info,
+            _ => MessageLevel::Debug,
+        };
+        match self.is_shown(event.metadata()) {
+            true => screen::print(level, &line),
+            false => screen::record(level, &line),
+        }
     }
 }
 

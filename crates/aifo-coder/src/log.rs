@@ -1,14 +1,15 @@
-//! `aifo-coder log`: prints the calls of a session from its log (`spec/cli.md#log`).
+//! `aifo-coder log`: prints the calls and messages of a session from its log (`spec/cli.md#log`).
 
 mod call;
 mod clock;
+mod message;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use aifo_launch::{CallLogReader, LoggedLine, log_directory, running_sessions};
+use aifo_launch::{CallLogReader, LoggedLine, LoggedRecord, log_directory, running_sessions};
 use anyhow::{Context, bail};
 
 use crate::cli::Log;
@@ -110,15 +111,22 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(&self, lines: Vec<LoggedLine>) -> io::Result<()> {
         let mut text = String::new();
-        for LoggedLine { json, call } in lines {
-            if self.flags.failed && !call.has_failed() {
+        for LoggedLine { json, record } in lines {
+            let has_failed = match &record {
+                LoggedRecord::Call(call) => call.has_failed(),
+                LoggedRecord::Message(message) => message.has_failed(),
+            };
+            if self.flags.failed && !has_failed {
                 continue;
             }
             if self.flags.json {
                 text += &json;
                 text.push('\n');
             } else {
-                text += &call::line(&call, self.paint);
+                text += &match &record {
+                    LoggedRecord::Call(call) => call::line(call, self.paint),
+                    LoggedRecord::Message(message) => message::line(message, self.paint),
+                };
             }
         }
         if self.flags.json { paint::write_json(&text) } else { paint::write(&text) }

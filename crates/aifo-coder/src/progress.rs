@@ -1,6 +1,7 @@
-//! Progress of starting sidecars, on stderr: a line for each slow one.
+//! Progress of starting sidecars, on stderr: a status line on a terminal, else a line for each slow
+//! one.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,20 +9,15 @@ use aifo_launch::{Reporter, SidecarEvent};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
 
-use crate::console::PROGRESS;
+use crate::console::{self, PROGRESS};
 
 /// Faster starts print no line.
 const MIN_REPORTED: Duration = Duration::from_millis(300);
 
-/// Columns of a line redrawn in place; a wrapped line could not be erased.
-const WIDTH: usize = 78;
-
-/// Reports the start of sidecars, `starting` of which start with the session: redrawn in place on a
-/// terminal, else a line each. Once the session is up the terminal is the command's, so later starts are
-/// logged as notices.
+/// Reports the start of sidecars, `starting` of which start with the session. Later starts are logged
+/// as notices.
 pub(crate) fn reporter(starting: usize) -> Reporter {
-    let view =
-        Mutex::new(ProgressView { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
+    let view = Mutex::new(ProgressView { starting, pending: Vec::new() });
     Reporter::new(move |kind, event| {
         let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
         view.update(kind, event);
@@ -31,56 +27,41 @@ pub(crate) fn reporter(starting: usize) -> Reporter {
 struct ProgressView {
     /// Sidecars that are not up yet.
     starting: usize,
-    lines: Vec<(Kind, String)>,
-    /// Lines on the terminal.
-    drawn: usize,
-    /// The longest start so far.
-    took: Duration,
+    /// Those that are being started, each with its current step.
+    pending: Vec<(Kind, String)>,
 }
 
 impl ProgressView {
     fn update(&mut self, kind: &Kind, event: SidecarEvent<'_>) {
         let text = describe(event);
-        // A failure is the caller's to report. With debug logging other lines would break redrawing.
+        // A failure is the caller's to report. Decisions are logged line by line.
         if self.starting == 0 || tracing::enabled!(Level::DEBUG) {
             tracing::info!("{kind}: {text}");
             return;
         }
-        if let SidecarEvent::Ready(took) = event {
-            self.took = self.took.max(took);
-        }
+        self.pending.retain(|(known, _)| known != kind);
         if matches!(event, SidecarEvent::Ready(_) | SidecarEvent::Failed(_)) {
             self.starting -= 1;
+        } else {
+            self.pending.push((kind.clone(), text.clone()));
         }
-        let is_shown = tracing::enabled!(target: PROGRESS, Level::INFO);
-        if is_shown && std::io::stderr().is_terminal() {
-            self.draw(kind, text);
+        if std::io::stderr().is_terminal() {
+            console::set_status(&self.status());
         } else if matches!(event, SidecarEvent::Ready(took) if took >= MIN_REPORTED) {
             tracing::info!(target: PROGRESS, "{kind}: {text}");
         }
     }
 
-    fn draw(&mut self, kind: &Kind, text: String) {
-        match self.lines.iter_mut().find(|(known, _)| known == kind) {
-            Some((_, line)) => *line = text,
-            None => self.lines.push((kind.clone(), text)),
-        }
-        let mut drawing = String::new();
-        if self.drawn > 0 {
-            drawing += &format!("\x1b[{}A", self.drawn);
-        }
-        drawing += "\r\x1b[J";
-        self.drawn = 0;
-        // Fast starts leave nothing on the screen.
-        if self.starting > 0 || self.took >= MIN_REPORTED {
-            for (kind, text) in &self.lines {
-                let line = escape_line(&format!("aifo-coder: {kind}: {text}"));
-                drawing.extend(line.chars().take(WIDTH).chain(['\n']));
+    /// The status line, empty when all are up: the kinds, and the step that changed last.
+    fn status(&self) -> String {
+        let Some((kind, step)) = self.pending.last() else { return String::new() };
+        match self.pending.as_slice() {
+            [_] => escape_line(&format!("aifo-coder: {kind}: {step}")),
+            pending => {
+                let kinds: Vec<&str> = pending.iter().map(|(kind, _)| kind.as_str()).collect();
+                escape_line(&format!("aifo-coder: {}: {step}", kinds.join(", ")))
             }
-            self.drawn = self.lines.len();
         }
-        // A closed stderr has no reader.
-        let _ = std::io::stderr().write_all(drawing.as_bytes());
     }
 }
 
@@ -92,5 +73,29 @@ fn describe(event: SidecarEvent<'_>) -> String {
         SidecarEvent::Failed(_) => "failed".to_owned(),
         SidecarEvent::Outdated => "stopped, git replaced a mounted file".to_owned(),
         SidecarEvent::Idle(after) => format!("stopped, idle for {} s", after.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_names_what_still_starts() {
+        let kind = |name: &str| Kind::parse(name).unwrap();
+        let mut view = ProgressView { starting: 2, pending: Vec::new() };
+        let shown = |view: &mut ProgressView, name: &str, event: SidecarEvent<'_>| {
+            view.update(&kind(name), event);
+            view.status()
+        };
+        let starting = SidecarEvent::Starting;
+        assert_eq!(shown(&mut view, "rust", starting), "aifo-coder: rust: starting ..");
+        assert_eq!(shown(&mut view, "node", starting), "aifo-coder: rust, node: starting ..");
+        let pull = SidecarEvent::Line("pulling \x1b");
+        let pulling = "aifo-coder: node, rust: pulling \\u{1b}";
+        assert_eq!(shown(&mut view, "rust", pull), pulling);
+        let ready = SidecarEvent::Ready(Duration::ZERO);
+        assert_eq!(shown(&mut view, "rust", ready), "aifo-coder: node: starting ..");
+        assert_eq!(shown(&mut view, "node", ready), "");
     }
 }

@@ -1,23 +1,22 @@
 //! `aifo-coder run`: a session around an agent or any command.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
-use aifo_launch::{Agent, AgentEnd, EndSignals, Session, SidecarBackend, WorkspaceLock};
+use aifo_launch::{Agent, AgentEnd, EndSignals, Session, SidecarBackend, Verbosity, WorkspaceLock};
 use aifo_types::{Ending, exit};
 use anyhow::Context;
 
 use crate::banner;
 use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::config::Config;
-use crate::console::{self, LogLevel};
+use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::settings;
 use crate::start::{self, Started, start};
 use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
-    // Log lines would disturb an agent's user interface, so only warnings are shown.
     let given = flags.state.add_to(flags.smart.add_to(flags.session.flags()));
     let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
     let target = resolve_target(&flags, &config)?;
@@ -44,6 +43,9 @@ pub(crate) async fn run_target(
     agent.add_variables(given);
     for (name, value) in config.smart_for(target.name()).variables() {
         agent.set(name, value);
+    }
+    if target.spec.is_some() {
+        agent.set(aifo_types::env::PROGRESS, "0");
     }
     let mut session = settings::session_config(flags, config, target.fallback()).await?;
     target.configure(&mut session).await?;
@@ -83,12 +85,15 @@ pub(crate) async fn run_target(
     for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));
     }
-    let end = agent.run(&session).await;
     let id = session.id().to_owned();
+    let mut hold = leave_terminal(&session);
+    let end = agent.run(&session).await;
+    let held = hold.release();
     let stats = session.close().await;
-    if let Some(text) = banner::after(stats, &id).filter(|_| !is_quiet) {
-        console::say(format_args!("{text}"));
+    if !is_quiet {
+        banner::after(&stats, &id).iter().for_each(console::say);
     }
+    report_held(&held, &id);
     ended(end?, &agent)
 }
 
@@ -115,9 +120,31 @@ pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
 
 /// Runs a command to its end, then ends the session.
 pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Result<ExitCode> {
+    let id = session.id().to_owned();
+    let mut hold = leave_terminal(&session);
     let end = agent.run(&session).await;
+    let held = hold.release();
     session.close().await;
+    report_held(&held, &id);
     ended(end?, agent)
+}
+
+/// Leaves the terminal to the agent: the launcher's lines go to the session's log.
+fn leave_terminal(session: &Session) -> Hold {
+    if session.verbosity() == Verbosity::Verbose && io::stderr().is_terminal() {
+        let log = session.log().display();
+        console::say(format_args!("until the command ends, log lines go to '{log}'"));
+    }
+    console::hold(session.messages())
+}
+
+/// Prints the warnings that the terminal did not get.
+fn report_held(held: &HeldLines, id: &str) {
+    held.lines.iter().for_each(|line| console::say_lines(line));
+    if held.more > 0 {
+        let (more, id) = (held.more, banner::short(id));
+        console::say(format_args!("{more} more warnings; see 'aifo-coder log {id}'"));
+    }
 }
 
 fn ended(end: AgentEnd, agent: &Agent) -> anyhow::Result<ExitCode> {

@@ -23,11 +23,11 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
         Started::Running(session) => session,
         Started::Cancelled(_) => return Ok(ExitCode::SUCCESS),
     };
+    tracing::info!("{summary}");
     if let Err(error) = announce(&session) {
         session.close().await;
         return Err(error).context("cannot print the session's variables");
     }
-    tracing::info!("{summary}");
     signals.recv().await;
     session.close().await;
     Ok(ExitCode::SUCCESS)

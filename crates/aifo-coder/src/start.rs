@@ -33,8 +33,9 @@ pub(crate) async fn start(
             sessions_named(&killed.kept)
         );
     }
-    let started = Session::start_or_cancel(config, signals.recv()).await?;
-    Ok(match started {
+    let started = Session::start_or_cancel(config, signals.recv()).await;
+    console::set_status("");
+    Ok(match started? {
         Ok(session) => {
             if let Some(notice) = session.state_notice() {
                 tracing::info!(target: PROGRESS, "{notice}");

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
-use aifo_launch::{CallLogReader, EndSignals, running_sessions, state_directory};
+use aifo_launch::{CallLogReader, EndSignals, LoggedRecord, running_sessions, state_directory};
 use aifo_web::{
     AgentLauncher, CallSource, LaunchedAgent, RunningCall, RunningSession, Storage, WebConfig,
 };
@@ -134,7 +134,11 @@ fn open_log(path: PathBuf) -> CallSource {
             reader = CallLogReader::open(&path).ok();
         }
         let lines = reader.as_mut().and_then(|reader| reader.read(LOG_BYTES).ok());
-        lines.unwrap_or_default().into_iter().map(|line| line.call).collect()
+        let calls = lines.unwrap_or_default().into_iter().filter_map(|line| match line.record {
+            LoggedRecord::Call(call) => Some(call),
+            LoggedRecord::Message(_) => None,
+        });
+        calls.collect()
     })
 }
 

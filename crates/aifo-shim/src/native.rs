@@ -37,7 +37,7 @@ pub(crate) fn run(settings: &Settings, call: &ToolCall<'_>, closed: [bool; 3]) -
     let started = request(settings, call, ignored)
         .and_then(|request| start(settings, request, ignored, closed));
     match started {
-        Ok(relay) => await_response(relay),
+        Ok(relay) => await_response(relay, settings.shows_progress),
         Err(why) => CallOutcome::Done(failure::report_not_started(why)),
     }
 }
@@ -74,7 +74,7 @@ fn start<'a>(
     if settings.verbose {
         let ExecRequest { id, tool, .. } = &request;
         let cwd = String::from_utf8_lossy(request.cwd.as_deref().unwrap_or_default());
-        log::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
+        log::verbose(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
     // Catch signals before sending: from then on they belong to the tool.
     let signals = Signals::catch(ignored)
@@ -155,9 +155,10 @@ fn send(
 }
 
 /// Waits for the response, and relays the call once the tool has started.
-fn await_response(mut relay: Relay<'_>) -> CallOutcome {
+fn await_response(mut relay: Relay<'_>, shows_progress: bool) -> CallOutcome {
     let mut reader = ResponseReader::new(Limits::default());
     let mut error_response: Option<ErrorResponse> = None;
+    let mut progress = None;
     loop {
         match &mut error_response {
             Some(error_response) => {
@@ -167,25 +168,35 @@ fn await_response(mut relay: Relay<'_>) -> CallOutcome {
             }
             None => match reader.next_event() {
                 Ok(ResponseEvent::Progress(text)) => {
-                    log::progress(&text);
+                    // Before the new one is shown.
+                    drop(progress.take());
+                    progress = shows_progress.then(|| log::Progress::show(&text)).flatten();
                     continue;
                 }
                 Ok(ResponseEvent::Head(head)) => match head.status {
-                    101 => return CallOutcome::Done(relay.run(&reader.take_rest())),
+                    101 => {
+                        drop(progress);
+                        return CallOutcome::Done(relay.run(&reader.take_rest()));
+                    }
                     426 => {
                         relay.signals.raise_again();
                         return CallOutcome::VersionRefused;
                     }
                     _ => {
+                        drop(progress.take());
                         error_response = Some(ErrorResponse::new(head));
                         continue;
                     }
                 },
                 Ok(_) => {}
-                Err(error) => return CallOutcome::Done(relay.abort(&error.into())),
+                Err(error) => {
+                    drop(progress);
+                    return CallOutcome::Done(relay.abort(&error.into()));
+                }
             },
         }
         if let Err(broken) = relay.wait_for_response() {
+            drop(progress);
             return CallOutcome::Done(relay.abort(&broken));
         }
         match relay.connection.receive(reader.buffer().spare(SMALL_READ)) {

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     /// Variables to forward beyond the table.
     pub(crate) extra_variables: String,
     pub(crate) verbose: bool,
+    /// True to show on a terminal that a call waits for its sidecar.
+    pub(crate) shows_progress: bool,
     pub(crate) notify_async: bool,
     pub(crate) compat: CompatFlags,
 }
@@ -77,6 +79,9 @@ impl Settings {
             relay_only: variables.is_on(env::RELAY),
             extra_variables: variables.text(env::FORWARDED).unwrap_or_default(),
             verbose: variables.is_on(env::VERBOSE),
+            shows_progress: variables
+                .text(env::PROGRESS)
+                .is_none_or(|value| env::is_truthy(&value)),
             notify_async: variables.is_on(env::NOTIFY_ASYNC),
             compat: CompatFlags {
                 exit_zero_on_sigint: variables.is_on(env::EXIT_ZERO_ON_SIGINT),

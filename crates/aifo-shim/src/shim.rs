@@ -36,7 +36,7 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
         }
     };
     if settings.verbose {
-        log::line(decision.log_line(tool));
+        log::verbose(decision.log_line(tool));
     }
     match decision {
         Decision::Local(local) => local::become_runtime(&local, args),

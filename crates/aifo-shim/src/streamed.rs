@@ -50,7 +50,7 @@ fn start<'a>(
     if settings.verbose {
         let tool = String::from_utf8_lossy(tool);
         let cwd = cwd.display();
-        log::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
+        log::verbose(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
     let (endpoint, token) = (&proxy.endpoint, &proxy.token);
     let cwd = cwd.as_os_str().as_bytes();
@@ -109,7 +109,8 @@ impl<'a> StreamedCall<'a> {
         let head = loop {
             match reader.next_event().map_err(StreamError::Response)? {
                 ResponseEvent::Head(head) => break head,
-                ResponseEvent::Progress(text) => log::progress(&text),
+                // Sent to version 3 only.
+                ResponseEvent::Progress(_) => {}
                 _ => self.fill(&mut reader)?,
             }
         };

@@ -1,4 +1,4 @@
-//! The session's log: one JSON line per call (`spec/log.md`).
+//! The session's log: one JSON line per call, and per message of the launcher (`spec/log.md`).
 
 mod reader;
 
@@ -7,14 +7,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_proxy::CallLog;
+use aifo_proxy::{CallLog, Limits};
+use serde::{Deserialize, Serialize};
 
 use crate::call_stats::CallCounter;
 use crate::own_directories::state_directory;
 
-pub use reader::{CallLogReader, LoggedLine};
+pub use reader::{CallLogReader, LoggedLine, LoggedMessage, LoggedRecord};
 
 /// Number of logs that are kept; older ones are removed.
 const MAX_LOGS: usize = 20;
@@ -42,16 +43,64 @@ fn rotated_log(log: &Path) -> PathBuf {
     name.into()
 }
 
+/// The severity of a message in a session's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageLevel {
+    /// A failure.
+    Error,
+    /// Something that the user should know.
+    Warn,
+    /// An event, such as the start of a sidecar.
+    Info,
+    /// A decision.
+    Debug,
+}
+
+/// Writes the launcher's messages to a session's log. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MessageLog {
+    file: Arc<Mutex<LogFile>>,
+    /// The limit of a message, in bytes.
+    max_text: usize,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    time: u64,
+    level: MessageLevel,
+    message: &'a str,
+}
+
+impl MessageLog {
+    /// Appends a message. A full disk is ignored.
+    pub fn append(&self, level: MessageLevel, message: &str) {
+        let message = &message[..message.floor_char_boundary(self.max_text)];
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        append(&self.file, &Message { time, level, message });
+    }
+}
+
+/// The writers of an open log, and its path.
+#[derive(Debug)]
+pub(crate) struct OpenLog {
+    pub(crate) path: PathBuf,
+    /// Also counts calls.
+    pub(crate) calls: CallLog,
+    pub(crate) messages: MessageLog,
+}
+
 /// Opens the log in the log directory, where it outlives the session, or else in the session
-/// directory. Returns its path and the writer, which also counts calls. The log is rotated before it
-/// exceeds `max` bytes.
+/// directory. The log is rotated before it exceeds [`Limits::max_log`] bytes.
 pub(crate) fn open(
     id: &str,
     session_dir: &Path,
     logs: CallLogRetention,
-    max: usize,
+    limits: &Limits,
     call_counter: Arc<CallCounter>,
-) -> io::Result<(PathBuf, CallLog)> {
+) -> io::Result<OpenLog> {
+    let max = limits.max_log;
     let name = format!("{id}.jsonl");
     let kept = log_directory().filter(|_| logs == CallLogRetention::Recent).filter(|directory| {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok()
@@ -66,15 +115,20 @@ pub(crate) fn open(
         Some(Err(_)) | None => LogFile::create(&session_dir.join(&name), max)?,
     };
     let path = file.path.clone();
-    let file = Mutex::new(file);
-    let log = CallLog::new(move |record| {
+    let file = Arc::new(Mutex::new(file));
+    let messages = MessageLog { file: Arc::clone(&file), max_text: limits.max_log_text };
+    let calls = CallLog::new(move |record| {
         call_counter.add(record);
-        let Ok(mut line) = serde_json::to_vec(record) else { return };
-        line.push(b'\n');
-        // A full disk does not fail the call.
-        let _ = file.lock().unwrap_or_else(PoisonError::into_inner).append(&line);
+        append(&file, record);
     });
-    Ok((path, log))
+    Ok(OpenLog { path, calls, messages })
+}
+
+fn append(file: &Mutex<LogFile>, record: &impl Serialize) {
+    let Ok(mut line) = serde_json::to_vec(record) else { return };
+    line.push(b'\n');
+    // A full disk does not fail the call.
+    let _ = file.lock().unwrap_or_else(PoisonError::into_inner).append(&line);
 }
 
 /// A log of limited size.

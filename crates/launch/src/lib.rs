@@ -99,7 +99,10 @@ pub use aifo_sidecar::{
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
-pub use call_log::{CallLogReader, CallLogRetention, LoggedLine, log_directory};
+pub use call_log::{
+    CallLogReader, CallLogRetention, LoggedLine, LoggedMessage, LoggedRecord, MessageLevel,
+    MessageLog, log_directory,
+};
 pub use call_stats::CallStats;
 pub use check::Finding;
 pub use choose::{BackendChoice, BackendRequest, ChosenBackend, Fallback};

@@ -11,6 +11,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use crate::agent_endpoint::AgentEndpoint;
+use crate::call_log::MessageLog;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
@@ -41,6 +42,8 @@ pub struct Session {
     /// The agent's own state, if it has one.
     pub(crate) state: Option<OpenState>,
     pub(crate) call_counter: Arc<CallCounter>,
+    /// Writes to the log.
+    pub(crate) messages: MessageLog,
     /// As they were before anything was started.
     pub(crate) project_files: ProjectFiles,
     /// The tool of the trial call.
@@ -74,9 +77,14 @@ impl Session {
         &self.info.id
     }
 
-    /// Returns the path of its log, one JSON line per call.
+    /// Returns the path of its log, one JSON line per call or message.
     pub fn log(&self) -> &Path {
         &self.info.log
+    }
+
+    /// Returns a writer for messages in its log.
+    pub fn messages(&self) -> MessageLog {
+        self.messages.clone()
     }
 
     /// Returns the agent's own python, if it is configured.

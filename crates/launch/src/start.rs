@@ -95,9 +95,8 @@ impl Session {
         let up_now = in_order(fleet.offered(), &running_kinds.borrow_and_update());
         let call_counter = Arc::new(CallCounter::default());
         let counter = Arc::clone(&call_counter);
-        let max_log = config.limits.max_log;
-        let (log, call_log) =
-            call_log::open(&id, directory.path(), config.call_logs, max_log, counter)?;
+        let limits = &config.limits;
+        let log = call_log::open(&id, directory.path(), config.call_logs, limits, counter)?;
         let info = SessionInfo {
             id,
             pid: std::process::id(),
@@ -109,7 +108,7 @@ impl Session {
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
             started: SystemTime::now(),
-            log,
+            log: log.path,
             directory: directory.path().to_owned(),
             tmp: tmp.path().to_owned(),
             socket_directory: frontend.directory.as_ref().map(|parent| parent.path().to_owned()),
@@ -125,7 +124,7 @@ impl Session {
                 policy: config.policy,
                 forwarding: config.forwarding,
                 notify: config.notify,
-                call_log,
+                call_log: log.calls,
                 running_table: RunningTable::create(&directory.path().join(RUNNING_TABLE))?,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
@@ -153,6 +152,7 @@ impl Session {
             agent_endpoint,
             state,
             call_counter,
+            messages: log.messages,
             project_files,
             probe,
             shim: config.shim.clone(),

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, pipe2};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
@@ -80,8 +81,11 @@ impl LocalBackend {
     async fn start_runner(self, kind: Kind) -> Result<Runner, SidecarError> {
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
         let (local_end, guard_end) = Ends::create(self.transport).map_err(failed)?;
-        let guard = self.spawn_guard(&kind, &guard_end).map_err(failed)?;
-        drop(guard_end);
+        let (stderr, guard_stderr) =
+            pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let guard = self.spawn_guard(&kind, &guard_end, guard_stderr.as_fd()).map_err(failed)?;
+        drop((guard_end, guard_stderr));
+        let messages = tokio::spawn(log_lines(kind.clone(), stderr));
         let setup = Setup {
             workspace: vec![bytes(&self.workspace)],
             tmp: self.tmp.iter().map(|tmp| bytes(tmp)).collect(),
@@ -90,6 +94,10 @@ impl LocalBackend {
         let connected = local_end.connect(kind, &setup).await;
         // The guard ends when this end of the connection is closed.
         let lost = connected.as_ref().ok().map(Runner::lost);
+        if lost.is_none() {
+            // The cause is logged before the failure.
+            let _ = tokio::time::timeout(MESSAGES_TIME, messages).await;
+        }
         tokio::spawn(async move {
             if let Some(lost) = lost {
                 lost.await;
@@ -99,9 +107,8 @@ impl LocalBackend {
         connected
     }
 
-    fn spawn_guard(&self, kind: &Kind, control: &Ends) -> io::Result<Pid> {
+    fn spawn_guard(&self, kind: &Kind, control: &Ends, stderr: BorrowedFd<'_>) -> io::Result<Pid> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        let stderr = io::stderr();
         let site =
             Site { caches: &self.caches, workspace: &self.workspace, tmp: self.tmp.as_deref() };
         let places = Places::of(kind, site, |name| std::env::var_os(name));
@@ -123,7 +130,7 @@ impl LocalBackend {
         let program = c_string(self.runner_program.as_os_str())?;
         let argv = argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?;
         let spawn = Spawn {
-            stdio: [Some(stdin), Some(stdout), Some(stderr.as_fd())],
+            stdio: [Some(stdin), Some(stdout), Some(stderr)],
             // Ctrl-C at the terminal must reach only the agent; tools have no controlling terminal.
             group: Group::Session,
             limits: vec![self.open_files],
@@ -197,6 +204,23 @@ pub(crate) fn restriction_words(restrictions: &[Restriction]) -> Vec<OsString> {
         false => vec!["--restrict".into(), names.join(",").into()],
     }
 }
+
+/// Logs what a guard and its runner print. The terminal on the launcher's stderr may belong to an
+/// agent, so they do not get it.
+async fn log_lines(kind: Kind, stderr: OwnedFd) {
+    let Ok(stderr) = tokio::net::unix::pipe::Receiver::from_owned_fd(stderr) else { return };
+    let mut lines = BufReader::new(stderr.take(MAX_STDERR)).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let line = line.strip_prefix("aifo-shim: ").unwrap_or(&line);
+        tracing::warn!(%kind, "{line}");
+    }
+}
+
+/// Bytes that are logged of a guard and its runner.
+const MAX_STDERR: u64 = 64 * 1024;
+
+/// Time for the messages of a guard that failed.
+const MESSAGES_TIME: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Reaps the guard, which ends right after its end of the connection is closed.
 async fn reap_guard(guard: Pid) {

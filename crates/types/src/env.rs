@@ -17,6 +17,8 @@ pub const WORKSPACE_ALIAS: &str = "AIFO_WORKSPACE_ALIAS";
 pub const AGENT_NAME: &str = "AIFO_AGENT_NAME";
 /// Log decisions to stderr.
 pub const VERBOSE: &str = "AIFO_TOOLCHAIN_VERBOSE";
+/// `0` for agents, which read the terminals of their commands: show no progress there.
+pub const PROGRESS: &str = "AIFO_SHIM_PROGRESS";
 
 /// The exec id for the shim's call, instead of a generated one.
 pub const EXEC_ID: &str = "AIFO_EXEC_ID";

@@ -6,11 +6,18 @@ use std::process::Command;
 use aifo_tests::Tmux;
 use aifo_tests::model::{Agent, Script};
 
-use super::{fixtures, run, without_the_rows_own};
+use super::{fixtures_with, run, without_the_rows_own};
 
 /// A wrapper that prints the terminal's modes before and after the agent.
 const AROUND: &str =
     "stty -g >before; \"$@\"; code=$?; stty -g >after; clear; echo ended with $code; exec cat";
+
+/// The lines of the launcher and the shims on the screen.
+fn aifos_lines(tmux: &Tmux) -> Vec<String> {
+    let screen = tmux.screen();
+    let is_aifos = |line: &&str| line.contains("aifo-coder:") || line.contains("aifo-shim:");
+    screen.lines().filter(is_aifos).map(str::to_owned).collect()
+}
 
 /// The text an agent shows when it accepts keys, and the keys that end it.
 fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
@@ -22,15 +29,17 @@ fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'static str])
     }
 }
 
+/// The tool's sidecar starts with its first call, while the agent draws.
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_has_the_terminal_and_gives_it_back() {
-    for fixture in fixtures("an_agent_has_the_terminal_and_gives_it_back") {
+    for fixture in fixtures_with("an_agent_has_the_terminal_and_gives_it_back", &[]) {
         let Some((ready, end)) = terminal_keys(fixture.agent) else { continue };
         let name = fixture.name();
         let (model, url) =
             fixture.model(Script::new().shell("make where").say("That was the end of it."));
-        let start = fixture.agent.interactive(&url);
+        let mut start = fixture.agent.interactive(&url);
+        start.command.splice(0..0, ["--toolchain", "auto"].map(Into::into));
         let (command, _, fixture) = run(fixture, without_the_rows_own(start));
         let mut around = Command::new("/bin/sh");
         around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
@@ -54,9 +63,14 @@ fn an_agent_has_the_terminal_and_gives_it_back() {
         tmux.expect("word");
         tmux.resize(100, 40);
         tmux.until("more than the rows it had", |screen| screen.lines().count() > 30);
-        tmux.expect("word").press(&["Enter"]);
+        tmux.expect("word");
+        // An agent without a screen of its own leaves the lines before its start.
+        let before_it = aifos_lines(&tmux);
+        tmux.press(&["Enter"]);
         patient("That was the end of it.");
         model.finished();
+        let foreign = aifos_lines(&tmux);
+        assert!(foreign.iter().all(|line| before_it.contains(line)), "{name}: {foreign:?}");
         let made = model.results();
         assert!(
             made.iter().all(|it| it.output.contains("made for /var/cache/aifo/ccache")),

@@ -78,6 +78,9 @@ impl AgentSession {
         for (name, value) in config.smart_for(target.name()).variables() {
             agent.set(name, value);
         }
+        if target.spec.is_some() {
+            agent.set(aifo_types::env::PROGRESS, "0");
+        }
         let fallback = target.fallback();
         let mut session = settings::session_config(&flags.session, &config, fallback).await?;
         target.configure(&mut session).await?;

@@ -115,13 +115,22 @@ fn every_row_of_the_table_of_trust_is_tested() {
 
 #[test]
 fn tool_calls_are_summarised() {
-    let stats =
-        |calls, failed| CallStats { calls, failed, tool_time: Duration::from_millis(1_940) };
+    let stats = |calls, failed| CallStats {
+        calls,
+        failed,
+        tool_time: Duration::from_millis(1_940),
+        ..CallStats::default()
+    };
     let id = "5d0c3b7f9a21e846";
-    assert_eq!(after(stats(0, 0), id), None);
+    assert_eq!(after(&stats(0, 0), id), [""; 0]);
     let one = "1 tool call, none failed, 1.9 s in tools; see 'aifo-coder log 5d0c3b7f'";
-    assert_eq!(after(stats(1, 0), id).as_deref(), Some(one));
-    assert!(after(stats(40, 2), id).unwrap().starts_with("40 tool calls, 2 failed, "));
+    assert_eq!(after(&stats(1, 0), id), [one]);
+    assert!(after(&stats(40, 2), id)[0].starts_with("40 tool calls, 2 failed, "));
+    let reasons = vec!["forbidden: tool 'ls'\nx".to_owned()];
+    let refused = CallStats { refused: 1, reasons, ..stats(40, 2) };
+    let [totals, why] = &after(&refused, id)[..] else { panic!("{refused:?}") };
+    assert!(totals.starts_with("40 tool calls, 2 failed, 1 of them refused, "), "{totals}");
+    assert_eq!(why, "refused: forbidden: tool 'ls'\\nx");
 }
 
 #[test]

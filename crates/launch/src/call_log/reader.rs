@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aifo_types::{CallEnding, LoggedCall};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::rotated_log;
+use super::{MessageLevel, rotated_log};
 
 /// Reads the calls of a log that its session may rotate.
 #[derive(Debug)]
@@ -26,8 +27,35 @@ pub struct CallLogReader {
 pub struct LoggedLine {
     /// The line, without its end.
     pub json: String,
-    /// The call.
-    pub call: LoggedCall,
+    /// What it records.
+    pub record: LoggedRecord,
+}
+
+/// The record of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoggedRecord {
+    /// A call.
+    Call(LoggedCall),
+    /// A message of the launcher.
+    Message(LoggedMessage),
+}
+
+/// A message of the launcher in a session's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedMessage {
+    /// When it was logged, in milliseconds since 1970.
+    pub time: u64,
+    /// Its severity; an unknown one is [`MessageLevel::Info`].
+    pub level: MessageLevel,
+    /// The text.
+    pub message: String,
+}
+
+impl LoggedMessage {
+    /// Returns whether it is a warning or an error.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.level, MessageLevel::Error | MessageLevel::Warn)
+    }
 }
 
 impl CallLogReader {
@@ -49,7 +77,7 @@ impl CallLogReader {
         let lines = whole.split(|byte| *byte == b'\n');
         let parse = |line: &[u8]| {
             let json = String::from_utf8_lossy(line).into_owned();
-            Some(LoggedLine { json, call: parse(line)? })
+            Some(LoggedLine { json, record: parse(line)? })
         };
         Ok(lines.filter_map(parse).collect())
     }
@@ -91,9 +119,25 @@ fn are_same(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
     }
 }
 
-/// Parses a line. Unknown fields are ignored; `None` without a tool.
-fn parse(line: &[u8]) -> Option<LoggedCall> {
+/// Parses a line. Unknown fields are ignored; `None` if it has neither tool nor message.
+fn parse(line: &[u8]) -> Option<LoggedRecord> {
     let record: Map<String, Value> = serde_json::from_slice(line).ok()?;
+    let message = record.get("message").and_then(Value::as_str);
+    match (call(&record), message) {
+        (Some(call), _) => Some(LoggedRecord::Call(call)),
+        (None, Some(message)) => {
+            let level = record.get("level").and_then(|level| MessageLevel::deserialize(level).ok());
+            Some(LoggedRecord::Message(LoggedMessage {
+                time: record.get("time").and_then(Value::as_u64).unwrap_or_default(),
+                level: level.unwrap_or(MessageLevel::Info),
+                message: message.to_owned(),
+            }))
+        }
+        (None, None) => None,
+    }
+}
+
+fn call(record: &Map<String, Value>) -> Option<LoggedCall> {
     let number = |name| record.get(name).and_then(Value::as_u64).unwrap_or_default();
     let text = |name| record.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(LoggedCall {
@@ -148,9 +192,15 @@ mod tests {
             max_rss_kib: 900,
             ..call("cargo")
         };
-        assert_eq!(parse(line.as_bytes()), Some(expected));
+        assert_eq!(parse(line.as_bytes()), Some(LoggedRecord::Call(expected)));
         let few = r#"{"tool":"make","kind":null,"ending":"vanished"}"#;
-        assert_eq!(parse(few.as_bytes()), Some(call("make")));
+        assert_eq!(parse(few.as_bytes()), Some(LoggedRecord::Call(call("make"))));
+        for (level, expected) in [("warn", MessageLevel::Warn), ("another", MessageLevel::Info)] {
+            let line = format!(r#"{{"time":5,"level":"{level}","message":"text"}}"#);
+            let message = LoggedMessage { time: 5, level: expected, message: "text".to_owned() };
+            assert_eq!(message.has_failed(), expected == MessageLevel::Warn);
+            assert_eq!(parse(line.as_bytes()), Some(LoggedRecord::Message(message)));
+        }
         for damaged in [r#"{"tool":1}"#, r#"{"ending":"exited"}"#, r#"{"tool":"#, "7", ""] {
             assert_eq!(parse(damaged.as_bytes()), None, "{damaged}");
         }
@@ -169,8 +219,11 @@ mod tests {
                 let mut tools = String::new();
                 for _ in 0..100 {
                     let lines = reader.read(limit).unwrap();
-                    assert!(lines.iter().all(|it| format!("{}\n", it.json) == line(&it.call.tool)));
-                    tools.extend(lines.into_iter().map(|line| line.call.tool));
+                    for LoggedLine { json, record } in lines {
+                        let LoggedRecord::Call(call) = record else { panic!("{json}") };
+                        assert_eq!(format!("{json}\n"), line(&call.tool));
+                        tools += &call.tool;
+                    }
                 }
                 tools
             };
