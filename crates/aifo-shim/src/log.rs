@@ -15,6 +15,14 @@ pub(crate) fn line(text: impl Display) {
     let _ = stderr.write_all(line.as_bytes());
 }
 
+/// Prints the lines of a text on stdout, for the launcher.
+pub(crate) fn to_launcher(text: &impl Display) {
+    let text = text.to_string();
+    let lines: Vec<_> = text.lines().map(escape_line).collect();
+    // The launcher reads until the end.
+    let _ = std::io::stdout().write_all(lines.join("\n").as_bytes());
+}
+
 /// Prints a progress message if stderr is a terminal.
 pub(crate) fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
