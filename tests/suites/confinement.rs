@@ -108,6 +108,31 @@ fn no_program_of_the_user_is_made_and_no_limit_of_others_is_set() {
     check_allowed(&session, "mkdir team && chmod g+s team && cp -a team copy && prlimit --pid $$");
 }
 
+/// Landlock restricts no mode, owner or attribute. The namespace does.
+#[test]
+fn modes_elsewhere_are_not_restricted_but_set_id_and_limits_are() {
+    let test = "modes_elsewhere_are_not_restricted_but_set_id_and_limits_are";
+    let Some(session) = session(test) else { return };
+    let file = session.scratch().join("file");
+    fs::write(&file, "").unwrap();
+    let name = file.display();
+    check_allowed(&session, &format!("chmod 600 {name} && chown $(id -u):$(id -g) {name}"));
+    check_allowed(&session, &format!("touch -d 2000-01-01 {name}"));
+    let launcher = session.pid();
+    for refused in [
+        format!("chmod 4755 {name}"),
+        format!("chmod u+s {name}"),
+        format!("prlimit --pid {launcher} --nofile=10:10"),
+        format!("prlimit --pid {launcher} --core=0"),
+    ] {
+        let answer = sh(&session, &refused);
+        assert_ne!(answer.exit_code(), Some("0"), "{refused}: {}", answer.text());
+        assert!(answer.text().contains("ermitted"), "{refused}: {}", answer.text());
+    }
+    // Reading limits is allowed.
+    check_allowed(&session, &format!("prlimit --pid {launcher} --nofile"));
+}
+
 /// Compilers do it, and the first version of Landlock forbids it.
 #[test]
 fn files_may_be_renamed_into_another_directory() {

@@ -200,8 +200,8 @@ fn a_refused_write_of_configuration_or_hooks_is_followed_by_a_hint() {
     assert_eq!((commit.exited(0).text(), ""), (String::new(), &*commit.stderr));
     let config = call(&["-c", GIT_CONFIG]);
     assert_eq!(config.exited(0).text(), "Device or resource busy\n");
-    let hint = "aifo-shim: hint: .git/config is read-only in sidecars; run git in the agent, for \
-                husky: git config core.hooksPath .husky/_\n";
+    let hint = "aifo-shim: hint: .git/config is read-only in sidecars; run git in the agent, \
+                and programs that set up hooks outside of the session\n";
     assert_eq!(config.stderr, hint);
     // The hint of an earlier call is not repeated, and other failures have none.
     let failed = call(&["-c", "exit(1)"]);

@@ -52,6 +52,7 @@ mod mailbox_hostile;
 mod mailbox_load;
 mod mailbox_requirement;
 mod malformed;
+mod namespace;
 mod native;
 mod notify;
 mod on_demand;

@@ -273,7 +273,8 @@ fn its_descriptors_are_open_before_it_sends_hello() {
     let test = "its_descriptors_are_open_before_it_sends_hello";
     let Some(one) = PidOne::start(test) else { return };
     assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
-    eventually("nothing more is open", || fd_count(one.runner) == one.fds);
+    // It may close one that the session does not need.
+    eventually("nothing more is open", || fd_count(one.runner) <= one.fds);
 }
 
 /// Only the tool can be preferred: the runner's end would end every tool.

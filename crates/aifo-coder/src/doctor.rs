@@ -125,6 +125,7 @@ const CHECKS: &[Check] = &[
     Check { name: "versions", method: Method::Sync(machine::versions) },
     Check { name: "kernel", method: Method::Sync(machine::kernel) },
     Check { name: "landlock", method: Method::Sync(machine::landlock) },
+    Check { name: "namespace", method: Method::Sync(machine::namespace) },
     Check { name: "security", method: Method::Sync(machine::security_modules) },
     Check { name: "tiocsti", method: Method::Sync(machine::tiocsti) },
     Check { name: "open files", method: Method::Sync(machine::open_files) },

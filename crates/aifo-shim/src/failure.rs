@@ -76,8 +76,8 @@ pub(crate) fn report_note(note: CallNote) {
             "the sidecar reached its limit on processes, and none could be made; raise it with --pids"
         }
         CallNote::GitConfig => {
-            "hint: .git/config is read-only in sidecars; run git in the agent, for husky: \
-             git config core.hooksPath .husky/_"
+            "hint: .git/config is read-only in sidecars; run git in the agent, and programs that \
+             set up hooks outside of the session"
         }
         CallNote::GitHooks => {
             "hint: .git/hooks is read-only in sidecars; run this command outside of the session"

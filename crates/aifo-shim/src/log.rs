@@ -25,6 +25,14 @@ pub(crate) fn verbose(text: impl Display) {
     }
 }
 
+/// Prints the lines of a text on stdout, for the launcher.
+pub(crate) fn to_launcher(text: &impl Display) {
+    let text = text.to_string();
+    let lines: Vec<_> = text.lines().map(escape_line).collect();
+    // The launcher reads until the end.
+    let _ = std::io::stdout().write_all(lines.join("\n").as_bytes());
+}
+
 /// A progress message on a terminal. Drop removes it.
 #[derive(Debug)]
 pub(crate) struct Progress(());

@@ -2,8 +2,9 @@
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
 //! PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
-//! [--restrict NAME,..]` gets its control connection as stdin or connects itself; `aifo-runner
-//! watch` waits for the launcher to exit.
+//! [--restrict NAME,..] [--hide PATH]..` gets its control connection as stdin or connects itself;
+//! `aifo-runner watch` waits for the launcher to exit; `aifo-runner try-confinement` only confines
+//! itself.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -53,6 +54,15 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
                 serve(&options)
             }
             None => return usage(),
+        },
+        Some("try-confinement") => match Options::parse(words) {
+            Some(Options { confinement: Some(confinement), .. }) => {
+                confine(&confinement).map_err(|error| {
+                    log::to_launcher(&error);
+                    io::Error::other(error)
+                })
+            }
+            _ => return usage(),
         },
         Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch_launcher),
         Some("unlink") if words.is_empty() => aifo_runner::unlink_executable(),
@@ -154,6 +164,10 @@ impl Options {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
                 }
+                Some(aifo_runner::HIDE) => {
+                    let confinement = options.confinement.get_or_insert_default();
+                    confinement.namespace.get_or_insert_default().push(PathBuf::from(value));
+                }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
                 Some(aifo_runner::EXPECT) => options.expected.push(ExpectedFile::parse(value)?),
                 Some(aifo_runner::ISOLATE_NETWORK) => {
@@ -205,13 +219,14 @@ fn serve(options: &Options) -> io::Result<()> {
             io::Error::new(error.kind(), message)
         })?;
     }
+    // Before any thread or tool exists, so that all are confined. A change of the user namespace may
+    // clear the signal that is set next.
+    if let Some(confinement) = &options.confinement {
+        confine(confinement).map_err(io::Error::other)?;
+    }
     let control = options.control()?;
     if let Some(guard) = options.guard {
         set_parent_death_signal(Pid::from_raw(guard), Signal::Term)?;
-    }
-    // Before any thread or tool exists, so that all are confined.
-    if let Some(confinement) = &options.confinement {
-        confine(confinement).map_err(io::Error::other)?;
     }
     if options.lifetime == Lifetime::UntilStarted {
         // Only root may remove it; if this is not root, a root process does.
@@ -246,8 +261,13 @@ mod tests {
         assert_eq!(parse(&[]), Some(Options::default()));
         let guarded = parse(&[GUARDED_BY, "7", aifo_runner::WRITE, "/a", aifo_runner::WRITE, "/b"]);
         let writable = vec![PathBuf::from("/a"), PathBuf::from("/b")];
-        let confinement = Some(Confinement { writable });
+        let confinement = Some(Confinement { writable: writable.clone(), namespace: None });
         assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
+        let [write, hide] = [aifo_runner::WRITE, aifo_runner::HIDE];
+        let hiding = parse(&[hide, "/c", write, "/a", write, "/b", hide, "/d"]);
+        let namespace = Some(vec![PathBuf::from("/c"), PathBuf::from("/d")]);
+        let confinement = Some(Confinement { writable, namespace });
+        assert_eq!(hiding, Some(Options { confinement, ..Options::default() }));
         let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
         let (source, writable) = (ControlSource::Connect("/c".into()), vec![PathBuf::from("/d")]);
         assert_eq!(contained, Some(Options { source, writable, ..Options::default() }));

@@ -1,7 +1,9 @@
 //! Confinement of local tools, and its summary for the user.
 
+use std::path::Path;
+
 use aifo_process::{Enforcement, enforcement};
-use aifo_sidecar::LocalConfinement;
+use aifo_sidecar::{LocalConfinement, namespace_obstacle};
 
 use crate::error::LaunchError;
 
@@ -13,13 +15,28 @@ pub enum ConfinementMode {
     Auto,
     /// Required: without it the session does not start.
     Required,
+    /// A namespace, as far as possible with Landlock, too: without the namespace the session does not
+    /// start.
+    Namespace,
     /// None.
     Off,
 }
 
 impl ConfinementMode {
-    pub(crate) fn local(self) -> Result<LocalConfinement, LaunchError> {
+    /// Returns the confinement of local tools. `runner_program` is tried out if a namespace is
+    /// requested.
+    pub(crate) fn local(
+        self,
+        runner_program: &Path,
+        workspace: &Path,
+    ) -> Result<LocalConfinement, LaunchError> {
         match (self, enforcement()) {
+            (ConfinementMode::Namespace, _) => {
+                match namespace_obstacle(runner_program, workspace) {
+                    None => Ok(LocalConfinement::Namespace),
+                    Some(reason) => Err(LaunchError::NoNamespace(reason)),
+                }
+            }
             (ConfinementMode::Off, _) | (ConfinementMode::Auto, Enforcement::Nothing) => {
                 Ok(LocalConfinement::Unconfined)
             }
@@ -33,6 +50,16 @@ impl ConfinementMode {
         match (self, enforcement()) {
             (ConfinementMode::Off, _) => {
                 "tools are not confined, as asked: they can write whatever you can"
+            }
+            (ConfinementMode::Namespace, Enforcement::WritesAndSignals) => {
+                "tools write only to the workspace, the session's temporary directory and caches, and \
+                 signal only each other (namespace, Landlock); they can read whatever you can but \
+                 ~/.ssh, ~/.aws, ~/.gnupg, ~/.config/gcloud and ~/.kube, and use the network"
+            }
+            (ConfinementMode::Namespace, _) => {
+                "tools write only to the workspace, the session's temporary directory and caches \
+                 (namespace); they can read whatever you can but ~/.ssh, ~/.aws, ~/.gnupg, \
+                 ~/.config/gcloud and ~/.kube, use the network and send signals to your processes"
             }
             (_, Enforcement::Nothing) => {
                 "tools are not confined: this kernel does not support it (Landlock), so they can \

@@ -74,6 +74,9 @@ pub enum LaunchError {
          hint: remove the requirement, or use a backend with containers"
     )]
     NoConfinement,
+    /// A namespace is required, but not possible here.
+    #[error("tools cannot be confined in a namespace: {0}")]
+    NoNamespace(String),
     /// A system call failed that every session needs.
     #[error("cannot start a session: {0}")]
     System(#[from] io::Error),

@@ -95,6 +95,7 @@ pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, ProjectKey, Reporter, SidecarError, SidecarEvent, Startup,
+    namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};

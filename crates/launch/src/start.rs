@@ -207,7 +207,12 @@ impl Backends {
             tmp: Some(shared_tmp.clone()),
             path: path_without_shims(std::env::var_os("PATH")),
             open_files: raise_open_files()?,
-            confinement: config.confinement.local()?,
+            confinement: match config.backend {
+                SidecarBackend::Local => {
+                    config.confinement.local(&config.shim.program(), workspace)?
+                }
+                SidecarBackend::Containers(_) => LocalConfinement::Unconfined,
+            },
             restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
             caches: dirs.caches.clone(),

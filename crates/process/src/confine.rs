@@ -1,4 +1,4 @@
-//! Restricting where a process and its descendants may write (Landlock).
+//! Restricting where a process and its descendants may write: Landlock, and namespaces.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,16 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use crate::namespace::{NamespaceError, enter_namespace};
 use crate::sys;
 
-/// Where a confined process may write. Reading, executing and the network are not restricted.
+/// Where a confined process may write. Executing and the network are not restricted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Directories, with everything below them, and files. Missing paths are ignored.
     pub writable: Vec<PathBuf>,
+    /// The paths to hide, if a [namespace](crate::enter_namespace) confines the process too.
+    pub namespace: Option<Vec<PathBuf>>,
 }
 
 /// Why a process could not be confined. The process must not run tools in that case.
@@ -29,6 +32,9 @@ pub enum ConfineError {
     /// A path could not be opened.
     #[error("cannot set up Landlock: {0}")]
     Path(#[from] PathFdError),
+    /// The process could not enter a namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
 }
 
 /// Restrictions that the kernel's Landlock can enforce.
@@ -57,8 +63,15 @@ pub fn enforcement() -> Enforcement {
 }
 
 /// Confines this process and all its future children for good, as far as [`enforcement`] allows,
-/// and sets `no_new_privs`. Must be called before the process starts a thread.
+/// and sets `no_new_privs`. Must be called before the process starts a thread. In a namespace, Landlock
+/// may be absent.
 pub fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
+    if let Some(hidden) = &confinement.namespace {
+        enter_namespace(&confinement.writable, hidden)?;
+        if enforcement() == Enforcement::Nothing {
+            return Ok(());
+        }
+    }
     let version = sys::landlock_version();
     let abi = match version {
         0 | 1 => return Err(ConfineError::Unsupported(version)),

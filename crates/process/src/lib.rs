@@ -31,6 +31,7 @@ mod exec_tag;
 mod fd_passing;
 mod limits;
 mod lookup;
+mod namespace;
 mod oom_score;
 mod private_mode;
 mod pty;
@@ -53,6 +54,7 @@ pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, termin
 pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
+pub use namespace::{NamespaceError, enter_namespace};
 pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;
 pub use pty::{Pty, resize};

@@ -27,6 +27,9 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::Pid;
 
+#[path = "own_process/namespace.rs"]
+mod namespace;
+
 aifo_process::entry!(run);
 
 fn run() -> ! {
@@ -40,6 +43,7 @@ fn run() -> ! {
         Ok("lead") => lead(),
         Ok("drop_caps") => drop_caps(),
         Ok("restrict") => restrict(),
+        Ok("namespace") => namespace::enter(),
         Ok(other) => panic!("no role '{other}'"),
     }
     exit(0)
@@ -58,6 +62,7 @@ fn tests() {
         ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
         ("capabilities_are_dropped_for_good", capabilities_are_dropped_for_good),
         ("restricted_calls_fail_in_descendants_too", restricted_calls_fail_in_descendants_too),
+        ("a_namespace_cannot_be_left_or_changed", namespace::a_namespace_cannot_be_left_or_changed),
     ];
     // The test runner's parent may ignore signals.
     reset_dispositions().unwrap();

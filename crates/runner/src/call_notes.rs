@@ -3,6 +3,7 @@
 //! A tool's stderr bypasses the runner, so a note depends on no text. It depends on the call's words,
 //! its ending, and facts that the runner reads after the end.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -50,15 +51,32 @@ const ROWS: [Row; 2] = [
     },
 ];
 
-/// Programs that install hooks, also as an argument of `npx`, `uvx` or `python -m`.
-const HOOK_INSTALLERS: [&[u8]; 6] =
-    [b"husky", b"lefthook", b"overcommit", b"pre-commit", b"pre_commit", b"simple-git-hooks"];
+/// Programs that install hooks, also as an argument of `npx`, `uvx` or `python -m`, and the words that
+/// select this.
+const HOOK_INSTALLERS: [(&[u8], &[&[u8]]); 5] = [
+    (b"lefthook", &[b"install"]),
+    (b"overcommit", &[b"--install", b"-i"]),
+    (b"pre-commit", &[b"install"]),
+    (b"pre_commit", &[b"install"]),
+    (b"simple-git-hooks", &[]),
+];
+
+/// Words of package managers: the names after them are packages, and no programs.
+const PACKAGE_COMMANDS: [&[u8]; 4] = [b"add", b"i", b"install", b"uninstall"];
 
 fn installs_hooks(request: &ExecRequest) -> bool {
-    request.argv().take(MAX_WORDS).any(|word| {
-        let name = Path::new(std::ffi::OsStr::from_bytes(word)).file_name();
-        name.is_some_and(|name| HOOK_INSTALLERS.contains(&name.as_bytes()))
-    })
+    let mut words = request.argv().take(MAX_WORDS);
+    while let Some(word) = words.next() {
+        if PACKAGE_COMMANDS.contains(&word) {
+            return false;
+        }
+        let name = Path::new(OsStr::from_bytes(word)).file_name().map(OsStr::as_bytes);
+        let installer = HOOK_INSTALLERS.iter().find(|(installer, _)| name == Some(installer));
+        if let Some((_, selecting)) = installer {
+            return selecting.is_empty() || words.any(|word| selecting.contains(&word));
+        }
+    }
+    false
 }
 
 /// A program's name follows few options.
@@ -175,6 +193,9 @@ struct GitWatch {
     directory: PathBuf,
 }
 
+/// More than the kernel queues, so that a tool that creates files does not keep the runner.
+const MAX_READS: u32 = 512;
+
 impl GitWatch {
     fn open() -> Option<Self> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
@@ -198,7 +219,8 @@ impl GitWatch {
 
     fn take_config_locks(&self) -> u64 {
         let mut count = 0;
-        while let Ok(events) = self.inotify.read_events() {
+        for _ in 0..MAX_READS {
+            let Ok(events) = self.inotify.read_events() else { break };
             let names = events.iter().filter_map(|event| event.name.as_ref());
             count += names.filter(|name| *name == "config.lock").count() as u64;
         }
@@ -224,7 +246,7 @@ mod tests {
     #[test]
     fn installers_of_hooks() {
         for words in [
-            &["npx", "husky"][..],
+            &["npx", "simple-git-hooks"][..],
             &["npx", "--yes", "lefthook", "install"],
             &["python3", "-m", "pre_commit", "install"],
             &["uvx", "pre-commit", "install"],
@@ -232,7 +254,12 @@ mod tests {
         ] {
             assert!(installs_hooks(&request(words)), "{words:?}");
         }
-        for words in [&["npm", "install"][..], &["python3", "-c", "import pre_commit"]] {
+        for words in [
+            &["npm", "install", "simple-git-hooks"][..],
+            &["uv", "pip", "install", "pre-commit", "install"],
+            &["uvx", "pre-commit", "run", "--all-files"],
+            &["python3", "-c", "import pre_commit"],
+        ] {
             assert!(!installs_hooks(&request(words)), "{words:?}");
         }
     }

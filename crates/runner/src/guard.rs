@@ -83,6 +83,9 @@ pub const EXPECT: &str = "--expect";
 /// The option before a path that tools may write to; without it, they may write everywhere.
 pub const WRITE: &str = "--write";
 
+/// The option before a path to hide from tools, in a namespace.
+pub const HIDE: &str = "--hide";
+
 /// The option before the names of restrictions of system calls, with commas between them.
 pub const RESTRICT: &str = "--restrict";
 

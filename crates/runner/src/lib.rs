@@ -52,7 +52,7 @@ mod working_directory;
 
 pub use chown::{Owner, chown_tree};
 pub use control::ControlTransport;
-pub use guard::{CONNECT, EXPECT, GUARDED_BY, RESTRICT, STREAM, WRITABLE, WRITE, guard};
+pub use guard::{CONNECT, EXPECT, GUARDED_BY, HIDE, RESTRICT, STREAM, WRITABLE, WRITE, guard};
 pub use launcher_watch::watch_launcher;
 pub use monitor::monitor;
 pub use network::{ISOLATE_NETWORK, isolate_network};

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Group, ResourceLimit, Restriction, Spawn, variable};
@@ -20,6 +21,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
 use crate::error::SidecarError;
+use crate::hidden::hidden_paths;
 use crate::places::{Places, Site};
 use crate::progress::Progress;
 use crate::runner::Runner;
@@ -66,6 +68,8 @@ pub enum Transport {
 pub enum LocalConfinement {
     /// The workspace, the session's temporary directory and caches.
     Confined,
+    /// The same, in a namespace in which the user's keys are hidden, too.
+    Namespace,
     /// Everything that the user may write to.
     Unconfined,
 }
@@ -120,12 +124,15 @@ impl LocalBackend {
                 (reader.as_fd(), writer.as_fd())
             }
         };
-        if self.confinement == LocalConfinement::Confined {
+        if self.confinement != LocalConfinement::Unconfined {
             let session = [self.workspace.clone()].into_iter().chain(self.tmp.clone());
             for path in session.chain(places.writable.clone()) {
                 argv.extend([WRITE.into(), path.into_os_string()]);
             }
             argv.extend(restriction_words(&self.restrictions));
+        }
+        if self.confinement == LocalConfinement::Namespace {
+            argv.extend(hide_words());
         }
         let program = c_string(self.runner_program.as_os_str())?;
         let argv = argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?;
@@ -195,6 +202,31 @@ const STREAM: &str = "--stream";
 
 /// The runner's option before a path that tools may write to (`spec/runner.md#options`).
 const WRITE: &str = "--write";
+
+/// The runner's option before a path to hide from tools (`spec/runner.md#options`).
+const HIDE: &str = "--hide";
+
+fn hide_words() -> impl Iterator<Item = OsString> {
+    let hidden = hidden_paths(|name| std::env::var_os(name)).into_iter();
+    hidden.flat_map(|path| [HIDE.into(), path.into_os_string()])
+}
+
+/// Returns why tools with write access to a workspace cannot run in a [namespace] here, with a line
+/// `hint: ..`; `None` if they can.
+///
+/// [namespace]: LocalConfinement::Namespace
+pub fn namespace_obstacle(runner_program: &Path, workspace: &Path) -> Option<String> {
+    let mut command = std::process::Command::new(runner_program);
+    command.arg0("aifo-runner").args(["try-confinement", WRITE]).arg(workspace).args(hide_words());
+    match command.output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) if !output.stdout.is_empty() => {
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => Some(format!("the runner ended with {}", output.status)),
+        Err(error) => Some(format!("the runner cannot be executed: {error}")),
+    }
+}
 
 /// Returns the runner's option for restrictions of system calls (`spec/runner.md#options`).
 pub(crate) fn restriction_words(restrictions: &[Restriction]) -> Vec<OsString> {

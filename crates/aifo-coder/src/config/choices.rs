@@ -36,6 +36,7 @@ enumeration!(pub(crate) NET: Net = [
 enumeration!(pub(crate) CONFINE: ConfinementMode = [
     (ConfinementMode::Auto, "auto"),
     (ConfinementMode::Required, "required"),
+    (ConfinementMode::Namespace, "namespace"),
     (ConfinementMode::Off, "off"),
 ]);
 enumeration!(pub(crate) STATE: StateMode = [(StateMode::Own, "own"), (StateMode::Host, "host")]);

@@ -126,12 +126,12 @@ table! {
     [confine: ConfinementMode = ConfinementMode::Auto]
         setting("confine", at!(confine), CONFINE, "")
             .flag("--confine", Takes::One("HOW"), FlagGroup::Session,
-                "Confinement of tools: auto (as far as the kernel supports it), required (fail \
-                 without it) or off")
+                "Confinement of local tools: auto (as far as the kernel supports it), required (fail \
+                 without it), namespace (also hide your keys; fail without it) or off")
             .tightened(Tightening {
-                objection: |mode| (*mode != ConfinementMode::Required)
-                    .then_some("other than \"required\" weakens confinement"),
-                is_stricter: |_, _| true,
+                objection: |mode| matches!(mode, ConfinementMode::Auto | ConfinementMode::Off)
+                    .then_some("other than \"required\" or \"namespace\" weakens confinement"),
+                is_stricter: |old, _| *old != ConfinementMode::Namespace,
             });
     [backend: BackendChoice = BackendChoice::Auto]
         setting("backend", at!(backend), BACKEND, "chooses where tools run")

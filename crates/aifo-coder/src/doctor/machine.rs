@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::IsTerminal;
 
+use aifo_launch::{ConfinementMode, namespace_obstacle};
 use aifo_process::{Enforcement, current_limits, enforcement, landlock_version};
 
 use super::CheckContext;
@@ -47,6 +48,35 @@ pub(super) fn landlock(_scene: &CheckContext) -> Vec<Finding> {
             Finding::warn("landlock", text, fix)
         }
     }]
+}
+
+/// Returns whether local tools can run in a namespace.
+pub(super) fn namespace(context: &CheckContext) -> Vec<Finding> {
+    // Another check reports an absent runner.
+    let Ok(shim) = &context.shim else { return Vec::new() };
+    let obstacle = namespace_obstacle(&shim.program(), &context.workspace);
+    let is_chosen = context.config.confine.value == ConfinementMode::Namespace;
+    vec![judge_namespace(obstacle, is_chosen)]
+}
+
+fn judge_namespace(obstacle: Option<String>, is_chosen: bool) -> Finding {
+    const KEYS: &str = "~/.ssh, ~/.aws, ~/.gnupg, ~/.config/gcloud or ~/.kube";
+    match (obstacle, is_chosen) {
+        (None, true) => Finding::ok("namespace", format!("local tools cannot read {KEYS}")),
+        (None, false) => {
+            let text =
+                "possible, not chosen: with confine = \"namespace\" local tools could not read";
+            Finding::ok("namespace", format!("{text} {KEYS}"))
+        }
+        (Some(reason), is_chosen) => {
+            let (reason, fix) =
+                reason.split_once("\nhint: ").unwrap_or((&reason, "use containers"));
+            match is_chosen {
+                true => Finding::fail("namespace", reason, fix),
+                false => Finding::ok("namespace", format!("not possible: {reason}; {fix}")),
+            }
+        }
+    }
 }
 
 pub(super) fn security_modules(_scene: &CheckContext) -> Vec<Finding> {
@@ -136,6 +166,10 @@ mod tests {
         assert_eq!(status(Some("0")), Status::Ok);
         assert_eq!(status(Some("1")), Status::Warn);
         assert_eq!(status(None), Status::Warn);
+        let obstacle = || Some("cannot create: why\nhint: do this".to_owned());
+        assert_eq!(judge_namespace(None, true).status, Status::Ok);
+        assert_eq!(judge_namespace(obstacle(), false).status, Status::Ok);
+        assert_eq!(judge_namespace(obstacle(), true).status, Status::Fail);
         assert_eq!(judge_open_files(1024, 4096).status, Status::Ok);
         assert_eq!(judge_open_files(1024, 1024).status, Status::Warn);
     }

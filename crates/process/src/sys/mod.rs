@@ -6,6 +6,7 @@
 
 mod descriptor;
 mod entry;
+mod mount;
 mod process;
 mod raw;
 mod signals;
@@ -15,6 +16,7 @@ mod terminal;
 
 pub use descriptor::{bytes_in_pipe, take_fd};
 pub(crate) use descriptor::{is_open, kcmp_files};
+pub(crate) use mount::{attach_mounts, copy_mounts, make_read_only};
 pub use process::{
     drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
     random_bits,

@@ -145,6 +145,19 @@ fn values_are_restricted() {
 }
 
 #[test]
+fn confinement_is_only_tightened() {
+    let confine = |user: &str, workspace: &str| {
+        let file = |word: &str| format!("confine = '{word}'");
+        config(&file(user), &file(workspace)).unwrap().confine.value
+    };
+    use aifo_launch::ConfinementMode::{Namespace, Required};
+    assert_eq!(confine("off", "required"), Required);
+    assert_eq!(confine("auto", "namespace"), Namespace);
+    assert_eq!(confine("required", "namespace"), Namespace);
+    assert_eq!(confine("namespace", "required"), Namespace);
+}
+
+#[test]
 fn toolchains_on_demand_are_restricted() {
     let words = |user, workspace| config(user, workspace).unwrap().toolchains.value.words();
     let user = "toolchains = ['auto', 'rust@1.95']";
@@ -254,7 +267,7 @@ fn invalid_values_of_the_user_are_rejected() {
         ("max_executions = 0", "/u.toml:1: max_executions must be at least 1"),
         (
             "confine = 'yes'",
-            "/u.toml:1: invalid value 'yes' for confine: expected auto, required or off",
+            "/u.toml:1: invalid value 'yes' for confine: expected auto, required, namespace or off",
         ),
         ("listen = 'x'", "/u.toml:1: "),
         ("local_python = 'python3'", "/u.toml:1: local_python 'python3' is not an absolute path"),
