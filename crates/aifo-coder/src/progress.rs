@@ -16,6 +16,13 @@ const MIN_REPORTED: Duration = Duration::from_millis(300);
 /// Columns of a line redrawn in place; a wrapped line could not be erased.
 const WIDTH: usize = 78;
 
+/// Replaces the last line of a terminal.
+pub(crate) fn redraw(text: &str) {
+    let line: String = escape_line(text).chars().take(WIDTH).collect();
+    // A closed stderr has no reader.
+    let _ = std::io::stderr().write_all(format!("\r\x1b[K{line}").as_bytes());
+}
+
 /// Reports the start of sidecars, `starting` of which start with the session: redrawn in place on a
 /// terminal, else a line each. Once the session is up the terminal is the command's, so later starts are
 /// logged as notices.
