@@ -30,6 +30,7 @@ mod container_repository;
 mod container_restrictions;
 mod container_session;
 mod container_venv;
+mod container_versions;
 mod curl;
 mod descriptors;
 mod doctor;

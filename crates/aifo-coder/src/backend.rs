@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 
 use crate::config::Config;
 use crate::console;
+use crate::image_dialogue::Dialogue;
 
 /// Returns the configured backend, and the containers that kinds are attached to. Errors: a backend
 /// chosen by name is not available, or a flag was given that only containers support.
@@ -18,6 +19,7 @@ pub(crate) async fn choose(
     workspace: &Path,
     fallback: Fallback,
     programs: &TrustedPrograms,
+    mut dialogue: Dialogue,
 ) -> anyhow::Result<(SidecarBackend, Option<Attachments>)> {
     let attached = config.kinds.attached.iter();
     let attached = attached.map(|(kind, name)| (kind.clone(), name.value.clone())).collect();
@@ -28,7 +30,7 @@ pub(crate) async fn choose(
         toolchains: &config.toolchains.value.list,
         attached: &attached,
     };
-    let chosen = request.choose(programs, |engine| containers(engine, config)).await;
+    let chosen = request.choose(programs, |engine| containers(engine, config), &mut dialogue).await;
     let mut chosen = chosen.map_err(|error| unavailable(&error, config.backend.value))?;
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.

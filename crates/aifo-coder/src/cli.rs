@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn options_after_a_tool_belong_to_the_tool() {
         let parse = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
-            Command::Why(why) => (why.json, why.call.words),
+            Command::Why(why) => (why.json, why.words),
             other => panic!("{other:?}"),
         };
         let (json, command) = parse(&["aifo-coder", "why", "cargo", "--json", "--", "-h"]);

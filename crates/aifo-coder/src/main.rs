@@ -20,6 +20,7 @@ mod console;
 mod doctor;
 mod engines;
 mod exec;
+mod image_dialogue;
 mod images;
 mod log;
 mod man;

@@ -11,6 +11,7 @@ use crate::backend;
 use crate::cli::Session;
 use crate::config::{self, Config, Flags, StartMode};
 use crate::console::{self, LogLevel};
+use crate::image_dialogue::Dialogue;
 use crate::progress;
 
 /// Merges all configuration layers and starts logging, at `log_level` unless `verbose` or `--quiet` is
@@ -49,8 +50,12 @@ pub(crate) async fn session_config(
     }
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
     session.toolchains.clone_from(&config.toolchains.value.list);
+    let dialogue = match flags.containers.dry_run {
+        true => Dialogue::Silent,
+        false => Dialogue::of_session(),
+    };
     (session.backend, session.attached) =
-        backend::choose(config, workspace, fallback, &programs).await?;
+        backend::choose(config, workspace, fallback, &programs, dialogue).await?;
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,
         StartMode::OnDemand => {

@@ -6,6 +6,7 @@ mod facts;
 mod interpreter;
 mod judge;
 mod path;
+mod toolchains;
 mod variables;
 mod words;
 
@@ -24,10 +25,14 @@ use self::words::Detail;
 use crate::backend;
 use crate::cli::{Why, reject_option};
 use crate::config::{self, Config};
+use crate::image_dialogue::Dialogue;
 use crate::paint;
 use crate::settings;
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
+    if flags.toolchains {
+        return toolchains::explain(flags).await;
+    }
     let explanation = explain(flags).await?;
     if flags.json {
         paint::print_json(&explanation)?;
@@ -39,8 +44,8 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
 }
 
 async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
-    reject_option("why", flags.call.words.first().map(OsString::as_os_str))?;
-    let (tool, args) = flags.call.words.split_first().context("no tool is named")?;
+    reject_option("why", flags.words.first().map(OsString::as_os_str))?;
+    let (tool, args) = flags.words.split_first().context("no tool is named")?;
     let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
     let config =
         config::load(&flags.project.workspace.path, &flags.smart.add_to(flags.project.flags()))?;
@@ -68,7 +73,8 @@ async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocat
         BackendChoice::Local => SidecarLocation::Machine,
         BackendChoice::Engine(_) => SidecarLocation::Containers,
         BackendChoice::Auto => {
-            match backend::choose(config, workspace, Fallback::Local, &programs).await?.0 {
+            let (fallback, silent) = (Fallback::Local, Dialogue::Silent);
+            match backend::choose(config, workspace, fallback, &programs, silent).await?.0 {
                 SidecarBackend::Local => SidecarLocation::Machine,
                 SidecarBackend::Containers(_) => SidecarLocation::Containers,
             }

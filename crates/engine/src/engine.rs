@@ -141,11 +141,12 @@ impl Engine {
                 Err(no_answer(error.unwrap_or_else(|| failure_reason(&output))))
             }
             Some(facts) if facts.remapped => Err(EngineError::UsersRemapped),
-            Some(facts) => {
-                let facts = Arc::new(facts);
-                Ok(Engine { flavor, program, facts, passed_over: None })
-            }
+            Some(facts) => Ok(Engine::with(flavor, program, facts)),
         }
+    }
+
+    pub(crate) fn with(flavor: Flavor, program: Program, facts: Facts) -> Self {
+        Engine { flavor, program, facts: Arc::new(facts), passed_over: None }
     }
 
     /// Returns the kind of engine.

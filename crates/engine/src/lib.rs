@@ -30,6 +30,7 @@ mod inventory;
 mod labels;
 mod messages;
 mod program;
+mod pull;
 mod user_container;
 
 pub use command::EngineCommand;
@@ -41,4 +42,5 @@ pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels, POD, container_name, network_name};
 pub use messages::{error_line, is_missing_image, is_name_conflict, is_port_conflict};
 pub use program::{MissingProgram, Program, Programs};
+pub use pull::{VERSIONS_LABEL, is_registry_answer};
 pub use user_container::{ExecAs, UserContainer};

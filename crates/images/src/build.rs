@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::context::Inputs;
+use aifo_engine::VERSIONS_LABEL;
+
+use crate::context::{Inputs, make, write};
 use crate::debian::DebianRoot;
 use crate::error::ImageError;
-use crate::host::{Host, IMAGE_LABEL, Log, index_arguments};
+use crate::host::{Host, IMAGE_LABEL, Log, index_arguments, read};
 use crate::lock::{Lock, LockedPackages};
 use crate::recipe::{BaseImage, Part, Recipe};
 use crate::recipes::{BuildRequest, find, ordered};
@@ -175,7 +177,26 @@ impl<'a> Builder<'a> {
         let is_set = |name: &str| std::env::var_os(name).is_some();
         command.args(index_arguments(&recipe.dockerfile, is_set));
         let context = self.inputs.context(self.scratch, recipe, locked)?;
-        self.log.step(&image, command.arg(&context))
+        self.log.step(&image, command.arg(&context))?;
+        match recipe.part {
+            Part::Toolchain => self.label_version(recipe, &image),
+            Part::Base | Part::Agent => Ok(()),
+        }
+    }
+
+    /// Labels an image with the version of its toolchain, which only the image itself knows. An image
+    /// whose toolchain does not print one has no label.
+    fn label_version(&mut self, recipe: &Recipe, image: &str) -> Result<(), ImageError> {
+        let Some(command) = recipe.version_command() else { return Ok(()) };
+        let (program, args) = command.split_first().unwrap_or((&"", &[]));
+        let run = ["run", "--rm", "--network", "none", "--entrypoint", program, image];
+        let printed = read(image, self.host.command(run).args(args)).unwrap_or_default();
+        let Some(version) = version_in(&printed) else { return Ok(()) };
+        let context = self.scratch.join(format!("{}-version", recipe.name));
+        make(&context)?;
+        write(&context.join("Dockerfile"), "ARG BASE\nFROM ${BASE}\n")?;
+        let label = format!("{VERSIONS_LABEL}={version}");
+        self.log.quiet(image, self.host.build(image, image, &[label]).arg(context))
     }
 
     /// Returns the base image of a recipe. Pulls or builds it if it is Debian.
@@ -230,9 +251,35 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Returns the version in the output of a toolchain: the first word of numbers with dots between them,
+/// without `v` or `go` before it.
+fn version_in(printed: &str) -> Option<&str> {
+    let words = printed.split_whitespace().map(|word| {
+        let word = word.strip_prefix("go").unwrap_or(word);
+        word.strip_prefix('v').unwrap_or(word)
+    });
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    words.into_iter().find(|word| word.contains('.') && word.split('.').all(is_number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_that_toolchains_print() {
+        let rows = [
+            ("v24.4.1\n", Some("24.4.1")),
+            ("go version go1.24.4 linux/amd64\n", Some("1.24.4")),
+            ("rustc 1.88.0 (6b00bc388 2025-06-23)\n", Some("1.88.0")),
+            ("Python 3.13.5\n", Some("3.13.5")),
+            ("rustc 1.90.0-nightly (x)\n", None),
+            ("", None),
+        ];
+        for (printed, expected) in rows {
+            assert_eq!(version_in(printed), expected, "{printed}");
+        }
+    }
 
     #[test]
     fn bases_are_distinguished() {

@@ -81,7 +81,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), ImageError> {
     fs::write(path, text).map_err(ImageError::file("write", path))
 }
 
-fn make(dir: &Path) -> Result<(), ImageError> {
+pub(crate) fn make(dir: &Path) -> Result<(), ImageError> {
     fs::create_dir(dir).map_err(ImageError::file("create", dir))
 }
 

@@ -70,6 +70,17 @@ impl Recipe {
         }
     }
 
+    /// Returns the command that prints the version of a toolchain; `None` if no project requests one.
+    pub(crate) fn version_command(&self) -> Option<&'static [&'static str]> {
+        Some(match self.name.as_str() {
+            "rust" => &["rustc", "--version"],
+            "go" => &["go", "version"],
+            "node" => &["node", "--version"],
+            "python" => &["python3", "--version"],
+            _ => return None,
+        })
+    }
+
     /// Returns whether its Dockerfile copies this file of the context.
     pub(crate) fn copies(&self, file: &str) -> bool {
         let copies = self.dockerfile.lines().filter(|line| line.starts_with("COPY "));

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aifo_engine::error_line;
+use aifo_engine::{error_line, is_registry_answer};
 
 use crate::host::{Host, read};
 
@@ -67,7 +67,7 @@ fn pull(host: &Host, image: &str, limit: Duration) -> Result<(), String> {
         };
         match line {
             Ok(line) => {
-                has_answered |= is_answer(&line);
+                has_answered |= is_registry_answer(&line);
                 text = text + &line + "\n";
             }
             Err(RecvTimeoutError::Disconnected) => break,
@@ -84,11 +84,6 @@ fn pull(host: &Host, image: &str, limit: Duration) -> Result<(), String> {
         true => Ok(()),
         false => Err(error_line(&text).unwrap_or_else(|| status.to_string())),
     }
-}
-
-/// Returns whether a line follows a registry's answer: podman prints a line before it connects.
-fn is_answer(line: &str) -> bool {
-    !line.trim().is_empty() && !line.starts_with("Trying to pull")
 }
 
 fn forward(stream: impl Read + Send + 'static, lines: Sender<String>) {

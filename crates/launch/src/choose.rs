@@ -9,7 +9,7 @@ use aifo_types::Kind;
 use crate::attachments::Attachments;
 use crate::backend::{Containers, SidecarBackend};
 use crate::toolchain::Toolchain;
-use crate::versions::project_version;
+use crate::toolchain_images::{ImageDialogue, ToolchainImages};
 
 /// How sidecars are to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +67,14 @@ pub struct ChosenBackend {
 }
 
 impl BackendRequest<'_> {
-    /// Finds an engine and checks its images. `containers` returns the settings of containers, with
+    /// Finds an engine, checks its images, and decides those that the project's files choose. `containers`
+    /// returns the settings of containers, with
     /// the images that the user named. Errors: the engine is not available, and there is no fallback.
     pub async fn choose(
         &self,
         programs: &impl Programs,
         containers: impl FnOnce(Engine) -> Containers,
+        dialogue: &mut impl ImageDialogue,
     ) -> Result<ChosenBackend, EngineError> {
         let may_fall_back = self.choice == BackendChoice::Auto && self.fallback == Fallback::Local;
         let Some(engines) = self.choice.engine() else { return Ok(ChosenBackend::local(None)) };
@@ -85,11 +87,16 @@ impl BackendRequest<'_> {
         };
         let mut containers = containers(engine);
         containers.request_versions(self.toolchains);
-        self.follow_project(&mut containers).await;
+        let undecided = self.toolchains.iter().filter(|it| it.version.is_none());
+        let undecided = undecided.map(|toolchain| toolchain.kind.clone());
+        let undecided = undecided.filter(|kind| !self.is_named(kind, &containers)).collect();
+        let images =
+            ToolchainImages::decide(&containers, undecided, self.workspace, dialogue).await;
         if may_fall_back {
             let kinds = self.toolchains.iter().map(|toolchain| toolchain.kind.clone());
-            let unnamed: Vec<Kind> =
-                kinds.filter(|kind| !self.is_named(kind, &containers)).collect();
+            let unnamed: Vec<Kind> = kinds
+                .filter(|kind| !self.is_named(kind, &containers) && !images.replaces_usual(kind))
+                .collect();
             let missing = containers.missing_images(&unnamed).await;
             if !missing.is_empty() {
                 let reason =
@@ -97,27 +104,9 @@ impl BackendRequest<'_> {
                 return Ok(ChosenBackend::local(Some(reason)));
             }
         }
+        images.apply(&mut containers, dialogue).await;
         let backend = SidecarBackend::Containers(Box::new(containers));
         Ok(ChosenBackend { backend, fallback_reason: None })
-    }
-
-    /// Applies the versions that the project's files request, if the user requested none and the
-    /// engine has the image. A missing image is no error.
-    async fn follow_project(&self, containers: &mut Containers) {
-        for toolchain in self.toolchains {
-            let kind = &toolchain.kind;
-            if toolchain.version.is_some() || self.is_named(kind, containers) {
-                continue;
-            }
-            let Some(version) = project_version(kind, self.workspace) else { continue };
-            let usual = containers.images.of(kind);
-            containers.images.versions.insert(kind.clone(), version.to_string());
-            let image = containers.images.of(kind);
-            if !containers.engine.has_image(&image).await {
-                containers.images.versions.remove(kind);
-                tracing::info!("no image '{image}' for the project's {kind}; using '{usual}'");
-            }
-        }
     }
 
     /// Returns whether the user named the image or the container of a kind.

@@ -21,31 +21,46 @@ enum ParsedVersion {
     Malformed(String),
 }
 
-fn parse(format: VersionFormat, text: &str) -> ParsedVersion {
+fn parse(format: VersionFormat, names: &[&str], text: &str) -> ParsedVersion {
     match format {
         VersionFormat::Line => plain_line(text),
         VersionFormat::RustToolchain => rust_toolchain(text),
         VersionFormat::RustToolchainToml => toolchain_toml(text),
         VersionFormat::PackageJson => package_json(text),
         VersionFormat::GoMod => go_mod(text),
+        VersionFormat::ToolVersions => tool_versions(names, text),
+        VersionFormat::MiseToml => mise_toml(names, text),
     }
+}
+
+/// A version that the project's files request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectVersion {
+    /// The version; its source is the file.
+    pub version: Version,
+    /// True if later versions will do.
+    pub is_minimum: bool,
 }
 
 /// Returns the version of the first file that names one. Logs a warning for files that cannot be
 /// parsed, and skips them.
-pub(crate) fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
-    kind_spec(kind)?.version_files.iter().find_map(|(file, format)| {
+pub(crate) fn project_version(kind: &Kind, workspace: &Path) -> Option<ProjectVersion> {
+    let spec = kind_spec(kind)?;
+    spec.version_files.iter().find_map(|(file, format)| {
         let path = workspace.join(file);
         let found = match read_text(&path) {
             Ok(None) => ParsedVersion::Nothing,
-            Ok(Some(text)) => parse(*format, &text),
+            Ok(Some(text)) => parse(*format, spec.version_names, &text),
             Err(error) => ParsedVersion::Malformed(error.to_string()),
         };
         let why = match found {
             ParsedVersion::Nothing => return None,
             ParsedVersion::Version(text) => {
                 match Version::new(&text, VersionSource::ProjectFile(path.clone())) {
-                    Some(version) => return Some(version),
+                    Some(version) => {
+                        let is_minimum = *format == VersionFormat::GoMod;
+                        return Some(ProjectVersion { version, is_minimum });
+                    }
                     None => format!("'{}' is not a version", text.escape_debug()),
                 }
             }
@@ -110,7 +125,59 @@ fn package_json(text: &str) -> ParsedVersion {
         Err(error) => return ParsedVersion::Malformed(error.to_string()),
     };
     let engine = manifest.get("engines").and_then(|engines| engines.get("node"));
-    engine.and_then(serde_json::Value::as_str).map_or(ParsedVersion::Nothing, plain)
+    engine.and_then(serde_json::Value::as_str).map_or(ParsedVersion::Nothing, node_range)
+}
+
+/// Accepts a number, and the ranges that one tag of an image satisfies: `^22.3` is `22`, `~22.3.1` is
+/// `22.3`, `22.x` is `22`.
+fn node_range(text: &str) -> ParsedVersion {
+    let text = text.trim();
+    let (number, parts) = match (text.strip_prefix('^'), text.strip_prefix('~')) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 2),
+        _ => (text, 3),
+    };
+    // A leading zero changes the meaning of both signs.
+    if parts < 3 && number.starts_with('0') {
+        return ParsedVersion::Nothing;
+    }
+    let number = number.trim_end_matches(".x").trim_end_matches(".*");
+    match plain(number) {
+        ParsedVersion::Version(number) => {
+            let kept: Vec<_> = number.split('.').take(parts).collect();
+            ParsedVersion::Version(kept.join("."))
+        }
+        other => other,
+    }
+}
+
+/// `nodejs 22.11.0 20.1.0`: the first version.
+fn tool_versions(names: &[&str], text: &str) -> ParsedVersion {
+    let line = text.lines().find_map(|line| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        words.next().filter(|name| names.contains(name))?;
+        words.next()
+    });
+    line.map_or(ParsedVersion::Nothing, plain)
+}
+
+/// `node = "22"`, `node = ["22", "20"]` or `node = { version = "22" }`.
+fn mise_toml(names: &[&str], text: &str) -> ParsedVersion {
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return ParsedVersion::Malformed(error.message().replace('\n', "; ")),
+    };
+    let tools = table.get("tools");
+    let tool = names.iter().find_map(|name| tools?.get(*name));
+    let tool = match tool {
+        Some(toml::Value::Array(tools)) => tools.first(),
+        tool => tool,
+    };
+    let version = match tool {
+        Some(toml::Value::Table(tool)) => tool.get("version"),
+        tool => tool,
+    };
+    version.and_then(toml::Value::as_str).map_or(ParsedVersion::Nothing, plain)
 }
 
 /// `toolchain go1.22.3` takes precedence over `go 1.22`.
@@ -160,7 +227,7 @@ mod tests {
             let expected = expected.map(|(text, file)| {
                 Version::new(text, VersionSource::ProjectFile(base.join(file))).unwrap()
             });
-            assert_eq!(found, expected, "{kind}: {files:?}");
+            assert_eq!(found.map(|it| it.version), expected, "{kind}: {files:?}");
             fs::remove_dir_all(&base).unwrap();
         };
         let toml = "rust-toolchain.toml";
@@ -203,6 +270,51 @@ mod tests {
         check("go", &[("go.mod", pinned)], Some(("1.22.3", "go.mod")));
         check("go", &[("go.mod", "go 1.22\ntoolchain default")], Some(("1.22", "go.mod")));
         check("c-cpp", &[("Makefile", "all:")], None);
+
+        let engines = |range: &str| format!(r#"{{"engines":{{"node":"{range}"}}}}"#);
+        for (range, expected) in [
+            ("^22.3.1", Some("22")),
+            ("~22.3.1", Some("22.3")),
+            ("22.x", Some("22")),
+            ("22.*", Some("22")),
+            ("22.x.x", Some("22")),
+            ("^0.12", None),
+            (">=18", None),
+            ("20 || 22", None),
+            ("*", None),
+        ] {
+            let expected = expected.map(|version| (version, package));
+            check("node", &[(package, &engines(range))], expected);
+        }
+
+        let (asdf, mise) = (".tool-versions", "mise.toml");
+        let text =
+            "# tools\nnodejs 22.11.0 20.1.0 # both\npython 3.13.1\ngolang ref:main\nrust system\n";
+        check("node", &[(asdf, text)], Some(("22.11.0", asdf)));
+        check("node", &[(asdf, text), (".nvmrc", "20")], Some(("20", ".nvmrc")));
+        check("node", &[(asdf, text), (package, &engines("24"))], Some(("22.11.0", asdf)));
+        check("python", &[(asdf, text)], Some(("3.13.1", asdf)));
+        check("rust", &[(asdf, text)], None);
+        check("go", &[(asdf, text), ("go.mod", "go 1.22\n")], Some(("1.22", "go.mod")));
+        let text = "[tools]\nnode = '22'\npython = ['3.13', '3.12']\ngo = { version = '1.23.4' }\n\
+                    rust = 'latest'\n";
+        check("node", &[(mise, text)], Some(("22", mise)));
+        check("python", &[(mise, text)], Some(("3.13", mise)));
+        check("go", &[(mise, text), ("go.mod", "go 1.22\n")], Some(("1.23.4", mise)));
+        check("rust", &[(mise, text)], None);
+        check("node", &[(mise, "[tools")], None);
+    }
+
+    #[test]
+    fn only_of_go_mod_a_later_version_will_do() {
+        let base = std::env::temp_dir().join(format!("aifo-versions-m-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let is_minimum = || project_version(&Kind::parse("go").unwrap(), &base).unwrap().is_minimum;
+        fs::write(base.join("go.mod"), "go 1.22\n").unwrap();
+        assert!(is_minimum());
+        fs::write(base.join(".tool-versions"), "golang 1.22.1\n").unwrap();
+        assert!(!is_minimum());
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

@@ -19,8 +19,12 @@ pub struct KindSpec {
     pub interpreters: &'static [&'static str],
     /// Files of a project of this kind: names, or suffixes that start with '.'.
     pub markers: &'static [&'static str],
-    /// Files that may name a version, in the order in which the kind's own tools read them.
+    /// Files that may name a version, the first of which decides.
     pub version_files: &'static [(&'static str, VersionFormat)],
+    /// Its names in `.tool-versions` and `mise.toml`.
+    pub version_names: &'static [&'static str],
+    /// The repository of official images on Docker Hub, whose tags are versions.
+    pub official_image: Option<&'static str>,
     /// Caches of its tools.
     pub caches: &'static [KindCache],
     /// Volumes of its containers that outlive sessions, for the caches.
@@ -42,8 +46,12 @@ pub enum VersionFormat {
     RustToolchainToml,
     /// `engines.node` of `package.json`.
     PackageJson,
-    /// `toolchain` or `go` of `go.mod`.
+    /// `toolchain` or `go` of `go.mod`: later versions will do.
     GoMod,
+    /// A line with the kind's name and versions, as of asdf.
+    ToolVersions,
+    /// The kind's key in `[tools]`, as of mise.
+    MiseToml,
 }
 
 /// A cache and the variable that points to it.
@@ -100,6 +108,10 @@ const fn volume(name: &'static str, path: &'static str) -> KindVolume {
     KindVolume { name, path }
 }
 
+/// Files of version managers, with a line or key for each tool.
+const TOOL_VERSIONS: (&str, VersionFormat) = (".tool-versions", VersionFormat::ToolVersions);
+const MISE: (&str, VersionFormat) = ("mise.toml", VersionFormat::MiseToml);
+
 /// In the order in which dev tools are tried.
 const KINDS: &[KindSpec] = &[
     KindSpec {
@@ -109,6 +121,8 @@ const KINDS: &[KindSpec] = &[
         interpreters: &[],
         markers: &["Makefile", "CMakeLists.txt", "meson.build", ".c", ".cc", ".cpp"],
         version_files: &[],
+        version_names: &[],
+        official_image: None,
         caches: &[cache("CCACHE_DIR", "ccache", Some("/var/cache/aifo/ccache"))],
         volumes: &[volume("aifo-ccache", "/var/cache/aifo/ccache")],
         variables: &[],
@@ -129,11 +143,15 @@ const KINDS: &[KindSpec] = &[
             "cargo-nextest",
         ],
         interpreters: &[],
-        markers: &["Cargo.toml", "rust-toolchain.toml"],
+        markers: &["Cargo.toml", "rust-toolchain.toml", "rust-toolchain"],
         version_files: &[
             ("rust-toolchain", VersionFormat::RustToolchain),
             ("rust-toolchain.toml", VersionFormat::RustToolchainToml),
+            TOOL_VERSIONS,
+            MISE,
         ],
+        version_names: &["rust"],
+        official_image: Some("rust"),
         // cargo's home is more than a cache: `aifo-sidecar` creates it.
         caches: &[],
         volumes: &[
@@ -149,7 +167,9 @@ const KINDS: &[KindSpec] = &[
         tools: &["go", "gofmt"],
         interpreters: &[],
         markers: &["go.mod"],
-        version_files: &[("go.mod", VersionFormat::GoMod)],
+        version_files: &[TOOL_VERSIONS, MISE, ("go.mod", VersionFormat::GoMod)],
+        version_names: &["golang", "go"],
+        official_image: Some("golang"),
         caches: &[
             cache("GOPATH", "go", Some("/var/cache/aifo/go")),
             cache("GOMODCACHE", "go/pkg/mod", Some("/var/cache/aifo/go/pkg/mod")),
@@ -164,12 +184,25 @@ const KINDS: &[KindSpec] = &[
         aliases: &["ts", "typescript", "bun"],
         tools: &["node", "npm", "npx", "yarn", "pnpm", "corepack", "deno", "bun", "tsc", "ts-node"],
         interpreters: &["node"],
-        markers: &["package.json", "tsconfig.json", "deno.json", ".nvmrc", ".js", ".mjs", ".ts"],
+        markers: &[
+            "package.json",
+            "tsconfig.json",
+            "deno.json",
+            ".nvmrc",
+            ".node-version",
+            ".js",
+            ".mjs",
+            ".ts",
+        ],
         version_files: &[
             (".nvmrc", VersionFormat::Line),
             (".node-version", VersionFormat::Line),
+            TOOL_VERSIONS,
+            MISE,
             ("package.json", VersionFormat::PackageJson),
         ],
+        version_names: &["nodejs", "node"],
+        official_image: Some("node"),
         caches: &[
             cache("NPM_CONFIG_CACHE", "npm", Some("/var/cache/aifo/node/npm")),
             cache("YARN_CACHE_FOLDER", "yarn", Some("/var/cache/aifo/node/yarn")),
@@ -188,7 +221,9 @@ const KINDS: &[KindSpec] = &[
         // And python3.N, see `INTERPRETER_MINORS`.
         interpreters: &["python", "python3"],
         markers: &["pyproject.toml", "requirements.txt", "setup.py", ".python-version", ".py"],
-        version_files: &[(".python-version", VersionFormat::Line)],
+        version_files: &[(".python-version", VersionFormat::Line), TOOL_VERSIONS, MISE],
+        version_names: &["python"],
+        official_image: Some("python"),
         caches: &[
             cache("PIP_CACHE_DIR", "pip", Some("/var/cache/aifo/pip/pip")),
             cache("UV_CACHE_DIR", "uv", Some("/var/cache/aifo/pip/uv")),

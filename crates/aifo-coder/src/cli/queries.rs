@@ -1,11 +1,11 @@
 //! Commands that print facts about sessions, calls, agents and the configuration.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use super::run::ToolCall;
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::Flags;
 
@@ -36,8 +36,17 @@ pub(crate) struct Why {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) call: ToolCall,
+    /// Explain the image of each toolchain instead of a call
+    #[arg(long, conflicts_with = "words")]
+    pub(crate) toolchains: bool,
+    /// Tool and its arguments
+    #[arg(
+        required_unless_present = "toolchains",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "TOOL"
+    )]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,130 @@
+//! `aifo-coder why --toolchains`: the image of each toolchain, and what decided it.
+
+use std::process::ExitCode;
+
+use aifo_launch::{Engine, ImageDecision, ImageReason, NoDialogue, ToolchainImages};
+use aifo_types::{Kind, escape_line};
+use serde::Serialize;
+
+use super::directory;
+use crate::backend;
+use crate::cli::Why;
+use crate::config::{self, Config};
+use crate::image_dialogue::{requests, unavailable};
+use crate::paint;
+use crate::settings;
+
+/// A toolchain's image.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    kind: String,
+    /// `None` if its tools run on this machine or in a container of the user.
+    image: Option<String>,
+    /// The version that the user or the project requests.
+    version: Option<String>,
+    /// A sentence.
+    because: String,
+}
+
+pub(super) async fn explain(flags: &Why) -> anyhow::Result<ExitCode> {
+    let given = flags.smart.add_to(flags.project.flags());
+    let config = config::load(&flags.project.workspace.path, &given)?;
+    let explanations = explanations(flags, &config).await?;
+    if flags.json {
+        paint::print_json(&explanations)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let texts = explanations.iter().map(|one| {
+        let image = one.image.as_deref().unwrap_or("none");
+        let lines = [("toolchain", &*one.kind), ("image", image), ("because", &one.because)];
+        let line = |(key, value): (&str, &str)| {
+            format!("{:<12}{}\n", format!("{key}:"), escape_line(value))
+        };
+        lines.map(line).concat()
+    });
+    paint::print(&texts.collect::<Vec<_>>().join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explanation>> {
+    let workspace = directory(&flags.project.workspace.path)?;
+    let toolchains = config.toolchains.value.list.iter();
+    let Some(choice) = config.backend.value.engine() else {
+        let local = toolchains.map(|toolchain| Explanation {
+            kind: toolchain.kind.to_string(),
+            image: None,
+            version: None,
+            because: "the backend is local: the version on this machine runs".to_owned(),
+        });
+        return Ok(local.collect());
+    };
+    let programs = settings::programs(&workspace, config);
+    let engine = Engine::find(choice, &programs).await?;
+    let containers = backend::containers(engine, config);
+    let free = toolchains.clone().filter(|toolchain| toolchain.version.is_none());
+    let free = free.map(|toolchain| toolchain.kind.clone());
+    let is_named = |kind: &Kind| {
+        config.kinds.images.contains_key(kind) || config.kinds.attached.contains_key(kind)
+    };
+    let free = free.filter(|kind| !is_named(kind)).collect();
+    let images = ToolchainImages::decide(&containers, free, &workspace, &mut NoDialogue).await;
+    let of_devcontainer = images.devcontainer.as_ref().map(|(devcontainer, answer)| {
+        let again = devcontainer.record_path().map_or_else(String::new, |path| {
+            format!("; to be asked again, remove '{}'", path.display())
+        });
+        let image = &devcontainer.image;
+        match answer {
+            Some(true) => format!("the project's devcontainer names it, as you agreed{again}"),
+            Some(false) => format!("; you declined '{image}' of the project's devcontainer{again}"),
+            None => format!(
+                "; the project's devcontainer names '{image}', and a session on a terminal asks \
+                 whether to use it"
+            ),
+        }
+    });
+    let explained = toolchains.map(|toolchain| {
+        let kind = &toolchain.kind;
+        let named = config.kinds.images.get(kind).map(|image| image.source.to_string());
+        let decision = images.decisions.iter().find(|decision| decision.kind == *kind);
+        let version = match decision {
+            Some(decision) => decision.requested.as_ref().map(|it| it.version.to_string()),
+            None => toolchain.version.as_ref().map(ToString::to_string),
+        };
+        let usual = Some(containers.images.of(kind));
+        let of_devcontainer = of_devcontainer.as_deref().unwrap_or_default();
+        let (image, because) = match (config.kinds.attached.get(kind), named, decision) {
+            (Some(name), ..) => (None, format!("it runs in your container '{}'", name.value)),
+            (None, Some(source), _) => (usual, format!("it is named by {source}")),
+            (None, None, Some(decision)) => {
+                (Some(decision.image.clone()), because(decision) + of_devcontainer)
+            }
+            (None, None, None) if toolchain.version.is_some() => {
+                (usual, "you requested the version".to_owned())
+            }
+            (None, None, None) => {
+                let image = images.devcontainer.as_ref().map(|(it, _)| it.image.clone());
+                (image, of_devcontainer.to_owned())
+            }
+        };
+        Explanation { kind: kind.to_string(), image, version, because }
+    });
+    Ok(explained.collect())
+}
+
+/// Returns the reason for an image, in a sentence.
+fn because(decision: &ImageDecision) -> String {
+    let Some(requested) = &decision.requested else {
+        return "no file of the project requests a version".to_owned();
+    };
+    let requests = requests(&decision.kind, requested);
+    let rest = match &decision.reason {
+        ImageReason::Usual => "the usual image is taken for a channel".to_owned(),
+        ImageReason::Tag => "this image has it as its tag".to_owned(),
+        ImageReason::Contains(version) => format!("this image has {version}"),
+        ImageReason::Official => "the official image is on this machine".to_owned(),
+        ImageReason::Pulled => "the official image was pulled".to_owned(),
+        ImageReason::Pullable { .. } => "a session pulls the official image".to_owned(),
+        ImageReason::Unavailable { .. } => return unavailable(decision).unwrap_or_default(),
+    };
+    format!("{requests}; {rest}")
+}

@@ -1,0 +1,114 @@
+//! Decides the images of toolchains that the user configured none for: by the project's devcontainer and
+//! by the versions that its files request (`spec/cli.md#versions`).
+
+use std::path::Path;
+
+use aifo_types::Kind;
+
+use crate::backend::Containers;
+use crate::devcontainer::Devcontainer;
+use crate::pins::{ImageDecision, ImageReason, decide_image};
+
+/// The questions and reports of a decision. The default methods ask, pull and report nothing.
+pub trait ImageDialogue {
+    /// Asks the user whether to use the image of a devcontainer, and records the answer. `None` if the
+    /// user cannot answer.
+    fn ask(&mut self, _devcontainer: &Devcontainer) -> Option<bool> {
+        None
+    }
+
+    /// Returns whether a missing official image is pulled.
+    fn may_pull(&self) -> bool {
+        false
+    }
+
+    /// Reports the begin, a line, or with `None` the end of a pull.
+    fn report_pull(&mut self, _decision: &ImageDecision, _line: Option<&str>) {}
+
+    /// Reports that the image of a kind was decided.
+    fn report_decision(&mut self, _decision: &ImageDecision) {}
+}
+
+/// Asks, pulls and reports nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDialogue;
+
+impl ImageDialogue for NoDialogue {}
+
+/// The decisions for the toolchains of a session.
+#[derive(Debug)]
+pub struct ToolchainImages {
+    /// The kinds that the user configured neither an image nor a version for.
+    kinds: Vec<Kind>,
+    /// The image of the project's devcontainer, and the user's answer.
+    pub devcontainer: Option<(Devcontainer, Option<bool>)>,
+    /// The decisions by versions; none if the devcontainer's image is used.
+    pub decisions: Vec<ImageDecision>,
+}
+
+impl ToolchainImages {
+    /// Decides the images of these kinds. Pulls nothing.
+    pub async fn decide(
+        containers: &Containers,
+        kinds: Vec<Kind>,
+        workspace: &Path,
+        dialogue: &mut impl ImageDialogue,
+    ) -> Self {
+        let devcontainer = if kinds.is_empty() { None } else { Devcontainer::of(workspace) };
+        let devcontainer = devcontainer.map(|it| {
+            let answer = it.answer().or_else(|| dialogue.ask(&it));
+            (it, answer)
+        });
+        let mut images = ToolchainImages { kinds, devcontainer, decisions: Vec::new() };
+        if images.agreed().is_none() {
+            let Containers { engine, images: names, .. } = containers;
+            for kind in &images.kinds {
+                images.decisions.push(decide_image(engine, names, kind, workspace).await);
+            }
+        }
+        images
+    }
+
+    /// Returns the image of the devcontainer that the user agreed to use.
+    fn agreed(&self) -> Option<&str> {
+        match &self.devcontainer {
+            Some((devcontainer, Some(true))) => Some(&devcontainer.image),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a kind needs its usual image no longer.
+    pub(crate) fn replaces_usual(&self, kind: &Kind) -> bool {
+        let of_kind = self.decisions.iter().find(|decision| decision.kind == *kind);
+        match of_kind.map(|decision| &decision.reason) {
+            Some(reason) => matches!(reason, ImageReason::Tag | ImageReason::Official),
+            None => self.agreed().is_some() && self.kinds.contains(kind),
+        }
+    }
+
+    /// Sets the images of containers. Pulls missing official ones if the dialogue permits it.
+    pub(crate) async fn apply(
+        self,
+        containers: &mut Containers,
+        dialogue: &mut impl ImageDialogue,
+    ) {
+        if let Some(image) = self.agreed().map(str::to_owned) {
+            let named = self.kinds.into_iter().map(|kind| (kind, image.clone()));
+            containers.images.named.extend(named);
+            return;
+        }
+        for mut decision in self.decisions {
+            if matches!(decision.reason, ImageReason::Pullable { .. }) && dialogue.may_pull() {
+                let before = decision.clone();
+                dialogue.report_pull(&before, Some(""));
+                let progress = |line: &str| dialogue.report_pull(&before, Some(line));
+                decision = decision.pulled(&containers.engine, progress).await;
+                dialogue.report_pull(&decision, None);
+            }
+            dialogue.report_decision(&decision);
+            if decision.reason != ImageReason::Usual {
+                containers.images.named.insert(decision.kind, decision.image);
+            }
+        }
+    }
+}
