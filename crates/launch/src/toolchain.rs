@@ -46,11 +46,6 @@ impl Version {
         is_version.then(|| Version { text: text.to_owned(), source })
     }
 
-    /// Returns the text as written.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     /// Returns the origin.
     pub fn source(&self) -> &VersionSource {
         &self.source

@@ -135,7 +135,6 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
     // errno, which the suspended parent does not read.
     unsafe {
         match plan.group {
-            Group::Inherit => {}
             Group::New => check(libc::setpgid(0, 0))?,
             Group::Foreground(terminal) => {
                 check(libc::setpgid(0, 0))?;
