@@ -89,7 +89,7 @@ pub(crate) async fn run_target(
     if let Some(text) = banner::after(stats, &id).filter(|_| !is_quiet) {
         console::say(format_args!("{text}"));
     }
-    ended(end?, &agent)
+    Ok(ended(end?, &agent))
 }
 
 fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
@@ -117,12 +117,12 @@ pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
 pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Result<ExitCode> {
     let end = agent.run(&session).await;
     session.close().await;
-    ended(end?, agent)
+    Ok(ended(end?, agent))
 }
 
-fn ended(end: AgentEnd, agent: &Agent) -> anyhow::Result<ExitCode> {
+fn ended(end: AgentEnd, agent: &Agent) -> ExitCode {
     match end {
-        AgentEnd::Ended(ending) => Ok(ExitCode::from(ending.exit_code())),
+        AgentEnd::Ended(ending) => ExitCode::from(ending.exit_code()),
         AgentEnd::NotStarted(error) => {
             let code = match error.kind() {
                 ErrorKind::NotFound => exit::NOT_FOUND,
@@ -132,7 +132,7 @@ fn ended(end: AgentEnd, agent: &Agent) -> anyhow::Result<ExitCode> {
             console::fail(
                 &anyhow::Error::from(error).context(format!("cannot run '{}'", program.display())),
             );
-            Ok(ExitCode::from(code))
+            ExitCode::from(code)
         }
     }
 }
