@@ -4,15 +4,13 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
-use aifo_launch::{
-    Cache, CacheOwner, CacheScope, Engine, Project, ProjectKey, caches, state_directory,
-};
+use aifo_launch::{Cache, CacheOwner, CacheScope, Engine, ProjectKey, caches, state_directory};
 use aifo_types::{Kind, escape_line};
-use anyhow::Context;
 use serde::Serialize;
 
 use crate::cli::{CacheClear, CacheCommand};
 use crate::config::{self, Config, Source};
+use crate::removals::{self, Removal};
 use crate::{console, engines, paint};
 
 pub(crate) async fn run(command: &CacheCommand) -> anyhow::Result<ExitCode> {
@@ -68,18 +66,8 @@ async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
     }
     let mut failed = false;
     for cache in caches {
-        let name = format!("{} ({})", escape_line(&cache.name()), cache.backend());
-        if flags.dry_run {
-            paint::print(&format!("would remove {name}\n"))?;
-            continue;
-        }
-        match cache.remove().await {
-            Ok(()) => paint::print(&format!("removed {name}\n"))?,
-            Err(error) => {
-                failed = true;
-                console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
-            }
-        }
+        let removal = Removal::run(flags.dry_run, cache.remove()).await;
+        failed |= removal.print(&format!("{} ({})", cache.name(), cache.backend()))?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -96,10 +84,7 @@ impl ClearScope {
     fn of(flags: &CacheClear) -> anyhow::Result<Self> {
         Ok(match flags {
             CacheClear { project: true, workspace, .. } => {
-                let real = workspace.canonicalize();
-                let real =
-                    real.with_context(|| format!("no workspace '{}'", workspace.display()))?;
-                ClearScope::Project(Project::of(&real).key())
+                ClearScope::Project(removals::project_key(workspace)?)
             }
             CacheClear { user: true, .. } => ClearScope::User,
             CacheClear { gone: true, .. } => ClearScope::Gone,
@@ -112,10 +97,7 @@ impl ClearScope {
             ClearScope::All => true,
             ClearScope::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
             ClearScope::User => cache.owner == CacheOwner::User,
-            // A directory that cannot be inspected may exist.
-            ClearScope::Gone => {
-                cache.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
-            }
+            ClearScope::Gone => removals::is_gone(cache.project().as_deref()),
         }
     }
 }

@@ -2,18 +2,17 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Project, StoredState, stored_states};
-use aifo_types::escape_line;
-use anyhow::Context;
+use aifo_launch::{StoredState, stored_states};
 use serde::Serialize;
 
 use crate::cli::{StateClear, StateCommand};
+use crate::removals::{self, Removal};
 use crate::{console, paint};
 
-pub(crate) fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List { agents, json } => list(agents, *json),
-        StateCommand::Clear(flags) => clear(flags),
+        StateCommand::Clear(flags) => clear(flags).await,
     }
 }
 
@@ -34,38 +33,22 @@ fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
+async fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
     let mut states = found(&flags.agents);
     if flags.project {
-        let real = flags.workspace.canonicalize();
-        let real = real.with_context(|| format!("no workspace '{}'", flags.workspace.display()))?;
-        let key = Project::of(&real).key();
+        let key = removals::project_key(&flags.workspace)?;
         states.retain(|state| state.key == key);
     }
     if flags.gone {
-        // A directory that cannot be inspected may exist.
-        let is_gone = |state: &StoredState| {
-            state.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
-        };
-        states.retain(is_gone);
+        states.retain(|state| removals::is_gone(state.project().as_deref()));
     }
     if states.is_empty() {
         console::say("no states found");
     }
     let mut failed = false;
     for state in states {
-        let name = escape_line(&state.path.display().to_string());
-        if flags.dry_run {
-            paint::print(&format!("would remove {name}\n"))?;
-            continue;
-        }
-        match state.remove() {
-            Ok(()) => paint::print(&format!("removed {name}\n"))?,
-            Err(error) => {
-                failed = true;
-                console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
-            }
-        }
+        let removal = Removal::run(flags.dry_run, async { state.remove() }).await;
+        failed |= removal.print(&state.path.display().to_string())?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
