@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
-use crate::frames::{Exit, Frame, credit, data, kind, number, stream};
+use crate::frames::{Exit, Frame, credit, kind, number, stream};
 use crate::{Address, Answer, DEADLINE, Invocation, Session, Stdio};
 
 /// A connection to a proxy, later to a runner. Dropping it disconnects.
@@ -120,12 +120,6 @@ impl Client {
         // Fails if the peer has closed, which is fine.
         let _ = self.socket.shutdown(Shutdown::Write);
         self
-    }
-
-    /// Types on the call's terminal.
-    #[track_caller]
-    pub fn press(&mut self, keys: &str) -> &mut Self {
-        self.send(data(stream::TERMINAL, keys.as_bytes()))
     }
 
     /// Reads the 101 response's head, then `Started`.

@@ -156,11 +156,6 @@ impl ContainerSession {
         &self.id
     }
 
-    /// The session's engine.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
     /// The name of a kind's container.
     pub fn container(&self, kind: &str) -> String {
         format!("aifo-tc-{kind}-{}", self.id)

@@ -47,11 +47,6 @@ impl<H: Host> AgentConnection<H> {
         action(&mut self.0.protocol, Instant::now())
     }
 
-    /// Returns the last bytes of the agent's stderr.
-    pub fn stderr(&self) -> String {
-        self.0.stderr()
-    }
-
     /// Returns the next event; `None` after [`Event::Closed`]. The host answers its requests, which
     /// are not returned. Cancel-safe.
     ///

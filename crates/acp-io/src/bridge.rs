@@ -76,11 +76,6 @@ impl<H: Host> Bridge<H> {
         action(&mut self.0.protocol.relay, Instant::now())
     }
 
-    /// Returns the last bytes of the agent's stderr.
-    pub fn stderr(&self) -> String {
-        self.0.stderr()
-    }
-
     /// Returns the next event; `None` when the agent has ended and its output was written, or when
     /// it is no longer needed. The host answers its requests, which are not returned. Cancel-safe.
     ///

@@ -111,11 +111,6 @@ impl<P: Protocol, H: Host> Driver<P, H> {
         }
     }
 
-    /// Returns the last bytes of the agent's stderr.
-    pub(crate) fn stderr(&self) -> String {
-        self.process.stderr()
-    }
-
     /// Returns the next event; `None` when the agent has ended and nothing is left to do.
     /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<P::Event> {

@@ -21,7 +21,6 @@ use crate::permission::Decision;
 use crate::protocol_errors::ProtocolErrors;
 use crate::session::Session;
 use crate::text_run::Streaming;
-use crate::timeline::AnswerFrom;
 use crate::turn::TurnPhase;
 use crate::turn_end::CancelCause;
 use crate::update::Update;
@@ -55,8 +54,6 @@ pub struct Config {
     pub capabilities: ClientCapabilities,
     /// How the agent streams text.
     pub streaming: Streaming,
-    /// The part of a turn that is its answer.
-    pub answer_from: AnswerFrom,
     /// The origin of the requests.
     pub requests: Requests,
 }
@@ -340,8 +337,7 @@ impl Client {
     }
 
     fn open(&self, session: &str) -> Session {
-        let Config { limits, streaming, answer_from, .. } = &self.config;
-        Session::open(session, limits, *streaming, *answer_from)
+        Session::open(session, &self.config.limits, self.config.streaming)
     }
 
     fn send(

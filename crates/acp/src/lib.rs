@@ -114,10 +114,8 @@ pub use relay::{
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::Session;
 pub use text_run::{Streaming, TextRun};
-pub use timeline::{
-    Answer, AnswerFrom, AnswerPart, Position, PushOutcome, Timeline, TimelineEntry,
-};
-pub use tool_call::{Announced, CallState, ToolCall, ToolStatus, UnfinishedReason};
+pub use timeline::{Answer, AnswerPart, Position, PushOutcome, Timeline, TimelineEntry};
+pub use tool_call::{CallState, ToolCall, ToolStatus, UnfinishedReason};
 pub use tool_calls::{ToolCalls, ToolChange};
 pub use turn::TurnPhase;
 pub use turn_end::{CancelCause, StopReason, TurnEnd};

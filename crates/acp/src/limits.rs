@@ -33,8 +33,6 @@ pub struct Limits {
     pub tool_calls: usize,
     /// Memory of a session's tool calls.
     pub tool_bytes: usize,
-    /// One decoded image.
-    pub image: usize,
     /// From `initialize` to its answer. Observed on two busy cores: up to 21 s.
     pub initialize: Duration,
     /// From any other request except a prompt to its answer.
@@ -69,7 +67,6 @@ impl Default for Limits {
             turn_kinds: 64,
             tool_calls: 10_000,
             tool_bytes: 32 * MIB,
-            image: 10 * MIB,
             initialize: Duration::from_secs(60),
             request: Duration::from_secs(60),
             prompt_idle: Duration::from_secs(600),

@@ -99,11 +99,6 @@ impl PermissionRequest {
     pub(crate) fn option_ids(&self) -> Vec<Value> {
         self.options.iter().map(|option| option.id.clone()).collect()
     }
-
-    /// Returns whether the request has an option with this id.
-    pub fn offers(&self, id: &Value) -> bool {
-        self.options.iter().any(|option| option.id == *id)
-    }
 }
 
 impl PermissionOption {
@@ -215,7 +210,6 @@ mod tests {
             },
         ];
         assert_eq!(request.options, expected);
-        assert!(request.offers(&json!(2)) && !request.offers(&json!("2")));
         for odd in [json!({}), json!({"options": 7}), json!(null)] {
             assert_eq!(PermissionRequest::parse("s".into(), None, odd).options, []);
         }

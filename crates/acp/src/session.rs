@@ -8,8 +8,8 @@ use crate::content::{Channel, pieces};
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::text_run::Streaming;
-use crate::timeline::{AnswerFrom, AnswerPart, Position, PushOutcome, Timeline};
-use crate::tool_call::{Announced, UnfinishedReason};
+use crate::timeline::{AnswerPart, Position, PushOutcome, Timeline};
+use crate::tool_call::UnfinishedReason;
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn::{Due, Turn, TurnPhase};
 use crate::turn_end::{CancelCause, StopReason, TurnEnd};
@@ -23,10 +23,8 @@ pub struct Session {
     /// The number of turns so far.
     turns: u64,
     tools: ToolCalls,
-    plan: Value,
     limits: Limits,
     streaming: Streaming,
-    answer_from: AnswerFrom,
 }
 
 #[derive(Debug)]
@@ -47,21 +45,14 @@ pub(crate) struct Applied {
 }
 
 impl Session {
-    pub(crate) fn open(
-        id: &str,
-        limits: &Limits,
-        streaming: Streaming,
-        answer_from: AnswerFrom,
-    ) -> Self {
+    pub(crate) fn open(id: &str, limits: &Limits, streaming: Streaming) -> Self {
         Session {
             id: id.to_owned(),
             phase: Phase::Idle,
             turns: 0,
             tools: ToolCalls::new(limits.tool_calls, limits.tool_bytes),
-            plan: Value::Null,
             limits: limits.clone(),
             streaming,
-            answer_from,
         }
     }
 
@@ -86,11 +77,6 @@ impl Session {
     /// Returns the tool calls of all turns.
     pub fn tools(&self) -> &ToolCalls {
         &self.tools
-    }
-
-    /// Returns the latest plan, `Null` for none.
-    pub fn plan(&self) -> &Value {
-        &self.plan
     }
 
     /// Returns the phase of the turn; `None` between turns and while loading.
@@ -173,7 +159,7 @@ impl Session {
 
     /// Applies the tool call of a permission request.
     pub(crate) fn apply_permission(&mut self, params: &Value) -> Option<ToolChange> {
-        let change = self.tools.upsert(params.get("toolCall")?, Announced::No)?;
+        let change = self.tools.upsert(params.get("toolCall")?)?;
         if let Phase::Turn(turn) = &mut self.phase {
             // If the timeline is full, the call is still recorded.
             let _ = turn.timeline.push_tool(&change.id);
@@ -208,7 +194,7 @@ impl Session {
                 turn.timeline
                     .tools()
                     .for_each(|id| self.tools.mark_unfinished(id, UnfinishedReason::Abandoned));
-                Some(turn.into_end(&self.id, self.answer_from, otherwise))
+                Some(turn.into_end(&self.id, otherwise))
             }
             Phase::Loading | Phase::Idle => None,
         }
@@ -243,12 +229,7 @@ impl Session {
     /// Applies the part of an update that outlives the turn.
     fn change(&mut self, update: &Update) -> Option<ToolChange> {
         match update.kind() {
-            UpdateKind::ToolCall => self.tools.upsert(update.body(), Announced::Yes),
-            UpdateKind::ToolCallUpdate => self.tools.upsert(update.body(), Announced::No),
-            UpdateKind::Plan => {
-                self.plan = update.body().clone();
-                None
-            }
+            UpdateKind::ToolCall | UpdateKind::ToolCallUpdate => self.tools.upsert(update.body()),
             _ => None,
         }
     }

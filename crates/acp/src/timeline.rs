@@ -67,16 +67,6 @@ pub enum PushOutcome {
     Dropped,
 }
 
-/// The part of a turn that is its answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AnswerFrom {
-    /// All of the agent's messages. Some agents call a tool in mid-sentence.
-    #[default]
-    All,
-    /// The text after the last tool call.
-    AfterLastTool,
-}
-
 impl Timeline {
     /// Creates a timeline of about `limit` bytes.
     pub fn new(streaming: Streaming, limit: usize) -> Self {
@@ -166,19 +156,13 @@ impl Timeline {
         read
     }
 
-    /// Returns the answer: blocks in order, adjacent texts joined.
-    pub fn into_answer(mut self, from: AnswerFrom) -> Answer {
+    /// Returns the answer: blocks in order, adjacent texts joined. It has all of the agent's messages,
+    /// since some agents call a tool in mid-sentence.
+    pub fn into_answer(mut self) -> Answer {
         self.settle();
-        let first = match from {
-            AnswerFrom::All => 0,
-            AnswerFrom::AfterLastTool => {
-                let is_tool = |entry: &TimelineEntry| matches!(entry, TimelineEntry::Tool { .. });
-                self.entries.iter().rposition(is_tool).map_or(0, |at| at.saturating_add(1))
-            }
-        };
         let mut answer = Answer::default();
         let mut text = String::new();
-        for entry in self.entries.into_iter().skip(first) {
+        for entry in self.entries {
             match entry {
                 TimelineEntry::Text(run) if run.channel == Channel::Answer => {
                     if run.begins_message {
@@ -363,7 +347,7 @@ mod tests {
                 all.push_str(&read);
                 assert!(timeline.read_on(&mut position).is_empty(), "nothing is read twice");
             }
-            assert!(timeline.into_answer(AnswerFrom::All).text.starts_with(&all));
+            assert!(timeline.into_answer().text.starts_with(&all));
         }
     }
 
@@ -380,7 +364,7 @@ mod tests {
         let begins: Vec<_> = read.iter().map(|part| (part.text, part.begins_message)).collect();
         let expected = [("one", false), (", still one", false), ("two", true), ("three", true)];
         assert_eq!(begins, expected);
-        assert_eq!(timeline.into_answer(AnswerFrom::All).messages, [14, 17]);
+        assert_eq!(timeline.into_answer().messages, [14, 17]);
     }
 
     #[test]
@@ -392,20 +376,7 @@ mod tests {
         assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
         assert_eq!(described(&timeline), ["a", "[t]", "b"]);
         assert_eq!(timeline.draft(), "ab");
-        assert_eq!(timeline.into_answer(AnswerFrom::All).text, "ab");
-    }
-
-    #[test]
-    fn the_answer_may_start_after_the_last_tool() {
-        let mut timeline = timeline(Streaming::Delta);
-        say(&mut timeline, None, "a");
-        let _ = timeline.push_tool("t");
-        say(&mut timeline, None, "b");
-        let answer = timeline.into_answer(AnswerFrom::AfterLastTool);
-        assert_eq!(
-            (answer.text, answer.blocks),
-            ("b".into(), vec![json!({"type": "text", "text": "b"})])
-        );
+        assert_eq!(timeline.into_answer().text, "ab");
     }
 
     #[test]
@@ -423,7 +394,7 @@ mod tests {
             assert_eq!(timeline.push(channel, None, piece), PushOutcome::Stored);
         }
         assert_eq!(described(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
-        let answer = timeline.into_answer(AnswerFrom::All);
+        let answer = timeline.into_answer();
         assert_eq!(answer.text, "see this");
         let text = |text: &str| json!({"type": "text", "text": text});
         assert_eq!(answer.blocks, [text("see "), image, text("this")]);
@@ -461,7 +432,7 @@ mod tests {
         ["H", "He", "Hel"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
         ["x", "y"].iter().for_each(|chunk| say(&mut timeline, Some("b"), chunk));
         assert_eq!(timeline.draft(), "Helxy");
-        assert_eq!(timeline.into_answer(AnswerFrom::All).text, "Helxy");
+        assert_eq!(timeline.into_answer().text, "Helxy");
     }
 
     #[test]

@@ -8,20 +8,10 @@ use crate::json::weight;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     id: String,
-    announced: Announced,
     status: ToolStatus,
     unfinished: Option<UnfinishedReason>,
     /// All other fields, by their protocol names.
     members: Map<String, Value>,
-}
-
-/// Selects whether a `tool_call` update has been received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Announced {
-    /// Only updates or a permission request.
-    No,
-    /// Received.
-    Yes,
 }
 
 /// The status that the agent sends. It only advances in this order, whatever the order of arrival.
@@ -68,7 +58,6 @@ impl ToolCall {
     pub(crate) fn placeholder(id: &str) -> Self {
         ToolCall {
             id: id.to_owned(),
-            announced: Announced::No,
             status: ToolStatus::default(),
             unfinished: None,
             members: Map::new(),
@@ -78,11 +67,6 @@ impl ToolCall {
     /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
-    }
-
-    /// Returns whether a `tool_call` update has been received.
-    pub fn announced(&self) -> Announced {
-        self.announced
     }
 
     /// Returns the agent's status.
@@ -116,8 +100,7 @@ impl ToolCall {
 
     /// Merges an update field by field. Missing and `null` fields are unchanged. A field of more
     /// than about `max_member` bytes is dropped together with its previous value.
-    pub(crate) fn merge(&mut self, update: &Value, announced: Announced, max_member: usize) {
-        self.announced = self.announced.max(announced);
+    pub(crate) fn merge(&mut self, update: &Value, max_member: usize) {
         for (name, value) in update.as_object().into_iter().flatten() {
             match (name.as_str(), value) {
                 ("toolCallId" | "sessionUpdate", _) | (_, Value::Null) => {}
@@ -213,7 +196,7 @@ mod tests {
 
     fn call(update: &[Value]) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        update.iter().for_each(|update| call.merge(update, Announced::No, usize::MAX));
+        update.iter().for_each(|update| call.merge(update, usize::MAX));
         call
     }
 
@@ -263,7 +246,7 @@ mod tests {
             CallState::Unfinished(UnfinishedReason::Cancelled),
             "the first reason stays"
         );
-        open.merge(&json!({"status": "completed"}), Announced::No, usize::MAX);
+        open.merge(&json!({"status": "completed"}), usize::MAX);
         assert_eq!(open.state(), CallState::Ended(ToolStatus::Completed));
         open.mark_unfinished(UnfinishedReason::Abandoned);
         assert_eq!(open.state(), CallState::Ended(ToolStatus::Completed));

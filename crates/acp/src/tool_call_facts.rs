@@ -123,11 +123,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool_call::Announced;
 
     fn call(call_update: &Value) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        call.merge(call_update, Announced::Yes, usize::MAX);
+        call.merge(call_update, usize::MAX);
         call
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
-use crate::tool_call::{Announced, CallState, ToolCall, UnfinishedReason};
+use crate::tool_call::{CallState, ToolCall, UnfinishedReason};
 
 /// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, as a
 /// background call may end in a later turn.
@@ -14,7 +14,6 @@ pub struct ToolCalls {
     max_bytes: usize,
     max_member: usize,
     held: usize,
-    evicted: u64,
     slots: HashMap<String, Slot>,
     /// Order of eviction: ended calls first, then open ones, each by last change.
     order: BTreeMap<EvictionKey, String>,
@@ -56,7 +55,6 @@ impl ToolCalls {
             max_bytes,
             max_member: usize::MAX,
             held: 0,
-            evicted: 0,
             slots: HashMap::new(),
             order: BTreeMap::new(),
             touches: 0,
@@ -71,7 +69,7 @@ impl ToolCalls {
 
     /// Applies a `tool_call`, an update or a permission request to its call, which is created if
     /// unknown. `None` without a call id.
-    pub fn upsert(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
+    pub fn upsert(&mut self, update: &Value) -> Option<ToolChange> {
         let id = call_id(update)?;
         let (mut call, before) = match self.take(&id) {
             Some(call) => {
@@ -80,7 +78,7 @@ impl ToolCalls {
             }
             None => (ToolCall::placeholder(&id), None),
         };
-        call.merge(update, announced, self.max_member);
+        call.merge(update, self.max_member);
         let after = call.state();
         self.put(call);
         Some(ToolChange { id, before, after })
@@ -104,11 +102,6 @@ impl ToolCalls {
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
-    }
-
-    /// Returns the number of evicted calls.
-    pub fn evicted(&self) -> u64 {
-        self.evicted
     }
 
     /// Returns about how many bytes the calls take.
@@ -141,7 +134,6 @@ impl ToolCalls {
         {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.take(&oldest);
-            self.evicted = self.evicted.saturating_add(1);
         }
         self.touches = self.touches.saturating_add(1);
         let activity = if call.status().is_end() { Activity::Ended } else { Activity::Open };
@@ -179,17 +171,17 @@ mod tests {
     #[test]
     fn an_update_before_its_call_creates_a_placeholder() {
         let mut calls = calls();
-        let change = calls.upsert(&update("t", "in_progress"), Announced::No).unwrap();
+        let change = calls.upsert(&update("t", "in_progress")).unwrap();
         assert_eq!((change.before, change.after), (None, CallState::Open(ToolStatus::InProgress)));
         let call = calls.get("t").unwrap();
-        assert_eq!((call.announced(), call.title(), call.kind()), (Announced::No, "", ""));
+        assert_eq!((call.title(), call.kind()), ("", ""));
 
         let announcement = json!({"toolCallId": "t", "title": "ls", "status": "pending"});
-        let change = calls.upsert(&announcement, Announced::Yes).unwrap();
+        let change = calls.upsert(&announcement).unwrap();
         assert_eq!(change.before, Some(change.after), "the status only advances");
-        calls.upsert(&json!({"toolCallId": "t", "rawInput": {"command": "ls"}}), Announced::Yes);
+        calls.upsert(&json!({"toolCallId": "t", "rawInput": {"command": "ls"}}));
         let call = calls.get("t").unwrap();
-        assert_eq!((call.announced(), call.title(), calls.len()), (Announced::Yes, "ls", 1));
+        assert_eq!((call.title(), calls.len()), ("ls", 1));
         assert_eq!(call.command().as_deref(), Some("ls"));
     }
 
@@ -197,7 +189,7 @@ mod tests {
     fn calls_are_independent() {
         let mut calls = calls();
         for (id, status) in [("a", "in_progress"), ("b", "pending"), ("a", "completed")] {
-            calls.upsert(&update(id, status), Announced::No);
+            calls.upsert(&update(id, status));
         }
         assert_eq!(calls.get("a").unwrap().status(), &ToolStatus::Completed);
         assert_eq!(calls.get("b").unwrap().status(), &ToolStatus::Pending);
@@ -208,10 +200,10 @@ mod tests {
         let mut calls = calls();
         for update in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)]
         {
-            assert_eq!(calls.upsert(&update, Announced::Yes), None, "{update}");
+            assert_eq!(calls.upsert(&update), None, "{update}");
         }
         assert!(calls.is_empty());
-        calls.upsert(&json!({"toolCallId": 7}), Announced::Yes);
+        calls.upsert(&json!({"toolCallId": 7}));
         assert!(calls.get("7").is_some(), "a number is an id, too");
     }
 
@@ -225,13 +217,13 @@ mod tests {
             ("a", "in_progress"),
             ("d", "pending"),
         ] {
-            calls.upsert(&update(id, status), Announced::No);
+            calls.upsert(&update(id, status));
         }
         assert!(calls.get("b").is_none(), "completed before");
-        calls.upsert(&update("e", "pending"), Announced::No);
+        calls.upsert(&update("e", "pending"));
         let mut left: Vec<&str> = calls.iter().map(ToolCall::id).collect();
         left.sort_unstable();
-        assert_eq!((left, calls.evicted()), (vec!["a", "d", "e"], 2));
+        assert_eq!(left, ["a", "d", "e"]);
     }
 
     #[test]
@@ -239,17 +231,17 @@ mod tests {
         let mut calls = ToolCalls::new(100, 10_000);
         for index in 0..1000 {
             let output = "x".repeat(2000);
-            calls.upsert(&json!({"toolCallId": index, "rawOutput": output}), Announced::No);
+            calls.upsert(&json!({"toolCallId": index, "rawOutput": output}));
             assert!(calls.held() <= 10_000, "{}", calls.held());
         }
         assert!(calls.len() >= 3);
         let huge = json!({"toolCallId": "h", "status": "failed", "rawOutput": "x".repeat(20_000)});
-        calls.upsert(&huge, Announced::Yes);
+        calls.upsert(&huge);
         let call = calls.get("h").unwrap();
         assert_eq!((call.status(), call.member("rawOutput")), (&ToolStatus::Failed, None));
         assert!(calls.held() <= 10_000);
         let long_name = json!({"toolCallId": "x".repeat(1 << 20)});
-        calls.upsert(&long_name, Announced::No);
+        calls.upsert(&long_name);
         assert_eq!(calls.len(), 1, "one call is always kept");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::limits::Limits;
-use crate::timeline::{AnswerFrom, Timeline};
+use crate::timeline::Timeline;
 use crate::turn_end::{CancelCause, StopReason, TurnEnd};
 
 /// The state of a turn (`spec/acp.md#turns`).
@@ -144,7 +144,7 @@ impl Turn {
     }
 
     /// Returns the turn's outcome; `otherwise` is that of an unanswered turn.
-    pub(crate) fn into_end(self, session: &str, from: AnswerFrom, otherwise: Failure) -> TurnEnd {
+    pub(crate) fn into_end(self, session: &str, otherwise: Failure) -> TurnEnd {
         let outcome = match self.phase {
             Phase::Draining { outcome, .. } => outcome,
             Phase::Running | Phase::Cancelling(_) => Err(otherwise),
@@ -158,7 +158,7 @@ impl Turn {
             turn: self.number,
             outcome,
             cancelled: self.cancelled,
-            answer: self.timeline.into_answer(from),
+            answer: self.timeline.into_answer(),
             response,
             counts: self.counts,
         }

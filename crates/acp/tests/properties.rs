@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Announced, CallState, Channel, Completion, Frame, FrameReader, Id, Inbound, Limits, Message,
+    CallState, Channel, Completion, Frame, FrameReader, Id, Inbound, Limits, Message,
     MessageReader, Pending, Piece, PushOutcome, Streaming, Timeline, ToolCalls, Traffic, classify,
     encode_line, parse_json, rewrite_data_uris,
 };
@@ -20,7 +20,7 @@ use pieces::pieces;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use strategy::{CallUpdate, agent_message, id, json_value, lines, updates};
+use strategy::{agent_message, id, json_value, lines, updates};
 
 /// Limits so small that random bytes reach them.
 fn small() -> Limits {
@@ -161,23 +161,23 @@ proptest! {
     #[test]
     fn call_updates_in_any_order_give_the_same_result(
         (updates, shuffled) in updates().prop_flat_map(|updates| {
-            let twice: Vec<CallUpdate> = updates.iter().chain(&updates).cloned().collect();
+            let twice: Vec<Value> = updates.iter().chain(&updates).cloned().collect();
             (Just(updates), Just(twice).prop_shuffle())
         })
     ) {
-        let end = |updates: &[CallUpdate]| {
+        let end = |updates: &[Value]| {
             let mut calls = ToolCalls::new(100, 1 << 20);
-            for CallUpdate { announced, body } in updates {
-                calls.upsert(body, *announced);
+            for update in updates {
+                calls.upsert(update);
             }
             let mut calls: Vec<_> = calls.iter().cloned().collect();
             calls.sort_by(|a, b| a.id().cmp(b.id()));
-            let updates: Vec<(String, Announced, CallState, Vec<Option<Value>>)> = calls
+            let updates: Vec<(String, CallState, Vec<Option<Value>>)> = calls
                 .iter()
                 .map(|call| {
                     let members = ["title", "kind", "rawInput", "content"];
                     let members = members.map(|name| call.member(name).cloned());
-                    (call.id().to_owned(), call.announced(), call.state(), members.to_vec())
+                    (call.id().to_owned(), call.state(), members.to_vec())
                 })
                 .collect();
             updates

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::cli::{CacheClear, CacheCommand, is_gone};
 use crate::config::{self, Config, Source};
+use crate::removals::Removal;
 use crate::{console, engines, paint};
 
 pub(crate) async fn run(command: &CacheCommand) -> anyhow::Result<ExitCode> {
@@ -65,18 +66,8 @@ async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
     }
     let mut failed = false;
     for cache in caches {
-        let name = format!("{} ({})", escape_line(&cache.name()), cache.backend());
-        if flags.dry_run {
-            paint::print(&format!("would remove {name}\n"))?;
-            continue;
-        }
-        match cache.remove().await {
-            Ok(()) => paint::print(&format!("removed {name}\n"))?,
-            Err(error) => {
-                failed = true;
-                console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
-            }
-        }
+        let removal = Removal::run(flags.dry_run, cache.remove()).await;
+        failed |= removal.print(&format!("{} ({})", cache.name(), cache.backend()))?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use aifo_launch::{Leftover, RemoveError, find_leftovers, running_sessions};
-use aifo_types::escape_line;
 use serde::Serialize;
 
 use crate::cli::Cleanup;
+use crate::removals::Removal;
 use crate::{cache, console, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
@@ -27,15 +27,11 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     for session in &report.leftovers {
         for part in &session.items {
-            let outcome = match flags.dry_run {
-                true => Outcome::Found,
-                false => part.remove().await.map_or_else(Outcome::Failed, |()| Outcome::Removed),
-            };
-            let row = Row::of(&session.session, part, &outcome);
+            let removal = Removal::run(flags.dry_run, part.remove()).await;
+            rows.push(Row::of(&session.session, part, &removal));
             if !flags.json {
-                row.print(part, &outcome)?;
+                removal.print(&part.to_string())?;
             }
-            rows.push(row);
         }
     }
     if flags.json {
@@ -51,14 +47,7 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The result for one remaining part.
-enum Outcome {
-    Found,
-    Removed,
-    Failed(RemoveError),
-}
-
-/// The same in JSON.
+/// The removal of one part in JSON.
 #[derive(Serialize)]
 struct Row {
     session: String,
@@ -70,31 +59,18 @@ struct Row {
 }
 
 impl Row {
-    fn of(session: &str, part: &Leftover, outcome: &Outcome) -> Self {
-        let error = match outcome {
-            Outcome::Failed(error) => Some(error.to_string()),
-            Outcome::Found | Outcome::Removed => None,
+    fn of(session: &str, part: &Leftover, removal: &Removal<RemoveError>) -> Self {
+        let error = match removal {
+            Removal::Failed(error) => Some(error.to_string()),
+            Removal::Found | Removal::Removed => None,
         };
         Row {
             session: session.to_owned(),
             what: part.what(),
             name: part.name(),
             engine: part.engine().map(|engine| engine.flavor().program()),
-            removed: matches!(outcome, Outcome::Removed),
+            removed: matches!(removal, Removal::Removed),
             error,
-        }
-    }
-
-    fn print(&self, part: &Leftover, outcome: &Outcome) -> anyhow::Result<()> {
-        let part = escape_line(&part.to_string());
-        match outcome {
-            Outcome::Found => paint::print(&format!("would remove {part}\n")),
-            Outcome::Removed => paint::print(&format!("removed {part}\n")),
-            Outcome::Failed(_) => {
-                let error = self.error.clone().unwrap_or_default();
-                console::fail(&anyhow::anyhow!("cannot remove {part}: {error}"));
-                Ok(())
-            }
         }
     }
 }

@@ -27,6 +27,7 @@ mod man;
 mod paint;
 mod progress;
 mod proxy;
+mod removals;
 mod run;
 mod serve;
 mod sessions;
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
         }
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
-        Command::State(flags) => (state::run(&flags.command), UNANSWERED),
+        Command::State(flags) => (block_on(state::run(&flags.command)), UNANSWERED),
         Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
         Command::Completions(flags) => (completions::print(flags.shell), UNANSWERED),

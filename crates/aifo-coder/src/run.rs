@@ -94,7 +94,7 @@ pub(crate) async fn run_target(
         banner::after(&stats, &id).iter().for_each(console::say);
     }
     report_held(&held, &id);
-    ended(end?, &agent)
+    Ok(ended(end?, &agent))
 }
 
 fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
@@ -126,7 +126,7 @@ pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Resul
     let held = hold.release();
     session.close().await;
     report_held(&held, &id);
-    ended(end?, agent)
+    Ok(ended(end?, agent))
 }
 
 /// Leaves the terminal to the agent: the launcher's lines go to the session's log.
@@ -147,9 +147,9 @@ fn report_held(held: &HeldLines, id: &str) {
     }
 }
 
-fn ended(end: AgentEnd, agent: &Agent) -> anyhow::Result<ExitCode> {
+fn ended(end: AgentEnd, agent: &Agent) -> ExitCode {
     match end {
-        AgentEnd::Ended(ending) => Ok(ExitCode::from(ending.exit_code())),
+        AgentEnd::Ended(ending) => ExitCode::from(ending.exit_code()),
         AgentEnd::NotStarted(error) => {
             let code = match error.kind() {
                 ErrorKind::NotFound => exit::NOT_FOUND,
@@ -159,7 +159,7 @@ fn ended(end: AgentEnd, agent: &Agent) -> anyhow::Result<ExitCode> {
             console::fail(
                 &anyhow::Error::from(error).context(format!("cannot run '{}'", program.display())),
             );
-            Ok(ExitCode::from(code))
+            ExitCode::from(code)
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 
 use aifo_launch::{StoredState, stored_states};
-use aifo_types::escape_line;
 use serde::Serialize;
 
 use crate::cli::{StateClear, StateCommand, is_gone};
+use crate::removals::Removal;
 use crate::{console, paint};
 
-pub(crate) fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List { agents, json } => list(agents, *json),
-        StateCommand::Clear(flags) => clear(flags),
+        StateCommand::Clear(flags) => clear(flags).await,
     }
 }
 
@@ -33,7 +33,7 @@ fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
+async fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
     let mut states = found(&flags.agents);
     if let Some(key) = flags.of.key()? {
         states.retain(|state| state.key == key);
@@ -46,18 +46,8 @@ fn clear(flags: &StateClear) -> anyhow::Result<ExitCode> {
     }
     let mut failed = false;
     for state in states {
-        let name = escape_line(&state.path.display().to_string());
-        if flags.dry_run {
-            paint::print(&format!("would remove {name}\n"))?;
-            continue;
-        }
-        match state.remove() {
-            Ok(()) => paint::print(&format!("removed {name}\n"))?,
-            Err(error) => {
-                failed = true;
-                console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
-            }
-        }
+        let removal = Removal::run(flags.dry_run, async { state.remove() }).await;
+        failed |= removal.print(&state.path.display().to_string())?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -182,7 +182,10 @@ mod tests {
                 acp.command.join(" "),
                 yes(acp.fs),
                 yes(acp.terminal),
-                acp.missing_file.as_str(),
+                match acp.missing_file {
+                    MissingFileReply::Error => "error",
+                    MissingFileReply::Empty => "empty",
+                },
                 acp.initialize.as_secs(),
                 yes(acp.kill_on_eof),
             ));

@@ -63,11 +63,6 @@ impl Project {
         Project { root }
     }
 
-    /// Returns its root.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// Returns its key in the names of caches.
     pub fn key(&self) -> ProjectKey {
         key_of(&self.root)

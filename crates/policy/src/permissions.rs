@@ -136,21 +136,6 @@ impl PermissionVerdict {
     }
 }
 
-impl DefaultVerdict {
-    /// Parses `permissions.default`.
-    pub fn parse(word: &str) -> Option<Self> {
-        [DefaultVerdict::Ask, DefaultVerdict::Deny].into_iter().find(|known| known.as_str() == word)
-    }
-
-    /// Returns the word in configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DefaultVerdict::Ask => "ask",
-            DefaultVerdict::Deny => "deny",
-        }
-    }
-}
-
 fn first<S: fmt::Display>(
     rules: &[WithSource<PermissionRule, S>],
     verdict: PermissionVerdict,

@@ -45,8 +45,6 @@ pub fn variable(name: &OsStr, value: &OsStr) -> Option<CString> {
 /// The process group of a new process.
 #[derive(Clone, Copy, Debug)]
 pub enum Group<'a> {
-    /// The group of this process.
-    Inherit,
     /// A new group in this session, led by the child.
     New,
     /// As [`Group::New`], in the foreground of this process's controlling terminal.
@@ -215,8 +213,6 @@ mod tests {
         assert_ne!(new[2], new[3]);
         let session = words(Group::Session);
         assert_eq!((&session[1], &session[2]), (&session[3], &session[3]));
-        let inherit = words(Group::Inherit);
-        assert_ne!(inherit[1], inherit[3]);
     }
 
     #[test]
@@ -273,7 +269,7 @@ mod tests {
             ("/usr", 1, Errno::EACCES),
             ("/bin/true", 200 * 1024, Errno::E2BIG),
         ] {
-            let error = attempt(program, arg, Group::Inherit);
+            let error = attempt(program, arg, Group::New);
             assert!(matches!(error, SpawnError::Exec(errno) if errno == expected), "{error:?}");
         }
         for group in [Group::Terminal(null.as_fd()), Group::Foreground(null.as_fd())] {

@@ -1,12 +1,11 @@
 //! Version 1 responses on disk.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::fcntl::OFlag;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share, Use};
@@ -53,12 +52,7 @@ impl Spool {
     pub(crate) async fn create(space: &Arc<SpoolSpace>) -> io::Result<Self> {
         let _permit = space.operations.acquire().await.map_err(io::Error::other)?;
         let directory = space.directory.clone();
-        let open = move || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).mode(0o600).custom_flags(OFlag::O_TMPFILE.bits());
-            options.open(directory)
-        };
-        let file = Arc::new(space.run(open).await?);
+        let file = Arc::new(space.run(|| tempfile::tempfile_in(directory)).await?);
         Ok(Spool { space: Arc::clone(space), file, share: space.budget.share() })
     }
 

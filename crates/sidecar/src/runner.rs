@@ -131,11 +131,6 @@ impl Runner {
         &self.kind
     }
 
-    /// Returns whether descriptors reach the runner.
-    pub fn takes_descriptors(&self) -> bool {
-        self.control().takes_descriptors()
-    }
-
     /// Sends a signal to the process group of a running exec, and returns when it was delivered.
     pub async fn signal(&self, id: &ExecId, signal: Signal) -> Result<Delivery, SidecarError> {
         let (sender, delivered) = oneshot::channel();

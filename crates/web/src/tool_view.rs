@@ -111,14 +111,14 @@ const IMAGE: usize = 10 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use aifo_acp::{Announced, ToolCalls};
+    use aifo_acp::ToolCalls;
     use serde_json::json;
 
     use super::*;
 
     fn view(update: &Value) -> ToolBlock {
         let mut calls = ToolCalls::new(10, 1 << 24);
-        calls.upsert(update, Announced::Yes);
+        calls.upsert(update);
         let call = calls.iter().next().unwrap();
         tool_block(call, None, 5, &mut |_| Some("image".to_owned()))
     }

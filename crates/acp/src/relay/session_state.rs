@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::counts::Counts;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
-use crate::tool_call::{Announced, ToolCall};
+use crate::tool_call::ToolCall;
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn_end::StopReason;
 
@@ -127,23 +127,17 @@ impl SessionState {
         if let Some(turn) = &mut self.turn {
             turn.counts.count(kind, limits.turn_kinds);
         }
-        let announced = match kind {
-            "tool_call" => Announced::Yes,
-            "tool_call_update" => Announced::No,
-            _ => return None,
-        };
-        self.call(body, announced)
+        match kind {
+            "tool_call" | "tool_call_update" => self.tools.upsert(body).filter(is_news),
+            _ => None,
+        }
     }
 
     /// Applies the tool call of a permission request.
     pub(super) fn permission(&mut self, call: &Value) -> (Option<ToolCall>, Option<ToolChange>) {
-        let Some(change) = self.tools.upsert(call, Announced::No) else { return (None, None) };
+        let Some(change) = self.tools.upsert(call) else { return (None, None) };
         let call = self.tools.get(&change.id).cloned();
         (call, is_news(&change).then_some(change))
-    }
-
-    fn call(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
-        self.tools.upsert(update, announced).filter(is_news)
     }
 
     /// Returns the deadline for the agent to end the turn.

@@ -1,6 +1,6 @@
 //! Strategies: JSON, lines of all kinds, and agent messages.
 
-use aifo_acp::{Announced, Id};
+use aifo_acp::Id;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -57,34 +57,26 @@ pub(crate) fn lines() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..20).prop_map(|pieces| pieces.concat())
 }
 
-/// One update of a tool call.
-#[derive(Clone, Debug)]
-pub(crate) struct CallUpdate {
-    pub(crate) announced: Announced,
-    pub(crate) body: Value,
-}
-
 /// Updates of a few calls. Each has some of its call's final fields, so that the result does not
 /// depend on the order.
-pub(crate) fn updates() -> impl Strategy<Value = Vec<CallUpdate>> {
+pub(crate) fn updates() -> impl Strategy<Value = Vec<Value>> {
     let status =
         select(vec!["pending", "in_progress", "thinking", "completed", "failed", "cancelled"]);
-    let part = (0..4u8, any::<[bool; 4]>(), any::<bool>(), option::of(status));
+    let part = (0..4u8, any::<[bool; 4]>(), option::of(status));
     vec(part, 0..24).prop_map(|parts| {
-        let updates = parts.into_iter().map(|(call, has_fields, is_call, status)| {
+        let updates = parts.into_iter().map(|(call, has_fields, status)| {
             let value = |name: &str, is_present: bool| {
                 if is_present { json!(format!("{name} of {call}")) } else { Value::Null }
             };
             let [title, kind, input, content] = has_fields;
-            let body = json!({
+            json!({
                 "toolCallId": format!("t{call}"),
                 "status": status,
                 "title": value("title", title),
                 "kind": value("kind", kind),
                 "rawInput": value("input", input),
                 "content": value("content", content),
-            });
-            CallUpdate { announced: if is_call { Announced::Yes } else { Announced::No }, body }
+            })
         });
         updates.collect()
     })

@@ -66,23 +66,6 @@ impl AcpProfile {
     }
 }
 
-impl MissingFileReply {
-    /// Parses the value of the configuration file.
-    pub fn parse(word: &str) -> Option<Self> {
-        [MissingFileReply::Error, MissingFileReply::Empty]
-            .into_iter()
-            .find(|known| known.as_str() == word)
-    }
-
-    /// Returns the value of the configuration file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            MissingFileReply::Error => "error",
-            MissingFileReply::Empty => "empty",
-        }
-    }
-}
-
 impl ChunkMode {
     /// Parses the value of the configuration file.
     pub fn parse(word: &str) -> Option<Self> {

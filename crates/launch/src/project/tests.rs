@@ -38,7 +38,7 @@ impl Repositories {
     #[track_caller]
     fn check(&self, workspace: &str, root: &str, what: &str) {
         let project = Project::of(&self.at(workspace));
-        assert_eq!(project.root(), self.at(root), "{what}");
+        assert_eq!(project.root, self.at(root), "{what}");
     }
 }
 

@@ -54,7 +54,6 @@ struct ChildPlan {
 /// [`Group`] with the number of its descriptor.
 #[derive(Clone, Copy)]
 enum ChildGroup {
-    Inherit,
     New,
     Foreground(RawFd),
     Session,
@@ -144,7 +143,6 @@ fn start(spawn: Spawn<'_>) -> Result<Starting, SpawnError> {
         moved.or(spawn.stdio[index].map(|fd| fd.as_raw_fd()))
     };
     let group = match spawn.group {
-        Group::Inherit => ChildGroup::Inherit,
         Group::New => ChildGroup::New,
         Group::Foreground(terminal) => ChildGroup::Foreground(terminal.as_raw_fd()),
         Group::Session => ChildGroup::Session,
@@ -230,7 +228,6 @@ fn prepare_child(plan: &ChildPlan) -> Result<(), Errno> {
     // SAFETY: calls on values, and on locals that outlive them.
     unsafe {
         match plan.group {
-            ChildGroup::Inherit => {}
             ChildGroup::New => _ = call(libc::SYS_setpgid, [0, 0, 0])?,
             ChildGroup::Foreground(terminal) => {
                 call(libc::SYS_setpgid, [0, 0, 0])?;

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::permission::{PermissionRequest, Verdict};
-use crate::tool_call::Announced;
 
 fn requests(story: &Story) -> Vec<&PermissionRequest> {
     let mut requests = Vec::new();
@@ -40,7 +39,7 @@ fn a_permission_request_has_the_known_call() {
     story.prompt();
     story.ask_permission(7);
     let call = requests(&story)[0].call.as_ref().unwrap();
-    assert_eq!((call.id(), call.announced(), call.title()), ("t", Announced::No, ""));
+    assert_eq!((call.id(), call.title()), ("t", ""));
     story.update(json!({"sessionUpdate": "tool_call", "toolCallId": "u", "title": "ls",
         "rawInput": {"command": "ls"}}));
     let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "u", "status": "pending"}});

@@ -33,7 +33,6 @@ fn a_turn_has_an_answer_and_counts() {
         ("user_message_chunk", 1),
     ];
     assert_eq!((kinds, end.counts.updates), (expected.to_vec(), 6));
-    assert_eq!(story.client.session("s").unwrap().plan()["entries"], json!([1]));
 }
 
 #[test]

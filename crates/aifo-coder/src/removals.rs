@@ -1,0 +1,37 @@
+//! Removals by `cleanup`, `cache clear` and `state clear`.
+
+use aifo_types::escape_line;
+
+use crate::{console, paint};
+
+/// The result for one thing.
+pub(crate) enum Removal<E> {
+    /// Found by a dry run.
+    Found,
+    Removed,
+    Failed(E),
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> Removal<E> {
+    /// Removes a thing, except in a dry run.
+    pub(crate) async fn run(dry_run: bool, remove: impl Future<Output = Result<(), E>>) -> Self {
+        match dry_run {
+            true => Removal::Found,
+            false => remove.await.map_or_else(Removal::Failed, |()| Removal::Removed),
+        }
+    }
+
+    /// Prints a line; for a failure on stderr. Returns whether the removal failed.
+    pub(crate) fn print(self, name: &str) -> anyhow::Result<bool> {
+        let name = escape_line(name);
+        match self {
+            Removal::Found => paint::print(&format!("would remove {name}\n"))?,
+            Removal::Removed => paint::print(&format!("removed {name}\n"))?,
+            Removal::Failed(error) => {
+                console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
