@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, FileFacts, ToolCall, decide};
+use aifo_process::is_executable;
 use aifo_types::exit;
-use nix::unistd::{AccessFlags, access};
 
 use crate::native::{self, CallOutcome};
 use crate::settings::{Protocol, Settings};
@@ -62,6 +62,6 @@ impl FileFacts for FileSystem {
     }
 
     fn is_executable(&self, path: &Path) -> bool {
-        path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+        is_executable(path)
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{Decision, FileFacts, Reason, Settings, Toggle, ToolCall, decide};
+use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_policy::{KindPolicy, asks_only_for_version};
-use aifo_process::Lookup;
+use aifo_process::{Lookup, is_executable};
+use aifo_proxy::HostExecutables;
 use aifo_types::{Refusal, ToolName, exit};
 
 use super::explanation::{Explanation, Mode, Refused, Route, Tried};
@@ -108,7 +109,7 @@ impl CallExplainer<'_> {
         explanation.environment = "the agent's own";
         explanation.max_secs = None;
         let file = cwd.join(path);
-        let (text, exit_code, remedy) = if FileSystem.is_executable(&file) {
+        let (text, exit_code, remedy) = if is_executable(&file) {
             explanation.executable = Some(file);
             explanation.directory = Some(cwd.to_owned());
             return explanation;
@@ -202,7 +203,7 @@ impl CallExplainer<'_> {
             false => "the user's",
         };
         explanation.max_secs = config.notify_timeout_secs.value.or(config.max_secs.value);
-        match config.notify_rules().judge(command.as_bytes(), args, &FileSystem) {
+        match config.notify_rules().judge(command.as_bytes(), args, &HostExecutables) {
             Ok(notification) => explanation.executable = Some(notification.program),
             Err(refusal) => {
                 let remedy = match config.notify_enabled.value {
