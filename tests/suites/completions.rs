@@ -20,6 +20,15 @@ fn script(setup: &SessionSetup, shell: &str) -> PathBuf {
     path
 }
 
+/// Writes the script of a shell; `None`, with a report, without the shell.
+fn script_of(shell: &str, test: &str) -> Option<(SessionSetup, PathBuf)> {
+    let setup = SessionSetup::new();
+    can_run(&format!("completions: {test}"), &[shell, "--version"]).then(|| {
+        let script = script(&setup, shell);
+        (setup, script)
+    })
+}
+
 /// The typed text, and the candidates; those after `!` must not be offered.
 const TYPED: [(&str, &str); 11] = [
     ("aifo-coder ses", "sessions"),
@@ -95,11 +104,7 @@ fn session_ids_are_completed() {
 
 #[test]
 fn fish_completes() {
-    if !can_run("completions: fish_completes", &["fish", "--version"]) {
-        return;
-    }
-    let setup = SessionSetup::new();
-    let script = script(&setup, "fish");
+    let Some((setup, script)) = script_of("fish", "fish_completes") else { return };
     for (typed, expected) in TYPED {
         let mut fish = Command::new("fish");
         fish.args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"]);
@@ -112,11 +117,7 @@ fn fish_completes() {
 
 #[test]
 fn zsh_takes_the_script() {
-    if !can_run("completions: zsh_takes_the_script", &["zsh", "--version"]) {
-        return;
-    }
-    let setup = SessionSetup::new();
-    let script = script(&setup, "zsh");
+    let Some((_setup, script)) = script_of("zsh", "zsh_takes_the_script") else { return };
     let take = "autoload -Uz compinit; compinit -u -D; source $1; print $_comps[aifo-coder]";
     let mut zsh = Command::new("zsh");
     let outcome = Outcome::of(zsh.args(["-f", "-c", take, "zsh"]).arg(&script));

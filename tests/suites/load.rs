@@ -82,13 +82,7 @@ fn clients_that_stall_in_their_body_do_not_stop_others() {
 #[test]
 fn clients_that_do_not_read_do_not_stop_others() {
     let session = Session::start();
-    let endless = (1u64 << 40).to_string();
-    let start = |_| {
-        let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]));
-        call.read_until(b"\r\n\r\n");
-        call
-    };
-    let unread: Vec<Connection> = (0..20).map(start).collect();
+    let unread = session.unread_calls(20);
     for _ in 0..20 {
         let answer = session.answer(&session.exec("make", ["say", "through"]));
         assert_eq!(answer.text(), "through\n");

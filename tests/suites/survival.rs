@@ -131,12 +131,7 @@ fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
         let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let families = ["tree", "stubborn-tree"].map(|verb| family(&session, verb, "2"));
         let sidecar = session.sidecars()[0];
-        let pid = match victim {
-            "proxy" => session.pid(),
-            "runner" => sidecar.runner,
-            _ => sidecar.guard,
-        };
-        send_signal(pid, Signal::SIGKILL);
+        send_signal(session.pid_of(victim), Signal::SIGKILL);
         for family in &families {
             check_gone(&family.id);
         }
@@ -222,15 +217,13 @@ fn a_process_without_its_exec_tag_ends_with_the_session() {
             tagged_processes(&id).is_empty() && is_alive(leaf),
             "it has lost its mark and lives on"
         );
-        let sidecar = session.sidecars()[0];
         match how {
             "end" => {
                 assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
                 assert!(!is_alive(leaf), "ended before the proxy");
             }
             "proxy" => _ = session.end(Signal::SIGKILL),
-            "runner" => send_signal(sidecar.runner, Signal::SIGKILL),
-            _ => send_signal(sidecar.guard, Signal::SIGKILL),
+            process => send_signal(session.pid_of(process), Signal::SIGKILL),
         }
         eventually(&format!("{how}: the leaf is gone"), || !is_alive(leaf));
     }
