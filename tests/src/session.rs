@@ -131,6 +131,14 @@ impl Session {
         lines.map(str::to_owned).collect()
     }
 
+    /// Sends a call and waits until its tool has printed `ready`.
+    #[track_caller]
+    pub fn send_ready(&self, call: &Request) -> Connection {
+        let mut connection = self.send(call);
+        connection.read_until(b"ready\n");
+        connection
+    }
+
     /// Starts `count` calls with endless output that is not read.
     pub fn unread_calls(&self, count: usize) -> Vec<Connection> {
         let endless = (1u64 << 40).to_string();

@@ -44,6 +44,15 @@ const TYPED: [(&str, &str); 11] = [
     ("aifo-coder exec --session ", "!bash !README.md"),
 ];
 
+/// Completes the arguments in bash, as readline does: the registered function, with command, word, and
+/// previous word.
+const TAB: &str = "source \"$1\"; shift; compopt() { :; }\n\
+    registered=$(complete -p aifo-coder) || exit\n\
+    function=${registered#*-F }; function=${function%% *}\n\
+    COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
+    $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
+    printf '%s\\n' \"${COMPREPLY[@]}\"";
+
 #[track_caller]
 fn judge(typed: &str, offered: &str, expected: &str) {
     let offered: Vec<&str> = offered.lines().filter_map(|l| l.split_whitespace().next()).collect();
@@ -60,15 +69,8 @@ fn bash_completes() {
     let setup = SessionSetup::new();
     let script = script(&setup, "bash");
     for (typed, expected) in TYPED {
-        // As readline calls it: the registered function, with command, word, and previous word.
-        let tab = "source \"$1\"; shift; compopt() { :; }\n\
-                   registered=$(complete -p aifo-coder) || exit\n\
-                   function=${registered#*-F }; function=${function%% *}\n\
-                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
-                   $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
-                   printf '%s\\n' \"${COMPREPLY[@]}\"";
         let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", tab, "bash"]).arg(&script).args(typed.split(' '));
+        bash.args(["--norc", "-c", TAB, "bash"]).arg(&script).args(typed.split(' '));
         let outcome = Outcome::of(&mut bash);
         assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");
         judge(typed, &outcome.text(), expected);
@@ -87,15 +89,9 @@ fn session_ids_are_completed() {
     let run = session.scratch().join("run");
     let programs = binaries().coder.parent().unwrap();
     for typed in ["aifo-coder exec --session ", "aifo-coder log ", "aifo-coder cleanup "] {
-        let tab = "source \"$1\"; shift; compopt() { :; }\n\
-                   registered=$(complete -p aifo-coder) || exit\n\
-                   function=${registered#*-F }; function=${function%% *}\n\
-                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
-                   $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
-                   printf '%s\\n' \"${COMPREPLY[@]}\"";
         let path = std::env::join_paths([programs, Path::new("/usr/bin"), Path::new("/bin")]);
         let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", tab, "bash"]).arg(&script).args(typed.split(' '));
+        bash.args(["--norc", "-c", TAB, "bash"]).arg(&script).args(typed.split(' '));
         bash.env("PATH", path.unwrap()).env("HOME", session.scratch().join("home"));
         bash.env("XDG_RUNTIME_DIR", &run).env("TMPDIR", &run);
         judge(typed, &Outcome::of(&mut bash).exited(0).text(), &id);
