@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod agent;
+mod attached;
 mod cli;
 mod connection;
 mod descriptors;
@@ -18,10 +19,9 @@ mod fd_writer;
 mod frame_connection;
 mod inherited;
 mod install;
-mod local;
+mod local_runtime;
 mod log;
 mod mailbox;
-mod native;
 mod notification;
 mod output_forwarder;
 mod parent_shell;

@@ -8,10 +8,10 @@ use aifo_decide::{Decision, FileFacts, ToolCall, decide};
 use aifo_process::is_executable;
 use aifo_types::exit;
 
-use crate::native::{self, CallOutcome};
+use crate::attached::{self, CallOutcome};
 use crate::settings::{Protocol, Settings};
 use crate::shim_exit::ShimExit;
-use crate::{local, log, notification, streamed};
+use crate::{local_runtime, log, notification, streamed};
 
 /// Runs `tool` where [`decide`] places it and returns how it exited. `closed` are the standard
 /// descriptors that the parent left closed.
@@ -38,11 +38,11 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
         log::line(decision.log_line(tool));
     }
     match decision {
-        Decision::Local(local) => local::become_runtime(&local, args),
+        Decision::Local(local) => local_runtime::become_runtime(&local, args),
         Decision::Notify(notify) => notification::run(&settings, &notify.command, &bytes),
         Decision::Proxy(_) => match settings.protocol {
             Protocol::V2 => streamed::run(&settings, tool, &bytes, &cwd),
-            Protocol::V3 => match native::run(&settings, tool, &bytes, &cwd, closed) {
+            Protocol::V3 => match attached::run(&settings, tool, &bytes, &cwd, closed) {
                 CallOutcome::Done(end) => end,
                 CallOutcome::VersionRefused => streamed::run(&settings, tool, &bytes, &cwd),
             },
