@@ -75,8 +75,8 @@ pub use procfs::{
 };
 pub use random_bytes::{BLOCK, RandomBytes};
 pub use request::{Request, form, percent_encode};
-pub use resource_usage::ResourceUsage;
-pub use running::{Outcome, Running};
+pub use resource_usage::{ResourceUsage, number_from};
+pub use running::{Collector, Outcome, Running};
 pub use scratch::{Scratch, files_below};
 pub use session::{Session, fresh_id};
 pub use session_setup::{Listen, SessionSetup, Tool};

@@ -1,6 +1,6 @@
 //! Resource usage of a session, to detect leaks.
 
-use crate::{Session, fd_count, status_kib};
+use crate::{Session, eventually, fd_count, status_kib};
 
 /// The usage of proxy, guards and runners, in the same order.
 #[derive(Debug)]
@@ -33,6 +33,19 @@ impl ResourceUsage {
             && self.fds.iter().zip(&before.fds).all(|(now, then)| now <= then)
     }
 
+    /// Waits until no descriptor and no process has been gained since `before`, then checks memory.
+    #[track_caller]
+    pub fn check_no_gain(session: &Session, before: &ResourceUsage) {
+        eventually("no fd and no process is gained", || {
+            let now = ResourceUsage::of(session);
+            now.processes <= before.processes && now.has_no_more_fds_than(before)
+        });
+        let after = ResourceUsage::of(session);
+        for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
+            assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
+        }
+    }
+
     /// The maximum of each number.
     pub fn most(self, other: Self) -> Self {
         let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);
@@ -44,4 +57,14 @@ impl ResourceUsage {
             anonymous_kib: kib.map(most_kib).collect(),
         }
     }
+}
+
+/// The memory of a process that the allocator may keep.
+const MAX_GAIN_KIB: u64 = 1024;
+
+/// A number from the environment.
+#[track_caller]
+pub fn number_from(variable: &str, default: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }

@@ -153,15 +153,16 @@ impl Drop for Running {
     }
 }
 
-/// Collects a stream in its own thread.
+/// Collects a stream in its own thread, until all writers have closed.
 #[derive(Debug)]
-pub(crate) struct Collector {
+pub struct Collector {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Collector {
-    pub(crate) fn of(mut pipe: impl Read + Send + 'static) -> Self {
+    /// Starts to collect.
+    pub fn of(mut pipe: impl Read + Send + 'static) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::clone(&bytes);
         let reader = thread::spawn(move || {
@@ -175,8 +176,17 @@ impl Collector {
     }
 
     pub(crate) fn so_far(&self) -> String {
-        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    /// The bytes collected so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True if all writers have closed.
+    pub fn has_ended(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     fn finish(&mut self) -> Vec<u8> {

@@ -131,9 +131,39 @@ impl Session {
         lines.map(str::to_owned).collect()
     }
 
+    /// Sends a call and waits until its tool has printed `ready`.
+    #[track_caller]
+    pub fn send_ready(&self, call: &Request) -> Connection {
+        let mut connection = self.send(call);
+        connection.read_until(b"ready\n");
+        connection
+    }
+
+    /// Starts `count` calls with endless output that is not read.
+    pub fn unread_calls(&self, count: usize) -> Vec<Connection> {
+        let endless = (1u64 << 40).to_string();
+        let start = |_| {
+            let mut call = self.send(&self.exec("make", ["emit", &endless, "1"]));
+            call.read_until(b"\r\n\r\n");
+            call
+        };
+        (0..count).map(start).collect()
+    }
+
     /// The proxy's process id.
     pub fn pid(&self) -> i32 {
         self.serve.id().cast_signed()
+    }
+
+    /// The process id of its `proxy`, or of the `runner` or `guard` of its first sidecar.
+    #[track_caller]
+    pub fn pid_of(&self, process: &str) -> i32 {
+        match process {
+            "proxy" => self.pid(),
+            "runner" => self.sidecars()[0].runner,
+            "guard" => self.sidecars()[0].guard,
+            other => panic!("a session has no {other}"),
+        }
     }
 
     /// Its sidecars, one per kind.

@@ -107,13 +107,7 @@ fn buffered_answers_do_not_fill_the_launcher() {
 #[test]
 fn unread_answers_do_not_fill_the_launcher() {
     let session = Session::start();
-    let endless = (1u64 << 40).to_string();
-    let start = |_| {
-        let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]));
-        call.read_until(b"\r\n\r\n");
-        call
-    };
-    let unread: Vec<Connection> = (0..300).map(start).collect();
+    let unread = session.unread_calls(300);
     check_serves(&session);
     check_peak(&session);
     drop(unread);

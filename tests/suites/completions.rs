@@ -20,6 +20,15 @@ fn script(setup: &SessionSetup, shell: &str) -> PathBuf {
     path
 }
 
+/// Writes the script of a shell; `None`, with a report, without the shell.
+fn script_of(shell: &str, test: &str) -> Option<(SessionSetup, PathBuf)> {
+    let setup = SessionSetup::new();
+    can_run(&format!("completions: {test}"), &[shell, "--version"]).then(|| {
+        let script = script(&setup, shell);
+        (setup, script)
+    })
+}
+
 /// The typed text, and the candidates; those after `!` must not be offered.
 const TYPED: [(&str, &str); 11] = [
     ("aifo-coder ses", "sessions"),
@@ -34,6 +43,15 @@ const TYPED: [(&str, &str); 11] = [
     ("aifo-coder completions ", "bash zsh fish elvish powershell"),
     ("aifo-coder exec --session ", "!bash !README.md"),
 ];
+
+/// Completes the arguments in bash, as readline does: the registered function, with command, word, and
+/// previous word.
+const TAB: &str = "source \"$1\"; shift; compopt() { :; }\n\
+    registered=$(complete -p aifo-coder) || exit\n\
+    function=${registered#*-F }; function=${function%% *}\n\
+    COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
+    $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
+    printf '%s\\n' \"${COMPREPLY[@]}\"";
 
 #[track_caller]
 fn judge(typed: &str, offered: &str, expected: &str) {
@@ -51,15 +69,8 @@ fn bash_completes() {
     let setup = SessionSetup::new();
     let script = script(&setup, "bash");
     for (typed, expected) in TYPED {
-        // As readline calls it: the registered function, with command, word, and previous word.
-        let tab = "source \"$1\"; shift; compopt() { :; }\n\
-                   registered=$(complete -p aifo-coder) || exit\n\
-                   function=${registered#*-F }; function=${function%% *}\n\
-                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
-                   $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
-                   printf '%s\\n' \"${COMPREPLY[@]}\"";
         let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", tab, "bash"]).arg(&script).args(typed.split(' '));
+        bash.args(["--norc", "-c", TAB, "bash"]).arg(&script).args(typed.split(' '));
         let outcome = Outcome::of(&mut bash);
         assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");
         judge(typed, &outcome.text(), expected);
@@ -78,15 +89,9 @@ fn session_ids_are_completed() {
     let run = session.scratch().join("run");
     let programs = binaries().coder.parent().unwrap();
     for typed in ["aifo-coder exec --session ", "aifo-coder log ", "aifo-coder cleanup "] {
-        let tab = "source \"$1\"; shift; compopt() { :; }\n\
-                   registered=$(complete -p aifo-coder) || exit\n\
-                   function=${registered#*-F }; function=${function%% *}\n\
-                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
-                   $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
-                   printf '%s\\n' \"${COMPREPLY[@]}\"";
         let path = std::env::join_paths([programs, Path::new("/usr/bin"), Path::new("/bin")]);
         let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", tab, "bash"]).arg(&script).args(typed.split(' '));
+        bash.args(["--norc", "-c", TAB, "bash"]).arg(&script).args(typed.split(' '));
         bash.env("PATH", path.unwrap()).env("HOME", session.scratch().join("home"));
         bash.env("XDG_RUNTIME_DIR", &run).env("TMPDIR", &run);
         judge(typed, &Outcome::of(&mut bash).exited(0).text(), &id);
@@ -95,11 +100,7 @@ fn session_ids_are_completed() {
 
 #[test]
 fn fish_completes() {
-    if !can_run("completions: fish_completes", &["fish", "--version"]) {
-        return;
-    }
-    let setup = SessionSetup::new();
-    let script = script(&setup, "fish");
+    let Some((setup, script)) = script_of("fish", "fish_completes") else { return };
     for (typed, expected) in TYPED {
         let mut fish = Command::new("fish");
         fish.args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"]);
@@ -112,11 +113,7 @@ fn fish_completes() {
 
 #[test]
 fn zsh_takes_the_script() {
-    if !can_run("completions: zsh_takes_the_script", &["zsh", "--version"]) {
-        return;
-    }
-    let setup = SessionSetup::new();
-    let script = script(&setup, "zsh");
+    let Some((_setup, script)) = script_of("zsh", "zsh_takes_the_script") else { return };
     let take = "autoload -Uz compinit; compinit -u -D; source $1; print $_comps[aifo-coder]";
     let mut zsh = Command::new("zsh");
     let outcome = Outcome::of(zsh.args(["-f", "-c", take, "zsh"]).arg(&script));

@@ -185,6 +185,12 @@ fn tools_of_the_users_own_run_and_denied_ones_do_not() {
     assert!(outcome.stderr.contains("make"), "{}", outcome.stderr);
 }
 
+/// The rows of `config show` whose keys start with `prefix`.
+fn rows_of(text: &str, prefix: &str) -> Vec<String> {
+    let rows = text.lines().filter(|line| line.starts_with(prefix));
+    rows.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
 #[test]
 fn variables_are_listed_set_and_denied() {
     let setup = SessionSetup::new();
@@ -194,11 +200,7 @@ fn variables_are_listed_set_and_denied() {
     let flags = ["--env=BAR", "--env", "SPEED=s3cret=s3cret", "--env=X_*"];
     let outcome = coder(&setup, &[&["config", "show"], &flags[..]].concat());
     let text = outcome.exited(0).text();
-    let rows: Vec<String> = text
-        .lines()
-        .filter(|line| line.starts_with("env."))
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let rows = rows_of(&text, "env.");
     let (user, workspace) = (user.display(), workspace.display());
     let expected = [
         format!("env.allow [\"FOO\",\"MY_*\"] {user}:2"),
@@ -220,13 +222,7 @@ fn permissions_are_shown_rule_by_rule() {
     let user = write(&setup, USER, rules);
     let workspace = write(&setup, WORKSPACE, "[permissions]\ndeny = [{ path = '.git' }]\n");
     let outcome = coder(&setup, &["config", "show", "--yes-to", "edit,fetch"]);
-    let rows: Vec<String> = outcome
-        .exited(0)
-        .text()
-        .lines()
-        .filter(|line| line.starts_with("permissions."))
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let rows = rows_of(&outcome.exited(0).text(), "permissions.");
     let (user, workspace) = (user.display(), workspace.display());
     let expected = [
         format!("permissions.allow [\"read\"] {user}:2"),

@@ -52,8 +52,7 @@ fn a_lost_guard_ends_the_tool_and_its_real_ending_is_reported() {
 #[test]
 fn the_proxy_reports_a_lost_runner_in_the_trailer_or_the_status() {
     let (session, sidecar) = session_with_one_sidecar();
-    let mut v2 = session.send(&session.exec("make", ["wait"]));
-    v2.read_until(b"ready\n");
+    let v2 = session.send_ready(&session.exec("make", ["wait"]));
     let (id, ready) = (fresh_id(), session.file("ready"));
     let v1 = session.send(&session.exec("make", ["quiet", &ready]).id(&id).proto("1"));
     eventually("both run", || fs::exists(&ready).unwrap());
@@ -71,8 +70,7 @@ fn the_proxy_reports_a_lost_runner_in_the_trailer_or_the_status() {
 #[test]
 fn after_a_lost_runner_the_proxy_still_answers() {
     let (session, sidecar) = session_with_one_sidecar();
-    let mut call = session.send(&session.exec("make", ["wait"]));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["wait"]));
     send_signal(sidecar.runner, Signal::SIGKILL);
     call.answer();
     let unauthorized = session.exec("make", ["say"]).with("Authorization", "wrong");
@@ -153,8 +151,7 @@ fn a_tools_own_125_is_not_commented() {
 #[test]
 fn an_unknown_ending_has_a_trailer_of_its_own() {
     let (session, sidecar) = session_with_one_sidecar();
-    let mut call = session.send(&session.exec("make", ["wait"]));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["wait"]));
     send_signal(sidecar.runner, Signal::SIGKILL);
     let answer = call.answer();
     let end = b"\r\n0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n";

@@ -130,14 +130,11 @@ fn the_shim() {
 fn any_lost_process_leaves_the_terminal_as_before() {
     for victim in ["proxy", "runner", "guard", "tool", "monitor"] {
         let call = Call::at(CallState::OnTerminal, Manner::Obeys);
-        let sidecar = call.session.sidecars()[0];
         let modes = Terminal::sized(80, 24).modes();
         let pid = match victim {
-            "proxy" => call.session.pid(),
-            "runner" => sidecar.runner,
-            "guard" => sidecar.guard,
             "tool" => call.part(false),
-            _ => call.part(true),
+            "monitor" => call.part(true),
+            process => call.session.pid_of(process),
         };
         send_signal(pid, Signal::SIGKILL);
         let Caller::OnTerminal(process, terminal) = call.caller else {
@@ -228,13 +225,7 @@ fn after_the_ending() {
         let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf writes its pid");
         let leaf = session.process(leaf);
         assert!(is_alive(leaf), "as it would natively");
-        let sidecar = session.sidecars()[0];
-        let pid = match victim {
-            "proxy" => session.pid(),
-            "runner" => sidecar.runner,
-            _ => sidecar.guard,
-        };
-        send_signal(pid, Signal::SIGKILL);
+        send_signal(session.pid_of(victim), Signal::SIGKILL);
         check_gone(&id, victim);
         if victim != "proxy" {
             check_next(&session, victim);

@@ -71,10 +71,7 @@ fn clients_that_stall_in_their_body_do_not_stop_others() {
         connection
     };
     let stalled: Vec<Connection> = (0..300).map(stall).collect();
-    for _ in 0..20 {
-        let answer = session.answer(&session.exec("make", ["say", "through"]));
-        assert_eq!(answer.text(), "through\n");
-    }
+    check_serves(&session);
     drop(stalled);
 }
 
@@ -82,29 +79,24 @@ fn clients_that_stall_in_their_body_do_not_stop_others() {
 #[test]
 fn clients_that_do_not_read_do_not_stop_others() {
     let session = Session::start();
-    let endless = (1u64 << 40).to_string();
-    let start = |_| {
-        let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]));
-        call.read_until(b"\r\n\r\n");
-        call
-    };
-    let unread: Vec<Connection> = (0..20).map(start).collect();
+    let unread = session.unread_calls(20);
+    check_serves(&session);
+    drop(unread);
+}
+
+#[track_caller]
+fn check_serves(session: &Session) {
     for _ in 0..20 {
         let answer = session.answer(&session.exec("make", ["say", "through"]));
         assert_eq!(answer.text(), "through\n");
     }
-    drop(unread);
 }
 
 #[test]
 fn more_executions_than_allowed_are_refused() {
     let session = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "2").start();
     let (first, second) = (fresh_id(), fresh_id());
-    let wait = |id: &str| {
-        let mut call = session.send(&session.exec("make", ["wait"]).id(id));
-        call.read_until(b"ready\n");
-        call
-    };
+    let wait = |id: &str| session.send_ready(&session.exec("make", ["wait"]).id(id));
     let (first_call, second_call) = (wait(&first), wait(&second));
 
     let third = session.answer(&session.exec("make", ["say"]));
@@ -125,8 +117,7 @@ fn more_executions_than_allowed_are_refused() {
 fn a_signal_is_carried_out_though_its_client_has_left() {
     let session = Session::start();
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["wait"]).id(&id));
     drop(session.send(&session.post("/signal").field("exec_id", &id).field("signal", "KILL")));
     assert_eq!(call.answer().exit_code(), Some("137"));
     eventually("nothing is left", || aifo_tests::tagged_processes(&id).is_empty());

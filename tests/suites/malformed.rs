@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::thread;
 
 use aifo_tests::{
-    Address, Answer, Connection, Listen, ResourceUsage, Session, SessionSetup, eventually,
+    Address, Answer, Connection, Listen, ResourceUsage, Session, SessionSetup, number_from,
 };
 use mutate::mutate;
 use random::Random;
@@ -26,7 +26,6 @@ use spoiled::{OVERSIZE, SPOILED, Spoil};
 const REFUSALS: &[u16] = &[400, 401, 403, 404, 405, 408, 409, 413, 426, 431];
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const CLIENTS: u64 = 4;
-const MAX_GAIN_KIB: u64 = 1024;
 
 #[test]
 fn over_a_unix_socket() {
@@ -59,25 +58,12 @@ fn check(listen: Listen) {
     });
     let before = looks.reduce(ResourceUsage::most).expect("there are ten");
     attack.run(10 * share..total);
-    eventually("no fd and no process is gained", || {
-        let now = ResourceUsage::of(&session);
-        now.processes <= before.processes
-            && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
-    });
-    let after = ResourceUsage::of(&session);
-    for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
-        assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
-    }
+    ResourceUsage::check_no_gain(&session, &before);
 
     let good = session.answer(&session.exec("make", ["good"]));
     assert_eq!((good.status(), good.exit_code()), (200, Some("0")));
     let ran = fs::read_to_string(&ran).expect("the good call has left its line");
     assert!(ran.ends_with("make good\n") && ran.lines().count() == 1, "only it has run: {ran}");
-}
-
-fn number_from(variable: &str, default: u64) -> u64 {
-    let value = std::env::var(variable).ok();
-    value.map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
 /// All requests of a seed.

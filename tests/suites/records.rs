@@ -145,8 +145,7 @@ fn every_ending_is_recorded() {
 fn a_lost_runner_leaves_an_unknown_ending() {
     let session = start(SessionSetup::new());
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
-    call.read_until(b"ready\n");
+    let _call = session.send_ready(&session.exec("make", ["wait"]).id(&id));
     for sidecar in session.sidecars() {
         aifo_tests::send_signal(sidecar.runner, Signal::SIGKILL);
     }
@@ -158,8 +157,7 @@ fn a_lost_runner_leaves_an_unknown_ending() {
 fn a_client_that_left_has_its_call_recorded_too() {
     let session = start(SessionSetup::new());
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["wait"]).id(&id));
     drop(call);
     let record = record(&session, &id);
     assert_eq!((&record["ending"], &record["exit_code"]), (&"signaled".into(), &130.into()));

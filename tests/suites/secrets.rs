@@ -33,8 +33,7 @@ fn the_token_is_on_no_command_line_and_in_no_log() {
 fn no_process_of_a_sidecar_has_the_token() {
     let session = Session::start();
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["wait"]).id(&id));
     let sidecars = session.sidecars();
     let processes = sidecars.iter().flat_map(|s| [s.guard, s.runner]);
     for pid in processes.chain(aifo_tests::tagged_processes(&id)) {

@@ -12,8 +12,7 @@ use aifo_tests::{
 #[track_caller]
 fn caught(session: &Session, spelling: &str) -> String {
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["catch"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["catch"]).id(&id));
     assert_eq!(session.signal(&id, spelling).status(), 204, "{spelling}");
     call.answer().text()
 }
@@ -38,8 +37,7 @@ fn a_signal_goes_to_the_exec_it_names() {
     let session = Session::start();
     let calls = [("make", "USR1"), ("make", "USR2"), ("cargo", "HUP")].map(|(tool, signal)| {
         let id = fresh_id();
-        let mut call = session.send(&session.exec(tool, ["catch"]).id(&id));
-        call.read_until(b"ready\n");
+        let call = session.send_ready(&session.exec(tool, ["catch"]).id(&id));
         (id, signal, call)
     });
     for (id, signal, _) in &calls {
@@ -54,8 +52,7 @@ fn a_signal_goes_to_the_exec_it_names() {
 #[track_caller]
 fn ended_by(session: &Session, spelling: &str) -> Option<String> {
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["wait"]).id(&id));
     assert_eq!(session.signal(&id, spelling).status(), 204);
     call.answer().exit_code().map(str::to_owned)
 }
@@ -64,8 +61,7 @@ fn ended_by(session: &Session, spelling: &str) -> Option<String> {
 fn the_default_is_term() {
     let session = Session::start();
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["catch"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["catch"]).id(&id));
     assert_eq!(session.answer(&session.post("/signal").field("exec_id", &id)).status(), 204);
     assert_eq!(call.answer().text(), "ready\nSIGTERM\n");
 }
@@ -74,8 +70,7 @@ fn the_default_is_term() {
 fn names_that_are_no_signals_and_execs_that_are_gone() {
     let session = Session::start();
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["catch"]).id(&id));
-    call.read_until(b"ready\n");
+    let call = session.send_ready(&session.exec("make", ["catch"]).id(&id));
     for name in ["STOP", "SEGV", "2", "SIG", "SIGSIGINT", "INT TERM", "", "\u{fffd}"] {
         let answer = session.signal(&id, name);
         assert_eq!((answer.status(), answer.exit_code()), (400, Some("86")), "{name:?}");
@@ -94,8 +89,7 @@ fn names_that_are_no_signals_and_execs_that_are_gone() {
 fn a_signal_is_delivered_once() {
     let session = Session::start();
     let id = fresh_id();
-    let mut call = session.send(&session.exec("make", ["record"]).id(&id));
-    call.read_until(b"ready\n");
+    let mut call = session.send_ready(&session.exec("make", ["record"]).id(&id));
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     call.read_until(b"SIGUSR1\n");
     assert_eq!(session.signal(&id, "USR2").status(), 204);

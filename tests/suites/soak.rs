@@ -2,32 +2,20 @@
 //!
 //! `AIFO_TEST_CALLS` is the number of calls (default 10,000); a tenth of them is a warm-up.
 
-use aifo_tests::{ResourceUsage, Session, SessionSetup, Tool, eventually};
-
-const MAX_GAIN_KIB: u64 = 1024;
+use aifo_tests::{ResourceUsage, Session, SessionSetup, Tool, number_from};
 
 #[test]
 fn no_fd_process_or_memory_is_gained() {
-    let calls = std::env::var("AIFO_TEST_CALLS").ok();
-    let calls: usize = calls.map_or(10_000, |n| n.parse().expect("AIFO_TEST_CALLS is a number"));
+    let calls = number_from("AIFO_TEST_CALLS", 10_000);
     let session = SessionSetup::new().tool("cc", Tool::Link("/bin/true".into())).start();
     run(&session, 0..calls / 10);
     let before = ResourceUsage::of(&session);
     run(&session, calls / 10..calls);
-
-    eventually("no fd and no process is gained", || {
-        let now = ResourceUsage::of(&session);
-        now.processes <= before.processes
-            && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
-    });
-    let after = ResourceUsage::of(&session);
-    for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
-        assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
-    }
+    ResourceUsage::check_no_gain(&session, &before);
 }
 
 /// Calls with every ending: versions 1 and 2, refused, missing, unknown.
-fn run(session: &Session, numbers: std::ops::Range<usize>) {
+fn run(session: &Session, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let call = session.exec("cc", ["x"]);
         let (request, status) = match number % 20 {

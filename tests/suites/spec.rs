@@ -170,9 +170,7 @@ impl Pattern {
 /// An exec that runs until it is signalled.
 #[track_caller]
 fn running_exec(session: &Session, id: &str) -> Connection {
-    let mut call = session.send(&session.exec("gcc", ["wait"]).id(id));
-    call.read_until(b"ready\n");
-    call
+    session.send_ready(&session.exec("gcc", ["wait"]).id(id))
 }
 
 fn fill(text: &str, session: &Session, id: &str) -> String {

@@ -131,12 +131,7 @@ fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
         let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let families = ["tree", "stubborn-tree"].map(|verb| family(&session, verb, "2"));
         let sidecar = session.sidecars()[0];
-        let pid = match victim {
-            "proxy" => session.pid(),
-            "runner" => sidecar.runner,
-            _ => sidecar.guard,
-        };
-        send_signal(pid, Signal::SIGKILL);
+        send_signal(session.pid_of(victim), Signal::SIGKILL);
         for family in &families {
             check_gone(&family.id);
         }
@@ -159,14 +154,21 @@ fn after_a_normal_exit_background_children_live_until_the_session_ends() {
     check_gone(&id);
 }
 
-/// A client that sends a signal and disconnects leaves the tool time to handle the signal.
-#[test]
-fn a_disconnect_right_after_a_signal_leaves_the_tool_five_seconds() {
-    let session = Session::start();
+/// Starts a tool that records its signals. Returns id, file and connection once it listens.
+fn record(session: &Session) -> (String, String, Connection) {
     let (id, printed) = (fresh_id(), session.file("told"));
     let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
     let recorded = || fs::read_to_string(&printed).unwrap_or_default();
     eventually("the tool listens", || recorded() == "ready\n");
+    (id, printed, call)
+}
+
+/// A client that sends a signal and disconnects leaves the tool time to handle the signal.
+#[test]
+fn a_disconnect_right_after_a_signal_leaves_the_tool_five_seconds() {
+    let session = Session::start();
+    let (id, printed, call) = record(&session);
+    let recorded = || fs::read_to_string(&printed).unwrap_or_default();
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     let disconnected = Instant::now();
     drop(call);
@@ -184,10 +186,8 @@ fn a_disconnect_right_after_a_signal_leaves_the_tool_five_seconds() {
 #[test]
 fn the_sessions_end_escalates_at_once_though_a_signal_was_sent() {
     let mut session = Session::start();
-    let (id, printed) = (fresh_id(), session.file("told"));
-    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let (id, printed, call) = record(&session);
     let recorded = || fs::read_to_string(&printed).unwrap_or_default();
-    eventually("the tool listens", || recorded() == "ready\n");
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     drop(call);
     eventually("the disconnect is logged", || !session.log_lines(&["disconnect", &id]).is_empty());
@@ -199,10 +199,8 @@ fn the_sessions_end_escalates_at_once_though_a_signal_was_sent() {
 #[test]
 fn a_disconnect_is_int_then_term_then_kill() {
     let session = Session::start();
-    let (id, printed) = (fresh_id(), session.file("told"));
-    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let (id, printed, call) = record(&session);
     let heard = || fs::read_to_string(&printed).unwrap_or_default();
-    eventually("the tool listens", || heard() == "ready\n");
     drop(call);
     check_gone(&id);
     assert_eq!(heard(), "ready\nSIGINT\nSIGTERM\n");
@@ -222,15 +220,13 @@ fn a_process_without_its_exec_tag_ends_with_the_session() {
             tagged_processes(&id).is_empty() && is_alive(leaf),
             "it has lost its mark and lives on"
         );
-        let sidecar = session.sidecars()[0];
         match how {
             "end" => {
                 assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
                 assert!(!is_alive(leaf), "ended before the proxy");
             }
             "proxy" => _ = session.end(Signal::SIGKILL),
-            "runner" => send_signal(sidecar.runner, Signal::SIGKILL),
-            _ => send_signal(sidecar.guard, Signal::SIGKILL),
+            process => send_signal(session.pid_of(process), Signal::SIGKILL),
         }
         eventually(&format!("{how}: the leaf is gone"), || !is_alive(leaf));
     }

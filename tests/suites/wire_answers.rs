@@ -204,8 +204,7 @@ fn a_delivered_signal_has_no_content() {
     for listen in TRANSPORTS {
         let session = rust_session(listen);
         let id = fresh_id();
-        let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
-        call.read_until(b"ready\n");
+        let call = session.send_ready(&session.exec("make", ["wait"]).id(&id));
         let answer = session.signal(&id, "TERM");
         assert_eq!(answer.status_line, "HTTP/1.1 204 No Content");
         assert_eq!((answer.exit_code(), answer.header("Content-Length")), (None, Some("0")));
@@ -218,8 +217,7 @@ fn an_exec_id_in_use_is_a_conflict() {
     for listen in TRANSPORTS {
         let session = rust_session(listen);
         let id = fresh_id();
-        let mut first = session.send(&session.exec("make", ["wait"]).id(&id));
-        first.read_until(b"ready\n");
+        let first = session.send_ready(&session.exec("make", ["wait"]).id(&id));
         let second = session.answer(&session.exec("make", ["say"]).id(&id));
         assert_eq!((second.status(), second.exit_code()), (409, Some("86")));
         assert_eq!(second.text(), format!("exec id '{id}' is in use\n"));

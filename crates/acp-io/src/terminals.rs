@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_acp::RpcError;
+use aifo_process::descriptor_path;
 use aifo_types::exit;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -175,10 +176,7 @@ impl Terminals {
         let built = (self.config.builder)(program.as_ref(), &command.variables);
         let mut child = built.map_err(|error| failed(format!("cannot run commands: {error}")))?;
         // The checked directory, even if it was renamed or replaced since. aifo's own PWD is dropped.
-        child
-            .args(argv)
-            .current_dir(format!("/proc/self/fd/{}", cwd.as_raw_fd()))
-            .env_remove("PWD");
+        child.args(argv).current_dir(descriptor_path(&cwd)).env_remove("PWD");
         Ok(Prepared::Command { child: Box::new(child), program, _cwd: cwd })
     }
 

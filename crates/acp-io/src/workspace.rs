@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_acp::RpcError;
-use aifo_process::{Links, RootDirectory};
+use aifo_process::{Links, RootDirectory, descriptor_path};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlink};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
@@ -79,7 +79,7 @@ impl Workspace {
     /// EXDEV if it was moved out.
     pub(crate) fn real_path(&self, opened: BorrowedFd<'_>) -> nix::Result<PathBuf> {
         let named = |fd: BorrowedFd<'_>| {
-            let path = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str())?;
+            let path = readlink(&descriptor_path(&fd))?;
             // The kernel's suffix of a removed name; an existing name may end like this.
             let is_marked = path.as_bytes().ends_with(b" (deleted)");
             match is_marked && fstat(fd)?.st_nlink == 0 {

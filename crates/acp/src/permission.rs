@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::tool_call::ToolCall;
 
-/// A permission request (`spec/acp.md#permissions`).
+/// A permission request (`spec/acp.md#permission-requests`).
 ///
 /// Not a reliable description of the action: agents shorten and invent titles, and some send only
 /// an id.

@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod agent;
+mod attached;
 mod call_path;
 mod cli;
 mod connection;
@@ -19,10 +20,9 @@ mod fd_writer;
 mod frame_connection;
 mod inherited;
 mod install;
-mod local;
+mod local_runtime;
 mod log;
 mod mailbox;
-mod native;
 mod notification;
 mod output_forwarder;
 mod parent_shell;

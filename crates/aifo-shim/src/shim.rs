@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, FileFacts, ToolCall, decide};
+use aifo_process::is_executable;
 use aifo_types::exit;
-use nix::unistd::{AccessFlags, access};
 
-use crate::native::{self, CallOutcome};
+use crate::attached::{self, CallOutcome};
 use crate::settings::{Protocol, Settings};
 use crate::shim_exit::ShimExit;
-use crate::{call_path, local, log, notification, streamed};
+use crate::{call_path, local_runtime, log, notification, streamed};
 
 /// Runs `tool` where [`decide`] places it and returns how it exited. `closed` are the standard
 /// descriptors that the parent left closed.
@@ -39,11 +39,11 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
         log::verbose(decision.log_line(tool));
     }
     match decision {
-        Decision::Local(local) => local::become_runtime(&local, args),
+        Decision::Local(local) => local_runtime::become_runtime(&local, args),
         Decision::Notify(notify) => notification::run(&settings, &notify.command, &bytes),
         Decision::Proxy(_) => match settings.protocol {
             Protocol::V2 => run_streamed(&settings, &call),
-            Protocol::V3 => match native::run(&settings, &call, closed) {
+            Protocol::V3 => match attached::run(&settings, &call, closed) {
                 CallOutcome::Done(end) => end,
                 CallOutcome::VersionRefused => run_streamed(&settings, &call),
             },
@@ -76,6 +76,6 @@ impl FileFacts for FileSystem {
     }
 
     fn is_executable(&self, path: &Path) -> bool {
-        path.is_file() && access(path, AccessFlags::X_OK).is_ok() && !call_path::is_covered(path)
+        is_executable(path) && !call_path::is_covered(path)
     }
 }

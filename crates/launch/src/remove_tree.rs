@@ -2,10 +2,10 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use aifo_process::descriptor_path;
 use nix::fcntl::OFlag;
 
 /// Removes a directory tree, including directories without write permission, as in caches of Go
@@ -69,7 +69,7 @@ impl Directory {
 
     /// Returns its path, which stays valid wherever the directory is moved.
     fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+        descriptor_path(&self.0)
     }
 
     fn at(&self, name: &Path) -> PathBuf {

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use aifo_process::descriptor_path;
 use aifo_types::env;
 
 use crate::trusted::TrustedPrograms;
@@ -92,7 +92,7 @@ impl ShimBinary {
     /// Returns a path of the opened descriptor, for child processes of this process.
     pub fn program(&self) -> PathBuf {
         match &self.file {
-            Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+            Some(file) => descriptor_path(file),
             None => self.path.clone(),
         }
     }

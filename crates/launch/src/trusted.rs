@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{MissingProgram, Program, Programs};
-use nix::unistd::{AccessFlags, access};
+use aifo_process::is_executable;
 
 use crate::agents::{AgentSpec, known_agents};
 use crate::claim::Claim;
@@ -91,7 +91,7 @@ impl TrustedPrograms {
     pub fn search(&self, name: &str) -> (Option<PathBuf>, Vec<(PathBuf, &'static str)>) {
         let mut refused = Vec::new();
         for file in self.entries().map(|directory| directory.join(name)) {
-            if !file.is_file() || access(&file, AccessFlags::X_OK).is_err() {
+            if !is_executable(&file) {
                 continue;
             }
             let Ok(real) = file.canonicalize() else { continue };

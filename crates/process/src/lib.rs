@@ -26,6 +26,7 @@
 
 mod confine;
 mod descendants;
+mod descriptor_path;
 mod escalation;
 mod exec_tag;
 mod fd_passing;
@@ -49,11 +50,12 @@ mod unix_address;
 
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants};
+pub use descriptor_path::{current_path, descriptor_path};
 pub use escalation::{Escalation, EscalationPlan};
 pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};
 pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
-pub use lookup::{Lookup, find_in_path};
+pub use lookup::{Lookup, find_in_path, is_executable};
 pub use namespace::{NamespaceError, enter_namespace};
 pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;

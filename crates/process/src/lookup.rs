@@ -26,7 +26,7 @@ pub fn find_in_path(name: &str, path: &OsStr) -> Lookup {
         if !file.is_absolute() || !file.is_file() {
             continue;
         }
-        if access(&file, AccessFlags::X_OK).is_ok() {
+        if is_executable(&file) {
             return Lookup::Found(file);
         }
         if found == Lookup::Absent {
@@ -34,6 +34,11 @@ pub fn find_in_path(name: &str, path: &OsStr) -> Lookup {
         }
     }
     found
+}
+
+/// Returns whether a path is a regular file that this process may execute. Links are followed.
+pub fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, AccessFlags::X_OK).is_ok()
 }
 
 #[cfg(test)]
@@ -50,5 +55,18 @@ mod tests {
         assert_eq!(find("bin", "/usr:/"), Lookup::Absent, "a directory");
         assert_eq!(find("sh", ""), Lookup::Absent);
         assert_eq!(find("Cargo.toml", "."), Lookup::Absent);
+    }
+
+    #[test]
+    fn executable_files() {
+        for (path, expected) in [
+            ("/bin/sh", true),
+            ("/etc/passwd", false),
+            ("/bin", false),
+            ("/dev/null", false),
+            ("/nonexistent", false),
+        ] {
+            assert_eq!(is_executable(Path::new(path)), expected, "{path}");
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Restores the mode of a private directory.
 
 use std::fs::{self, Permissions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::geteuid;
+
+use crate::descriptor_path::descriptor_path;
 
 /// Sets the mode of a directory to 0700 if it is this user's: a tool that may write in it can change
 /// its mode. A last component that is a link is not followed. A failure is ignored; an access to the
@@ -20,7 +21,7 @@ pub fn restore_private_mode(directory: &Path) {
         .is_ok_and(|stat| stat.st_uid == geteuid().as_raw() && stat.st_mode & MODE_BITS != PRIVATE);
     if is_changed {
         // `fchmod` rejects O_PATH descriptors.
-        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        let path = descriptor_path(&opened);
         let _ = fs::set_permissions(path, Permissions::from_mode(PRIVATE));
     }
 }

@@ -1,12 +1,14 @@
 //! Unix socket addresses for paths of any length.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::socket::UnixAddr;
 use nix::sys::stat::Mode;
+
+use crate::descriptor_path::descriptor_path;
 
 /// The address of the socket at a path, for bind and connect.
 #[derive(Debug)]
@@ -30,13 +32,15 @@ impl UnixAddress {
         };
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = open(parent, flags, Mode::empty())?;
-        let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+        let short = descriptor_path(&directory).join(name);
         Ok(UnixAddress { address: UnixAddr::new(&short)?, _directory: Some(directory) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
     use nix::sys::socket::{
         AddressFamily, Backlog, SockFlag, SockType, bind, connect, listen, socket,

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::pin;
 
-use aifo_sidecar::Canceller;
+use aifo_sidecar::{Canceller, deadline_reached};
 use aifo_types::{Ending, exit};
 use aifo_wire::{CancelCause, Interrupt};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::registry::Registration;
 
@@ -98,14 +98,8 @@ impl CallWatcher {
     }
 }
 
-async fn deadline_reached(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn shutdown_requested(shutdown: &mut watch::Receiver<bool>) {
-    // An error means that the proxy was dropped, which ends the session too.
+/// Waits for the shutdown of the proxy or mailbox daemon. Cancel-safe.
+pub(crate) async fn shutdown_requested(shutdown: &mut watch::Receiver<bool>) {
+    // An error means that the sender was dropped, which ends the session too.
     let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }

@@ -5,10 +5,10 @@
 //! writing. A descriptor passes if the tool could open the same object itself.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{Links, RootDirectory};
+use aifo_process::{Links, RootDirectory, current_path};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{FileStat, SFlag, fstat, makedev};
 
@@ -71,9 +71,7 @@ impl SharedDirectories {
     /// Returns whether a regular file is below one of the directories: its path, opened from the
     /// directory without following links, must lead to the same file.
     fn contain(&self, fd: BorrowedFd<'_>, file: &FileStat) -> bool {
-        let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
-            return false;
-        };
+        let Ok(path) = current_path(&fd) else { return false };
         self.directories.iter().any(|directory| {
             let beneath = directory.names.iter().filter_map(|name| path.strip_prefix(name).ok());
             let mut opened = beneath.filter_map(|rest| directory.open(rest).ok());

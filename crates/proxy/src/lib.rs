@@ -81,6 +81,7 @@ pub use aifo_wire::Limits;
 pub use config::{ProxyConfig, Transcript};
 pub use fd_passing::SharedDirectories;
 pub use listener::{BindError, Listener};
+pub use notify::HostExecutables;
 pub use proxy::Proxy;
 pub use record::{CallLog, CallRecord};
 pub use running_table::{RunningTable, RunningTool};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
+use aifo_process::is_executable;
 use aifo_types::{ExecId, ExecRequest, Refusal};
 use aifo_wire::{ClientMode, Environment, Start};
-use nix::unistd::{AccessFlags, access};
 
 use crate::budget::Share;
 use crate::buffered::BufferedResponse;
@@ -61,11 +61,12 @@ pub(crate) async fn run(
 }
 
 /// The executables of this machine.
-struct HostExecutables;
+#[derive(Clone, Copy, Debug)]
+pub struct HostExecutables;
 
 impl Executables for HostExecutables {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let real = path.canonicalize().ok()?;
-        (real.is_dir() || access(&real, AccessFlags::X_OK).is_ok()).then_some(real)
+        (real.is_dir() || is_executable(&real)).then_some(real)
     }
 }

@@ -1,8 +1,8 @@
 //! The runner's end of one relayed stream: a pipe, or a pseudo terminal for both directions.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use aifo_process::bytes_in_pipe;
+use aifo_process::{bytes_in_pipe, descriptor_path};
 use aifo_wire::{Buffer, CreditError, ReceiveWindow, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -168,9 +168,8 @@ impl StreamPipe {
     /// Closes the write end of stdin, so that the tool reads end of file. Keeps a read end open
     /// instead, to count the unread bytes later.
     fn close_input(&mut self) {
-        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let kept = open(path.as_str(), flags, Mode::empty());
+        let kept = open(&descriptor_path(&self.fd), flags, Mode::empty());
         // With neither, all bytes count as read.
         self.fd = match kept.or_else(|_| open("/dev/null", flags, Mode::empty())) {
             Ok(fd) => fd,

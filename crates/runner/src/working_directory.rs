@@ -1,10 +1,11 @@
 //! Opening and checking the working directory of a call.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use aifo_process::current_path;
 use aifo_wire::{OutsideDirectory, Setup};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -91,7 +92,7 @@ fn open_directory(path: &Path) -> Result<WorkingDirectory, String> {
         }
     })?;
     // The real path of the descriptor, whatever links the given path contains.
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+    let path = current_path(&fd)
         .map_err(|error| format!("cannot resolve cwd '{}': {error}", path.display()))?;
     Ok(WorkingDirectory { fd, path })
 }

@@ -6,11 +6,11 @@
 mod agent;
 mod attach;
 mod engine_stderr;
+mod http_proxies;
 mod images;
 mod kind;
 mod network_isolation;
 mod pod;
-mod proxies;
 mod repository;
 mod runner_listener;
 mod starting;
@@ -38,12 +38,12 @@ use self::repository::{MountPoints, Repository, RepositoryPlace};
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
+pub use self::http_proxies::{ProxyLogin, proxy_logins, proxy_variables};
 pub use self::images::Images;
 pub use self::kind::{
     HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,
     cache_volume_owner,
 };
-pub use self::proxies::{ProxyLogin, proxy_logins, proxy_variables};
 pub use self::repository::{LinkedRepository, has_mount_points, remove_mount_points};
 
 /// The configuration of all containers of a session.

@@ -49,6 +49,7 @@ mod caches;
 mod cargo_home;
 mod container;
 mod control;
+mod deadline;
 mod error;
 mod event;
 mod exec;
@@ -75,6 +76,7 @@ pub use container::{
     ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
     remove_mount_points, remove_session,
 };
+pub use deadline::deadline_reached;
 pub use error::SidecarError;
 pub use event::ExecEvent;
 pub use exec::{Canceller, Exec};

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use aifo_types::Kind;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::backend::Backend;
+use crate::deadline::deadline_reached;
 use crate::error::SidecarError;
 use crate::lease::Lease;
 use crate::progress::{Progress, Reporter, SidecarEvent};
@@ -325,7 +326,7 @@ async fn watch_active(slot: Weak<SidecarSlot>, usage: Arc<Usage>, lost: impl Fut
     loop {
         tokio::select! {
             () = &mut lost => break,
-            () = wait_until(next) => {}
+            () = deadline_reached(next) => {}
         }
         let (Some(slot), Some(after)) = (slot.upgrade(), after) else { return };
         next = slot.retire(&usage, after, SidecarEvent::Idle(after)).await;
@@ -335,12 +336,5 @@ async fn watch_active(slot: Weak<SidecarSlot>, usage: Arc<Usage>, lost: impl Fut
     }
     if let Some(slot) = slot.upgrade() {
         slot.mark_lost(&usage);
-    }
-}
-
-async fn wait_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

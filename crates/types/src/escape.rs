@@ -6,33 +6,23 @@ use std::borrow::Cow;
 
 /// Escapes text for one line: line ends, control characters, and invisible or reordering characters.
 pub fn escape_line(text: &str) -> String {
-    escape(text, |_| false).into_owned()
+    escape(text, |_| false, escape_char).into_owned()
 }
 
 /// Escapes as [`escape_line`], but keeps line ends, tabs and joiners within words.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
-    escape(text, |char| matches!(char, '\n' | '\t' | JOINER | NON_JOINER))
+    escape(text, |char| matches!(char, '\n' | '\t' | JOINER | NON_JOINER), escape_char)
 }
 
 /// Escapes these characters in JSON strings; the JSON's value stays the same.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     // JSON contains such characters only in strings, except white space between values.
-    let stays = |char: char| !is_hidden(char) || matches!(char, '\n' | '\t' | '\r');
-    if json.chars().all(stays) {
-        return Cow::Borrowed(json);
-    }
-    let mut escaped = String::with_capacity(json.len());
-    for char in json.chars() {
-        if stays(char) {
-            escaped.push(char);
-        } else {
-            let mut units = [0; 2];
-            let units = char.encode_utf16(&mut units).iter();
-            let units = units.map(|unit| format!("\\u{unit:04x}"));
-            escaped.extend(units);
-        }
-    }
-    Cow::Owned(escaped)
+    let passes = |char| matches!(char, '\n' | '\t' | '\r');
+    escape(json, passes, |char, escaped| {
+        let mut units = [0; 2];
+        let units = char.encode_utf16(&mut units).iter();
+        escaped.extend(units.map(|unit| format!("\\u{unit:04x}")));
+    })
 }
 
 /// Formats bytes as one word of a log line: unchanged if all characters are plain, else as an escaped
@@ -46,7 +36,16 @@ pub fn quote_word(word: &[u8]) -> String {
     format!("\"{}\"", word.escape_ascii())
 }
 
-fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_char(char: char, escaped: &mut String) {
+    escaped.extend(char.escape_default());
+}
+
+/// Replaces hidden characters, except those that pass, by `escape_char`.
+fn escape(
+    text: &str,
+    passes: impl Fn(char) -> bool,
+    escape_char: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
     let stays = |char: char| !is_hidden(char) || passes(char);
     if text.chars().all(stays) {
         return Cow::Borrowed(text);
@@ -56,7 +55,7 @@ fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
         if stays(char) {
             escaped.push(char);
         } else {
-            escaped.extend(char.escape_default());
+            escape_char(char, &mut escaped);
         }
     }
     Cow::Owned(escaped)

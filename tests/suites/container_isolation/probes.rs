@@ -80,15 +80,25 @@ held = [bytes(b"x" * (1 << 20)) for _ in range(int(sys.argv[1]))]
 print(len(held))
 "#;
 
-/// Changes to the directory of the runner's socket and to the runner.
-pub(crate) const REBIND: &str = r#"
-import os, socket, sys
+/// Defines `attempt`, which prints `what` if `act` succeeds.
+macro_rules! attempt {
+    () => {
+        r#"
 def attempt(what, act):
     try:
         act()
         print(what)
     except OSError:
         pass
+"#
+    };
+}
+
+/// Changes to the directory of the runner's socket and to the runner.
+pub(crate) const REBIND: &str = concat!(
+    attempt!(),
+    r#"
+import os, socket, sys
 def bind(path):
     socket.socket(socket.AF_UNIX).bind(path)
 directory, runner = sys.argv[1:]
@@ -107,18 +117,15 @@ try:
     os.rename(os.path.dirname(runner), "/opt/aifo/renamed")
 except OSError:
     pass
-"#;
+"#
+);
 
 /// Access to a process: memory, descriptors, environment, ptrace.
-pub(crate) const GRASP: &str = r#"
+pub(crate) const GRASP: &str = concat!(
+    attempt!(),
+    r#"
 import ctypes, os, signal, sys
 pid = int(sys.argv[1])
-def attempt(what, act):
-    try:
-        act()
-        print(what)
-    except OSError:
-        pass
 attempt("read its environment", lambda: open(f"/proc/{pid}/environ").read())
 attempt("saw a descriptor", lambda: os.readlink(f"/proc/{pid}/fd/0"))
 attempt("opened a descriptor", lambda: open(f"/proc/{pid}/fd/0"))
@@ -130,7 +137,8 @@ PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
 if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
     print("traced it")
     libc.ptrace(PTRACE_DETACH, pid, None, None)
-"#;
+"#
+);
 
 /// Signals that could end or stop process 1.
 pub(crate) const SIGNALS: &str = r#"

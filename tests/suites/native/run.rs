@@ -1,17 +1,16 @@
 //! Runs a call and observes it until nothing of it is left.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
-use aifo_tests::{Terminal, eventually, is_stopped};
+use aifo_tests::{Collector, Terminal, eventually, is_stopped};
 
 use crate::native::invocation::{Invocation, Output, Starts, Stdin, Step};
 use crate::native::observation::{Ending, Observation};
@@ -48,7 +47,7 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
     drop(caller);
     input.begin();
     for step in &invocation.steps {
-        take(step, child.0.id(), &|| stdout.so_far(), &mut |bytes| input.feed(bytes));
+        take(step, child.0.id(), &|| stdout.bytes(), &mut |bytes| input.feed(bytes));
     }
     let mut status = None;
     eventually("the call has ended", || {
@@ -63,8 +62,8 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
     };
     let mut observation = Observation::new(ending);
     observation.core = status.core_dumped();
-    observation.stdout = stdout.finish();
-    observation.stderr = stderr.map(Gathered::finish).unwrap_or_default();
+    observation.stdout = collected(stdout);
+    observation.stderr = stderr.map(collected).unwrap_or_default();
     observation
 }
 
@@ -201,51 +200,27 @@ impl Input {
     }
 }
 
-fn outputs(caller: &mut Command, output: Output) -> (Gathered, Option<Gathered>) {
+fn outputs(caller: &mut Command, output: Output) -> (Collector, Option<Collector>) {
     if output == Output::Sockets {
         let pair = || UnixStream::pair().expect("there are descriptors");
         let ((out, their_out), (err, their_err)) = (pair(), pair());
         caller.stdout(OwnedFd::from(their_out)).stderr(OwnedFd::from(their_err));
-        return (Gathered::of(out), Some(Gathered::of(err)));
+        return (Collector::of(out), Some(Collector::of(err)));
     }
     let (out, their_out) = io::pipe().expect("there are descriptors");
     if output == Output::Merged {
         caller.stderr(their_out.try_clone().expect("there are descriptors")).stdout(their_out);
-        return (Gathered::of(out), None);
+        return (Collector::of(out), None);
     }
     let (err, their_err) = io::pipe().expect("there are descriptors");
     caller.stdout(their_out).stderr(their_err);
-    (Gathered::of(out), Some(Gathered::of(err)))
+    (Collector::of(out), Some(Collector::of(err)))
 }
 
-/// A stream's output, collected in a thread until all writers have closed.
-struct Gathered {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
-
-impl Gathered {
-    fn of(mut stream: impl Read + Send + 'static) -> Self {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let shared = Arc::clone(&bytes);
-        let reader = thread::spawn(move || {
-            let mut buffer = [0; 64 * 1024];
-            while let Ok(count @ 1..) = stream.read(&mut buffer) {
-                let mut bytes = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                bytes.extend_from_slice(&buffer[..count]);
-            }
-        });
-        Gathered { bytes, reader }
-    }
-
-    fn so_far(&self) -> Vec<u8> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn finish(self) -> Vec<u8> {
-        eventually("all writers have closed", || self.reader.is_finished());
-        self.so_far()
-    }
+/// Returns a stream's output once all writers have closed.
+fn collected(stream: Collector) -> Vec<u8> {
+    eventually("all writers have closed", || stream.has_ended());
+    stream.bytes()
 }
 
 /// A child that is killed on drop.

@@ -1,4 +1,4 @@
-//! Decides permission requests by the rules (`spec/acp-commands.md#permissions`).
+//! Decides permission requests by the rules (`spec/acp-commands.md#decisions-by-rules`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,11 +1,9 @@
 //! Facts about this machine for the decision.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use aifo_decide::FileFacts;
-use aifo_policy::Executables;
-use aifo_process::{Lookup, find_in_path};
+use aifo_process::{Lookup, find_in_path, is_executable};
 
 /// The file system of this process, which the agent would see too.
 pub(crate) struct FileSystem;
@@ -20,15 +18,7 @@ impl FileFacts for FileSystem {
     }
 
     fn is_executable(&self, path: &Path) -> bool {
-        path.metadata()
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    }
-}
-
-impl Executables for FileSystem {
-    fn real_path(&self, path: &Path) -> Option<PathBuf> {
-        let usable = path.is_dir() || self.is_executable(path);
-        usable.then(|| path.canonicalize().ok()).flatten()
+        is_executable(path)
     }
 }
 

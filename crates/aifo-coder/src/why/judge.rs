@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_policy::{KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
+use aifo_proxy::HostExecutables;
 use aifo_types::{Refusal, ToolName, exit};
 
 use super::explanation::{Explanation, Mode, Refused, Route, Tried};
@@ -171,7 +172,7 @@ impl CallExplainer<'_> {
             false => "the user's",
         };
         explanation.max_secs = config.notify_timeout_secs.value.or(config.max_secs.value);
-        match config.notify_rules().judge(command.as_bytes(), args, &FileSystem) {
+        match config.notify_rules().judge(command.as_bytes(), args, &HostExecutables) {
             Ok(notification) => explanation.executable = Some(notification.program),
             Err(refusal) => {
                 let remedy = match config.notify_enabled.value {

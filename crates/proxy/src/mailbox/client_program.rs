@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use aifo_mailbox::{ClientInfo, CommandName, Directory, client_info_file, client_script};
+use aifo_process::current_path;
 
 /// The form of a command's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ impl ClientProgram {
         workspace: &Path,
         variables: &[String],
     ) -> io::Result<()> {
-        let here = real_path(directory)?;
+        let here = current_path(&directory.as_fd())?;
         let info = ClientInfo {
             workspace: relative_path(&here, workspace),
             host: workspace.to_string_lossy().into_owned(),
@@ -49,11 +50,6 @@ impl ClientProgram {
 }
 
 const EXECUTABLE: u32 = 0o755;
-
-/// Returns the directory's current path.
-fn real_path(directory: &Directory) -> io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()))
-}
 
 /// Returns the relative path from a directory to the workspace that contains it.
 fn relative_path(directory: &Path, workspace: &Path) -> Option<String> {

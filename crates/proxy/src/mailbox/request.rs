@@ -11,12 +11,13 @@ use aifo_mailbox::{
     FileKind, HeartbeatFile, Liveness, RequestId, WorkingDirectory, limits,
 };
 use aifo_policy::{HostCommands, redact};
-use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
+use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet, deadline_reached};
 use aifo_types::{ExecId, ExecRequest, Inherited, Refusal, Signal, Stdio, ToolName, exit};
 use aifo_wire::{CancelCause, Exit, Interrupt, Start};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use crate::call_watcher::shutdown_requested;
 use crate::mailbox::command_output::{CommandOutput, Copied};
 use crate::mailbox::command_stdin::CommandStdin;
 use crate::refusals::{internal_error, pipe_failed};
@@ -173,7 +174,7 @@ impl RunningCommand {
                     _ => return None,
                 },
                 () = notifier.signal.notified() => self.pass_signal(shared, claim.id()).await,
-                () = elapsed(deadline) => {
+                () = deadline_reached(deadline) => {
                     deadline = None;
                     self.end(ToolEnd::Ended(ExitReason::Timeout), CancelCause::Timeout);
                 }
@@ -345,18 +346,6 @@ async fn forward_stdin(input: &mut Option<CommandStdin>, directory: &Directory, 
         Some(input) => input.forward(directory, grown).await,
         None => std::future::pending().await,
     }
-}
-
-async fn elapsed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn shutdown_requested(ending: &mut watch::Receiver<bool>) {
-    // An error means that the daemon is gone, and this task with it.
-    let _ = ending.wait_for(|ending| *ending).await;
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use aifo_engine::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, V
 use aifo_policy::{KindVolume, kind_spec};
 use aifo_types::{Kind, container_path};
 
-use super::proxies::{ProxyLogin, proxy_variables};
+use super::http_proxies::{ProxyLogin, proxy_variables};
 use super::repository::Repository;
 use super::{Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};

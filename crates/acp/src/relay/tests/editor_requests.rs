@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// A relay to an editor that serves files and terminals.
+fn with_able_editor(config: RelayConfig) -> Story {
+    let mut story = Story::new(config);
+    let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
+    let init = json!({"id": 0, "method": "initialize", "params": {"clientCapabilities": able}});
+    story.editor_sends(init);
+    story.agent();
+    story
+}
+
 #[test]
 fn paths_outside_of_the_roots_are_not_requested_from_the_editor() {
     let config = RelayConfig {
@@ -9,11 +19,7 @@ fn paths_outside_of_the_roots_are_not_requested_from_the_editor() {
         map: PathMap::default().map_alias("/workspace", "/home/me/ws"),
         ..RelayConfig::default()
     };
-    let mut story = Story::new(config);
-    let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
-    let init = json!({"id": 0, "method": "initialize", "params": {"clientCapabilities": able}});
-    story.editor_sends(init);
-    story.agent();
+    let mut story = with_able_editor(config);
     let rows = [
         ("fs/read_text_file", json!({"path": "/workspace/a"}), true),
         ("fs/write_text_file", json!({"path": "/home/me/ws/a"}), true),
@@ -46,11 +52,7 @@ fn paths_are_resolved_before_the_editor_gets_them() {
         map: PathMap::default().map_alias("/workspace", "/ws"),
         ..RelayConfig::default()
     };
-    let mut story = Story::new(config);
-    let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
-    let init = json!({"id": 0, "method": "initialize", "params": {"clientCapabilities": able}});
-    story.editor_sends(init);
-    story.agent();
+    let mut story = with_able_editor(config);
     for (method, member) in
         [("fs/read_text_file", "path"), ("fs/write_text_file", "path"), ("terminal/create", "cwd")]
     {
