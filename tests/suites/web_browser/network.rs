@@ -5,7 +5,7 @@ use std::time::Duration;
 use aifo_tests::{Chromium, Step, TestNetwork, eventually_within, files_below};
 use serde_json::{Value, json};
 
-use super::{BrowserTest, ended, shown, turn};
+use super::{BrowserTest, END_IS_IN_VIEW, ended, shown, turn};
 use crate::web::Random;
 
 /// Updates that a browser misses.
@@ -69,6 +69,7 @@ fn ten_thousand_missed_updates_are_shown_at_once() {
     let resumed = shown(page);
     assert!(taken < RESUME_MS * LOAD, "{taken} ms");
     assert!(longest < TASK_MS * LOAD, "{longest} ms");
+    page.wait("the end is in view", END_IS_IN_VIEW);
     page.reload();
     test.wait_end(1);
     assert!(shown(page) == resumed, "the page is equal to a new one");
