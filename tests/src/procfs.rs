@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -95,6 +96,16 @@ pub fn status_kib(pid: i32, name: &str) -> u64 {
     let value = status_field(pid, name);
     let number = value.strip_suffix(" kB").and_then(|number| number.parse().ok());
     number.unwrap_or_else(|| panic!("{name} is '{value}', not a size"))
+}
+
+/// The processor time of a process so far, in its own code and in the kernel.
+#[track_caller]
+pub fn processor_time(pid: i32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    // utime and stime are fields 14 and 15, in ticks of 10 ms; the first one here is field 3.
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>());
+    Duration::from_millis(ticks.map(|ticks| ticks.expect("a number") * 10).sum())
 }
 
 /// The soft and hard limit on open files of a process.

@@ -8,7 +8,7 @@ use aifo_tests::{AgentFixture, Chromium, Signal, WebServer, keys};
 
 /// The command that the agent runs; its output proves where it ran.
 const MAKE: &str = "make where";
-const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\n\t@touch ran\n";
+const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-none}\n\t@touch ran\n";
 const MADE: &str = "made for /var/cache/aifo/ccache";
 
 #[test]

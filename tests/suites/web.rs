@@ -83,3 +83,19 @@ pub(crate) fn call(command: &str) -> Value {
     json!({"toolCallId": "t", "title": "a command", "kind": "execute",
         "rawInput": {"command": command, "cwd": "/workspace/sub"}})
 }
+
+/// A generator of numbers that look random and repeat from run to run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// A number from 0 to before the end.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}

@@ -69,6 +69,10 @@ fn ended(turns: usize) -> String {
     )
 }
 
+/// The expression that holds while the conversation's end is in view.
+const END_IS_IN_VIEW: &str = "(({scrollTop, scrollHeight, clientHeight}) => \
+    scrollHeight - scrollTop - clientHeight < 4)(document.querySelector('#scroll'))";
+
 /// The HTML of all keys that a page shows.
 fn shown(browser: &Chromium) -> Value {
     browser.run(

@@ -61,7 +61,7 @@ fn storage(signed: &Signed) -> PathBuf {
     access.expect("the server has files").parent().unwrap().to_owned()
 }
 
-/// A command as the user `nobody`, without groups. `None` if this process is not root; `test` is then
+/// A command with uid 65534, without groups. `None` if this process is not root; `test` is then
 /// reported as skipped.
 fn as_another_user(test: &str) -> Option<Command> {
     let words = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];

@@ -122,3 +122,36 @@ fn a_second_server_for_the_directory_is_refused() {
     outcome.exited(86);
     assert!(outcome.stderr.contains("another 'aifo-coder web' serves"), "{outcome:?}");
 }
+
+#[test]
+fn a_restarted_agent_does_not_interrupt_connected_clients() {
+    let test = WebTest::with(&turn([Step::say("dying"), Step::Exit(3)]));
+    let server = test.start();
+    let browser = server.sign_in();
+    let (dying, other) = (browser.new_session(), browser.new_session());
+    // Connected before the agent exits, and never again.
+    let mut page = WebPage::default();
+    let mut stream = browser.page_stream(&other, &page);
+    let mut typed = browser.stream(&format!("/api/sessions/{other}/events"), "");
+    let mut leaving = WebPage::default();
+    browser.prompt(&dying, "hello");
+    browser.page_stream(&dying, &leaving).cut_after(100, &mut leaving);
+    browser.page_when(&dying, "the turn fails", |page| {
+        page.is_idle() && page.region("log").contains("turn-end failed")
+    });
+
+    test.agent.plays(&Script::conforming());
+    browser.prompt(&other, "again");
+    let mut resets = 0;
+    while !(page.is_synced && page.is_idle() && page.region("log").contains("turn-end")) {
+        let event = stream.next().expect("the page's stream is open");
+        resets += usize::from(event.name == "reset");
+        page.apply(&event);
+    }
+    assert_eq!(resets, 1, "the first one");
+    assert!(page.region("log").contains("Hello World"), "{page:?}");
+    assert_eq!(page.shown, browser.snapshot(&other).shown);
+    let last = typed.find(|event| event.data.contains("\"final\"")).expect("its stream is open");
+    assert!(last.data.contains("Hello World"), "{last:?}");
+    drop(server);
+}

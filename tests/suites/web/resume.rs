@@ -4,18 +4,7 @@ use std::time::Instant;
 
 use aifo_tests::{Step, WebPage};
 
-use super::{WebTest, turn};
-
-/// A generator of numbers that look random and repeat from run to run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
+use super::{Random, WebTest, turn};
 
 #[test]
 fn a_thousand_cuts_with_two_browsers_lose_and_double_nothing() {
@@ -36,7 +25,7 @@ fn a_thousand_cuts_with_two_browsers_lose_and_double_nothing() {
     let browser = server.sign_in();
     let session = browser.new_session();
     browser.prompt(&session, "hello");
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut pages = [WebPage::default(), WebPage::default()];
     for cut in 0..CUTS {
         if cut % (CUTS / PARTS) == 5 {

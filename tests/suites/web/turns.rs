@@ -182,3 +182,42 @@ fn an_agent_that_exits_fails_the_turn_and_starts_again() {
     eventually("the first agent is gone", || test.agent.alive().len() <= 1);
     assert_eq!(test.agent.received_of("session/load").len(), 1, "the agent's session is resumed");
 }
+
+/// The markdown of a page.
+fn markdown(page: &aifo_tests::WebPage) -> Vec<&str> {
+    let shown = page.shown.values().map(String::as_str);
+    shown.filter(|html| html.starts_with("<div class=\"md\">")).collect()
+}
+
+#[test]
+fn a_table_code_and_an_image_in_single_characters_are_shown_as_in_one() {
+    let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let rows: String =
+        (0..60).map(|row| format!("| {row} | **b** | `c|d` | a < b && c |\n")).collect();
+    let text = format!(
+        "# All\n\n| n | x | y | z |\n|---:|---|:---:|---|\n{rows}\n\
+         before ![p](data:image/png;base64,{png}) after, and <img src=\"data:image/png;base64,{png}\">\n\n\
+         ```text\ndata:image/png;base64,{png}\n<b>&amp;</b>\n```\n\nThe end \u{1f980}.\n"
+    );
+    let page_of = |steps: Vec<Step>| {
+        let test = WebTest::with(&turn(steps));
+        let server = test.start();
+        let browser = server.sign_in();
+        let session = browser.new_session();
+        browser.prompt(&session, "hello");
+        let ended =
+            |page: &aifo_tests::WebPage| page.is_idle() && page.region("log").contains("turn-end");
+        browser.page_when(&session, "the turn ends", ended)
+    };
+    let mut single: Vec<Step> =
+        text.chars().map(|char| Step::say(char.encode_utf8(&mut [0; 4]))).collect();
+    single.push(Step::stop("end_turn"));
+    let (single, whole) =
+        (page_of(single), page_of(vec![Step::say(&text), Step::stop("end_turn")]));
+    assert_eq!(markdown(&single), markdown(&whole));
+    let html = markdown(&whole).concat();
+    assert_eq!(html.matches("<tr>").count(), 61, "{html}");
+    assert_eq!(html.matches("<img src=\"/media/").count(), 2, "{html}");
+    assert!(html.contains(&format!("data:image/png;base64,{png}\n&lt;b&gt;&amp;amp;")), "{html}");
+    assert!(html.contains("after, and") && html.contains("The end \u{1f980}."), "{html}");
+}

@@ -1,9 +1,12 @@
 //! A browser whose network fails: the time until it shows that, and until it is up to date again.
 
-use aifo_tests::{Step, TestNetwork, eventually_within, files_below};
-use serde_json::Value;
+use std::time::Duration;
 
-use super::{BrowserTest, shown, turn};
+use aifo_tests::{Chromium, Step, TestNetwork, eventually_within, files_below};
+use serde_json::{Value, json};
+
+use super::{BrowserTest, END_IS_IN_VIEW, ended, shown, turn};
+use crate::web::Random;
 
 /// Updates that a browser misses.
 const UPDATES: u64 = 10_000;
@@ -66,6 +69,7 @@ fn ten_thousand_missed_updates_are_shown_at_once() {
     let resumed = shown(page);
     assert!(taken < RESUME_MS * LOAD, "{taken} ms");
     assert!(longest < TASK_MS * LOAD, "{longest} ms");
+    page.wait("the end is in view", END_IS_IN_VIEW);
     page.reload();
     test.wait_end(1);
     assert!(shown(page) == resumed, "the page is equal to a new one");
@@ -106,6 +110,76 @@ fn the_page_shows_within_a_second_that_it_is_offline() {
     page.wait_text("#status", "working");
 }
 
+/// Reads words and calls of the agent, by the number of their part, as a page shows them.
+const COUNTS: &str = "
+    const text = document.querySelector('#log').textContent;
+    const titles = [...document.querySelectorAll('#log .tool .title')].map((it) => it.textContent);
+    return Array.from({ length: arguments_parts }, (_, part) => [
+        text.split(`word${part}.`).length - 1,
+        titles.filter((title) => title === `call ${part}`).length,
+    ]);";
+
+/// `AIFO_TEST_CUTS` sets the number of cuts; 1000 take about five minutes.
+#[test]
+fn cuts_lose_and_double_nothing_in_two_browsers() {
+    let cuts = std::env::var("AIFO_TEST_CUTS").ok().and_then(|cuts| cuts.parse().ok());
+    let cuts: u64 = cuts.unwrap_or(50);
+    let parts = cuts / 5;
+    let name = "network::cuts_lose_and_double_nothing_in_two_browsers";
+    let mut steps = Vec::new();
+    for part in 0..parts {
+        steps.push(Step::WaitForWord(part.to_string()));
+        steps.push(Step::Repeat { times: 5, steps: vec![Step::say(&format!("word{part}. "))] });
+        steps.push(Step::say("\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n"));
+        let id = format!("t{part}");
+        steps.push(Step::tool_call(&id, &format!("call {part}"), "in_progress"));
+        steps.push(Step::tool_update(&id, "completed"));
+    }
+    steps.push(Step::stop("end_turn"));
+    let Some((test, network)) = BrowserTest::start_behind_network(name, &turn(steps)) else {
+        return;
+    };
+    let Some(second) = Chromium::start_behind_network(name) else { return };
+    test.browser.click("#link");
+    test.browser.wait_text("#link-text", "http");
+    let link = test.browser.run("return document.querySelector('#link-text').textContent");
+    test.prompt("hello");
+    test.browser.wait_text("#status", "working");
+    second.open(link.as_str().expect("a link"));
+    second.wait_text("a.session .name", "hello");
+    second.click("a.session");
+    second.wait_text("#status", "working");
+    let pages = [&test.browser, &second];
+    pages.iter().for_each(|page| _ = page.run(OBSERVE));
+
+    let mut random = Random::new(11);
+    for cut in 0..cuts {
+        if cut % 5 == 0 {
+            test.test.agent.release(&(cut / 5).to_string());
+        }
+        std::thread::sleep(Duration::from_millis(random.below(400)));
+        network.cut();
+        std::thread::sleep(Duration::from_millis(random.below(20)));
+        network.heal();
+    }
+    let mut all = Vec::new();
+    for page in pages {
+        page.wait_for(PATIENCE, "the turn ends", &ended(1));
+        let counts = COUNTS.replace("arguments_parts", &parts.to_string());
+        for (part, counts) in page.run(&counts).as_array().expect("a list").iter().enumerate() {
+            assert_eq!(*counts, json!([5, 1]), "part {part}");
+        }
+        let streams = page.run("return window.times.streams.length").as_u64();
+        println!("{cuts} cuts: {streams:?} connections");
+        assert!(streams > Some(cuts / 4), "the cuts have hit it");
+        all.push(shown(page));
+    }
+    assert!(all[0] == all[1], "both show the same");
+    second.reload();
+    second.wait("the turn's end", &ended(1));
+    assert!(shown(&second) == all[0], "a new page shows the same");
+}
+
 /// The history of the sessions on the server.
 fn history(test: &BrowserTest) -> String {
     let files = files_below(&test.test.setup.scratch().join("home"));
@@ -114,4 +188,4 @@ fn history(test: &BrowserTest) -> String {
 }
 
 /// The agent writes its updates.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,7 +2,7 @@
 
 use aifo_tests::{Chromium, Step};
 
-use super::{BrowserTest, ended, rich, shown, turn};
+use super::{BrowserTest, END_IS_IN_VIEW, ended, rich, shown, turn};
 
 #[test]
 fn a_turn_shows_its_draft_plan_tool_calls_and_answer() {
@@ -26,11 +26,7 @@ fn a_turn_shows_its_draft_plan_tool_calls_and_answer() {
     page.wait_text(".diff .added", "number()");
     page.wait_text(".diff .removed", "todo!()");
     page.wait_text("#usage", "50%");
-    page.wait(
-        "the end is in view",
-        "(({scrollTop, scrollHeight, clientHeight}) => \
-        scrollHeight - scrollTop - clientHeight < 4)(document.querySelector('#scroll'))",
-    );
+    page.wait("the end is in view", END_IS_IN_VIEW);
     assert_eq!(test.test.agent.received_of("session/prompt").len(), 1);
     let words = &test.test.agent.received_of("session/prompt")[0]["params"]["prompt"][0]["text"];
     assert_eq!(words, "Why does it <fail>?");
