@@ -78,7 +78,7 @@ pub(crate) fn write_archive(out: &Path) -> Result<PathBuf> {
     let staging = aifo_images::scratch()?;
     let name = archive::name(Target::of_host()?.architecture());
     install_below(&staging.path().join(&name))?;
-    let archive = archive::pack(staging.path(), &name, out)?;
+    let archive = archive::pack(staging.path(), &name, out, 9)?;
     println!("{}", archive.display());
     Ok(archive)
 }
