@@ -62,8 +62,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let flag = args.first().and_then(|flag| flag.to_str());
     match (flag, &args[args.len().min(1)..]) {
         (Some("--prefix"), [dir]) => install_below(&std::path::absolute(dir)?),
-        (Some("--archive"), []) => write_archive(&shell::root().join("target/archive")),
-        (Some("--archive"), [dir]) => write_archive(&std::path::absolute(dir)?),
+        (Some("--archive"), []) => write_archive(&shell::root().join("target/archive")).map(drop),
+        (Some("--archive"), [dir]) => write_archive(&std::path::absolute(dir)?).map(drop),
         _ => bail!(USAGE),
     }
 }
@@ -73,13 +73,14 @@ fn install_below(prefix: &Path) -> Result<()> {
     prefix::write(&build(&prefix.join("bin"))?.coder, prefix)
 }
 
-fn write_archive(out: &Path) -> Result<()> {
+/// Writes the archive of a release and its sum, and returns its path.
+pub(crate) fn write_archive(out: &Path) -> Result<PathBuf> {
     let staging = aifo_images::scratch()?;
     let name = archive::name(Target::of_host()?.architecture());
     install_below(&staging.path().join(&name))?;
-    let archive = archive::pack(staging.path(), &name, out)?;
+    let archive = archive::pack(staging.path(), &name, out, 9)?;
     println!("{}", archive.display());
-    Ok(())
+    Ok(archive)
 }
 
 /// Builds both binaries into a directory.

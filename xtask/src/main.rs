@@ -21,6 +21,7 @@ mod suites;
 mod table;
 mod test_program;
 mod tidy;
+mod walk;
 mod workspace;
 
 use std::ffi::OsString;
@@ -67,6 +68,11 @@ const COMMANDS: &[Command] = &[
         name: "demo",
         help: "tool calls on examples/polyglot, with each call's overhead",
         run: demo::run,
+    },
+    Command {
+        name: "walk",
+        help: "[--bless] [--archive FILE] [STORY..]: a new user's way, compared with snapshots",
+        run: walk::run,
     },
     Command {
         name: "bench",

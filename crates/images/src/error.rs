@@ -7,15 +7,19 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// No recipe has this name.
-    #[error("unknown image '{name}'\nhint: the images are: toolchains agents {known}")]
+    #[error("unknown image '{name}'\nhint: {hint}")]
     Unknown {
         /// The name as given.
         name: String,
-        /// All names.
-        known: String,
+        /// The name that may be meant, or all names.
+        hint: String,
     },
     /// The text after `@` is empty, or the image has no package to which it could apply.
-    #[error("'{name}' takes no version '{version}'\nhint: only agents take one: codex@1.2.3")]
+    #[error(
+        "'{name}' takes no version '{version}'\n\
+         hint: only agents take one: codex@1.2.3; `aifo-coder run --toolchain-image KIND=IMAGE` takes \
+         any image"
+    )]
     NoVersion {
         /// The name as given.
         name: String,

@@ -143,6 +143,18 @@ fn all<'a>(part: Part) -> impl Iterator<Item = (&'static Recipe, Option<&'a str>
     recipes().iter().filter(move |recipe| recipe.part == part).map(|recipe| (recipe, None))
 }
 
+/// The name that differs in at most two letters.
+fn similar(name: &str) -> Option<&'static str> {
+    let names = recipes().iter().map(Recipe::short_name);
+    let distances = names.map(|known| (strsim::levenshtein(name, known), known));
+    distances.filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
+}
+
+fn known() -> String {
+    let names: Vec<_> = recipes().iter().map(Recipe::short_name).collect();
+    format!("the images are: toolchains agents {}", names.join(" "))
+}
+
 fn one(word: &str) -> Result<(&'static Recipe, Option<&str>), ImageError> {
     let (name, version) = match word.split_once('@') {
         Some((name, version)) => (name, Some(version)),
@@ -150,7 +162,7 @@ fn one(word: &str) -> Result<(&'static Recipe, Option<&str>), ImageError> {
     };
     let recipe = find(name).ok_or_else(|| ImageError::Unknown {
         name: name.to_owned(),
-        known: recipes().iter().map(Recipe::short_name).collect::<Vec<_>>().join(" "),
+        hint: similar(name).map_or_else(known, |similar| format!("did you mean '{similar}'?")),
     })?;
     match version {
         Some(version) if recipe.part != Part::Agent || version.is_empty() => {

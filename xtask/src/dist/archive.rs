@@ -14,8 +14,8 @@ pub(super) fn name(architecture: &str) -> String {
 }
 
 /// Packs the directory `name` in `staging` into `out`, and writes its SHA-256 beside it. Equal files
-/// give an equal archive: entries are sorted, and have one time and one owner.
-pub(super) fn pack(staging: &Path, name: &str, out: &Path) -> Result<PathBuf> {
+/// give an equal archive: entries are sorted, and have one time and one owner. `level` is gzip's, 1 to 9.
+pub(super) fn pack(staging: &Path, name: &str, out: &Path, level: u8) -> Result<PathBuf> {
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     let file = format!("{name}.tar.gz");
     let archive = out.join(&file);
@@ -23,7 +23,7 @@ pub(super) fn pack(staging: &Path, name: &str, out: &Path) -> Result<PathBuf> {
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
     tar.args(["--format=ustar", "--mode=u=rwX,go=rX"]).arg(format!("--mtime=@{}", time()));
     // -n: without the time of compression.
-    tar.args(["--use-compress-program=gzip -n", "--file"]).arg(&archive);
+    tar.arg(format!("--use-compress-program=gzip -n{level}")).arg("--file").arg(&archive);
     shell::run(tar.arg("--directory").arg(staging).arg(name))?;
     let sum = shell::read(Command::new("sha256sum").arg(&file).current_dir(out))?;
     fs::write(out.join(format!("{file}.sha256")), sum + "\n")?;
@@ -66,7 +66,7 @@ mod tests {
                 let time = SystemTime::now() - Duration::from_secs(age);
                 File::open(dir.join(name)).unwrap().set_modified(time).unwrap();
             }
-            let archive = pack(scratch.path(), "x", &scratch.path().join("out")).unwrap();
+            let archive = pack(scratch.path(), "x", &scratch.path().join("out"), 1).unwrap();
             let sum = fs::read_to_string(archive.with_extension("gz.sha256")).unwrap();
             assert!(sum.ends_with("  x.tar.gz\n"), "{sum}");
             fs::read(archive).unwrap()
@@ -90,7 +90,7 @@ mod tests {
             shell::run(&mut strip).unwrap();
         }
         prefix::write(&staged.join("bin/aifo-coder"), &staged).unwrap();
-        let archive = pack(scratch.path(), &name, scratch.path()).unwrap();
+        let archive = pack(scratch.path(), &name, scratch.path(), 1).unwrap();
 
         let sums = format!("{name}.tar.gz.sha256");
         let mut check = Command::new("sha256sum");

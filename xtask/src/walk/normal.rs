@@ -1,0 +1,82 @@
+//! Replaces the parts of an output that differ in every run or on every machine.
+
+use regex_lite::{Captures, Regex};
+
+/// A pattern, and its replacement with `$1` for groups.
+const ROWS: &[(&str, &str)] = &[
+    // Versions and commits of aifo.
+    (r"\(([0-9a-f]{7,12})\+?(, [^)]*)?\)", "(COMMIT)"),
+    // Ids of sessions, and what is named after them; longer ones are of tokens and images.
+    (r"\b[0-9a-f]{16,64}\b", "ID"),
+    (r"(aifo-coder log )[0-9a-f]{8}\b", "${1}ID"),
+    (r"aifo-(walk-)[A-Za-z0-9]{6}\b", "aifo-$1"),
+    // Dates and times.
+    (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"),
+    (r" +\d+(\.\d+)? (ms|s)\b", " N $2"),
+    (r" +\d+(\.\d+)? (MiB|KiB|GiB)\b", " N $2"),
+    (r"\b\d+(\.\d+)? x native", "N x native"),
+    (r"Up (\d+|Less than a|About a) \w+", "Up TIME"),
+    (r" for \d+s\b", " for N s"),
+    // Processes, as a shell and `sessions` print them.
+    (r"(?m)^\S+: line \d+: +\d+ (Killed|Terminated)\b.*$", "$1"),
+    (r"(?m)^(ID +)\d+\w +\d+ +", "${1}TIME  PID  "),
+    // Columns are as wide as their cells.
+    (r"(\S) {3,}", "$1  "),
+    // The engine's own words, and an agent's version.
+    (r"(docker does not answer: )[^;\n]*permission denied[^;\n]*", "${1}permission denied .."),
+    (r"(docker does not answer: )[^;\n]*(Cannot connect|no such file)[^;\n]*", "$1$2 .."),
+    (r"codex-cli \S+", "codex-cli VERSION"),
+];
+
+/// Replaces by [`ROWS`], drops blanks at ends of lines, and sorts lines whose order is open.
+pub(super) fn text(output: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut text = output.replace(version, "VERSION").replace(std::env::consts::ARCH, "ARCH");
+    for (pattern, replacement) in ROWS {
+        let pattern = Regex::new(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        text = pattern.replace_all(&text, *replacement).into_owned();
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let joined: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    sorted_starts(&joined)
+}
+
+/// Sorts runs of `NAME: ready in ..`: sidecars start at the same time.
+fn sorted_starts(text: &str) -> String {
+    let Ok(runs) = Regex::new(r"(?m)(^aifo-coder: \S+: ready in .*\n){2,}") else {
+        return text.to_owned();
+    };
+    let sort = |run: &Captures<'_>| {
+        let mut lines: Vec<&str> = run[0].lines().collect();
+        lines.sort_unstable();
+        lines.iter().map(|line| format!("{line}\n")).collect::<String>()
+    };
+    runs.replace_all(text, sort).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_replaced() {
+        let rows = [
+            ("aifo-coder 0.1.0 (1a2b3c4d5+)\n", "aifo-coder VERSION (COMMIT)\n"),
+            ("session 8de52293d0570eb8: 12.3 s  \n", "session ID: N s\n"),
+            (
+                "2026-11-23 00:20:59Z  exit 0            18 ms      2 MiB  c-cpp",
+                "TIME  exit 0 N ms N MiB  c-cpp\n",
+            ),
+            ("/x/typed: line 2:  6938 Killed    aifo-coder run", "Killed\n"),
+            ("8de52293d0570eb8  1s      8246  docker", "ID  TIME  PID  docker\n"),
+            (
+                "aifo-coder: c: ready in 1.0 s\naifo-coder: a: ready in 2.5 s\n",
+                "aifo-coder: a: ready in N s\naifo-coder: c: ready in N s\n",
+            ),
+            ("exit 86, 4 images\n", "exit 86, 4 images\n"),
+        ];
+        for (output, expected) in rows {
+            assert_eq!(text(output), expected);
+        }
+    }
+}
