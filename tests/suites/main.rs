@@ -5,6 +5,7 @@
 mod acp_agent;
 mod acp_giants;
 mod agent_acp;
+mod agent_environments;
 mod agent_images;
 mod agent_tasks;
 mod argv;
