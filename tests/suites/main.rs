@@ -56,6 +56,7 @@ mod on_demand;
 mod parallel_make;
 mod parents;
 mod pid_one;
+mod program_paths;
 mod project_tools;
 mod records;
 mod repl;
