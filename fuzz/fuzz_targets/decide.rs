@@ -54,6 +54,9 @@ fn check(tool: &[u8], decided: &Result<Decision, RuntimeNotFound>) {
             Reason::LinkIntoWorkspace => {
                 assert!(!lexically_inside(proxy.program.as_ref()), "{line}");
             }
+            Reason::EnvironmentModule => {
+                assert!(matches!(proxy.program, Some(Program::Module(_))), "{line}");
+            }
             _ => assert_eq!(proxy.program, None, "{line}"),
         },
         Decision::Notify(notify) => assert_eq!(notify.command.as_bytes(), tool),

@@ -5,6 +5,7 @@
 mod acp_agent;
 mod acp_giants;
 mod agent_acp;
+mod agent_environments;
 mod agent_images;
 mod agent_tasks;
 mod agent_web;
@@ -60,6 +61,7 @@ mod on_demand;
 mod parallel_make;
 mod parents;
 mod pid_one;
+mod program_paths;
 mod project_tools;
 mod records;
 mod repl;

@@ -15,5 +15,11 @@ RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
       python-is-python3 python3 python3-dev python3-pip python3-venv \
  && apt-get clean && rm -rf /var/lib/apt/lists/*
+# Debian's text names apt and pipx.
+RUN printf '%s\n' '[externally-managed]' \
+      'Error=This Python belongs to the image: packages in it would be gone with the session.' \
+      ' hint: create an environment in the project, which python and pip then use here:' \
+      '     python3 -m venv .venv' \
+      > "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')/EXTERNALLY-MANAGED"
 COPY --from=fetch /tmp/wheel/bin/uv /tmp/wheel/bin/uvx /usr/local/bin/
 RUN python --version && pip --version && uv --version && uvx --version

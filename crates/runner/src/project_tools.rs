@@ -48,14 +48,24 @@ impl ProjectTools {
         }
     }
 
-    /// Returns the tools of the virtual environment whose interpreter is `program`; `None` if it is
-    /// of none.
-    pub(crate) fn of_program(kind: &str, program: &Path) -> Option<Self> {
-        let bin = program.parent().filter(|_| kind == "python")?;
-        let venv = bin.parent().filter(|venv| venv.join("pyvenv.cfg").is_file())?;
+    /// Returns the tools of the virtual environment that the caller has activated, else of the one whose
+    /// interpreter is `program`; `None` without either.
+    pub(crate) fn of_environment(
+        kind: &str,
+        activated: Option<&Path>,
+        program: Option<&Path>,
+    ) -> Option<Self> {
+        if kind != "python" {
+            return None;
+        }
+        let activated = activated.filter(|venv| has_executable(&venv.join("bin"), "python3"));
+        let of_program = || program.and_then(|program| program.ancestors().nth(2));
+        let venv =
+            activated.or_else(|| of_program().filter(|venv| venv.join("pyvenv.cfg").is_file()))?;
         Some(ProjectTools {
-            first_in_path: Some(bin.to_owned()),
-            virtual_env: Some(venv.to_owned()),
+            first_in_path: Some(venv.join("bin")),
+            // Some tools, such as poetry, install into the active environment.
+            virtual_env: activated.map(Path::to_owned),
             fallback: None,
         })
     }
@@ -120,6 +130,23 @@ mod tests {
             ProjectTools::default(),
             "outside the workspace"
         );
+        // An activated environment comes first, then the one of a program that is called by its path.
+        tool("ws/env/bin/python3");
+        fs::write(ws.join("env/pyvenv.cfg"), "").unwrap();
+        let (env, program) = (ws.join("env"), ws.join("env/bin/python3"));
+        let of = |activated: Option<&Path>, program: Option<&Path>| {
+            let found = ProjectTools::of_environment("python", activated, program)?;
+            Some((found.first_in_path?, found.virtual_env))
+        };
+        let bin = env.join("bin");
+        assert_eq!(of(None, Some(&program)), Some((bin.clone(), None)));
+        assert_eq!(of(Some(&env), None), Some((bin.clone(), Some(env))));
+        let active = ws.join(".venv");
+        assert_eq!(of(Some(&active), Some(&program)), Some((active.join("bin"), venv)));
+        assert_eq!(of(Some(&ws.join("a/.venv")), Some(&program)), Some((bin, None)), "no python3");
+        assert_eq!(of(None, Some(&active.join("bin/python3"))), None, "no environment");
+        assert_eq!(ProjectTools::of_environment("node", None, Some(&program)), None);
+
         let web = find("node", "tsc", "ws/web");
         assert_eq!(web.first_in_path, Some(ws.join("web/node_modules/.bin")));
         assert_eq!(find("node", "tsc", "ws").first_in_path, None);

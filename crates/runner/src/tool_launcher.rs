@@ -98,17 +98,21 @@ impl ToolLauncher {
                 project: ProjectTools::default(),
             });
         }
-        if let Some(path) = &start.request.program {
-            let program = PathBuf::from(OsStr::from_bytes(path));
-            check_program(&program, &self.kind)?;
-            let workspace = self.roots.workspace_root_of(cwd);
-            let project = ProjectTools::of_program(&self.kind, &program)
-                .unwrap_or_else(|| ProjectTools::find(&self.kind, "", cwd, workspace));
-            return Ok(ResolvedTool { program, argv: argv(&start.request), project });
-        }
-        let name = start.request.tool.as_str();
+        let request = &start.request;
+        let by_path = request.program.as_ref().map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        let name = request.tool.as_str();
         let workspace = self.roots.workspace_root_of(cwd);
-        let project = ProjectTools::find(&self.kind, name, cwd, workspace);
+        let project = ProjectTools::of_environment(
+            &self.kind,
+            caller_variable(request, VIRTUAL_ENV).map(Path::new),
+            by_path.as_deref(),
+        );
+        let project =
+            project.unwrap_or_else(|| ProjectTools::find(&self.kind, name, cwd, workspace));
+        if let Some(program) = by_path {
+            check_program(&program, &self.kind)?;
+            return Ok(ResolvedTool { program, argv: argv(request), project });
+        }
         let path = project.path(&self.path);
         let mut argv = argv(&start.request);
         let mut lookup = find_in_path(name, &path);
@@ -151,7 +155,8 @@ impl ToolLauncher {
             changed.extend(variable("PATH".as_ref(), &project.path(&self.path)));
         }
         if let Some(venv) = &project.virtual_env {
-            changed.extend(variable("VIRTUAL_ENV".as_ref(), venv.as_os_str()));
+            changed.retain(|it| !it.as_bytes().starts_with(b"VIRTUAL_ENV="));
+            changed.extend(variable(VIRTUAL_ENV.as_ref(), venv.as_os_str()));
         }
         let replaced: Vec<_> = changed.iter().map(name).collect();
         let kept = self.inherited(&start.environment);
@@ -226,6 +231,17 @@ impl ToolLauncher {
         });
         wanted.filter(|limit| !self.own_limits.contains(limit)).collect()
     }
+}
+
+/// Names the active virtual environment.
+const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
+
+/// Returns the value of a variable that the caller passes.
+fn caller_variable<'a>(request: &'a ExecRequest, name: &str) -> Option<&'a OsStr> {
+    let value = |variable: &'a Vec<u8>| {
+        variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(OsStr::from_bytes)
+    };
+    request.inherited.environment.iter().find_map(value)
 }
 
 fn argv(request: &ExecRequest) -> Vec<Vec<u8>> {
