@@ -1,6 +1,7 @@
 //! Interactive tools on terminals: under tmux, as agents and users drive them, and on plain
 //! pseudo-terminals. Each test also runs natively.
 
+mod ahead;
 mod endings;
 mod plain;
 

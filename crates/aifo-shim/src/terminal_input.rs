@@ -112,6 +112,22 @@ impl TerminalInput {
         }
     }
 
+    /// Returns typed bytes that the ended tool has not read to the terminal, for the next program.
+    /// `taken` is the report of the runner: one more than the used bytes, or 0.
+    ///
+    /// The terminal is still raw, so they are neither echoed again nor edited.
+    pub(crate) fn give_back(&mut self, taken: u64) {
+        let Some(taken) = taken.checked_sub(1) else { return };
+        let is_owned = matches!(self.ownership, TtyOwnership::Owned(..));
+        if !is_owned || !terminal::is_foreground(self.fd.as_fd()) || !terminal::can_insert_input() {
+            return;
+        }
+        let Some(mut keys) = self.reader.unread_keys(taken) else { return };
+        keys.iter_mut().filter(|key| **key == b'\r').for_each(|key| *key = b'\n');
+        // A sandbox may refuse it; then the bytes are lost.
+        let _ = terminal::insert_input(self.fd.as_fd(), &keys);
+    }
+
     pub(crate) fn release(&mut self) {
         let not_owned = TtyOwnership::NotOwned(Instant::now() + RETRY_INTERVAL);
         if let TtyOwnership::Owned(modes, lock) = std::mem::replace(&mut self.ownership, not_owned)

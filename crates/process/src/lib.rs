@@ -52,7 +52,7 @@ pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
 pub use oom_score::{OomScore, RaisedOomScore};
-pub use pty::{Pty, resize};
+pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
 pub use reaper::{ChildEvent, Reaped, has_children, reap};
 pub use same_object::is_same_object;
 pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};
