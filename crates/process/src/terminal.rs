@@ -99,6 +99,20 @@ pub fn is_foreground(terminal: BorrowedFd<'_>) -> bool {
     foreground_group(terminal).is_ok_and(|group| group == getpgrp())
 }
 
+/// Returns whether another process group is in the foreground of this process's controlling
+/// terminal. `false` for any other terminal.
+pub fn is_background(terminal: BorrowedFd<'_>) -> bool {
+    foreground_group(terminal).is_ok_and(|group| group != getpgrp())
+}
+
+/// Returns the modes with line editing, echo, signal keys and translation of line ends.
+pub fn line_edited(mut modes: TerminalModes) -> TerminalModes {
+    modes.input |= libc::ICRNL;
+    modes.output |= libc::OPOST | libc::ONLCR;
+    modes.local |= libc::ICANON | libc::ECHO | libc::ECHOE | libc::ISIG | libc::IEXTEN;
+    modes
+}
+
 /// Returns the foreground process group of the controlling terminal. Errors: ENOTTY for any other
 /// terminal.
 pub fn foreground_group(terminal: BorrowedFd<'_>) -> io::Result<Pid> {
