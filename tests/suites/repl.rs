@@ -1,6 +1,7 @@
 //! Interactive tools on terminals: under tmux, as agents and users drive them, and on plain
 //! pseudo-terminals. Each test also runs natively.
 
+mod ahead;
 mod endings;
 mod plain;
 
@@ -198,14 +199,17 @@ fn a_pipeline_is_one_job() {
     });
 }
 
-/// A background tool does not read keys meant for the shell. Natively it is stopped on its first
-/// read; in a sidecar it waits. Both read in the foreground.
+/// A background tool does not read keys meant for the shell: it is stopped on its first read, and
+/// reads in the foreground.
 #[test]
 fn in_the_background_no_process_reads_the_terminal() {
     in_each_way("in_the_background_no_process_reads_the_terminal", PYTHON, |comparison, tmux| {
         let read = "import sys; open('ready', 'w').write('1'); print('got', sys.stdin.readline())";
         tmux.line(&format!("python3 -c \"{read}\" &"));
         number(comparison, "ready");
+        let is_stopped = "until jobs -l | grep 'Stopped (tty input)'; do sleep .1; done";
+        tmux.line(is_stopped).expect("[1]+").expect("\n$").prompt("$").clear();
+        tmux.line("bg").expect("python3 -c").line(is_stopped).expect("(tty input)").prompt("$");
         for turn in 0..3 {
             tmux.line(&format!("echo shell $((1 + {turn}))"))
                 .expect(&format!("shell {}", turn + 1));

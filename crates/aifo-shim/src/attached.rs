@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use aifo_decide::ToolCall;
 use aifo_policy::Forwarding;
-use aifo_process::{SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds};
+use aifo_process::{
+    SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds, terminal,
+};
 use aifo_types::{Endpoint, ExecRequest, Stdio, ToolName};
 use aifo_wire::{Limits, MessageError, ResponseEvent, ResponseReader, Upgrade};
 use nix::errno::Errno;
@@ -94,14 +96,18 @@ fn start<'a>(
             [Stdio::Terminal, Stdio::Terminal, _] => OutputProcessing::Remote,
             _ => OutputProcessing::Local,
         };
-        let terminal = descriptors::terminal(StandardFd::all(), stdio);
+        let caller = descriptors::terminal(StandardFd::all(), stdio);
         request.inherited.stdio = stdio;
-        request.inherited.terminal = terminal.as_ref().map(|fd| {
-            let mut terminal = inherited::describe_terminal(fd.as_fd());
-            if processing == OutputProcessing::Local {
-                terminal.modes = without_output_processing(terminal.modes);
+        request.inherited.terminal = caller.as_ref().map(|fd| {
+            let mut settings = inherited::describe_terminal(fd.as_fd());
+            if terminal::is_background(fd.as_fd()) {
+                // A shell that edits its next line has changed them.
+                settings.modes = terminal::line_edited(settings.modes);
             }
-            terminal
+            if processing == OutputProcessing::Local {
+                settings.modes = without_output_processing(settings.modes);
+            }
+            settings
         });
         let mut bytes = Vec::new();
         Upgrade { endpoint, token, request: &request }.encode(&mut bytes);
@@ -109,13 +115,7 @@ fn start<'a>(
             // The proxy never executes a truncated request, but it may have sent an error.
             Ok(SendOutcome::Complete | SendOutcome::Partial) => {
                 let (connection, signals) = (FrameConnection::new(socket), (signals, ignored));
-                return Ok(Relay::new(
-                    settings,
-                    proxy,
-                    connection,
-                    signals,
-                    (terminal, processing),
-                ));
+                return Ok(Relay::new(settings, proxy, connection, signals, (caller, processing)));
             }
             Ok(SendOutcome::Nothing) => {
                 return Err(unreachable("it closed the connection".to_owned()));

@@ -293,7 +293,11 @@ impl<'a> Relay<'a> {
     /// Writes the remaining output, restores terminal and file position, and ends as the tool did.
     fn finish(mut self, exit: &Exit) -> ShimExit {
         let killed_by = self.drain();
-        self.terminal_input = None;
+        if let Some(mut terminal_input) = self.terminal_input.take()
+            && self.settings.returns_keys
+        {
+            terminal_input.give_back(exit.taken);
+        }
         if let Some(stdin) = &self.stdin {
             stdin.restore_position(exit.taken);
         }

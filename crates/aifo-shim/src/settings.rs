@@ -20,6 +20,9 @@ pub(crate) struct Settings {
     /// Variables to forward beyond the table.
     pub(crate) extra_variables: String,
     pub(crate) verbose: bool,
+    /// True to return unread keys to the terminal. False for an agent in a container, whose program
+    /// would decide which keys the user's shell reads.
+    pub(crate) returns_keys: bool,
     /// True to show on a terminal that a call waits for its sidecar.
     pub(crate) shows_progress: bool,
     pub(crate) notify_async: bool,
@@ -79,6 +82,7 @@ impl Settings {
             relay_only: variables.is_on(env::RELAY),
             extra_variables: variables.text(env::FORWARDED).unwrap_or_default(),
             verbose: variables.is_on(env::VERBOSE),
+            returns_keys: tool != AGENT_PROGRAM,
             shows_progress: variables
                 .text(env::PROGRESS)
                 .is_none_or(|value| env::is_truthy(&value)),
@@ -105,6 +109,9 @@ impl Settings {
         }
     }
 }
+
+/// The call that executes an agent in its container.
+const AGENT_PROGRAM: &[u8] = b"aifo-agent";
 
 /// A fixed text: launchers and users search for it.
 const NOT_CONFIGURED: &str = "proxy not configured. Please launch agent with --toolchain.";

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aifo_process::{CaughtSignals, SignalSet, is_ignored};
 use nix::sys::signal::{Signal, raise};
+use nix::unistd::{getpgid, getpgrp, getppid, getsid};
 
 /// Signals that are blocked and read from a descriptor.
 ///
@@ -87,10 +88,20 @@ impl Signals {
             let _ = only.unblock();
             let _ = only.block();
         } else {
-            let _ = raise(Signal::SIGSTOP);
+            let tty = [Signal::SIGTTIN, Signal::SIGTTOU].into_iter();
+            let mut tty = tty.filter(|signal| *signal as u8 == number && !is_ignored(*signal));
+            // In an orphaned process group only STOP stops.
+            let _ = raise(tty.next().filter(|_| has_job_control()).unwrap_or(Signal::SIGSTOP));
         }
         self.received.remove(number);
     }
+}
+
+/// Returns whether the parent can continue this process group: it is in the same session.
+fn has_job_control() -> bool {
+    let parent = getppid();
+    getsid(Some(parent)).is_ok_and(|session| getsid(None) == Ok(session))
+        && getpgid(Some(parent)).is_ok_and(|group| group != getpgrp())
 }
 
 impl AsFd for Signals {

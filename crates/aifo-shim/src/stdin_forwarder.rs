@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use aifo_process::MAX_INPUT;
 use aifo_wire::{CreditError, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -25,6 +26,8 @@ pub(crate) struct StdinForwarder {
     /// True once reading has ended.
     is_stopped: bool,
     read: u64,
+    /// The last bytes read from a terminal, at most [`MAX_INPUT`].
+    recent: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -78,7 +81,16 @@ impl StdinForwarder {
 
     fn new(stream: Stream, fd: StandardFd, method: ReadMethod, read_before_poll: bool) -> Self {
         let credit = SendWindow::default();
-        StdinForwarder { stream, fd, method, credit, read_before_poll, is_stopped: false, read: 0 }
+        StdinForwarder {
+            stream,
+            fd,
+            method,
+            credit,
+            read_before_poll,
+            is_stopped: false,
+            read: 0,
+            recent: Vec::new(),
+        }
     }
 
     /// Adds credit in bytes. Errors: the sum exceeds the limit.
@@ -105,10 +117,19 @@ impl StdinForwarder {
         }
         let room = self.credit.left().min(MAX_READ);
         let (method, fd) = (&self.method, &self.fd);
-        let count = connection.push_data(self.stream, room, |space| match method {
-            ReadMethod::Reopened(fd) => read(fd, space),
-            ReadMethod::Socket => recv(fd.as_fd().as_raw_fd(), space, MsgFlags::MSG_DONTWAIT),
-            ReadMethod::File | ReadMethod::Blocking => read(fd, space),
+        let recent = (self.stream == Stream::Terminal).then_some(&mut self.recent);
+        let count = connection.push_data(self.stream, room, |space| {
+            let count = match method {
+                ReadMethod::Reopened(fd) => read(fd, space),
+                ReadMethod::Socket => recv(fd.as_fd().as_raw_fd(), space, MsgFlags::MSG_DONTWAIT),
+                ReadMethod::File | ReadMethod::Blocking => read(fd, space),
+            }?;
+            if let Some(recent) = recent {
+                recent.extend_from_slice(space.get(..count).unwrap_or_default());
+                let surplus = recent.len().saturating_sub(MAX_INPUT);
+                recent.drain(..surplus);
+            }
+            Ok(count)
         });
         self.read_before_poll =
             matches!(method, ReadMethod::Reopened(_)) && count != Err(Errno::EAGAIN);
@@ -148,6 +169,20 @@ impl StdinForwarder {
             // A file that cannot seek has no position to restore.
             let _ = lseek(&self.fd, -back, Whence::SeekCur);
         }
+    }
+
+    /// Returns the bytes of a terminal after the first `taken`, and those that arrive meanwhile.
+    /// `None` if there are none of the first, or not all are known.
+    pub(crate) fn unread_keys(&self, taken: u64) -> Option<Vec<u8>> {
+        let ReadMethod::Reopened(tty) = &self.method else { return None };
+        let count = usize::try_from(self.read.checked_sub(taken)?).ok()?;
+        let from = self.recent.len().checked_sub(count).filter(|_| count > 0)?;
+        let mut keys = self.recent.get(from..)?.to_vec();
+        let mut later = [0; MAX_INPUT];
+        if let Ok(count) = read(tty, &mut later) {
+            keys.extend(later.get(..count)?);
+        }
+        Some(keys)
     }
 
     fn may_read(&self, connection: &FrameConnection) -> bool {

@@ -24,6 +24,8 @@ pub(crate) struct TerminalInput {
     reader: StdinForwarder,
     processing: OutputProcessing,
     ownership: TtyOwnership,
+    /// True if the runner was sent that the shim is in the background.
+    is_background_sent: bool,
 }
 
 /// The terminal that processes output (`OPOST`).
@@ -49,17 +51,27 @@ impl TerminalInput {
     pub(crate) fn new(processing: OutputProcessing) -> Self {
         let reader = StdinForwarder::for_terminal(StandardFd::input());
         let ownership = TtyOwnership::NotOwned(Instant::now());
-        TerminalInput { fd: StandardFd::input(), reader, processing, ownership }
+        let fd = StandardFd::input();
+        TerminalInput { fd, reader, processing, ownership, is_background_sent: false }
     }
 
-    /// Acquires the terminal if an attempt is due and the shim is in the foreground.
+    /// Acquires the terminal if an attempt is due and the shim is in the foreground. Otherwise the
+    /// tool becomes a background process of its own terminal.
     pub(crate) fn try_acquire(&mut self, now: Instant, connection: &mut FrameConnection) {
         let TtyOwnership::NotOwned(due) = self.ownership else { return };
         if now < due {
             return;
         }
         self.ownership = self.acquire().unwrap_or(TtyOwnership::NotOwned(now + RETRY_INTERVAL));
-        if !matches!(self.ownership, TtyOwnership::Owned(..)) {
+        let is_owned = matches!(self.ownership, TtyOwnership::Owned(..));
+        // Another terminal than the controlling one has no job control.
+        let is_background = !is_owned && terminal::is_background(self.fd.as_fd());
+        if is_background != self.is_background_sent {
+            self.is_background_sent = is_background;
+            let number = if is_background { Signal::SIGTTIN } else { Signal::SIGTTOU };
+            connection.push(&Frame::Signal { number: number as u8 });
+        }
+        if !is_owned {
             return;
         }
         // SIGWINCH is only sent to the foreground process group.
@@ -110,6 +122,22 @@ impl TerminalInput {
             self.release();
             self.ownership = TtyOwnership::HungUp;
         }
+    }
+
+    /// Returns typed bytes that the ended tool has not read to the terminal, for the next program.
+    /// `taken` is the report of the runner: one more than the used bytes, or 0.
+    ///
+    /// The terminal is still raw, so they are neither echoed again nor edited.
+    pub(crate) fn give_back(&mut self, taken: u64) {
+        let Some(taken) = taken.checked_sub(1) else { return };
+        let is_owned = matches!(self.ownership, TtyOwnership::Owned(..));
+        if !is_owned || !terminal::is_foreground(self.fd.as_fd()) || !terminal::can_insert_input() {
+            return;
+        }
+        let Some(mut keys) = self.reader.unread_keys(taken) else { return };
+        keys.iter_mut().filter(|key| **key == b'\r').for_each(|key| *key = b'\n');
+        // A sandbox may refuse it; then the bytes are lost.
+        let _ = terminal::insert_input(self.fd.as_fd(), &keys);
     }
 
     pub(crate) fn release(&mut self) {

@@ -59,7 +59,7 @@ pub use lookup::{Lookup, find_in_path, is_executable};
 pub use namespace::{NamespaceError, enter_namespace};
 pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;
-pub use pty::{Pty, resize};
+pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
 pub use reaper::{ChildEvent, Reaped, has_children, reap};
 pub use root_directory::{Links, RootDirectory};
 pub use same_object::is_same_object;

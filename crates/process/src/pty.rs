@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aifo_types::{TerminalModes, WindowSize};
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sys::stat::Mode;
+use nix::unistd::read;
 
 use crate::{sys, terminal};
 
@@ -36,6 +38,33 @@ impl Pty {
         Ok(Pty { master, slave })
     }
 }
+
+/// Takes the input of a pseudo terminal that no process has read, incomplete lines included, and
+/// leaves the terminal raw. For a terminal whose program has ended.
+pub fn take_unread_input(master: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let slave = sys::pty_slave(master)?;
+    let mut attributes = sys::terminal_attributes(slave.as_fd())?;
+    // Without line editing all input can be read.
+    attributes.c_lflag &= !(libc::ICANON | libc::ECHO);
+    attributes.c_cc[libc::VMIN] = 0;
+    attributes.c_cc[libc::VTIME] = 0;
+    sys::set_terminal_attributes_now(slave.as_fd(), &attributes)?;
+    let mut unread = vec![0; MAX_INPUT];
+    let mut count = 0;
+    while let Some(space) = unread.get_mut(count..).filter(|space| !space.is_empty()) {
+        match read(&slave, space) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    unread.truncate(count);
+    Ok(unread)
+}
+
+/// The bytes of input that a terminal buffers (`N_TTY_BUF_SIZE`).
+pub const MAX_INPUT: usize = 4096;
 
 /// Sets the size of a pseudo terminal. If the size changes, the kernel sends SIGWINCH to the
 /// terminal's foreground group.
@@ -98,6 +127,33 @@ mod tests {
             assert_eq!(with_speed(libc::CS8 | unsupported, own), libc::CS8 | libc::B38400);
         }
         assert_eq!(with_speed(libc::CS8 | libc::B115200, own), libc::CS8 | libc::B115200);
+    }
+
+    #[test]
+    fn unread_input_includes_an_incomplete_line() {
+        let modes = TerminalModes {
+            input: libc::ICRNL,
+            local: libc::ICANON | libc::ECHO,
+            ..TerminalModes::default()
+        };
+        let pty = Pty::open(sizes(24, 80), &modes).unwrap();
+        assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"");
+        let pty = Pty::open(sizes(24, 80), &modes).unwrap();
+        let mut master = File::from(pty.master.try_clone().unwrap());
+        master.write_all(b"one\rtwo\rthr").unwrap();
+        let mut echo = Vec::new();
+        let mut buffer = [0; 16];
+        // The echo shows that the input has arrived.
+        while !echo.ends_with(b"thr") {
+            match master.read(&mut buffer) {
+                Ok(length) => echo.extend_from_slice(&buffer[..length]),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        let mut slave = File::from(pty.slave);
+        assert_eq!(slave.read(&mut buffer).unwrap(), 4, "a program reads one line");
+        assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"two\nthr");
+        assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"");
     }
 
     #[test]

@@ -58,6 +58,19 @@ pub fn set_modes(terminal: BorrowedFd<'_>, modes: &TerminalModes) -> io::Result<
     }
 }
 
+/// Appends bytes to the input of the controlling terminal, as if they were typed now. Errors: the
+/// kernel does not allow it (`dev.tty.legacy_tiocsti`), or it is another terminal.
+pub fn insert_input(terminal: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    Ok(bytes.iter().try_for_each(|byte| sys::insert_input(terminal, *byte))?)
+}
+
+/// Returns whether the kernel lets processes use [`insert_input`].
+pub fn can_insert_input() -> bool {
+    // Older kernels have no such setting, and allow it.
+    let setting = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti");
+    setting.map_or(true, |value| value.trim() != "0")
+}
+
 /// Returns raw modes (`cfmakeraw(3)`): no line editing, echo, signals or translation.
 pub fn raw(modes: &TerminalModes) -> TerminalModes {
     let mut raw = modes.clone();
@@ -84,6 +97,20 @@ pub fn raw(modes: &TerminalModes) -> TerminalModes {
 /// other terminal.
 pub fn is_foreground(terminal: BorrowedFd<'_>) -> bool {
     foreground_group(terminal).is_ok_and(|group| group == getpgrp())
+}
+
+/// Returns whether another process group is in the foreground of this process's controlling
+/// terminal. `false` for any other terminal.
+pub fn is_background(terminal: BorrowedFd<'_>) -> bool {
+    foreground_group(terminal).is_ok_and(|group| group != getpgrp())
+}
+
+/// Returns the modes with line editing, echo, signal keys and translation of line ends.
+pub fn line_edited(mut modes: TerminalModes) -> TerminalModes {
+    modes.input |= libc::ICRNL;
+    modes.output |= libc::OPOST | libc::ONLCR;
+    modes.local |= libc::ICANON | libc::ECHO | libc::ECHOE | libc::ISIG | libc::IEXTEN;
+    modes
 }
 
 /// Returns the foreground process group of the controlling terminal. Errors: ENOTTY for any other

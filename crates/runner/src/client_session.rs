@@ -224,7 +224,8 @@ impl ClientSession {
     }
 
     pub(crate) fn bytes_read(&self) -> u64 {
-        let stdin = self.pipes.iter().find(|pipe| pipe.stream == Stream::Stdin);
+        let is_input = |pipe: &&StreamPipe| matches!(pipe.stream, Stream::Stdin | Stream::Terminal);
+        let stdin = self.pipes.iter().find(is_input);
         stdin.map_or(0, StreamPipe::bytes_read)
     }
 

@@ -19,6 +19,7 @@ use aifo_process::{
 use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName};
 use aifo_wire::{Exit, Frame, Start, StartError, Usage};
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -128,7 +129,17 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
             if number == Signal::Cont.number() {
                 resumed += 1;
             }
-            signal_group_number(tool, number);
+            // The client's place on its own terminal.
+            let group = match i32::from(number) {
+                libc::SIGTTIN => Some(getpgrp()),
+                libc::SIGTTOU => Some(tool),
+                _ => None,
+            };
+            match group {
+                // The terminal may be closed already.
+                Some(group) => drop(tcsetpgrp(terminal.as_fd(), group)),
+                None => _ = signal_group_number(tool, number),
+            }
         }
         if !open {
             // The runner was lost; the guard ends the tool.

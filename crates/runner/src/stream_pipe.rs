@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use aifo_process::{bytes_in_pipe, descriptor_path};
+use aifo_process::{MAX_INPUT, bytes_in_pipe, descriptor_path, take_unread_input};
 use aifo_wire::{Buffer, CreditError, ReceiveWindow, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -28,6 +28,8 @@ struct ToolInput {
     ended: bool,
     /// Bytes written to the pipe.
     written: u64,
+    /// The last bytes written to a terminal, at most [`MAX_INPUT`].
+    recent: Vec<u8>,
     /// The write end is closed.
     closed: bool,
 }
@@ -143,6 +145,10 @@ impl StreamPipe {
         while !input.queue.is_empty() {
             match write(&self.fd, input.queue.as_slice()) {
                 Ok(written) => {
+                    if self.stream == Stream::Terminal {
+                        let bytes = input.queue.as_slice().get(..written).unwrap_or_default();
+                        keep_last(&mut input.recent, bytes);
+                    }
                     input.queue.consume(written);
                     count += written;
                 }
@@ -221,10 +227,34 @@ impl StreamPipe {
         }
     }
 
+    /// Returns the bytes of stdin that the tool has read. For a terminal, one more than the bytes of
+    /// its input that are used up, or 0 if that is not known. The tool has ended.
     pub(crate) fn bytes_read(&self) -> u64 {
-        let written = self.input.as_ref().map_or(0, |input| input.written);
-        written.saturating_sub(bytes_in_pipe(self.fd.as_fd()) as u64)
+        let Some(input) = &self.input else { return 0 };
+        if self.stream != Stream::Terminal {
+            return input.written.saturating_sub(bytes_in_pipe(self.fd.as_fd()) as u64);
+        }
+        if input.written == 0 {
+            return 1;
+        }
+        let unread = take_unread_input(self.fd.as_fd()).unwrap_or_default();
+        let from = input.recent.len().checked_sub(unread.len());
+        let last = from.and_then(|from| input.recent.get(from..)).unwrap_or_default();
+        // Line editing changes the input, so that typed bytes no longer match.
+        let is_same =
+            |(typed, unread): (&u8, &u8)| typed == unread || (*typed, *unread) == (b'\r', b'\n');
+        match last.len() == unread.len() && last.iter().zip(&unread).all(is_same) {
+            true => (input.written + 1).saturating_sub(unread.len() as u64),
+            false => 0,
+        }
     }
+}
+
+/// Appends bytes and keeps the last [`MAX_INPUT`].
+fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.extend_from_slice(bytes);
+    let surplus = kept.len().saturating_sub(MAX_INPUT);
+    kept.drain(..surplus);
 }
 
 impl AsFd for StreamPipe {

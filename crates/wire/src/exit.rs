@@ -16,7 +16,8 @@ pub struct Exit {
     pub cancelled: Option<CancelCause>,
     /// A fact of the sidecar that may explain the outcome.
     pub note: Option<CallNote>,
-    /// Bytes of relayed stdin that it has read. The client can put back what it sent beyond that.
+    /// Bytes of relayed stdin that it has read. For a terminal, one more than the bytes of its input
+    /// that are used up, or 0 if that is not known. The client can put back the bytes after them.
     pub taken: u64,
     /// The resource usage.
     pub usage: Usage,

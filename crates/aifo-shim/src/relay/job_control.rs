@@ -10,7 +10,6 @@ use nix::unistd::getpgrp;
 
 use super::{CallError, Relay};
 use crate::standard_fd::StandardFd;
-use crate::terminal_input::TerminalInput;
 
 impl Relay<'_> {
     pub(super) fn forward_signals(&mut self) -> Result<(), CallError> {
@@ -31,7 +30,13 @@ impl Relay<'_> {
             {
                 return Err(CallError::GivenUp);
             }
-            libc::SIGCONT => self.terminal_input.iter_mut().for_each(TerminalInput::retry_now),
+            libc::SIGCONT => {
+                // The tool must be in the foreground before it continues a read.
+                if let Some(terminal_input) = &mut self.terminal_input {
+                    terminal_input.retry_now();
+                    terminal_input.try_acquire(Instant::now(), &mut self.connection);
+                }
+            }
             _ => {}
         }
         self.connection.push(&Frame::Signal { number });

@@ -29,5 +29,6 @@ pub(crate) use signals::{
 pub use socket::accept;
 pub(crate) use socket::recvmsg;
 pub(crate) use terminal::{
-    pty_slave, set_terminal_attributes, set_window_size, terminal_attributes, window_size,
+    insert_input, pty_slave, set_terminal_attributes, set_terminal_attributes_now, set_window_size,
+    terminal_attributes, window_size,
 };

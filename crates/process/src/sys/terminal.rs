@@ -29,6 +29,25 @@ pub(crate) fn set_terminal_attributes(
     Errno::result(result).map(drop)
 }
 
+/// Sets the attributes of a terminal at once (TCSANOW).
+pub(crate) fn set_terminal_attributes_now(
+    terminal: BorrowedFd<'_>,
+    attributes: &libc::termios,
+) -> nix::Result<()> {
+    let attributes = ptr::from_ref(attributes);
+    // SAFETY: the kernel reads its `struct termios`, a prefix of the live value.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TCSETS, attributes) };
+    Errno::result(result).map(drop)
+}
+
+/// Appends a byte to the input of the controlling terminal (TIOCSTI).
+pub(crate) fn insert_input(terminal: BorrowedFd<'_>, byte: u8) -> nix::Result<()> {
+    let byte = ptr::from_ref(&byte);
+    // SAFETY: the kernel reads one live byte.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSTI, byte) };
+    Errno::result(result).map(drop)
+}
+
 pub(crate) fn window_size(terminal: BorrowedFd<'_>) -> nix::Result<libc::winsize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the pointer refers to a live value of the type that this request writes.
