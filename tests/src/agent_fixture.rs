@@ -115,7 +115,7 @@ impl AgentFixture {
 
     /// Panics if containers, networks, processes or directories of its sessions remain.
     #[track_caller]
-    pub fn is_clean(&self) {
+    pub fn assert_clean(&self) {
         let name = self.name();
         assert_eq!(self.left(), [""; 0], "{name}");
         let scratch = self.containers.setup().scratch();

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{Outcome, Scratch, SessionSetup};
+use crate::{Outcome, Scratch, SessionSetup, fresh_id};
 
 /// The engine in `AIFO_TEST_ENGINE`: `docker` or `podman`.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl Engine {
     pub fn build(&self, dockerfile: &str) -> Image {
         let dir = Scratch::new();
         fs::write(dir.path().join("Dockerfile"), dockerfile).expect("the directory is writable");
-        let image = self.image_of(&dir);
+        let image = self.new_image();
         let mut build = self.command(["build", "--quiet", "--tag", image.name()]);
         // BuildKit is not installed everywhere.
         Outcome::of(build.arg(dir.path()).env("DOCKER_BUILDKIT", "0")).exited(0);
@@ -124,7 +124,7 @@ impl Engine {
     #[track_caller]
     pub fn load(&self, root: &Path, architecture: &str) -> Image {
         let dir = Scratch::new();
-        let (image, at) = (self.image_of(&dir), dir.path());
+        let (image, at) = (self.new_image(), dir.path());
         let run = |program: &str, from: &Path, args: &[&str]| {
             Outcome::of(Command::new(program).args(args).current_dir(from)).exited(0).text()
         };
@@ -149,10 +149,9 @@ impl Engine {
         image
     }
 
-    /// An image name as unique as the directory's.
-    fn image_of(&self, dir: &Scratch) -> Image {
-        let own = dir.path().file_name().expect("it has a name").to_string_lossy();
-        Image { engine: self.clone(), name: format!("aifo-test-own-{own}:latest") }
+    /// An image with a unique name.
+    fn new_image(&self) -> Image {
+        Image { engine: self.clone(), name: format!("aifo-test-own-{}:latest", fresh_id()) }
     }
 }
 

@@ -157,7 +157,7 @@ impl Mailbox {
 
     /// Waits until no request has files left.
     #[track_caller]
-    pub fn is_clean(&self) {
+    pub fn assert_clean(&self) {
         eventually("the directory is clean", || self.leftovers().is_empty());
     }
 

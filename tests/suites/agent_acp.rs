@@ -41,7 +41,7 @@ fn configured(fixture: AgentFixture, script: &Script) -> Option<(AgentFixture, F
 }
 
 /// Returns whether the tool has run since the last check.
-fn has_run(fixture: &AgentFixture) -> bool {
+fn ran_since_last_check(fixture: &AgentFixture) -> bool {
     fs::remove_file(fixture.workspace().join("ran")).is_ok()
 }
 
@@ -62,7 +62,7 @@ fn fails_for_unknown_sessions(agent: Agent) -> bool {
 
 /// Initialises an editor without capabilities; returns the agent's response.
 #[track_caller]
-fn introduced(editor: &mut Editor) -> Value {
+fn initialize(editor: &mut Editor) -> Value {
     let params = json!({
         "protocolVersion": 1,
         "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}},
@@ -76,15 +76,15 @@ fn introduced(editor: &mut Editor) -> Value {
 
 /// Opens a session in the workspace.
 #[track_caller]
-fn opened(editor: &mut Editor, fixture: &AgentFixture) -> String {
+fn new_session(editor: &mut Editor, fixture: &AgentFixture) -> String {
     let id = editor.request("session/new", &json!({"cwd": fixture.workspace(), "mcpServers": []}));
-    let opened = editor.response(id).unwrap_or_else(|e| panic!("{}: {e}", fixture.name()));
-    opened["sessionId"].as_str().expect("a session has an id").to_owned()
+    let session = editor.response(id).unwrap_or_else(|e| panic!("{}: {e}", fixture.name()));
+    session["sessionId"].as_str().expect("a session has an id").to_owned()
 }
 
 /// Sends a prompt; returns the request's id.
 #[track_caller]
-fn prompted(editor: &mut Editor, session: &str, text: &str) -> i64 {
+fn send_prompt(editor: &mut Editor, session: &str, text: &str) -> i64 {
     let prompt = json!([{"type": "text", "text": text}]);
     editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}))
 }

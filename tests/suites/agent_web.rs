@@ -63,7 +63,7 @@ fn a_turn_in_the_browser_runs_its_allowed_call_in_a_sidecar() {
         page.screenshot(&format!("{name}-timeline"));
 
         assert_eq!(server.end_by(Signal::SIGTERM).code(), Some(0), "{name}");
-        fixture.is_clean();
+        fixture.assert_clean();
     }
 }
 

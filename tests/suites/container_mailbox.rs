@@ -55,7 +55,7 @@ fn check(engine: &Engine, mailbox: &Mailbox, image: &str) {
     assert_eq!(outcome.code(), Some(3), "{image}: {outcome:?}");
     assert_eq!(outcome.stdout, expected, "{image}");
     assert_eq!(outcome.stderr, "warning: build\n", "{image}");
-    mailbox.is_clean();
+    mailbox.assert_clean();
 }
 
 #[test]
@@ -70,8 +70,10 @@ fn real_container() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn the_binary_needs_nothing_of_an_image() {
-    let Some(engine) = Engine::of_run("the_binary_needs_nothing_of_an_image") else { return };
+fn the_binary_client_runs_in_an_image_without_a_shell() {
+    let Some(engine) = Engine::of_run("the_binary_client_runs_in_an_image_without_a_shell") else {
+        return;
+    };
     let mailbox = mailbox(&["--client", "binary", "make"]);
     check(&engine, &mailbox, "aifo-test-noshell:latest");
 }
@@ -94,8 +96,8 @@ fn a_directory_has_another_name_inside() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn a_container_that_vanishes_takes_its_command_with_it() {
-    let Some(engine) = Engine::of_run("a_container_that_vanishes_takes_its_command_with_it") else {
+fn killing_a_container_ends_its_command() {
+    let Some(engine) = Engine::of_run("killing_a_container_ends_its_command") else {
         return;
     };
     for kind in ["script", "binary"] {
@@ -114,6 +116,6 @@ fn a_container_that_vanishes_takes_its_command_with_it() {
         engine.text(["kill", &name]);
         drop(client);
         eventually("the command has ended", || !is_alive(tool));
-        mailbox.is_clean();
+        mailbox.assert_clean();
     }
 }

@@ -66,7 +66,7 @@ fn with_each_client(args: &[&str], test: impl Fn(&ClientTest)) {
         let message = ClientTest::new(caller, args);
         eprintln!("by {caller:?}");
         test(&message);
-        message.mailbox.is_clean();
+        message.mailbox.assert_clean();
     }
 }
 

@@ -45,7 +45,7 @@ fn two_thousand_requests_fifty_at_a_time_none_lost_or_doubled() {
         }
     });
     every_number_ran_once(mailbox.setup(), "count", 2000);
-    mailbox.is_clean();
+    mailbox.assert_clean();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_script_fifty_at_a_time() {
         }
     });
     every_number_ran_once(mailbox.setup(), "count", 50);
-    mailbox.is_clean();
+    mailbox.assert_clean();
 }
 
 #[test]

@@ -111,7 +111,7 @@ mod phase_2 {
         let mailbox = Mailbox::start(&["echo"]);
         let outcome = mailbox.run("echo", &["hello", "world"]);
         assert_eq!(outcome.exited(0).text(), "hello world\n");
-        mailbox.is_clean();
+        mailbox.assert_clean();
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod phase_4 {
     fn exit_code_propagation() {
         let mailbox = Mailbox::start(&["sh"]);
         mailbox.run("sh", &["-c", "exit 42"]).exited(42);
-        mailbox.is_clean();
+        mailbox.assert_clean();
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod phase_4 {
                 });
             }
         });
-        mailbox.is_clean();
+        mailbox.assert_clean();
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn the_default_is_term() {
 }
 
 #[test]
-fn names_that_are_no_signals_and_execs_that_are_gone() {
+fn unknown_signals_and_ended_execs_are_refused() {
     let session = Session::start();
     let id = fresh_id();
     let call = session.send_ready(&session.exec("make", ["catch"]).id(&id));
@@ -128,13 +128,13 @@ fn a_tool_ended_by_a_signal_exits_128_and_its_number() {
         let answer = session.answer(&session.exec("make", ["die", &signal.to_string()]));
         assert_eq!(answer.exit_code(), Some(&*expected), "signal {signal}");
     }
-    let mut shim = by_version_2(&session);
+    let mut shim = shim_of_version_2(&session);
     Outcome::of(shim.args(["die", "15"])).exited(143);
 }
 
 /// A caller can distinguish a signal from an exit code.
 #[test]
-fn the_shim_dies_of_what_its_tool_died_of() {
+fn the_shim_dies_of_its_tools_signal() {
     let session = Session::start();
     for number in [1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15] {
         let signal = Signal::try_from(number).expect("Linux has it");
@@ -144,16 +144,16 @@ fn the_shim_dies_of_what_its_tool_died_of() {
 }
 
 /// The shim with the name `make`, limited to version 2.
-fn by_version_2(session: &Session) -> Command {
+fn shim_of_version_2(session: &Session) -> Command {
     let mut shim = session.shim("make");
     shim.env("AIFO_SHIM_PROTO", "2");
     shim
 }
 
 #[test]
-fn by_version_2_ctrl_c_is_int_then_term_then_kill() {
+fn in_version_2_ctrl_c_is_int_then_term_then_kill() {
     let session = Session::start();
-    let shim = Running::start(by_version_2(&session).arg("record"));
+    let shim = Running::start(shim_of_version_2(&session).arg("record"));
     shim.expect("ready\n");
     shim.signal(Signal::SIGINT).expect("SIGINT\n");
     shim.signal(Signal::SIGINT).expect("SIGTERM\n");
@@ -182,7 +182,7 @@ fn every_ctrl_c_is_int() {
 }
 
 #[test]
-fn the_shim_reports_how_an_interrupted_tool_really_ended() {
+fn the_shim_ends_as_its_interrupted_tool_did() {
     let session = Session::start();
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let signaled = |mut shim: Command, verb: &str| {
@@ -190,9 +190,9 @@ fn the_shim_reports_how_an_interrupted_tool_really_ended() {
             shim.expect("ready\n").signal(signal);
             shim.finish()
         };
-        signaled(by_version_2(&session), "wait").exited(code);
+        signaled(shim_of_version_2(&session), "wait").exited(code);
         signaled(session.shim("make"), "wait").died_of(signal);
-        for shim in [by_version_2(&session), session.shim("make")] {
+        for shim in [shim_of_version_2(&session), session.shim("make")] {
             let outcome = signaled(shim, "catch");
             assert_eq!(outcome.exited(0).text(), format!("ready\n{signal}\n"), "its own choice");
         }
@@ -200,15 +200,15 @@ fn the_shim_reports_how_an_interrupted_tool_really_ended() {
 }
 
 #[test]
-fn an_interrupted_call_exits_0_only_for_who_asks() {
+fn an_interrupted_call_exits_0_only_on_request() {
     let session = Session::start();
     let interrupted = |mut shim: Command, value: &str| {
         let shim = Running::start(shim.arg("wait").env("AIFO_SHIM_EXIT_ZERO_ON_SIGINT", value));
         shim.expect("ready\n").signal(Signal::SIGINT);
         shim.finish()
     };
-    interrupted(by_version_2(&session), "1").exited(0);
-    interrupted(by_version_2(&session), "0").exited(130);
+    interrupted(shim_of_version_2(&session), "1").exited(0);
+    interrupted(shim_of_version_2(&session), "0").exited(130);
     interrupted(session.shim("make"), "1").exited(0);
     interrupted(session.shim("make"), "0").died_of(Signal::SIGINT);
 }
@@ -217,7 +217,7 @@ fn an_interrupted_call_exits_0_only_for_who_asks() {
 #[test]
 fn a_signal_that_the_parent_ignores_is_not_forwarded() {
     let session = Session::start();
-    for shim in [by_version_2(&session), session.shim("make")] {
+    for shim in [shim_of_version_2(&session), session.shim("make")] {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", "trap '' INT HUP; exec \"$0\" record"]).arg(shim.get_program());
         shell.env_clear().current_dir(session.workspace());
@@ -233,16 +233,16 @@ fn a_signal_that_the_parent_ignores_is_not_forwarded() {
 }
 
 #[test]
-fn by_version_2_a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
+fn in_version_2_a_fourth_ctrl_c_abandons_a_stopped_proxy() {
     let session = Session::start();
-    let shim = Running::start(by_version_2(&session).arg("record"));
+    let shim = Running::start(shim_of_version_2(&session).arg("record"));
     shim.expect("ready\n");
     send_signal(session.pid(), Signal::SIGSTOP);
     eventually("the proxy is stopped", || is_stopped(session.pid()));
     for _ in 0..3 {
         let before = switches(shim.pid());
         shim.signal(Signal::SIGINT);
-        eventually("the shim has taken it", || switches(shim.pid()) != before);
+        eventually("the shim has received it", || switches(shim.pid()) != before);
     }
     shim.signal(Signal::SIGINT);
     let outcome = shim.finish();
@@ -251,11 +251,11 @@ fn by_version_2_a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
     assert!(outcome.only_line().contains("does not respond"), "{}", outcome.stderr);
 }
 
-/// Signals of a running tool bypass the proxy. Without a reader, several are needed to give up,
-/// because a tool may be interrupted repeatedly.
+/// Signals of a running tool bypass the proxy. The shim gives up only after several that were not
+/// read, because a user may interrupt a tool repeatedly.
 #[test]
-fn who_does_not_answer_is_given_up_by_ctrl_c_again_and_again() {
-    if !passes_descriptors("who_does_not_answer_is_given_up_by_ctrl_c_again_and_again") {
+fn repeated_ctrl_c_abandons_a_stopped_runner_or_proxy() {
+    if !passes_descriptors("repeated_ctrl_c_abandons_a_stopped_runner_or_proxy") {
         return;
     }
     let session = Session::start();

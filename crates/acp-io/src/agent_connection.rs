@@ -1,4 +1,4 @@
-//! Runs a client with its agent's process.
+//! A protocol client with the process of its agent.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::wire_log::WireLog;
 /// A [`Client`] with its agent's process, the clock, and a [`Host`] (`spec/acp.md#processes`).
 ///
 /// [`next`](AgentConnection::next) does all reading and writing. Unless it is polled, nothing is
-/// read, which holds the agent back.
+/// read, and the agent's writes block.
 #[derive(Debug)]
 pub struct AgentConnection<H>(Driver<Client, H>);
 

@@ -1,4 +1,4 @@
-//! The files of a workspace, for an agent that asks its client for them.
+//! The host's methods for files of the workspace.
 
 mod limits;
 mod read;
@@ -23,9 +23,9 @@ pub type FileJudge = Arc<dyn Fn(Access, &str, &Path) -> Result<(), String> + Sen
 /// The access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is read.
+    /// Reading.
     Read,
-    /// It is written.
+    /// Writing.
     Write,
 }
 
@@ -65,7 +65,7 @@ impl Files {
         Self::with_limits(workspace, missing, writing, FileLimits::default())
     }
 
-    /// With other limits.
+    /// Creates the host with other limits.
     pub fn with_limits(
         workspace: Arc<Workspace>,
         missing: MissingFile,
@@ -76,11 +76,11 @@ impl Files {
     }
 
     /// Adds a check of every access.
-    pub fn judged(self, judge: FileJudge) -> Self {
+    pub fn with_judge(self, judge: FileJudge) -> Self {
         Files { judge, ..self }
     }
 
-    /// `fs/read_text_file`: `path`, and maybe `line` and `limit`; gives `content`.
+    /// Serves `fs/read_text_file`: `path`, optionally `line` and `limit`. Returns `content`.
     pub fn read(&self, params: &Value) -> Result<Value, RpcError> {
         let path = text(params, "path")?;
         let slice = Slice::parse(params)?;
@@ -94,7 +94,8 @@ impl Files {
         }
     }
 
-    /// `fs/write_text_file`: `path` and `content`; gives an empty object once all of it is there.
+    /// Serves `fs/write_text_file`: `path` and `content`. Returns an empty object when all is
+    /// written.
     pub fn write(&self, params: &Value) -> Result<Value, RpcError> {
         if self.writing == Writing::Refused {
             return Err(error(code::METHOD_NOT_FOUND, "writing files is not supported"));

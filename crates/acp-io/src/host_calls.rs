@@ -27,7 +27,7 @@ impl HostCalls {
         self.running.remove(id).inspect(AbortHandle::abort).is_some()
     }
 
-    /// Returns the outcome of the next completed request. Never returns without one. Cancel-safe.
+    /// Returns the outcome of the next completed request. Pending while none runs. Cancel-safe.
     pub(crate) async fn next(&mut self) -> (Id, Result<Value, RpcError>) {
         loop {
             match self.tasks.join_next_with_id().await {

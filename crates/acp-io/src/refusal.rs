@@ -13,10 +13,10 @@ use crate::stdio::Stdio;
 pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, timeout: Duration) {
     let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
     let mut reader = MessageReader::new(&Limits::default());
-    // Each answer is written before more is read, which limits a flooding editor.
+    // Each answer is written before more is read, which limits the memory for a flooding editor.
     let _ = timeout_at(deadline, async {
-        let mut is_introduced = false;
-        while !is_introduced {
+        let mut is_initialized = false;
+        while !is_initialized {
             let bytes = editor.from.recv().await;
             match &bytes {
                 Some(bytes) => reader.receive(bytes),
@@ -24,7 +24,7 @@ pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, timeout: Duratio
             }
             while let Some(inbound) = reader.next_message().filter(|next| *next != Inbound::Eof) {
                 let Some((method, answer)) = refusal(inbound, error) else { continue };
-                is_introduced |= method == "initialize";
+                is_initialized |= method == "initialize";
                 let Some(room) = editor.to.reserve().await else { return };
                 editor.to.write(room, answer);
             }

@@ -6,7 +6,7 @@ use crate::tool_call::ToolCall;
 
 /// A permission request (`spec/acp.md#permission-requests`).
 ///
-/// Not a reliable description of the action: agents shorten and invent titles, and some send only
+/// It does not describe the action reliably: agents shorten and invent titles, and some send only
 /// an id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermissionRequest {

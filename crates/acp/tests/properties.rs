@@ -44,12 +44,12 @@ fn small() -> Limits {
 /// Returns all frames of the bytes.
 fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     let mut reader = FrameReader::new(160, 40);
-    let mut story = Vec::new();
+    let mut read = Vec::new();
     let mut take = |reader: &mut FrameReader, most: usize| {
         for _ in 0..=most {
             match reader.next_frame() {
                 Some(Frame::Eof) | None => return,
-                Some(frame) => story.push(format!("{frame:?}")),
+                Some(frame) => read.push(format!("{frame:?}")),
             }
         }
         panic!("more frames than bytes");
@@ -61,23 +61,23 @@ fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     }
     reader.receive_eof();
     take(&mut reader, bytes.len());
-    story
+    read
 }
 
 /// Returns all messages of the bytes, and the tail of other output.
 fn messages(bytes: &[u8], lengths: &[usize]) -> (Vec<Inbound>, Traffic, String) {
     let mut reader = MessageReader::new(&small());
-    let mut story = Vec::new();
+    let mut read = Vec::new();
     for piece in pieces(bytes, lengths) {
         reader.receive(piece);
-        story.extend(std::iter::from_fn(|| reader.next_message()));
+        read.extend(std::iter::from_fn(|| reader.next_message()));
         assert!(reader.held() <= 200 && reader.non_json().len() <= 64);
     }
     reader.receive_eof();
-    story.extend(std::iter::from_fn(|| {
+    read.extend(std::iter::from_fn(|| {
         reader.next_message().filter(|inbound| *inbound != Inbound::Eof)
     }));
-    (story, reader.traffic(), reader.non_json().to_owned())
+    (read, reader.traffic(), reader.non_json().to_owned())
 }
 
 proptest! {
@@ -120,13 +120,13 @@ proptest! {
     }
 
     #[test]
-    fn every_value_is_so_many_messages(value in json_value()) {
+    fn each_item_of_a_batch_is_a_message(value in json_value()) {
         let expected = value.as_array().map_or(1, |batch| batch.len().max(1));
         prop_assert_eq!(classify(value).len(), expected);
     }
 
     #[test]
-    fn written_messages_parse_to_the_same(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
+    fn encoded_messages_are_classified_as_before(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
         let messages = [
             Message::Request { id: id.clone(), method: method.clone(), params: value.clone() },
             Message::Notification { method, params: value.clone() },

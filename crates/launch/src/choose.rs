@@ -11,7 +11,7 @@ use crate::backend::{Containers, SidecarBackend};
 use crate::toolchain::Toolchain;
 use crate::toolchain_images::{ImageDialogue, ToolchainImages};
 
-/// How sidecars are to run.
+/// The requested backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
     /// In containers if an engine answers and has the images, else by the [`Fallback`].

@@ -69,16 +69,16 @@ async fn run_recorded(
     inherited.environment = state.config.forwarding.filter(variables, workspace);
     let connection = client.fd.try_clone();
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
-    let mut handed = vec![connection];
-    handed.extend(admit(state, &mut inherited.stdio, fds));
-    let mut greeting = Vec::new();
-    encode_upgrade_head(&mut greeting, echo);
+    let mut descriptors = vec![connection];
+    descriptors.extend(admit(state, &mut inherited.stdio, fds));
+    let mut response_head = Vec::new();
+    encode_upgrade_head(&mut response_head, echo);
     let tool = request.tool.clone();
-    let client_handover = ClientHandover { response_head: greeting, received };
+    let client_handover = ClientHandover { response_head, received };
     let start = start_frame(state, request, Some(client_handover));
     let began = Instant::now();
     let caller = Caller::Attached(client);
-    let started = start_attached(state, routes, start, handed, caller).await?;
+    let started = start_attached(state, routes, start, descriptors, caller).await?;
     let StartedExec { exec, route } = started;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
@@ -128,18 +128,18 @@ async fn start_attached(
     state: &ProxyState,
     mut routes: Vec<Route>,
     mut start: Start,
-    handed: Vec<OwnedFd>,
+    descriptors: Vec<OwnedFd>,
     caller: Caller<'_>,
 ) -> Result<StartedExec, Refusal> {
     let Some(route) = routes.pop() else {
         return Err(state.unavailable(&start.request.tool));
     };
-    if let Some(started) = start_in_first(state, routes, &start, &handed, caller).await? {
+    if let Some(started) = start_in_first(state, routes, &start, &descriptors, caller).await? {
         return Ok(started);
     }
     let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
     start.reports = Reports::ExitOnly;
-    Ok(StartedExec { exec: lease.start(start, handed), route })
+    Ok(StartedExec { exec: lease.start(start, descriptors), route })
 }
 
 /// Watches until the tool has ended. An error means that no tool was started.
@@ -152,7 +152,8 @@ async fn watch(
     let deadline = state.config.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
     let shutdown = state.shutdown.subscribe();
     let mut watcher = CallWatcher::new(exec.canceller(), deadline, TimeLimit::Escalate, shutdown);
-    // The request is held until the runner has read it, or nearly so.
+    // The memory counts until the runner's connection is writable again, so that it has read the
+    // request, or most of it.
     watcher.watch(exec.runner().writable()).await;
     drop(memory);
     let exit: Option<Exit> = loop {

@@ -20,11 +20,11 @@ pub(crate) struct ClientSession {
     /// Sent before `Started`; empty once sent.
     response_head: Vec<u8>,
     pipes: Vec<StreamPipe>,
-    /// True once the tool runs. Frames are neither read nor sent before.
+    /// The tool runs. Before that, frames are neither read nor sent.
     is_started: bool,
-    /// True once the client's connection is read; before, only what came with the request is.
+    /// The client's connection is read. Before that, only what came with the request is.
     is_watched: bool,
-    /// The client has left or broken the protocol, and the exec has not handled it yet.
+    /// The client left or violated the protocol; reset by [`Self::take_client_lost`].
     client_lost: bool,
 }
 
@@ -42,7 +42,7 @@ impl ClientSession {
         }
     }
 
-    /// The tool runs: begins to relay.
+    /// Begins to relay, once the tool runs.
     pub(crate) fn start(&mut self) {
         self.is_started = true;
     }
@@ -74,17 +74,17 @@ impl ClientSession {
             ExecFd::Monitor => None,
             ExecFd::Client => {
                 let client = self.client.as_ref().filter(|_| self.is_watched)?;
-                Some((client.socket()?, flags(true, client.is_blocked())))
+                Some((client.socket()?, interest(true, client.is_blocked())))
             }
             ExecFd::Stream(stream) => {
                 let mut open = self.pipes.iter().filter(|pipe| !pipe.is_closed());
                 let pipe = open.find(|pipe| pipe.stream == stream)?;
-                // While the client takes nothing, the pipe fills and stops the tool's writes.
+                // While the client reads nothing, the pipe fills and blocks the tool's writes.
                 let read = match &self.client {
-                    Some(client) => !client.is_blocked() && pipe.wants_to_read(),
+                    Some(client) => !client.is_blocked() && pipe.may_read(),
                     None => pipe.has_output(),
                 };
-                Some((pipe.as_fd(), flags(read, pipe.wants_to_write())))
+                Some((pipe.as_fd(), interest(read, pipe.has_queued_input())))
             }
         }
     }
@@ -119,7 +119,7 @@ impl ClientSession {
         }
     }
 
-    /// A tunnelled client has left.
+    /// Ends the input of a tunnelled client.
     pub(crate) fn receive_end(&mut self) {
         if let Some(client) = &mut self.client {
             client.receive_end();
@@ -197,19 +197,18 @@ impl ClientSession {
         }
     }
 
-    /// The tool has ended: limits further output to what is in its pipes.
+    /// Limits further output to what is in the pipes of the tool, which has ended.
     pub(crate) fn tool_ended(&mut self) {
         self.pipes.iter_mut().for_each(StreamPipe::tool_ended);
     }
 
-    /// Sends the output that a tool left in its pipes, as far as the client takes it. Returns
-    /// `true` when all is sent.
+    /// Sends the output that a tool left in its pipes, within the client's credit. Returns `true`
+    /// when all is sent.
     pub(crate) fn drain_output(&mut self, frame: &mut DataFrame) -> bool {
         // Without a client there is nothing to send, and a background process may hold the pipe
         // open for long.
         while self.client.is_some() && !self.client_lost && self.is_flushed() {
-            let deliverable =
-                |pipe: &&StreamPipe| pipe.has_remaining_output() && pipe.wants_to_read();
+            let deliverable = |pipe: &&StreamPipe| pipe.has_remaining_output() && pipe.may_read();
             let Some(pipe) = self.pipes.iter().find(deliverable) else { break };
             self.forward_output(pipe.stream, frame);
         }
@@ -229,19 +228,21 @@ impl ClientSession {
         stdin.map_or(0, StreamPipe::bytes_read)
     }
 
-    /// The client has left: closes the tool's stdin and discards its output.
+    /// Closes the connection of a client that has left, and the tool's stdin. Output is discarded
+    /// from now on.
     pub(crate) fn drop_client(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.retain(|pipe| pipe.stream != Stream::Stdin);
     }
 
-    /// `Exit` was sent: discards what background processes still print.
+    /// Closes the client's connection after `Exit`. Later output of background processes is
+    /// discarded.
     pub(crate) fn finish(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.retain(|pipe| pipe.has_output() && pipe.stream != Stream::Terminal);
     }
 
-    /// The tool was not started: closes everything.
+    /// Closes everything, if the tool was not started.
     pub(crate) fn close(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.clear();
@@ -292,9 +293,9 @@ fn find_pipe(pipes: &mut [StreamPipe], stream: Stream) -> Option<&mut StreamPipe
     pipes.iter_mut().find(|pipe| pipe.stream == stream)
 }
 
-fn flags(input: bool, output: bool) -> EpollFlags {
+fn interest(read: bool, write: bool) -> EpollFlags {
     let mut flags = EpollFlags::empty();
-    flags.set(EpollFlags::EPOLLIN, input);
-    flags.set(EpollFlags::EPOLLOUT, output);
+    flags.set(EpollFlags::EPOLLIN, read);
+    flags.set(EpollFlags::EPOLLOUT, write);
     flags
 }

@@ -96,14 +96,13 @@ impl StreamPipe {
     }
 
     /// Returns whether input is queued for the tool.
-    pub(crate) fn wants_to_write(&self) -> bool {
+    pub(crate) fn has_queued_input(&self) -> bool {
         self.input.as_ref().is_some_and(|input| !input.queue.is_empty())
     }
 
     /// Returns whether the client's credit allows reading output.
-    pub(crate) fn wants_to_read(&self) -> bool {
-        let may = |from: &ToolOutput| from.remaining != Some(0) && from.credit.left() > 0;
-        self.output.as_ref().is_some_and(may)
+    pub(crate) fn may_read(&self) -> bool {
+        self.output.as_ref().is_some_and(|it| it.remaining != Some(0) && it.credit.left() > 0)
     }
 
     pub(crate) fn has_output(&self) -> bool {
@@ -217,8 +216,8 @@ impl StreamPipe {
         }
     }
 
-    /// The tool has ended. Its output is in the pipe, which holds no more than its capacity; later
-    /// output of background processes is not sent.
+    /// Limits further output to the pipe's capacity, as the tool has ended: its output is in the pipe,
+    /// and later output of background processes is not sent.
     pub(crate) fn tool_ended(&mut self) {
         let capacity = fcntl(&self.fd, FcntlArg::F_GETPIPE_SZ);
         let capacity = capacity.ok().and_then(|size| usize::try_from(size).ok());

@@ -18,15 +18,14 @@ fn an_option_to_serve_overrides_the_agents_profile() {
     coder.args(["acp", "--backend", "local", "--files", "aifo"]);
     coder.args(["--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
-    editor.response(introduced).unwrap();
+    let initialize = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(initialize).unwrap();
     let cwd = setup.workspace();
     let opened = editor.request("session/new", &json!({"cwd": cwd, "mcpServers": []}));
     let session = editor.response(opened).unwrap()["sessionId"].clone();
     let prompt = json!([{"type": "text", "text": "go"}]);
-    let prompted =
-        editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
-    editor.response(prompted).unwrap();
+    let prompt = editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
+    editor.response(prompt).unwrap();
     assert_eq!(answer(&agent, "r")["result"]["content"], "text");
 }
 
@@ -37,8 +36,8 @@ fn with_session(setup: &SessionSetup, agent: &AcpAgent, options: &[&str]) -> Edi
     coder.args(["acp", "--backend", "local"]).args(options);
     coder.args(["--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
-    editor.response(introduced).unwrap();
+    let initialize = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(initialize).unwrap();
     let opened =
         editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
     editor.response(opened).unwrap();
@@ -60,9 +59,9 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
     let setup = SessionSetup::new();
     let mut editor = with_session(&setup, &agent, &["--terminals", "aifo"]);
     let prompt = json!([{"type": "text", "text": "go"}]);
-    let prompted =
+    let prompt =
         editor.request("session/prompt", &json!({"sessionId": "session-1", "prompt": prompt}));
-    editor.response(prompted).unwrap();
+    editor.response(prompt).unwrap();
     editor.wait_for("the last request", |message| message["method"] == "elicitation/create");
     editor.finish().exited(0);
     let cancelled = json!({"outcome": {"outcome": "cancelled"}});
@@ -82,8 +81,8 @@ fn served_by_the_editor(setup: &SessionSetup, agent: &AcpAgent, options: &[&str]
     let mut editor = Editor::start(&mut coder);
     let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
     let init = json!({"protocolVersion": 1, "clientCapabilities": able});
-    let introduced = editor.request("initialize", &init);
-    editor.response(introduced).unwrap();
+    let initialize = editor.request("initialize", &init);
+    editor.response(initialize).unwrap();
     let opened =
         editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
     editor.response(opened).unwrap();
@@ -153,8 +152,8 @@ fn an_agent_of_a_later_version_is_refused() {
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.request("initialize", &json!({"protocolVersion": 2}));
-    let error = editor.response(introduced).unwrap_err();
+    let initialize = editor.request("initialize", &json!({"protocolVersion": 2}));
+    let error = editor.response(initialize).unwrap_err();
     let text = error["message"].as_str().unwrap();
     assert!(text.contains("version 2") && text.contains("\nhint: "), "{error}");
     assert_eq!(agent.received_of("initialize")[0]["params"]["protocolVersion"], 1);
@@ -169,8 +168,8 @@ fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
-    editor.response(introduced).unwrap();
+    let initialize = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(initialize).unwrap();
     editor.close_stdin();
     eventually("the agent does not end", || agent.pids().len() == 2);
     // Without TERM, the agent would be killed after the deadline.

@@ -7,8 +7,8 @@ use aifo_tests::{AgentFixture, Editor};
 use serde_json::{Value, json};
 
 use super::{
-    MADE, MAKE, decide, fails_for_unknown_sessions, fixtures, has_run, introduced, opened,
-    permission, prompted, said, wait_until_loadable,
+    MADE, MAKE, decide, fails_for_unknown_sessions, fixtures, initialize, new_session, permission,
+    ran_since_last_check, said, send_prompt, wait_until_loadable,
 };
 
 /// Starts `aifo-coder acp` with the fixture's agent, with the wire log in this scratch directory.
@@ -30,7 +30,7 @@ pub(crate) fn log(fixture: &AgentFixture, dir: &str) -> Vec<Value> {
 #[track_caller]
 pub(crate) fn turn(editor: &mut Editor, session: &str) -> (Value, String) {
     let before = editor.received().len();
-    let prompt = prompted(editor, session, "Please do as the script says.");
+    let prompt = send_prompt(editor, session, "Please do as the script says.");
     let respond = loop {
         let message = editor.wait_for("the end of the turn", |message| {
             let is_answer = message["id"] == prompt && message.get("method").is_none();
@@ -62,16 +62,16 @@ fn an_editor_allows_cancels_and_goes_on_in_one_session() {
     for (fixture, model) in fixtures(test, &script) {
         let name = fixture.name();
         let mut editor = editor(&fixture, "log");
-        introduced(&mut editor);
-        let session = opened(&mut editor, &fixture);
+        initialize(&mut editor);
+        let session = new_session(&mut editor, &fixture);
 
         let (why, text) = turn(&mut editor, &session);
         assert_eq!(why, "end_turn", "{name}");
         assert!(text.trim_end().ends_with("First it is made."), "{name}: {text}");
         assert!(model.results()[0].output.contains(MADE), "{name}: {:?}", model.results());
-        assert!(has_run(&fixture), "{name}");
+        assert!(ran_since_last_check(&fixture), "{name}");
 
-        let prompt = prompted(&mut editor, &session, "Once more, please.");
+        let prompt = send_prompt(&mut editor, &session, "Once more, please.");
         let last_id = permission(&mut editor);
         editor.notify("session/cancel", &json!({"sessionId": session}));
         let cancelled = editor.response(prompt).unwrap();
@@ -90,7 +90,7 @@ fn an_editor_allows_cancels_and_goes_on_in_one_session() {
         assert!(received.iter().all(Value::is_object), "{name}: {received:?}");
         let outcome = editor.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {}", outcome.stderr);
-        fixture.is_clean();
+        fixture.assert_clean();
     }
 }
 
@@ -102,26 +102,26 @@ fn an_editor_that_leaves_while_a_permission_waits_takes_all_along() {
     for (fixture, _model) in fixtures(test, &script) {
         let name = fixture.name();
         let mut first = editor(&fixture, "first");
-        let agent = introduced(&mut first);
+        let agent = initialize(&mut first);
         assert_eq!(agent["agentCapabilities"]["loadSession"], true, "{name}: {agent}");
-        let session = opened(&mut first, &fixture);
+        let session = new_session(&mut first, &fixture);
         let (_, text) = turn(&mut first, &session);
         assert!(text.trim_end().ends_with("Here we are."), "{name}: {text}");
         assert_eq!(first.finish().code(), Some(0), "{name}");
-        fixture.is_clean();
+        fixture.assert_clean();
 
         wait_until_loadable(fixture.agent);
         let mut second = editor(&fixture, "second");
-        introduced(&mut second);
+        initialize(&mut second);
         let load = json!({"sessionId": session, "cwd": fixture.workspace(), "mcpServers": []});
         let load = second.request("session/load", &load);
         second.response(load).unwrap_or_else(|e| panic!("{name}: {e} {}", second.stderr()));
-        prompted(&mut second, &session, "Go on, please.");
+        send_prompt(&mut second, &session, "Go on, please.");
         permission(&mut second);
         let outcome = second.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {}", outcome.stderr);
-        fixture.is_clean();
-        assert!(!has_run(&fixture), "{name}");
+        fixture.assert_clean();
+        assert!(!ran_since_last_check(&fixture), "{name}");
 
         let lines = log(&fixture, "second");
         let last_id = lines.iter().map(|line| &line["frame"]);
@@ -144,7 +144,7 @@ fn a_session_that_is_not_there_cannot_be_loaded() {
     for (fixture, _model) in fixtures(test, &Script::new().say("Here we are.")) {
         let name = fixture.name();
         let mut editor = editor(&fixture, "log");
-        introduced(&mut editor);
+        initialize(&mut editor);
         let nobody = "00000000-0000-4000-8000-000000000000";
         let load = json!({"sessionId": nobody, "cwd": fixture.workspace(), "mcpServers": []});
         let load = editor.request("session/load", &load);
@@ -155,10 +155,10 @@ fn a_session_that_is_not_there_cannot_be_loaded() {
             "{name}: {loaded:?}"
         );
         // The agent still works.
-        let session = opened(&mut editor, &fixture);
+        let session = new_session(&mut editor, &fixture);
         let (_, text) = turn(&mut editor, &session);
         assert!(text.trim_end().ends_with("Here we are."), "{name}: {text}");
         assert_eq!(editor.finish().code(), Some(0), "{name}");
-        fixture.is_clean();
+        fixture.assert_clean();
     }
 }

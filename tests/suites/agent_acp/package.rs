@@ -8,7 +8,7 @@ use aifo_tests::model::Script;
 use aifo_tests::{Editor, Outcome, Running, Scratch};
 use serde_json::Value;
 
-use super::{MADE, MAKE, fixtures, has_run};
+use super::{MADE, MAKE, fixtures, ran_since_last_check};
 
 const PACKAGE: &str = "agent-client-protocol==0.12.1";
 
@@ -63,7 +63,7 @@ fn an_editor_that_others_have_made_goes_through_a_turn() {
         assert!(text.trim_end().ends_with("It is made."), "{name}: {seen}");
         let results = model.results();
         assert!(results.iter().any(|it| it.output.contains(MADE)), "{name}: {results:?}");
-        assert!(has_run(&fixture), "{name}");
-        fixture.is_clean();
+        assert!(ran_since_last_check(&fixture), "{name}");
+        fixture.assert_clean();
     }
 }

@@ -4,7 +4,9 @@ use aifo_tests::model::{Agent, Script};
 use aifo_tests::{AgentFixture, Editor, Outcome, Running};
 use serde_json::Value;
 
-use super::{MADE, MAKE, fails_for_unknown_sessions, fixtures, has_run, wait_until_loadable};
+use super::{
+    MADE, MAKE, fails_for_unknown_sessions, fixtures, ran_since_last_check, wait_until_loadable,
+};
 
 /// Runs `aifo-coder prompt`; checks that nothing of its session is left.
 #[track_caller]
@@ -12,7 +14,7 @@ fn prompt(fixture: &AgentFixture, options: &[&str]) -> Outcome {
     let mut prompt = fixture.command("prompt");
     prompt.args(options).args([fixture.name(), "Please do as the script says."]);
     let outcome = Running::start(&mut prompt).finish_within(Editor::PATIENCE);
-    fixture.is_clean();
+    fixture.assert_clean();
     outcome
 }
 
@@ -47,7 +49,7 @@ fn an_allowed_call_runs_in_its_sidecar_and_the_session_can_be_resumed() {
         assert!(text.trim_end().ends_with("It is made."), "{name}: {last}");
         let results = model.results();
         assert!(results.iter().any(|it| it.output.contains(MADE)), "{name}: {results:?}");
-        assert!(has_run(&fixture), "{name}: {last} {stderr}");
+        assert!(ran_since_last_check(&fixture), "{name}: {last} {stderr}");
         let last_id = of_type(&all, "permission");
         assert!(!last_id.is_empty(), "{name}: {all:?}");
         let decided = of_type(&all, "decision");
@@ -63,7 +65,7 @@ fn an_allowed_call_runs_in_its_sidecar_and_the_session_can_be_resumed() {
         // Earlier turns are neither printed nor sent to the model again.
         assert!(!text.contains("It is made."), "{name}: {text}");
         assert!(!stderr.contains(MAKE) && !stderr.contains("new one"), "{name}: {stderr}");
-        assert!(!has_run(&fixture), "{name}: {text} {stderr}");
+        assert!(!ran_since_last_check(&fixture), "{name}: {text} {stderr}");
     }
 }
 
@@ -110,7 +112,7 @@ fn a_call_without_a_rule_is_denied_reported_and_not_run() {
             message.contains("--yes-to ") && message.ends_with(" allows it"),
             "{name}: {message}"
         );
-        assert!(!has_run(&fixture), "{name}: {text} {stderr}");
+        assert!(!ran_since_last_check(&fixture), "{name}: {text} {stderr}");
         let results = model.results();
         assert!(results.iter().all(|it| !it.output.contains(MADE)), "{name}: {results:?}");
     }

@@ -161,7 +161,7 @@ async fn build(
     };
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();
-    let files = files.judged(Arc::new(move |access, path, real| {
+    let files = files.with_judge(Arc::new(move |access, path, real| {
         for_files.serve(AgentRequest::File(access, path, real))
     }));
     let hosts = WorkspaceHost {
