@@ -57,14 +57,15 @@ fn python(engine: &Engine) -> ContainerSession {
     ContainerSetup::of(engine).kind("python").start()
 }
 
-#[test]
-#[ignore = "container: cargo xtask test docker"]
-fn the_runner_is_killed() {
-    let Some(engine) = Engine::of_run("the_runner_is_killed") else { return };
+/// Ends the container during a call of each version, and expects an unknown ending and a session that
+/// serves the next call.
+#[track_caller]
+fn check_lost(test: &str, end: impl Fn(&Engine, &str, &Running)) {
+    let Some(engine) = Engine::of_run(test) else { return };
     let session = python(&engine);
     for version in VERSIONS {
         let call = call(&session, version);
-        send_signal(engine.pid(&session.container("python")), Signal::SIGKILL);
+        end(&engine, &session.container("python"), &call);
         check_unknown(&call.finish(), version);
         check_next(&session, version);
     }
@@ -73,16 +74,18 @@ fn the_runner_is_killed() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
+fn the_runner_is_killed() {
+    check_lost("the_runner_is_killed", |engine, container, _| {
+        send_signal(engine.pid(container), Signal::SIGKILL);
+    });
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
 fn the_container_is_killed() {
-    let Some(engine) = Engine::of_run("the_container_is_killed") else { return };
-    let session = python(&engine);
-    for version in VERSIONS {
-        let call = call(&session, version);
-        engine.text(["kill", &session.container("python")]);
-        check_unknown(&call.finish(), version);
-        check_next(&session, version);
-    }
-    session.finish();
+    check_lost("the_container_is_killed", |engine, container, _| {
+        engine.text(["kill", container]);
+    });
 }
 
 /// The engine sends TERM first, like any supervisor: signals escalate, and the ending is reported.
@@ -106,18 +109,11 @@ fn the_container_is_stopped() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_container_is_frozen_and_killed() {
-    let Some(engine) = Engine::of_run("the_container_is_frozen_and_killed") else { return };
-    let session = python(&engine);
-    for version in VERSIONS {
-        let call = call(&session, version);
-        let container = session.container("python");
-        engine.text(["pause", &container]);
+    check_lost("the_container_is_frozen_and_killed", |engine, container, call| {
+        engine.text(["pause", container]);
         assert!(is_alive(call.pid()), "a frozen tool looks like a busy one");
-        engine.text(["rm", "--force", &container]);
-        check_unknown(&call.finish(), version);
-        check_next(&session, version);
-    }
-    session.finish();
+        engine.text(["rm", "--force", container]);
+    });
 }
 
 /// Sidecars that share its network keep running, and the next one gets a new network.

@@ -55,17 +55,29 @@ fn the_proxy() {
     }
 }
 
+/// Kills a process of a call, has its ending judged, and expects a session that serves the next call.
+#[track_caller]
+fn check_killed(
+    state: CallState,
+    manner: Manner,
+    victim: impl Fn(&Call) -> i32,
+    judge: impl Fn(Result<i32, i32>, &str, &str),
+) {
+    let row = format!("{state:?}");
+    let call = Call::at(state, manner);
+    let id = call.id.clone();
+    send_signal(victim(&call), Signal::SIGKILL);
+    let (session, ending, said) = call.finish(state);
+    judge(ending, &said, &row);
+    check_gone(&id, &row);
+    check_next(&session, &row);
+}
+
 #[test]
 fn the_runner() {
     for state in CALL_STATES {
-        let row = format!("{state:?}");
-        let call = Call::at(state, Manner::Ignores);
-        let id = call.id.clone();
-        send_signal(call.session.sidecars()[0].runner, Signal::SIGKILL);
-        let (session, ending, said) = call.finish(state);
-        check_unknown(ending, &said, &row);
-        check_gone(&id, &row);
-        check_next(&session, &row);
+        let runner = |call: &Call| call.session.pid_of("runner");
+        check_killed(state, Manner::Ignores, runner, check_unknown);
     }
 }
 
@@ -73,40 +85,29 @@ fn the_runner() {
 #[test]
 fn the_guard() {
     for state in CALL_STATES {
-        let row = format!("{state:?}");
-        let call = Call::at(state, Manner::Obeys);
-        let id = call.id.clone();
-        send_signal(call.session.sidecars()[0].guard, Signal::SIGKILL);
-        let (session, ending, said) = call.finish(state);
-        assert_eq!(ending, Err(Signal::SIGINT as i32), "{row}: {said}");
-        check_gone(&id, &row);
-        check_next(&session, &row);
+        let guard = |call: &Call| call.session.pid_of("guard");
+        check_killed(state, Manner::Obeys, guard, |ending, said, row| {
+            assert_eq!(ending, Err(Signal::SIGINT as i32), "{row}: {said}");
+        });
     }
 }
 
 #[test]
 fn the_tool() {
     for state in CALL_STATES {
-        let row = format!("{state:?}");
-        let call = Call::at(state, Manner::Ignores);
-        let id = call.id.clone();
-        send_signal(call.part(false), Signal::SIGKILL);
-        let (session, ending, said) = call.finish(state);
-        assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
-        check_gone(&id, &row);
-        check_next(&session, &row);
+        check_killed(state, Manner::Ignores, |call| call.part(false), check_signaled);
     }
 }
 
 #[test]
 fn the_monitor() {
-    let call = Call::at(CallState::OnTerminal, Manner::Ignores);
-    let id = call.id.clone();
-    send_signal(call.part(true), Signal::SIGKILL);
-    let (session, ending, said) = call.finish(CallState::OnTerminal);
-    assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""));
-    check_gone(&id, "the monitor");
-    check_next(&session, "the monitor");
+    check_killed(CallState::OnTerminal, Manner::Ignores, |call| call.part(true), check_signaled);
+}
+
+/// Expects the tool's own end by SIGKILL, without a message.
+#[track_caller]
+fn check_signaled(ending: Result<i32, i32>, said: &str, row: &str) {
+    assert_eq!((ending, said), (Err(Signal::SIGKILL as i32), ""), "{row}");
 }
 
 #[test]
