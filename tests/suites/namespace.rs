@@ -244,3 +244,22 @@ fn without_namespaces_nothing_runs() {
         "{doctor:?}"
     );
 }
+
+/// Hiding the directory would hide the workspace.
+#[test]
+fn a_workspace_in_a_hidden_directory_is_refused() {
+    let Some(user) = user("namespace::a_workspace_in_a_hidden_directory_is_refused") else {
+        return;
+    };
+    let setup = shell(user);
+    let workspace = setup.scratch().join("home/.kube/project");
+    fs::create_dir_all(&workspace).unwrap();
+    give(&setup, user);
+    let path = workspace.to_str().unwrap();
+    let outcome = exec(&setup, &["c-cpp", "--workspace", path, "--", "make", "-c", "echo ran"]);
+    assert_eq!((outcome.code(), outcome.text()), (Some(86), String::new()), "{outcome:?}");
+    let hidden = workspace.parent().unwrap().display();
+    let line =
+        format!("'{path}' must be writable, but is in '{hidden}', which is hidden from tools");
+    assert!(outcome.stderr.contains(&line), "{outcome:?}");
+}

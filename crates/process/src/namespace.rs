@@ -81,11 +81,9 @@ fn remedy(errno: Errno) -> String {
     match SETTINGS.iter().find(forbids) {
         Some((.., remedy)) => format!("run as root: {remedy}"),
         None if errno == Errno::ENOSYS => "use Linux 5.12 or later, or containers".to_owned(),
-        None => {
-            "use containers, or another value of 'confine': a container, or a security module of \
-                 the machine, forbids user namespaces"
-                .to_owned()
-        }
+        None => "a container or a security module forbids user namespaces here; use sidecars in \
+                 containers, or another value of 'confine'"
+            .to_owned(),
     }
 }
 
