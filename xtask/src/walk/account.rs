@@ -179,7 +179,11 @@ impl Drop for Account {
         if self.uses_docker {
             // Caches are volumes of the daemon, which outlives the account.
             let mut clear = self.command("aifo-coder");
-            clear.args(["cache", "clear", "--project"]);
+            clear.args(["cache", "clear"]).current_dir(self.home());
+            if !geteuid().is_root() {
+                // The other caches are the developer's.
+                clear.arg("--project").arg("--workspace").arg(self.project());
+            }
             _ = clear.stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
         self.end_processes();

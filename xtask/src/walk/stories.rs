@@ -43,7 +43,7 @@ pub(super) const STORIES: &[Story] = &[
             "aifo-coder run -- make",
             "aifo-coder exec make",
             "aifo-coder images build rustt",
-            "aifo-coder images build --engine dokcer rust",
+            "aifo-coder images build --engine lxc rust",
             "aifo-coder images build rust@1.90",
         ],
     },
