@@ -1,6 +1,6 @@
 // Shows the server's HTML by key, in the order of the keys' numbers.
 
-const BUDGET = 16; // milliseconds of work at a time
+const BUDGET = 8; // milliseconds of work at a time
 const SHOW = 150; // milliseconds between two times that a long series of events is shown
 const GROUP = 64; // blocks of a group, whose layout is skipped while it is out of view
 

@@ -14,8 +14,11 @@ const UPDATES: u64 = 10_000;
 const RESUME_MS: f64 = 300.0;
 /// The longest task meanwhile.
 const TASK_MS: f64 = 100.0;
-/// The factor by which both may be longer on a machine with other load.
-const LOAD: f64 = 6.0;
+/// The factor by which the page's processor time, and a task, may be longer on a machine with other
+/// load: caches and cores are shared.
+const LOAD: f64 = 5.0;
+/// The same for the time on the clock, when many processes wait for a processor.
+const CROWD: f64 = 20.0;
 
 /// Notes the times of streams, changes and long tasks in the page.
 const OBSERVE: &str = "
@@ -67,7 +70,8 @@ fn ten_thousand_missed_updates_are_shown_at_once() {
         "{UPDATES} updates resumed in {taken:.0} ms, the longest task took {longest:.0} ms, busy {busy:.0} ms"
     );
     let resumed = shown(page);
-    assert!(taken < RESUME_MS * LOAD, "{taken} ms");
+    assert!(busy < RESUME_MS * LOAD, "{busy} ms of a processor");
+    assert!(taken < RESUME_MS * CROWD, "{taken} ms");
     assert!(longest < TASK_MS * LOAD, "{longest} ms");
     page.wait("the end is in view", END_IS_IN_VIEW);
     page.reload();
