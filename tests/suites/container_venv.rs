@@ -220,6 +220,14 @@ fn programs_that_cannot_run_are_explained() {
             "a tool is a plain name without '/'; a path needs protocol 3".to_owned(),
         ),
     ];
+    // An environment with an interpreter of this machine's user is reported when the session starts.
+    it.link("/opt/of-a-user/bin/python3.12", "venv/bin/python3");
+    let outcome = it.run("venv/bin/python3 -V");
+    outcome.exited(127);
+    let warning = "'venv' was created with '/opt/of-a-user/bin/python3.12', which containers \
+                   do not have";
+    assert!(outcome.stderr.contains(warning), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("python3 -m venv --clear venv"), "{}", outcome.stderr);
     for (script, code, text) in rows {
         if script.contains("curl") && it.run("command -v curl").text().is_empty() {
             continue;

@@ -45,6 +45,7 @@ mod cleanup;
 mod config;
 mod confine;
 mod detect;
+mod environments;
 mod error;
 mod git;
 mod host_watch;
@@ -101,6 +102,7 @@ pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftover
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
 pub use detect::detect_kinds;
+pub use environments::link_target;
 pub use error::LaunchError;
 pub use killed::{KilledSession, killed_sessions, remove_killed};
 pub use own_directories::state_directory;
