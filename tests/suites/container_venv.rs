@@ -133,6 +133,7 @@ fn a_program_by_path_is_like_a_local_one() {
     );
     let outcome = it.run(
         "set -e; python3 -m venv --without-pip env
+         env/bin/python -c 'import os; print(os.environ[\"UV_PYTHON_PREFERENCE\"])'
          echo piped | env/bin/python -c 'print(input())' | cat
          env/bin/python -c 'import sys; sys.exit(7)' || echo $?
          sh -c 'env/bin/python -c \"import os; os.kill(os.getpid(), 15)\"; echo $?'
@@ -144,7 +145,7 @@ fn a_program_by_path_is_like_a_local_one() {
     // The terminal echoes the end of stdin.
     let printed = outcome.exited(0).text().replace('\r', "").replace("^@", "");
     let terminal = format!("True {root}/env/bin/python");
-    let expected = ["piped", "7", "143", "True", "True", &terminal, "/tmp/other"];
+    let expected = ["only-system", "piped", "7", "143", "True", "True", &terminal, "/tmp/other"];
     let lines: Vec<_> = printed.lines().filter(|line| !line.contains("Terminated")).collect();
     assert_eq!(lines, expected);
 }
@@ -220,6 +221,14 @@ fn programs_that_cannot_run_are_explained() {
             "a tool is a plain name without '/'; a path needs protocol 3".to_owned(),
         ),
     ];
+    // An environment with an interpreter of this machine's user is reported when the session starts.
+    it.link("/opt/of-a-user/bin/python3.12", "venv/bin/python3");
+    let outcome = it.run("venv/bin/python3 -V");
+    outcome.exited(127);
+    let warning = "'venv' was created with '/opt/of-a-user/bin/python3.12', which containers \
+                   do not have";
+    assert!(outcome.stderr.contains(warning), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("python3 -m venv --clear venv"), "{}", outcome.stderr);
     for (script, code, text) in rows {
         if script.contains("curl") && it.run("command -v curl").text().is_empty() {
             continue;

@@ -23,6 +23,7 @@ use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
+use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::proxy_task::ProxyTask;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
@@ -242,6 +243,9 @@ impl Backends {
                     );
                     configured?;
                     let interpreters = covered_interpreters(label.as_deref());
+                    if !interpreters.is_empty() {
+                        warn_of_foreign_environments(workspace);
+                    }
                     let own_home = dirs.state.as_ref().map(OpenState::home);
                     let own_home = own_home.as_deref();
                     agent =

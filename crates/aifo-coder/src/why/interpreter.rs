@@ -1,11 +1,12 @@
 //! Finds the interpreter of a program that is called by a path (`spec/decide.md#programs-by-path`).
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use aifo_launch::link_target;
 use aifo_policy::{KindSpec, kinds};
 use aifo_types::{ToolName, normalise_path};
 
@@ -58,26 +59,10 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
 /// The kernel reads no more of a script.
 const MAX_LINE: u64 = 256;
 
-/// Follows links while they are in the workspace; returns the first path outside. `None` if the file is
-/// in the workspace.
-fn link_target(program: &Path, workspace: &Path) -> Option<PathBuf> {
-    let mut path = program.to_owned();
-    for _ in 0..MAX_LINKS {
-        if !path.starts_with(workspace) {
-            return Some(path);
-        }
-        let next = fs::read_link(&path).ok()?;
-        path = normalise_path(&path.parent()?.join(next));
-    }
-    None
-}
-
-/// The kernel's limit on links in a path.
-const MAX_LINKS: usize = 40;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
