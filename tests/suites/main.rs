@@ -20,6 +20,7 @@ mod config;
 mod confinement;
 mod container_agents;
 mod container_attach;
+mod container_certificates;
 mod container_faults;
 mod container_images;
 mod container_isolation;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use aifo_launch::{
-    Attachments, BackendChoice, BackendRequest, Containers, Engine, EngineError, Fallback, Images,
-    Net, SidecarBackend, TrustedPrograms,
+    Admission, Attachments, BackendChoice, BackendRequest, Containers, Engine, EngineError,
+    Fallback, Images, Net, SidecarBackend, TrustedPrograms, own_certificates,
 };
 use anyhow::{Context, bail};
 
@@ -34,7 +34,12 @@ pub(crate) async fn choose(
     let mut chosen = chosen.map_err(|error| unavailable(&error, config.backend.value))?;
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
-        SidecarBackend::Containers(containers) => containers.admitted = config.admitted()?,
+        SidecarBackend::Containers(containers) => {
+            containers.admitted = config.admitted()?;
+            let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
+            containers.lacks_certificates =
+                !is_admitted && !own_certificates(&|name| std::env::var_os(name)).is_empty();
+        }
         SidecarBackend::Local => report_local(config, chosen.fallback_reason.as_deref())?,
     }
     let attachments = request.attachments(&chosen.backend, programs).await;

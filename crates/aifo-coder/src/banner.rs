@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use aifo_launch::{
     Admission, AgentSpec, CallStats, Containers, Net, Session, WorkspaceAccess, agent_variables,
+    own_certificates,
 };
 use aifo_types::Kind;
 
@@ -162,6 +163,20 @@ pub(crate) fn root_warning(containers: &Containers) -> Option<&'static str> {
     containers.run_as_host_root().then_some(
         "you are root: agent and tools write files as root, and a flaw of the engine is root's\n\
          hint: run aifo-coder as another user",
+    )
+}
+
+/// Returns the warning that tools and agent lack certificates of this machine.
+pub(crate) fn certificates_warning(containers: &Containers) -> Option<String> {
+    let sources = own_certificates(&|name| std::env::var_os(name));
+    containers.lacks_certificates.then(|| missing_certificates(&sources))
+}
+
+fn missing_certificates(sources: &[&str]) -> String {
+    format!(
+        "agent and tools do not have the certificates of {}; to pass them: admit = \
+         [\"ca-bundle\"] in [containers] of your configuration",
+        sources.join(", ")
     )
 }
 

@@ -81,6 +81,9 @@ pub(crate) async fn run_target(
         if let Some(warning) = banner::root_warning(containers) {
             console::say(format_args!("WARNING: {warning}"));
         }
+        if let Some(warning) = banner::certificates_warning(containers) {
+            console::say(format_args!("WARNING: {warning}"));
+        }
     }
     for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));

@@ -82,6 +82,10 @@ pub(crate) fn report_note(note: CallNote) {
         CallNote::GitHooks => {
             "hint: .git/hooks is read-only in sidecars; run this command outside of the session"
         }
+        CallNote::Certificates => {
+            "hint: this machine has certificates that sidecars lack; if one was refused, add \
+             admit = [\"ca-bundle\"] to [containers] of your configuration"
+        }
     });
 }
 

@@ -17,7 +17,7 @@ use aifo_process::{
     Confinement, Restriction, confine, restore_private_mode, restrict_system_calls,
     set_parent_death_signal, take_fd,
 };
-use aifo_runner::{ControlTransport, GUARDED_BY, Owner};
+use aifo_runner::{ControlTransport, GUARDED_BY, NoteOptions, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
 
@@ -96,6 +96,7 @@ struct Options {
     /// The restrictions of system calls.
     restrictions: Vec<Restriction>,
     lifetime: Lifetime,
+    notes: NoteOptions,
 }
 
 /// A file that the engine was to mount.
@@ -152,6 +153,10 @@ impl Options {
             }
             if name == aifo_runner::UNLINK {
                 options.lifetime = Lifetime::UntilStarted;
+                continue;
+            }
+            if name == aifo_runner::LACKS_CERTIFICATES {
+                options.notes.lacks_certificates = true;
                 continue;
             }
             let value = words.next()?;
@@ -232,7 +237,7 @@ fn serve(options: &Options) -> io::Result<()> {
         // Only root may remove it; if this is not root, a root process does.
         let _ = aifo_runner::unlink_executable();
     }
-    aifo_runner::serve(control).map_err(io::Error::other)
+    aifo_runner::serve(control, options.notes).map_err(io::Error::other)
 }
 
 fn parse_chown(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {

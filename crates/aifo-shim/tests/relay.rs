@@ -282,13 +282,18 @@ fn exit_codes_that_are_not_the_tools() {
         let exit = Exit { ending, cancelled: None, note: Some(note), ..timeout };
         vec![Frame::Exit { serial: 1, exit }]
     };
-    let [memory, processes, config, hooks] = CallNote::ALL;
-    let rows: [(Vec<Frame>, i32, &str); 8] = [
+    let [memory, processes, config, hooks, certificates] = CallNote::ALL;
+    let rows: [(Vec<Frame>, i32, &str); 9] = [
         (vec![Frame::Exit { serial: 1, exit: timeout }], 124, ""),
         (noted(memory, Ending::Exited(1)), 1, "memory limit, and a process was killed; raise it"),
         (noted(processes, Ending::Exited(254)), 254, "limit on processes, and none could be made"),
         (noted(config, Ending::Exited(0)), 0, "hint: .git/config is read-only in sidecars"),
         (noted(hooks, Ending::Exited(3)), 3, "hint: .git/hooks is read-only in sidecars"),
+        (
+            noted(certificates, Ending::Exited(60)),
+            60,
+            "add admit = [\"ca-bundle\"] to [containers]",
+        ),
         (vec![], 125, "lost the connection to the proxy while the tool ran"),
         (vec![Frame::Hello { version: 1 }], 125, "(an unexpected Hello frame)"),
         (vec![Frame::Data { stream: Stream::Stdout, data: b"x" }], 125, "not relayed"),

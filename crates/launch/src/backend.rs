@@ -99,6 +99,8 @@ pub struct Containers {
     pub limits: aifo_engine::ContainerLimits,
     /// Files and sockets of the user that they may access.
     pub admitted: Vec<Admitted>,
+    /// True if they lack certificates that this machine has; calls that fail then end with a hint.
+    pub lacks_certificates: bool,
 }
 
 impl Containers {
@@ -120,6 +122,7 @@ impl Containers {
                 ulimits,
             },
             admitted: Vec::new(),
+            lacks_certificates: false,
         }
     }
 
@@ -215,6 +218,7 @@ impl Containers {
             limits: self.limits.clone(),
             caches,
             admitted: self.admitted.clone(),
+            lacks_certificates: self.lacks_certificates,
             agent,
         })
     }

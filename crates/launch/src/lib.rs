@@ -42,6 +42,7 @@ mod beneath;
 mod cache;
 mod call_log;
 mod call_stats;
+mod certificates;
 mod check;
 mod choose;
 mod claim;
@@ -109,6 +110,7 @@ pub use call_log::{
     MessageLog, log_directory,
 };
 pub use call_stats::CallStats;
+pub use certificates::{extended_system_bundle, own_certificates};
 pub use check::Finding;
 pub use choose::{BackendChoice, BackendRequest, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};

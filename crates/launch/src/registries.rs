@@ -12,6 +12,8 @@ use aifo_sidecar::{Admitted, ProxyLogin, proxy_logins, proxy_variables};
 use aifo_types::Kind;
 use nix::unistd::getuid;
 
+use crate::certificates::CERTIFICATE_VARIABLES;
+
 /// A file or socket of the user that containers may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -35,6 +37,8 @@ pub struct AdmissionSources<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// The configured certificates.
     pub ca_bundle: Option<&'a Path>,
+    /// The system's bundle, if it has certificates beyond the distribution's.
+    pub system_bundle: Option<&'a Path>,
 }
 
 /// Reasons for which something cannot be admitted.
@@ -67,17 +71,6 @@ pub enum AdmissionError {
         fault: String,
     },
 }
-
-/// Variables that name certificates. With most of them, they replace the image's own.
-const CERTIFICATES: [&str; 7] = [
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "PIP_CERT",
-    "CARGO_HTTP_CAINFO",
-    "GIT_SSL_CAINFO",
-];
 
 impl Admission {
     /// All admissions.
@@ -160,7 +153,7 @@ impl Admission {
         match self {
             Admission::Npmrc | Admission::Cargo | Admission::ProxyLogin => &[],
             Admission::Pip => &["PIP_CONFIG_FILE"],
-            Admission::CaBundle => &CERTIFICATES,
+            Admission::CaBundle => &CERTIFICATE_VARIABLES,
             Admission::SshAgent => &["SSH_AUTH_SOCK"],
         }
     }
@@ -203,7 +196,9 @@ impl Admission {
                 base.map(|base| names.map(|name| base.join(name)).to_vec()).unwrap_or_default()
             }
             Admission::CaBundle => {
-                one(sources.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
+                let named = || CERTIFICATE_VARIABLES.into_iter().find_map(named);
+                let system = || sources.system_bundle.map(Path::to_owned);
+                one(sources.ca_bundle.map(Path::to_owned).or_else(named).or_else(system))
             }
             Admission::SshAgent => one(named("SSH_AUTH_SOCK")),
             Admission::ProxyLogin => Vec::new(),
@@ -215,7 +210,9 @@ impl Admission {
         Some(match self {
             Admission::ProxyLogin => return None,
             Admission::Npmrc | Admission::Pip | Admission::Cargo => "HOME is not set",
-            Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE gives its path",
+            Admission::CaBundle => {
+                "neither ca_bundle nor a variable such as SSL_CERT_FILE gives its path"
+            }
             Admission::SshAgent => "SSH_AUTH_SOCK is not set: no agent runs",
         })
     }
@@ -303,7 +300,8 @@ mod tests {
 
         fn admitted(&self, admission: Admission) -> Result<Admitted, String> {
             let variable = |name: &str| self.variables.get(name).map(OsString::from);
-            let sources = AdmissionSources { variable: &variable, ca_bundle: None };
+            let sources =
+                AdmissionSources { variable: &variable, ca_bundle: None, system_bundle: None };
             admission.admitted(&sources).map_err(|error| error.to_string())
         }
 
@@ -381,7 +379,10 @@ mod tests {
         assert!(error(&home, Admission::Npmrc).ends_with("is not a file"));
         fs::remove_dir(&npmrc).unwrap();
         assert!(error(&home, Admission::SshAgent).contains("SSH_AUTH_SOCK is not set"));
-        assert!(error(&home, Admission::CaBundle).contains("neither ca_bundle nor SSL_CERT_FILE"));
+        assert!(
+            error(&home, Admission::CaBundle)
+                .contains("neither ca_bundle nor a variable such as SSL_CERT_FILE")
+        );
         home.variables.insert("SSH_AUTH_SOCK", home.file("agent", 0o600));
         assert!(error(&home, Admission::SshAgent).ends_with("is not a socket"));
         assert!(error(&home, Admission::ProxyLogin).ends_with("no proxy variable has a login"));
@@ -398,6 +399,26 @@ mod tests {
         let expected =
             [hidden("https_proxy", "http://me:pw@proxy:1"), hidden("no_proxy", "localhost")];
         assert_eq!(variables, expected);
+    }
+
+    #[test]
+    fn a_bundle_is_the_configured_the_environments_or_the_systems() {
+        let mut home = Home::new();
+        let [configured, named, system] =
+            ["configured.pem", "named.pem", "system.pem"].map(|name| home.file(name, 0o644));
+        let source = |home: &Home, ca_bundle: Option<&Path>, system_bundle: Option<&Path>| {
+            let variable = |name: &str| home.variables.get(name).map(OsString::from);
+            let sources = AdmissionSources { variable: &variable, ca_bundle, system_bundle };
+            match Admission::CaBundle.admitted(&sources).ok()?.mount {
+                Some(Mount::Bind { from, read_only: true, .. }) => Some(from),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(source(&home, None, None), None);
+        assert_eq!(source(&home, None, Some(&system)), Some(system.clone()));
+        home.variables.insert("GIT_SSL_CAINFO", named.clone());
+        assert_eq!(source(&home, None, Some(&system)), Some(named));
+        assert_eq!(source(&home, Some(&configured), Some(&system)), Some(configured.clone()));
     }
 
     #[test]

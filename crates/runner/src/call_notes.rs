@@ -33,7 +33,7 @@ enum Endings {
 }
 
 /// The first row that applies is reported. A limit that was hit precedes all rows.
-const ROWS: [Row; 2] = [
+const ROWS: [Row; 4] = [
     // husky ignores the failure of git.
     Row {
         note: CallNote::GitConfig,
@@ -49,6 +49,21 @@ const ROWS: [Row; 2] = [
         endings: Endings::Failed,
         fact: |facts| facts.hooks_are_read_only(),
     },
+    Row {
+        note: CallNote::Certificates,
+        kinds: &[],
+        words: |_| true,
+        endings: Endings::Failed,
+        fact: |facts| facts.opened_bundles > 0,
+    },
+    // These have certificates of their own.
+    Row {
+        note: CallNote::Certificates,
+        kinds: &["node", "python"],
+        words: downloads_packages,
+        endings: Endings::Failed,
+        fact: |facts| facts.lacks_certificates,
+    },
 ];
 
 /// Programs that install hooks, also as an argument of `npx`, `uvx` or `python -m`, and the words that
@@ -63,6 +78,44 @@ const HOOK_INSTALLERS: [(&[u8], &[&[u8]]); 5] = [
 
 /// Words of package managers: the names after them are packages, and no programs.
 const PACKAGE_COMMANDS: [&[u8]; 4] = [b"add", b"i", b"install", b"uninstall"];
+
+/// What the runner knows of its sidecar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoteOptions {
+    /// The machine has certificates that the sidecar lacks.
+    pub lacks_certificates: bool,
+}
+
+/// Tools that download packages with one of [`DOWNLOADS`], or always.
+const PACKAGE_TOOLS: [&[u8]; 8] =
+    [b"npm", b"yarn", b"pnpm", b"corepack", b"uv", b"pip", b"pip3", b"bun"];
+const PACKAGE_RUNNERS: [&[u8]; 2] = [b"npx", b"uvx"];
+const DOWNLOADS: [&[u8]; 15] = [
+    b"add",
+    b"audit",
+    b"ci",
+    b"create",
+    b"dlx",
+    b"download",
+    b"exec",
+    b"i",
+    b"install",
+    b"lock",
+    b"publish",
+    b"sync",
+    b"update",
+    b"upgrade",
+    b"view",
+];
+
+fn downloads_packages(request: &ExecRequest) -> bool {
+    let mut words = request.argv().take(MAX_WORDS);
+    let Some(tool) = words.next() else { return false };
+    let tool = Path::new(OsStr::from_bytes(tool)).file_name();
+    let tool = tool.map(OsStrExt::as_bytes).unwrap_or_default();
+    PACKAGE_RUNNERS.contains(&tool)
+        || PACKAGE_TOOLS.contains(&tool) && words.any(|word| DOWNLOADS.contains(&word))
+}
 
 fn installs_hooks(request: &ExecRequest) -> bool {
     let mut words = request.argv().take(MAX_WORDS);
@@ -90,6 +143,10 @@ pub(crate) struct CallNotes {
     git: Option<GitWatch>,
     /// How often `config.lock` was created.
     config_locks: u64,
+    /// Only of a sidecar that lacks certificates.
+    bundles: Option<BundleWatch>,
+    /// How often a bundle of certificates was opened.
+    opened_bundles: u64,
 }
 
 /// The rows whose kind and words apply to a call: bit n for row n.
@@ -101,20 +158,25 @@ pub(crate) struct NoteRows(u32);
 pub(crate) struct NoteState {
     limits: LimitCounts,
     config_locks: u64,
+    opened_bundles: u64,
 }
 
 struct Facts<'a> {
     git: Option<&'a GitWatch>,
     config_locks: u64,
+    opened_bundles: u64,
+    lacks_certificates: bool,
 }
 
 impl CallNotes {
     /// Opens what later calls need.
-    pub(crate) fn of_this_process() -> Self {
+    pub(crate) fn of_this_process(options: NoteOptions) -> Self {
         // Only the mounts of a container make a repository read-only.
         let git = (std::process::id() == 1).then(GitWatch::open).flatten();
         let limits = SidecarLimits::of_this_process();
-        CallNotes { kind: String::new(), limits, git, config_locks: 0 }
+        let bundles = options.lacks_certificates.then(BundleWatch::open).flatten();
+        let kind = String::new();
+        CallNotes { kind, limits, git, config_locks: 0, bundles, opened_bundles: 0 }
     }
 
     /// Sets the sidecar's kind, and watches the repository of the workspace if its configuration is
@@ -136,8 +198,9 @@ impl CallNotes {
 
     /// Returns the state at the start of a call. Costs a few microseconds.
     pub(crate) fn state(&mut self) -> NoteState {
-        self.count_config_locks();
-        NoteState { limits: self.limits.counts(), config_locks: self.config_locks }
+        self.count_events();
+        let (config_locks, opened_bundles) = (self.config_locks, self.opened_bundles);
+        NoteState { limits: self.limits.counts(), config_locks, opened_bundles }
     }
 
     /// Returns the note for a call that has ended.
@@ -154,9 +217,13 @@ impl CallNotes {
         if let Some(limit) = limit {
             return Some(CallNote::Limit(limit));
         }
-        self.count_config_locks();
-        let config_locks = self.config_locks - before.config_locks;
-        let facts = Facts { git: self.git.as_ref(), config_locks };
+        self.count_events();
+        let facts = Facts {
+            git: self.git.as_ref(),
+            config_locks: self.config_locks - before.config_locks,
+            opened_bundles: self.opened_bundles - before.opened_bundles,
+            lacks_certificates: self.bundles.is_some(),
+        };
         let applies = |(row, bit): &(&Row, u32)| {
             rows.0 & 1 << bit != 0
                 && (is_failed || row.endings == Endings::Any)
@@ -165,8 +232,9 @@ impl CallNotes {
         ROWS.iter().zip(0..).find(applies).map(|(row, _)| row.note)
     }
 
-    fn count_config_locks(&mut self) {
+    fn count_events(&mut self) {
         self.config_locks += self.git.as_ref().map_or(0, GitWatch::take_config_locks);
+        self.opened_bundles += self.bundles.as_ref().map_or(0, BundleWatch::take_opens);
     }
 }
 
@@ -228,6 +296,33 @@ impl GitWatch {
     }
 }
 
+/// A watch of the files with the certificates of the image: a program that checks one opens them.
+#[derive(Debug)]
+struct BundleWatch(Inotify);
+
+/// The usual paths of the system's certificates.
+const BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+impl BundleWatch {
+    fn open() -> Option<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
+        for bundle in BUNDLES {
+            // An image has at most one of them.
+            let _ = inotify.add_watch(bundle, AddWatchFlags::IN_OPEN);
+        }
+        Some(BundleWatch(inotify))
+    }
+
+    fn take_opens(&self) -> u64 {
+        let mut count = 0;
+        while let Ok(events) = self.0.read_events() {
+            count += events.len() as u64;
+        }
+        count
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use aifo_types::{ExecId, ExecRequest, ToolName};
@@ -262,6 +357,27 @@ mod tests {
         ] {
             assert!(!installs_hooks(&request(words)), "{words:?}");
         }
+    }
+
+    #[test]
+    fn downloads_of_packages() {
+        for words in [
+            &["npm", "ci"][..],
+            &["npm", "--silent", "install", "x"],
+            &["npx", "x"],
+            &["uv", "pip", "install", "x"],
+            &["pip3.x/pip3", "download", "x"],
+        ] {
+            assert!(downloads_packages(&request_of(words)), "{words:?}");
+        }
+        for words in [&["npm", "test"][..], &["node", "install.js"], &["python3", "install"]] {
+            assert!(!downloads_packages(&request_of(words)), "{words:?}");
+        }
+    }
+
+    fn request_of(words: &[&str]) -> ExecRequest {
+        let tool = words[0].rsplit('/').next().unwrap();
+        request(&[&[tool], &words[1..]].concat())
     }
 
     #[test]

@@ -80,6 +80,9 @@ pub const WRITABLE: &str = "--writable";
 /// The option before `DEVICE:INODE:PATH`: this file must be at the path.
 pub const EXPECT: &str = "--expect";
 
+/// The option of a sidecar that lacks certificates of this machine.
+pub const LACKS_CERTIFICATES: &str = "--lacks-certificates";
+
 /// The option before a path that tools may write to; without it, they may write everywhere.
 pub const WRITE: &str = "--write";
 

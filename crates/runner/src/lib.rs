@@ -17,7 +17,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // The launcher passes the control connection, here as stdin.
 //! let control = aifo_runner::ControlTransport::Socket(aifo_process::take_fd(0)?);
-//! aifo_runner::serve(control)?;
+//! aifo_runner::serve(control, aifo_runner::NoteOptions::default())?;
 //! # Ok(())
 //! # }
 //! ```
@@ -50,9 +50,12 @@ mod tool_stdio;
 mod unlink;
 mod working_directory;
 
+pub use call_notes::NoteOptions;
 pub use chown::{Owner, chown_tree};
 pub use control::ControlTransport;
-pub use guard::{CONNECT, EXPECT, GUARDED_BY, HIDE, RESTRICT, STREAM, WRITABLE, WRITE, guard};
+pub use guard::{
+    CONNECT, EXPECT, GUARDED_BY, HIDE, LACKS_CERTIFICATES, RESTRICT, STREAM, WRITABLE, WRITE, guard,
+};
 pub use launcher_watch::watch_launcher;
 pub use monitor::monitor;
 pub use network::{ISOLATE_NETWORK, isolate_network};

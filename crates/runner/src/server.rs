@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::Pid;
 
-use crate::call_notes::CallNotes;
+use crate::call_notes::{CallNotes, NoteOptions};
 use crate::control::{ControlConnection, ControlTransport};
 use crate::data_frame::DataFrame;
 use crate::exec::{Exec, ExecContext};
@@ -44,8 +44,8 @@ pub enum ServeError {
 
 /// Serves execs until the control connection closes or SIGTERM arrives. Then ends the running tools
 /// by escalation, and kills all other descendants.
-pub fn serve(control: ControlTransport) -> Result<(), ServeError> {
-    let served = Server::start(control).and_then(|mut server| server.run());
+pub fn serve(control: ControlTransport, notes: NoteOptions) -> Result<(), ServeError> {
+    let served = Server::start(control, notes).and_then(|mut server| server.run());
     end_descendants();
     served
 }
@@ -87,7 +87,7 @@ struct ExecEntry {
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
 impl Server {
-    fn start(control: ControlTransport) -> Result<Self, ServeError> {
+    fn start(control: ControlTransport, notes: NoteOptions) -> Result<Self, ServeError> {
         give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
@@ -110,7 +110,7 @@ impl Server {
             control_output: EpollFlags::empty(),
             proxy_lost: false,
             limits,
-            notes: CallNotes::of_this_process(),
+            notes: CallNotes::of_this_process(notes),
             null: File::options().read(true).write(true).open("/dev/null")?,
             oom_score,
             launcher: None,

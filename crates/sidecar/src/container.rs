@@ -82,6 +82,8 @@ pub struct ContainerConfig {
     pub caches: Caches,
     /// Files and sockets of the user's that the user has admitted.
     pub admitted: Vec<Admitted>,
+    /// True if containers lack certificates that this machine has.
+    pub lacks_certificates: bool,
     /// The agent's container, if the agent runs in one.
     pub agent: Option<AgentContainer>,
 }

@@ -72,15 +72,18 @@ pub enum CallNote {
     GitConfig,
     /// The tool was called to install hooks, which are read-only in sidecars, and failed.
     GitHooks,
+    /// Sidecars lack certificates of this machine, and the tool, which failed, may need one.
+    Certificates,
 }
 
 impl CallNote {
     /// All notes in the order of their codes, which start at 1.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         CallNote::Limit(SidecarLimit::Memory),
         CallNote::Limit(SidecarLimit::Processes),
         CallNote::GitConfig,
         CallNote::GitHooks,
+        CallNote::Certificates,
     ];
 
     /// Returns the limit that was hit.
@@ -97,6 +100,7 @@ impl CallNote {
             CallNote::Limit(SidecarLimit::Processes) => 2,
             CallNote::GitConfig => 3,
             CallNote::GitHooks => 4,
+            CallNote::Certificates => 5,
         }
     }
 

@@ -139,3 +139,10 @@ fn a_state_of_its_own_is_named_with_its_login() {
     assert!(facts.files().contains("copies of ~/.codex for this project"), "{}", facts.files());
     assert!(facts.secrets().contains("the login in ~/.codex/auth.json"), "{}", facts.secrets());
 }
+
+#[test]
+fn missing_certificates_are_named() {
+    let text = missing_certificates(&["SSL_CERT_FILE", "/usr/local/share/ca-certificates"]);
+    assert!(text.contains("of SSL_CERT_FILE, /usr/local/share/ca-certificates; "), "{text}");
+    assert!(text.contains("admit = [\"ca-bundle\"]"), "{text}");
+}

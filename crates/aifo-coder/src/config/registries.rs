@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_launch::{Admission, AdmissionSources, Admitted};
+use aifo_launch::{Admission, AdmissionSources, Admitted, extended_system_bundle};
 use aifo_types::env;
 use serde_json::json;
 
@@ -49,7 +49,9 @@ pub(crate) fn resolve(
     ca_bundle: Option<&Path>,
 ) -> Result<Vec<Admitted>, ConfigError> {
     let variable = |name: &str| std::env::var_os(name);
-    let places = AdmissionSources { variable: &variable, ca_bundle };
+    let system_bundle = extended_system_bundle();
+    let system_bundle = system_bundle.as_deref();
+    let places = AdmissionSources { variable: &variable, ca_bundle, system_bundle };
     let admit = |sourced: &Sourced<Admission>| {
         sourced.value.admitted(&places).map_err(|error| {
             let hint = match &sourced.source {

@@ -208,7 +208,7 @@ table! {
             .shown(|config| registries::show(&config.admit));
     [ca_bundle: Option<PathBuf> = None]
         setting("containers.ca_bundle", at!(ca_bundle), ABSOLUTE_PATH, "configures containers")
-            .unset("SSL_CERT_FILE");
+            .unset("that of the machine");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use aifo_launch::{CheckedWorkspace, killed_sessions, runtime_directory};
+use aifo_launch::{
+    Admission, CheckedWorkspace, killed_sessions, own_certificates, runtime_directory,
+};
 
 use super::CheckContext;
 use super::report::Finding;
@@ -46,14 +48,8 @@ pub(super) fn programs(context: &CheckContext) -> Vec<Finding> {
 
 /// Returns whether containers get the certificates that this machine has beyond the distribution's.
 pub(super) fn certificates(context: &CheckContext) -> Vec<Finding> {
-    let is_admitted = context.config.admit.iter().any(|item| item.value.to_string() == "ca-bundle");
-    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let mut sources: Vec<String> =
-        CA_VARIABLES.iter().copied().filter(is_set).map(str::to_owned).collect();
-    let has_files = |directory: &&str| {
-        std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
-    };
-    sources.extend(CA_DIRECTORIES.iter().copied().filter(has_files).map(str::to_owned));
+    let is_admitted = context.config.admit.iter().any(|item| item.value == Admission::CaBundle);
+    let sources = own_certificates(&|name| std::env::var_os(name));
     vec![match (sources.is_empty(), is_admitted) {
         (true, _) => Finding::ok("certificates", "none beyond the distribution's"),
         (false, true) => {
@@ -66,13 +62,6 @@ pub(super) fn certificates(context: &CheckContext) -> Vec<Finding> {
         ),
     }]
 }
-
-/// Variables that name certificates of a company's own.
-const CA_VARIABLES: [&str; 4] =
-    ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
-/// Directories of certificates that an administrator adds to the system's.
-const CA_DIRECTORIES: [&str; 2] =
-    ["/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors"];
 
 pub(super) fn runtime_dir(_scene: &CheckContext) -> Vec<Finding> {
     vec![judge_runtime_dir(&runtime_directory())]

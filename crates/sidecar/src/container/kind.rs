@@ -189,6 +189,9 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> 
             Caches::None => Mount::Scratch { to },
         });
     }
+    if config.lacks_certificates {
+        spec.args.push("--lacks-certificates".into());
+    }
     let admitted = config.admitted.iter();
     for admitted in admitted.filter(|it| it.kind.as_ref().is_none_or(|of| of == kind)) {
         spec.mounts.extend(admitted.mount.clone());
