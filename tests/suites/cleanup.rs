@@ -56,7 +56,7 @@ fn leftovers_of_a_killed_session_are_listed_and_removed() {
 
     let printed = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run", &id])).exited(0).text();
     let expected =
-        left.iter().map(|name| format!("would remove folder {}\n", run.join(name).display()));
+        left.iter().map(|name| format!("would remove directory {}\n", run.join(name).display()));
     let mut expected: Vec<_> = expected.collect();
     expected.sort();
     let mut lines: Vec<_> = printed.lines().map(|line| format!("{line}\n")).collect();
@@ -70,7 +70,7 @@ fn leftovers_of_a_killed_session_are_listed_and_removed() {
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!(row["session"], id.as_str());
-        assert_eq!((&row["what"], &row["removed"]), (&"folder".into(), &true.into()));
+        assert_eq!((&row["what"], &row["removed"]), (&"directory".into(), &true.into()));
         assert!(row["engine"].is_null() && row["error"].is_null(), "{row}");
     }
     assert_eq!(dirs(&run), [""; 0]);

@@ -104,6 +104,17 @@ fn a_verbose_session_logs_to_its_file() {
     assert!(messages.iter().any(|message| message.starts_with("exec tool=cargo")), "{messages:?}");
 }
 
+/// Neither a start on demand nor a tool's call is a message.
+#[test]
+fn a_quiet_start_on_demand_prints_nothing() {
+    let setup = SessionSetup::new();
+    let mut run = setup.coder();
+    run.args(["run", "--toolchain", "auto", "--", "cargo", "say", "hi"]);
+    let outcome = Outcome::of(&mut run);
+    assert_eq!((outcome.exited(0).text(), outcome.stderr.as_str()), ("hi\n".to_owned(), ""));
+    assert!(messages(&setup).iter().any(|message| message == "rust: starting .."));
+}
+
 /// A log on another stderr is complete.
 #[test]
 fn a_launcher_without_the_terminal_prints_at_once() {

@@ -124,6 +124,19 @@ mod tests {
     }
 
     #[test]
+    fn every_default_is_stated_once() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments() {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let count = help.to_lowercase().matches("default").count();
+                assert!(!help.contains("[default:") || count == 1, "{help}");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
     fn options_after_a_tool_belong_to_the_tool() {
         let parse = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
             Command::Why(why) => (why.json, why.words),

@@ -56,16 +56,24 @@ pub(crate) fn start(log_level: LogLevel) {
     }
 }
 
-/// The target of lines about a session's start. Shown unless `--quiet` is given.
-pub(crate) const PROGRESS: &str = "aifo_coder::progress";
+/// The target of lines about a session's start. Shown unless `--quiet` is given. No module has this
+/// name, whose own notices would be shown too.
+pub(crate) const PROGRESS: &str = "aifo_coder::session_start";
 
 /// A level, or comma-separated `target=level` pairs: `info`, `warn,aifo_proxy=trace`. Overrides the
 /// flags.
 const RUST_LOG: &str = "RUST_LOG";
 
-/// Prints a line with the program's name before it.
+/// Prints text with the program's name before it; a hint in it gets its own line.
 pub(crate) fn say(text: impl Display) {
-    screen::print(MessageLevel::Info, &format!("aifo-coder: {}", escape_line(&text.to_string())));
+    print_lines(MessageLevel::Info, &text.to_string());
+}
+
+fn print_lines(level: MessageLevel, text: &str) {
+    for (index, line) in text.lines().enumerate() {
+        let prefix = if index == 0 { "aifo-coder: " } else { "" };
+        screen::print(level, &format!("{prefix}{}", escape_line(line)));
+    }
 }
 
 /// Prints lines without the program's name.
@@ -90,10 +98,7 @@ impl std::io::Write for EscapedStderr {
 
 /// Prints the error of the whole command; a hint in its text gets its own line.
 pub(crate) fn fail(error: &anyhow::Error) {
-    for (index, line) in error_chain(error).lines().enumerate() {
-        let prefix = if index == 0 { "aifo-coder: " } else { "" };
-        screen::print(MessageLevel::Error, &format!("{prefix}{}", escape_line(line)));
-    }
+    print_lines(MessageLevel::Error, &error_chain(error));
 }
 
 /// The error and its causes, without those that an outer message already contains.

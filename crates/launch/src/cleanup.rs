@@ -212,7 +212,7 @@ impl Leftover {
             Leftover::Network { .. } => "network",
             Leftover::Socket { .. } => "socket",
             Leftover::MountPoints(_) => "mount-points",
-            Leftover::Directory(_) => "folder",
+            Leftover::Directory(_) => "directory",
         }
     }
 

@@ -29,7 +29,10 @@ pub(crate) fn replay(files: &[PathBuf], format: OutputFormat) -> anyhow::Result<
             }
         }
     })
-    .context("cannot read the log")?;
+    .with_context(|| {
+        let names: Vec<_> = files.iter().map(|file| format!("'{}'", file.display())).collect();
+        format!("cannot read the log {}", names.join(" "))
+    })?;
     written.and_then(|()| stdout.flush()).context("cannot write to stdout")?;
     drop(stdout);
     match mismatches {

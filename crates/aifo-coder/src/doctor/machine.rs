@@ -99,7 +99,8 @@ pub(super) fn tiocsti(_scene: &CheckContext) -> Vec<Finding> {
 }
 
 fn judge_tiocsti(setting: Option<&str>) -> Finding {
-    let fix = "run: sysctl -w dev.tty.legacy_tiocsti=0";
+    let fix =
+        "run: sysctl -w dev.tty.legacy_tiocsti=0; keys typed ahead of a tool's end are lost then";
     match setting {
         Some("0") => Finding::ok("tiocsti", "processes cannot inject terminal input"),
         Some(_) => Finding::warn("tiocsti", "a process can inject input into its terminal", fix),
