@@ -3,6 +3,7 @@
 use std::fs;
 
 use aifo_tests::{Comparison, ExecMode, Terminal, eventually};
+use nix::sys::termios::LocalFlags;
 
 use super::{PYTHON, STAY, comparison, number};
 
@@ -11,6 +12,13 @@ const WAITS: &str = r#"import os, sys, time
 for _ in range(int(sys.argv[1])): print("read", sys.stdin.readline().strip(), flush=True)
 with open("pid", "w") as file: file.write(str(os.getpid()))
 while not os.path.exists("go"): time.sleep(.01)"#;
+
+/// Waits until the shim reads the terminal. Keys typed before are echoed twice.
+fn expect_reader(mode: ExecMode, terminal: &Terminal) {
+    eventually("the shim reads the terminal", || {
+        mode == ExecMode::Native || !terminal.modes().local_flags.contains(LocalFlags::ICANON)
+    });
+}
 
 /// Types keys while the tool runs, which shows them; then the tool ends. Returns the screen.
 #[track_caller]
@@ -34,6 +42,7 @@ fn typed_ahead(
         terminal.expect(&format!("read line{line}"));
     }
     number(comparison, "pid");
+    expect_reader(mode, &terminal);
     terminal.press(keys);
     // The echo: the keys have arrived where the tool could read them.
     let echo = keys.replace('\n', "\r\n");
@@ -91,6 +100,7 @@ fn a_line_begun_ahead_can_be_completed() {
         let shell = terminal.start(&command);
         terminal.expect("$ ").press("python3 waits.py 0\n");
         number(&comparison, "pid");
+        expect_reader(mode, &terminal);
         terminal.press("echo be");
         terminal.expect("echo be");
         fs::write(comparison.dir().join("go"), "").unwrap();
