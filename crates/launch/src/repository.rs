@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_linked_worktree_the_repositorys_file_excludes() {
+    fn of_a_linked_worktree_the_common_file_excludes() {
         let base = std::env::temp_dir().join(format!("aifo-exclude-l-{}", std::process::id()));
         fs::create_dir_all(&base).unwrap();
         let base = base.canonicalize().unwrap();

@@ -79,6 +79,7 @@ mod tests {
 
     #[test]
     fn an_fd_arrives_with_its_byte() {
+        let _guard = crate::reaper::lock_children();
         let (sender, receiver) = UnixStream::pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
         assert_eq!(
@@ -99,6 +100,7 @@ mod tests {
 
     #[test]
     fn each_message_keeps_its_own_fds() {
+        let _guard = crate::reaper::lock_children();
         let (sender, receiver) = UnixStream::pair().unwrap();
         let fds = [sender.as_fd(); 3];
         for (bytes, count) in [(b"ab", 1), (b"cd", 0), (b"ef", 3), (b"gh", 2)] {
@@ -119,6 +121,7 @@ mod tests {
 
     #[test]
     fn empty_socket_end_of_stream_and_too_many_fds() {
+        let _guard = crate::reaper::lock_children();
         let (sender, receiver) = UnixStream::pair().unwrap();
         let mut buffer = [0; 8];
         let empty = receive_with_fds(receiver.as_fd(), &mut buffer, 2).unwrap_err();
@@ -145,6 +148,7 @@ mod tests {
 
     #[test]
     fn a_full_socket_takes_a_part_and_then_nothing() {
+        let _guard = crate::reaper::lock_children();
         let (sender, _receiver) = UnixStream::pair().unwrap();
         let much = vec![0; 16 << 20];
         let taken = send_with_fds(sender.as_fd(), &much, &[], SendMode::NonBlocking).unwrap();
@@ -155,6 +159,7 @@ mod tests {
 
     #[test]
     fn bytes_alone_over_tcp() {
+        let _guard = crate::reaper::lock_children();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();

@@ -140,11 +140,11 @@ mod tests {
         assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"");
         let pty = Pty::open(sizes(24, 80), &modes).unwrap();
         let mut master = File::from(pty.master.try_clone().unwrap());
-        master.write_all(b"one\rtwo\rthr").unwrap();
+        master.write_all(b"one\rtwo\rthree").unwrap();
         let mut echo = Vec::new();
         let mut buffer = [0; 16];
         // The echo shows that the input has arrived.
-        while !echo.ends_with(b"thr") {
+        while !echo.ends_with(b"three") {
             match master.read(&mut buffer) {
                 Ok(length) => echo.extend_from_slice(&buffer[..length]),
                 Err(_) => std::thread::yield_now(),
@@ -152,7 +152,7 @@ mod tests {
         }
         let mut slave = File::from(pty.slave);
         assert_eq!(slave.read(&mut buffer).unwrap(), 4, "a program reads one line");
-        assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"two\nthr");
+        assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"two\nthree");
         assert_eq!(take_unread_input(pty.master.as_fd()).unwrap(), b"");
     }
 

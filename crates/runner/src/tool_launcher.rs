@@ -48,6 +48,13 @@ pub(crate) struct LaunchedTool {
     pub(crate) stdio: [Stdio; 3],
 }
 
+/// Whether a start waits for the tool's execve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Execve {
+    Now,
+    Later,
+}
+
 /// A tool whose execve may still be under way.
 #[derive(Debug)]
 pub(crate) struct StartingTool {
@@ -179,12 +186,14 @@ impl ToolLauncher {
     }
 
     /// Starts a tool on the descriptors that the request passes, and on `null` where there is
-    /// none. Without a monitor, its execve may still fail. Errors: nothing ran.
+    /// none. With [`Execve::Later`] and without a monitor, its execve may still fail. Errors: nothing
+    /// ran.
     pub(crate) fn launch(
         &self,
         start: &Start,
         passed: Vec<OwnedFd>,
         null: BorrowedFd<'_>,
+        execve: Execve,
     ) -> Result<LaunchedTool, StartError> {
         let request = &start.request;
         let inherited = &request.inherited;
@@ -207,11 +216,13 @@ impl ToolLauncher {
             nice: inherited.nice,
             ignored: inherited.ignored,
         };
+        let failed = |error| spawn_start_error(&program, &error);
         let (pid, starting, monitor) = match &stdio.terminal {
-            None => match spawn.start() {
-                Ok(process) => (process.pid(), Some(StartingTool { program, process }), None),
-                Err(error) => return Err(spawn_start_error(&program, &error)),
-            },
+            None if execve == Execve::Now => (spawn.spawn().map_err(failed)?, None, None),
+            None => {
+                let process = spawn.start().map_err(failed)?;
+                (process.pid(), Some(StartingTool { program, process }), None)
+            }
             Some(terminal) => {
                 let (pid, monitor) = monitor::start(&start.request.id, spawn, terminal.as_fd())
                     .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;

@@ -129,7 +129,7 @@ fn links_and_unsuitable_repositories_are_refused() {
         it.write(MODULE_CONFIG, text);
         assert!(it.common("main/module").unwrap().is_some(), "{text}");
     }
-    for text in ["", "[core]\n\tworktree = ../../../modul\\e", "[core] worktree = ../../../module"]
+    for text in ["", "[core]\n\tworktree = ../../../mod\\ule", "[core] worktree = ../../../module"]
     {
         it.write(MODULE_CONFIG, text);
         assert!(it.common("main/module").is_err(), "{text}");

@@ -73,7 +73,7 @@ impl Spawn<'_> {
     /// The cost does not depend on this process's memory, which is not copied (`CLONE_VM`). The
     /// caller must reap the process with [`crate::reap`].
     pub fn spawn(self) -> Result<Pid, SpawnError> {
-        let starting = self.start()?;
+        let starting = start(self, libc::CLONE_VFORK)?;
         let pid = starting.pid();
         starting.wait().inspect_err(|_| {
             // The child exited before execve, so no other code waits for it.
@@ -85,8 +85,10 @@ impl Spawn<'_> {
     /// Starts the program without waiting for execve, so that many can start at the same time. If
     /// execve fails, [`Starting::wait`] reports the reason and the process exits with 127; the
     /// caller must reap it in either case.
+    ///
+    /// Meanwhile a change of this process's `oom_score_adj` also changes the child's.
     pub fn start(self) -> Result<Starting, SpawnError> {
-        start(self)
+        start(self, 0)
     }
 }
 
@@ -133,7 +135,7 @@ impl Drop for Starting {
     }
 }
 
-fn start(spawn: Spawn<'_>) -> Result<Starting, SpawnError> {
+fn start(spawn: Spawn<'_>, suspend: c_int) -> Result<Starting, SpawnError> {
     let argv = null_terminated(&spawn.argv);
     let env = null_terminated(&spawn.env);
     // The child's dup3 calls overwrite 0, 1 and 2 in turn, so sources there must move first.
@@ -172,7 +174,7 @@ fn start(spawn: Spawn<'_>) -> Result<Starting, SpawnError> {
         in_use: AtomicU32::new(1),
         failure: AtomicU32::new(0),
     })));
-    let mut flags = libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
+    let mut flags = libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD | suspend;
     if !raw::LEAVES_ERRNO_ALONE {
         // The child's system calls change this thread's `errno`, so it is suspended meanwhile.
         flags |= libc::CLONE_VFORK;
@@ -252,10 +254,10 @@ fn prepare_child(plan: &ChildPlan) -> Result<(), Errno> {
                 None => _ = call(libc::SYS_close, [target, 0, 0]),
             }
         }
-        // Kernels before 5.11 lack this call; all descriptors of this process are close-on-exec
-        // anyway.
-        let (last, flags) = (libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize);
-        let _ = call(libc::SYS_close_range, [3, last, flags]);
+        // At once: until execve this copy of a descriptor would keep a connection open that the
+        // parent closes. Kernels before 5.9 lack this call; all descriptors of this process are
+        // close-on-exec anyway.
+        let _ = call(libc::SYS_close_range, [3, libc::c_uint::MAX as usize, 0]);
         if let Some(umask) = plan.umask {
             let _ = call(libc::SYS_umask, [(umask & 0o777) as usize, 0, 0]);
         }

@@ -14,7 +14,7 @@ use super::{ExecEntry, ServeError, Server};
 use crate::control::StartAttachments;
 use crate::exec::Exec;
 use crate::poller::{ExecFd, ExecKey};
-use crate::tool_launcher::ToolLauncher;
+use crate::tool_launcher::{Execve, ToolLauncher};
 use crate::working_directory::Roots;
 
 impl Server {
@@ -100,9 +100,12 @@ impl Server {
         let response_head = start.client.as_ref().map(|handover| handover.response_head.clone());
         let started = Instant::now();
         let raised = self.oom_score.as_ref().map(|own| own.raise(TOOL_OOM_SCORE_OFFSET));
+        // The score is that of all processes with the same memory, so it can be restored only once
+        // the tool has its own.
+        let execve = if raised.is_some() { Execve::Now } else { Execve::Later };
         let launched = match &self.launcher {
             Some(launcher) if self.shutdown_since.is_none() => {
-                launcher.launch(start, passed, self.null.as_fd())
+                launcher.launch(start, passed, self.null.as_fd(), execve)
             }
             _ => Err(StartError {
                 cause: StartErrorCause::Failed,
