@@ -254,10 +254,10 @@ fn prepare_child(plan: &ChildPlan) -> Result<(), Errno> {
                 None => _ = call(libc::SYS_close, [target, 0, 0]),
             }
         }
-        // At once: until execve this copy of a descriptor would keep a connection open that the
-        // parent closes. Kernels before 5.9 lack this call; all descriptors of this process are
-        // close-on-exec anyway.
-        let _ = call(libc::SYS_close_range, [3, libc::c_uint::MAX as usize, 0]);
+        // Only at execve, because the program may be named by a descriptor. Kernels before 5.11 lack
+        // this call; all descriptors of this process are close-on-exec anyway.
+        let (last, flags) = (libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize);
+        let _ = call(libc::SYS_close_range, [3, last, flags]);
         if let Some(umask) = plan.umask {
             let _ = call(libc::SYS_umask, [(umask & 0o777) as usize, 0, 0]);
         }
