@@ -120,7 +120,9 @@ fn a_dead_engine_is_named_before_the_missing_images_of_another() {
 
     let mut doctor = setup.coder();
     doctor.args(["doctor", "--toolchain=rust", "--backend=auto", "--json"]);
-    let found = findings(Outcome::of(doctor.env("SSL_CERT_FILE", "/company.pem")).exited(1));
+    let certificates = tempfile::NamedTempFile::new().unwrap();
+    doctor.env("SSL_CERT_FILE", certificates.path());
+    let found = findings(Outcome::of(&mut doctor).exited(1));
     for (check, text) in [("podman runc", "CVE-2024-21626"), ("certificates", "SSL_CERT_FILE")] {
         let found = finding(&found, check);
         assert_eq!(found["status"], "warn", "{found}");
