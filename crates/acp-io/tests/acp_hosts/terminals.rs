@@ -221,7 +221,7 @@ async fn signals_are_reported_by_name() {
 async fn kill_ends_the_group_and_keeps_the_terminal() {
     let scratch = Scratch::new();
     let terminals = terminals(&scratch);
-    let id = line(&terminals, "trap '' TERM INT HUP; sleep 1000 & echo $! > child; echo on; wait");
+    let id = line(&terminals, "trap '' TERM INT HUP; echo on; sleep 1000 & echo $! > child; wait");
     let child = pid_in(&scratch.ws("child")).await;
     terminals.kill(&id).unwrap();
     assert_eq!(ended(&terminals, &id).await, ("on\n".to_owned(), killed()));
