@@ -186,7 +186,7 @@ mod tests {
         };
         assert_eq!(names(&[]).len(), ROWS.len());
         assert_eq!(names(&["output, passed"]), ["output, passed"]);
-        assert_eq!(names(&["CPU", "true, passed"]), ["true, passed", "CPU of all parties"]);
+        assert_eq!(names(&["CPU of all", "true, passed"]), ["true, passed", "CPU of all parties"]);
         assert!(selected(&["nonsense".to_owned()]).is_err());
     }
 
