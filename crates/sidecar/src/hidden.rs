@@ -2,10 +2,11 @@
 //! (`spec/confinement.md#namespaces`).
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use nix::unistd::{User, getuid};
+use nix::unistd::{Uid, getuid};
 
 /// Directories of keys, in the user's home.
 const OF_HOME: [&str; 5] = [".ssh", ".aws", ".gnupg", ".config/gcloud", ".kube"];
@@ -26,8 +27,7 @@ const SOCKET_VARIABLES: [(&str, &[u8]); 3] = [
 pub(crate) fn hidden_paths(environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let variable = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let uid = getuid();
-    let entry = User::from_uid(uid).ok().flatten();
-    let homes = [variable("HOME"), entry.map(|user| user.dir)];
+    let homes = [variable("HOME"), home_in_passwd(uid)];
     let of_home = homes.iter().flatten();
     let of_home = of_home.flat_map(|home| OF_HOME.iter().map(|name| home.join(name)));
     let runtime = [variable("XDG_RUNTIME_DIR"), Some(format!("/run/user/{uid}").into())];
@@ -51,9 +51,27 @@ pub(crate) fn hidden_paths(environment: impl Fn(&str) -> Option<OsString>) -> Ve
     paths
 }
 
+/// Returns the home directory in `/etc/passwd`. Not by `getpwuid`: in a static binary the C library loads
+/// the machine's libraries for it, and crashes if they are of another version.
+fn home_in_passwd(uid: Uid) -> Option<PathBuf> {
+    let text = fs::read("/etc/passwd").ok()?;
+    let uid = uid.to_string();
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let fields: Vec<_> = line.split(|byte| *byte == b':').collect();
+        let home = fields.get(5).filter(|_| fields.get(2) == Some(&uid.as_bytes()))?;
+        Some(PathBuf::from(OsStr::from_bytes(home)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_in_passwd() {
+        assert_eq!(home_in_passwd(Uid::from_raw(0)), Some("/root".into()));
+        assert_eq!(home_in_passwd(Uid::from_raw(u32::MAX - 1)), None);
+    }
 
     #[test]
     fn keys_and_sockets_are_hidden() {
