@@ -56,11 +56,12 @@ fn it_says_what_holds_and_what_came_of_it() {
     let tools = containers(&engine);
     let outcome =
         Outcome::of(&mut contained(&tools, &["sh", "-c", "make; make no-such-goal; true"]));
-    let ours: Vec<_> =
-        outcome.stderr.lines().filter(|line| !line.contains(": ready in ")).collect();
+    // Some machines have certificates of their own, which is one more warning.
+    let varies =
+        |line: &&str| line.contains(": ready in ") || line.contains("do not have the certificates");
+    let ours: Vec<_> = outcome.stderr.lines().filter(|line| !varies(line)).collect();
     let banner: Vec<_> = ours.iter().take_while(|line| !line.starts_with("make")).collect();
-    // Six rows, and a warning of root and one of certificates, with a hint.
-    assert!((6..=9).contains(&banner.len()), "{outcome:?}");
+    assert!((1..=8).contains(&banner.len()), "{outcome:?}");
     for word in ["agent:", "files:", "tools:", "network:", "secrets:", "risk:"] {
         assert!(banner.iter().any(|line| line.starts_with(word)), "{word} {outcome:?}");
     }
