@@ -86,7 +86,7 @@ pub use test_network::TestNetwork;
 pub use tmux::Tmux;
 pub use trial::{can_run, passes_descriptors, program};
 pub use user_container::UserContainer;
-pub use wait::{DEADLINE, eventually, eventually_within};
+pub use wait::{DEADLINE, default_deadline, eventually, eventually_within};
 pub use web_client::{
     WebAnswer, WebBrowser, WebEvent, WebPage, WebServer, WebStream, free_port,
     request as web_request,

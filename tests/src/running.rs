@@ -1,5 +1,6 @@
 //! Child processes of tests, with collected output and deadlines.
 
+use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -7,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::{DEADLINE, Signal, eventually, eventually_within, send_signal};
+use crate::{Signal, default_deadline, eventually, eventually_within, send_signal};
 
 /// The result of a finished child.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Outcome {
     /// Its exit status.
     pub status: ExitStatus,
@@ -18,6 +19,13 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     /// Its stderr, as text.
     pub stderr: String,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stdout, stderr) = (String::from_utf8_lossy(&self.stdout), &self.stderr);
+        write!(f, "{}\nstdout: {stdout}\nstderr: {stderr}", self.status)
+    }
 }
 
 impl Outcome {
@@ -128,7 +136,7 @@ impl Running {
     /// Waits for its end.
     #[track_caller]
     pub fn finish(self) -> Outcome {
-        self.finish_within(DEADLINE)
+        self.finish_within(default_deadline())
     }
 
     /// [`Running::finish`] with another deadline, for slow tests.

@@ -1,15 +1,25 @@
 //! Waiting for conditions, with deadlines.
 
+use std::env;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The default deadline. Generous: a passing test never waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Polls until `condition` holds; panics with `what` after [`DEADLINE`].
+/// [`DEADLINE`], or longer if this run has an engine: several engine commands at once, as tests
+/// run them, may take many seconds each.
+pub fn default_deadline() -> Duration {
+    match env::var_os("AIFO_TEST_ENGINE") {
+        Some(_) => Duration::from_secs(150),
+        None => DEADLINE,
+    }
+}
+
+/// Polls until `condition` holds; panics with `what` after [`default_deadline`].
 #[track_caller]
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
-    eventually_within(DEADLINE, what, condition);
+    eventually_within(default_deadline(), what, condition);
 }
 
 /// [`eventually`] with another deadline, for slow tests.

@@ -6,9 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually, eventually_within};
+use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually};
 
 const BASE: &str = "aifo-test-base:latest";
 
@@ -63,16 +62,13 @@ fn serve_with(setup: &SessionSetup, options: &[&str]) -> (Running, String) {
     serve.args(["serve", "--backend", &engine(), "--toolchain=c-cpp"]).args(options);
     let serving = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
     let mut new = Vec::new();
-    eventually_within(ENGINES_TIME, "the session is up", || {
+    eventually("the session is up", || {
         new = ids(setup);
         new.retain(|id| !known.contains(id));
         !new.is_empty()
     });
     (serving, new.remove(0))
 }
-
-/// A deadline for a busy engine.
-const ENGINES_TIME: Duration = Duration::from_secs(150);
 
 /// The ids of the running sessions.
 fn ids(setup: &SessionSetup) -> Vec<String> {
@@ -150,7 +146,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
         id = names.next().unwrap_or_default().trim_start_matches("aifo-").to_owned();
         !id.is_empty()
     });
-    eventually_within(ENGINES_TIME, "its container is there", || held(&id).0.len() == 1);
+    eventually("its container is there", || held(&id).0.len() == 1);
 
     let outcome = coder(&setup, &["cleanup", &id]);
     assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");

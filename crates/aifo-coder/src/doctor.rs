@@ -115,8 +115,10 @@ struct Check {
 
 enum Method {
     Sync(fn(&CheckContext) -> Vec<Finding>),
-    /// May block on an engine or a session, so it has a timeout.
-    Async(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
+    /// Runs commands of an engine; has [`QUERY_TIMEOUT`].
+    Query(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
+    /// Starts, uses and ends a session; has [`TRIAL_TIMEOUT`].
+    Trial(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
 }
 
 type FindingsFuture<'a> = Pin<Box<dyn Future<Output = Vec<Finding>> + 'a>>;
@@ -137,28 +139,30 @@ const CHECKS: &[Check] = &[
     Check { name: "runtime directory", method: Method::Sync(session::runtime_dir) },
     Check { name: "killed sessions", method: Method::Sync(session::killed) },
     Check { name: "engines", method: Method::Sync(engine::engines) },
-    Check { name: "images", method: Method::Async(|context| Box::pin(engine::images(context))) },
-    Check { name: "local", method: Method::Async(|context| Box::pin(trial::local(context))) },
-    Check { name: "docker", method: Method::Async(|context| Box::pin(trial::docker(context))) },
-    Check { name: "podman", method: Method::Async(|context| Box::pin(trial::podman(context))) },
+    Check { name: "images", method: Method::Query(|context| Box::pin(engine::images(context))) },
+    Check { name: "local", method: Method::Trial(|context| Box::pin(trial::local(context))) },
+    Check { name: "docker", method: Method::Trial(|context| Box::pin(trial::docker(context))) },
+    Check { name: "podman", method: Method::Trial(|context| Box::pin(trial::podman(context))) },
 ];
 
-/// The time limit of an asynchronous check.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of a check by commands of an engine.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time limit of a trial session. Generous, because one that is cut off leaves its network or
+/// container to the next cleanup.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Check {
     async fn run(&self, context: &CheckContext) -> Vec<Finding> {
-        match self.method {
-            Method::Sync(check) => check(context),
-            Method::Async(check) => match tokio::time::timeout(CHECK_TIMEOUT, check(context)).await
-            {
-                Ok(findings) => findings,
-                Err(_) => {
-                    let late = format!("no answer within {} s", CHECK_TIMEOUT.as_secs());
-                    let fix = "check the machine's load and the engine's state";
-                    vec![Finding::fail(self.name, late, fix)]
-                }
-            },
-        }
+        let (check, timeout) = match self.method {
+            Method::Sync(check) => return check(context),
+            Method::Query(check) => (check, QUERY_TIMEOUT),
+            Method::Trial(check) => (check, TRIAL_TIMEOUT),
+        };
+        tokio::time::timeout(timeout, check(context)).await.unwrap_or_else(|_| {
+            let late = format!("no answer within {} s", timeout.as_secs());
+            let fix = "check the machine's load and the engine's state";
+            vec![Finding::fail(self.name, late, fix)]
+        })
     }
 }
