@@ -109,14 +109,14 @@ function mark() {
 
 async function create() {
   const { session: id } = await post('/api/sessions');
-  history.pushState(null, '', `#s=${id}`);
+  history.pushState(null, '', `#/s=${id}`);
   open(id);
   return id;
 }
 
 function route() {
-  const id = /^#s=([0-9a-f]{16})/.exec(location.hash)?.[1] ?? '';
-  const shown = /[#&]c=([0-9a-z]+)$/.exec(location.hash)?.[1] ?? '';
+  const id = /^#\/s=([0-9a-f]{16})/.exec(location.hash)?.[1] ?? '';
+  const shown = /[/&]c=([0-9a-z]+)$/.exec(location.hash)?.[1] ?? '';
   if (id !== session || shown !== calls || !stream) open(id, shown);
 }
 
@@ -198,7 +198,7 @@ find('#delete').addEventListener('click', () => {
   if (confirm('Delete this session and its history?')) post(`/api/sessions/${session}/delete`).catch(problem);
 });
 find('#show-timeline').addEventListener('click', () => {
-  location.hash = calls ? `#s=${session}` : `#s=${session}&c=own`;
+  location.hash = calls ? `#/s=${session}` : `#/s=${session}&c=own`;
 });
 find('#latest').addEventListener('click', () => {
   scroll.scrollTop = scroll.scrollHeight;

@@ -11,7 +11,8 @@ import subprocess
 import sys
 from subprocess import DEVNULL, PIPE, STDOUT
 
-SLEEP = ["python3", "-c", 'import time; print("ready", flush=True); time.sleep(60)']
+# Short sleeps: a signal just before a sleep does not end it.
+SLEEP = ["python3", "-c", 'import time; print("ready", flush=True); [time.sleep(.05) for _ in range(1200)]']
 UPPER = ["python3", "-c", "import sys; print(sys.stdin.read().upper())"]
 OUTSIDE = os.environ["OUTSIDE"]
 
@@ -184,7 +185,7 @@ def typing_into_a_terminal():
     os.write(terminal, b"6 * 111\n")
     expect(b"666")
     expect(b">>> ")
-    os.write(terminal, b"import time; print('sleep' + 'ing'); time.sleep(60)\n")
+    os.write(terminal, b"import time; print('sleep' + 'ing'); [time.sleep(.05) for _ in range(1200)]\n")
     expect(b"sleeping")
     os.write(terminal, b"\x03")
     expect(b"KeyboardInterrupt")

@@ -26,7 +26,7 @@ impl Inner {
                 _ => ("idle", ""),
             };
             let html = format!(
-                "<a class=\"session {class}\" href=\"#s={}\" data-session=\"{}\" data-state=\"{class}\">\
+                "<a class=\"session {class}\" href=\"#/s={}\" data-session=\"{}\" data-state=\"{class}\">\
                  <span class=\"name\">{}</span> <span class=\"faint\">{} {words}</span> {}</a>",
                 facts.id,
                 facts.id,
@@ -41,7 +41,7 @@ impl Inner {
         }
         for session in &self.running {
             let html = format!(
-                "<a class=\"session\" href=\"#c={}\" data-calls=\"{}\"><span class=\"name\">{}</span> \
+                "<a class=\"session\" href=\"#/c={}\" data-calls=\"{}\"><span class=\"name\">{}</span> \
                  <span class=\"faint\">{} {}</span> {}</a>",
                 escape(&session.id),
                 escape(&session.id),
