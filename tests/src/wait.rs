@@ -10,10 +10,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 /// [`DEADLINE`], or longer if this run has an engine: several engine commands at once, as tests
 /// run them, may take many seconds each.
 pub fn default_deadline() -> Duration {
-    match env::var_os("AIFO_TEST_ENGINE") {
-        Some(_) => Duration::from_secs(150),
-        None => DEADLINE,
-    }
+    let engine =
+        ["AIFO_TEST_ENGINE", "AIFO_TEST_BACKEND"].iter().any(|name| env::var_os(name).is_some());
+    if engine { Duration::from_secs(150) } else { DEADLINE }
 }
 
 /// Polls until `condition` holds; panics with `what` after [`default_deadline`].

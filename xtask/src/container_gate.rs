@@ -89,11 +89,14 @@ fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) 
     }
     images::build_for_suites(&[engine])?;
     let before = held_for_suites(engine)?;
-    again_in_containers(engine, &again, args, extent)?;
-    check_nothing_left(engine, &before)?;
-    if !own.is_empty() {
-        ask(engine, &own, args)?;
+    let again = again_in_containers(engine, &again, args, extent);
+    // A failure there does not hide those of the container suites.
+    let own = if own.is_empty() { Ok(()) } else { ask(engine, &own, args) };
+    match (again, own) {
+        (Err(again), Err(own)) => bail!("{again:#}\n{own:#}"),
+        (again, own) => again.and(own)?,
     }
+    check_nothing_left(engine, &before)?;
     Ok(Outcome::Passed)
 }
 
