@@ -88,7 +88,7 @@ fn a_missing_session_is_replaced_by_a_new_one_and_reported() {
 /// The exit code after a denial: some agents stop then.
 fn after_denial(agent: Agent) -> i32 {
     match agent {
-        Agent::Codex => 7,
+        Agent::Codex => 8,
         _ => 0,
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use aifo_tests::model::{Agent, Script, Start};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, fixtures, is_over, run, start_with_stdin, without_the_rows_own};
+use super::{PATIENCE, fixtures, is_over, run_with, start_with_stdin, without_the_rows_own};
 
 /// A minimal MCP server that writes the place where it runs into a file.
 const SERVER: &str = "
@@ -68,7 +68,10 @@ fn a_server_of_an_agents_own_runs_in_its_sidecar() {
         let Some(start) = with_server(fixture.agent, start) else { continue };
         let workspace = fixture.workspace();
         fs::write(workspace.join("server.py"), SERVER).unwrap();
-        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
+        // A state of its own gets no servers of the user's.
+        let options = ["--state", "host"];
+        let (mut command, stdin, fixture) =
+            run_with(&options, fixture, without_the_rows_own(start));
         let running = start_with_stdin(&mut command, &stdin);
         let over = format!("{name} has ended");
         aifo_tests::eventually_within(PATIENCE, &over, || is_over(running.pid()));
