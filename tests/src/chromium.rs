@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{DEADLINE, Scratch, Signal, TestNetwork, can_run, processes_using, send_signal};
+use crate::{
+    DEADLINE, Scratch, Signal, TestNetwork, can_run, eventually, processes_using, send_signal,
+};
 
 /// A browser with a profile of its own. Dropping it kills the browser and its driver.
 #[derive(Debug)]
@@ -132,11 +134,18 @@ impl Chromium {
         self.wait(&format!("'{text}' in '{selector}'"), &expression);
     }
 
-    /// Clicks the first element that matches a selector.
+    /// Clicks the first element that matches a selector, again if the page replaces it meanwhile.
     #[track_caller]
     pub fn click(&self, selector: &str) {
-        let element = self.element(selector);
-        self.command(&format!("element/{element}/click"), &json!({}));
+        eventually(&format!("a click on {selector}"), || {
+            let element = self.element(selector);
+            let path = format!("/session/{}/element/{element}/click", self.session);
+            match self.send("POST", &path, &json!({})) {
+                Ok(_) => true,
+                Err(error) if error.contains("stale element") => false,
+                Err(error) => panic!("{path}: {error}"),
+            }
+        });
     }
 
     /// Types into the first element that matches a selector.

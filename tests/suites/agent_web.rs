@@ -35,7 +35,8 @@ fn a_turn_in_the_browser_runs_its_allowed_call_in_a_sidecar() {
 
         // Its container starts, and the agent asks.
         page.wait_for(PATIENCE, "a question", "document.querySelector('#asks .option.allow')");
-        page.wait_text("#asks .command", MAKE);
+        // As the command, or as the title of agents that send no command.
+        page.wait_text("#asks", MAKE);
         assert!(!fixture.workspace().join("ran").exists(), "{name}: not before the answer");
         page.wait(
             "it takes answers",
@@ -49,7 +50,10 @@ fn a_turn_in_the_browser_runs_its_allowed_call_in_a_sidecar() {
         page.wait_text(".tool.done", MAKE);
         // A call that has ended is folded.
         page.click(".tool.done summary");
-        page.wait_text(".tool.done pre.output", MADE);
+        // gemini reports no output of its shell.
+        if name != "gemini" {
+            page.wait_text(".tool.done pre.output", MADE);
+        }
         // The call of the sidecar is shown with the agent's.
         page.wait_text(".tool.done .run", "c-cpp");
         page.screenshot(&format!("{name}-answer"));

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::block::{Attachment, Block, QuestionBlock, QuestionEnd, ToolBlock};
 use crate::history::{Op, PlanEntry, SessionFacts};
 use crate::page_state::{PageState, Seq};
-use crate::tool_view::tool_block;
+use crate::tool_view::{Arrival, tool_block};
 use facts::usage_text;
 use shown::{hide, hide_from, piece_key, show};
 use turn::LiveTurn;
@@ -45,7 +45,8 @@ pub(crate) struct SessionState {
     max_weight: usize,
     /// The entries of tool calls, by the agent's id.
     calls: HashMap<String, u64>,
-    changed_calls: BTreeSet<String>,
+    /// Calls with unshown changes, and when those arrived.
+    changed_calls: BTreeMap<String, Arrival>,
     /// The entries of questions, by their id.
     questions: HashMap<String, u64>,
     plan: Vec<PlanEntry>,
@@ -76,7 +77,7 @@ impl SessionState {
             weight: 0,
             max_weight,
             calls: HashMap::new(),
-            changed_calls: BTreeSet::new(),
+            changed_calls: BTreeMap::new(),
             questions: HashMap::new(),
             plan: Vec::new(),
             usage: String::new(),
@@ -191,7 +192,9 @@ impl SessionState {
                 turn.push_tool(call);
             }
         }
-        self.changed_calls.extend(call.map(str::to_owned));
+        if let Some(call) = call {
+            self.note_change(call);
+        }
     }
 
     /// Adds a question.
@@ -275,12 +278,11 @@ impl SessionState {
         }
         // Without the agent's tool calls the next flush has them.
         let Some(tools) = tools else { return };
-        for id in std::mem::take(&mut self.changed_calls) {
+        for (id, arrival) in std::mem::take(&mut self.changed_calls) {
             let Some(call) = tools.get(&id) else { continue };
-            let now = crate::clock::unix_ms();
             let number = self.calls.get(&id).copied();
             let before = number.and_then(|number| self.entries.get(&number)).and_then(tool_of);
-            let block = tool_block(call, before, now, &mut *store);
+            let block = tool_block(call, before, arrival, &mut *store);
             if before != Some(&block) {
                 match number {
                     Some(number) => self.put(number, Block::Tool(Box::new(block))),
@@ -328,7 +330,8 @@ impl SessionState {
         if self.calls.contains_key(id) {
             return;
         }
-        let started = crate::clock::unix_ms();
+        self.note_change(id);
+        let started = self.changed_calls.get(id).map_or(0, |arrival| arrival.first);
         let call = ToolBlock {
             id: id.to_owned(),
             status: "pending".to_owned(),
@@ -338,7 +341,13 @@ impl SessionState {
         };
         let number = self.push(Block::Tool(Box::new(call)));
         self.calls.insert(id.to_owned(), number);
-        self.changed_calls.insert(id.to_owned());
+    }
+
+    /// Has the call shown anew by the next flush.
+    fn note_change(&mut self, call: &str) {
+        let now = crate::clock::unix_ms();
+        let arrival = Arrival { first: now, last: now };
+        self.changed_calls.entry(call.to_owned()).or_insert(arrival).last = now;
     }
 
     /// Returns the text of an entry.

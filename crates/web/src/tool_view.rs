@@ -6,16 +6,23 @@ use serde_json::Value;
 use crate::block::{ToolBlock, ToolContent};
 use crate::diff::diff;
 
+/// When the changes of a call arrived, in milliseconds since 1970. A flush shows them later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
 /// Returns the entry of a call. `store` stores images and returns their names.
 pub(crate) fn tool_block(
     call: &ToolCall,
     before: Option<&ToolBlock>,
-    now: u64,
+    arrival: Arrival,
     store: &mut dyn FnMut(Image) -> Option<String>,
 ) -> ToolBlock {
     let state = call.state();
     let is_open = matches!(state, CallState::Open(_));
-    let ended = before.and_then(|before| before.ended).or((!is_open).then_some(now));
+    let ended = before.and_then(|before| before.ended).or((!is_open).then_some(arrival.last));
     ToolBlock {
         id: call.id().to_owned(),
         title: call.title().to_owned(),
@@ -25,7 +32,7 @@ pub(crate) fn tool_block(
         command: call.command(),
         paths: call.paths().into_iter().map(str::to_owned).collect(),
         content: content(call, store),
-        started: before.map_or(now, |before| before.started),
+        started: before.map_or(arrival.first, |before| before.started),
         ended: ended.filter(|_| !is_open),
         runs: before.map(|before| before.runs.clone()).unwrap_or_default(),
     }
@@ -45,8 +52,12 @@ fn content(call: &ToolCall, store: &mut dyn FnMut(Image) -> Option<String>) -> V
             _ => push_inner(block, &mut output, &mut contents, store),
         }
     }
-    if output.is_empty() && contents.is_empty() {
-        output = raw_output(call.member("rawOutput"));
+    let raw = call.member("rawOutput");
+    let raw_text = raw_output(raw);
+    // The content of some agents is the text of their question only, and the output is elsewhere.
+    let is_elsewhere = raw.is_some_and(Value::is_object) && !output.contains(raw_text.trim());
+    if contents.is_empty() && (output.is_empty() || is_elsewhere) {
+        output.push_str(&raw_text);
     }
     if !output.trim().is_empty() {
         let (text, is_cut) = tail(&output);
@@ -120,7 +131,7 @@ mod tests {
         let mut calls = ToolCalls::new(10, 1 << 24);
         calls.upsert(update);
         let call = calls.iter().next().unwrap();
-        tool_block(call, None, 5, &mut |_| Some("image".to_owned()))
+        tool_block(call, None, Arrival { first: 4, last: 5 }, &mut |_| Some("image".to_owned()))
     }
 
     #[test]
@@ -139,6 +150,19 @@ mod tests {
         assert!(matches!(&call.content[1], ToolContent::Diff { path, .. } if path == "/w/a"));
         let output = ToolContent::Output { text: "one\ntwo".to_owned(), is_cut: false };
         assert_eq!(call.content[2], output);
+    }
+
+    #[test]
+    fn an_output_beside_the_text_of_a_question_is_shown_once() {
+        let shown = |text: &str| {
+            let text = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+            let raw = json!({"exit_code": 0, "formatted_output": "made\n"});
+            let call = view(&json!({"toolCallId": "t", "content": text, "rawOutput": raw}));
+            let [ToolContent::Output { text, .. }] = &call.content[..] else { panic!() };
+            text.clone()
+        };
+        assert_eq!(shown("Available Decisions: Abort"), "Available Decisions: Abort\nmade");
+        assert_eq!(shown("$ make\nmade"), "$ make\nmade");
     }
 
     #[test]

@@ -1,22 +1,34 @@
 //! Calls of the session's log, beside the tool calls that caused them.
 
 use super::SessionState;
-use crate::block::{Block, ToolRun};
+use crate::block::{Block, ToolBlock, ToolRun};
 
 impl SessionState {
-    /// Returns the tool call that ran at a time, if it was the only one.
+    /// Returns the tool call that ran at a time, if it was the only one. If none did, the only one
+    /// that was reported soon after: some agents report a call late.
     pub(crate) fn only_call_at(&self, time: u64) -> Option<String> {
-        let mut running = self.entries.values().filter_map(|block| match block {
-            Block::Tool(call)
-                if call.started <= time.saturating_add(CLOCK_SLACK)
-                    && call.ended.is_none_or(|end| end.saturating_add(CLOCK_SLACK) >= time) =>
-            {
-                Some(call.id.clone())
-            }
+        let ran = |call: &ToolBlock| {
+            call.started <= time.saturating_add(CLOCK_SLACK)
+                && call.ended.is_none_or(|end| end.saturating_add(CLOCK_SLACK) >= time)
+        };
+        let began_later =
+            |call: &ToolBlock| (time..time.saturating_add(REPORT_DELAY)).contains(&call.started);
+        match &*self.calls_where(ran) {
+            [only] => Some(only.id.clone()),
+            [] => match &*self.calls_where(began_later) {
+                [only] => Some(only.id.clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn calls_where(&self, condition: impl Fn(&ToolBlock) -> bool) -> Vec<&ToolBlock> {
+        let calls = self.entries.values().filter_map(|block| match block {
+            Block::Tool(call) => Some(&**call),
             _ => None,
         });
-        let only = running.next()?;
-        running.next().is_none().then_some(only)
+        calls.filter(|call| condition(call)).collect()
     }
 
     /// Adds a call of the log to a tool call.
@@ -36,3 +48,5 @@ impl SessionState {
 const MOST_RUNS: usize = 50;
 /// Difference between the times of log and page, in milliseconds.
 const CLOCK_SLACK: u64 = 50;
+/// How much later than its run an agent may report a call, in milliseconds.
+const REPORT_DELAY: u64 = 1_000;

@@ -282,6 +282,7 @@ fn a_logged_call_belongs_to_the_only_open_tool_call() {
     pair.flush();
     let now = crate::clock::unix_ms();
     assert_eq!(pair.state.only_call_at(now).as_deref(), Some("t"));
+    assert_eq!(pair.state.only_call_at(now - 500).as_deref(), Some("t"), "reported late");
     assert_eq!(pair.state.only_call_at(now - 60_000), None, "before it");
     let run = crate::block::ToolRun {
         command: "cargo test".to_owned(),

@@ -52,8 +52,9 @@ impl SessionState {
         time: u64,
         block: impl FnOnce(u64) -> Block,
     ) {
-        if let Some(turn) = &self.turn {
-            self.changed_calls.extend(turn.tools().map(str::to_owned));
+        let tools_of_turn = self.turn.iter().flat_map(|turn| turn.tools());
+        for call in tools_of_turn.map(str::to_owned).collect::<Vec<_>>() {
+            self.note_change(&call);
         }
         self.sync(tools, &mut *store);
         let started = self.turn.as_ref().map_or(time, |turn| turn.started);
