@@ -132,6 +132,8 @@ pub(crate) struct Inner {
     running: Vec<RunningSession>,
     /// Timelines by session.
     timelines: BTreeMap<String, CallLog>,
+    /// Calls of the log whose tool call the agent has not reported yet.
+    early_runs: Vec<calls::EarlyRun>,
     open_log: fn(PathBuf) -> CallSource,
     /// The timeline of an agent that has not been started.
     no_calls: PageState,
@@ -201,6 +203,7 @@ impl Hub {
             prompt_resources: false,
             running: Vec::new(),
             timelines: BTreeMap::new(),
+            early_runs: Vec::new(),
             open_log,
             no_calls: PageState::new(seq),
             attention: VecDeque::new(),

@@ -100,10 +100,11 @@ impl Answer {
                     let event = format!("{}data: {}\n\n", name.unwrap_or_default(), event.data);
                     write!(to, "{:x}\r\n{event}\r\n", event.len())?;
                 }
-                to.write_all(b"0\r\n\r\n")?;
+                // An agent may leave after the last event.
+                let _ = to.write_all(b"0\r\n\r\n");
             }
         }
-        to.flush()
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Hub, Inner};
+use crate::block::ToolRun;
 use crate::call_log::{CallLog, RunningSession};
 use crate::page_state::PageState;
 
@@ -58,16 +59,27 @@ impl Inner {
         if id != OWN {
             return;
         }
-        for (time, run) in new {
-            let states = self.sessions.values_mut().filter_map(|slot| slot.loaded.as_mut());
-            let mut found = states.filter_map(|loaded| {
-                let call = loaded.state.only_call_at(time)?;
-                Some((&mut loaded.state, call))
-            });
-            // With two candidates it is not known which of them called the tool.
-            if let (Some((state, call)), None) = (found.next(), found.next()) {
-                state.add_run(&call, run);
+        let new = new.into_iter().map(|(time, run)| EarlyRun { time, run, tries: 0 });
+        let runs: Vec<EarlyRun> = self.early_runs.drain(..).chain(new).collect();
+        for run in runs {
+            self.match_run(run);
+        }
+    }
+
+    /// Shows a run with the tool call that caused it, or keeps it for the next update.
+    fn match_run(&mut self, run: EarlyRun) {
+        let states = self.sessions.values_mut().filter_map(|slot| slot.loaded.as_mut());
+        let mut found = states.filter_map(|loaded| {
+            let call = loaded.state.only_call_at(run.time)?;
+            Some((&mut loaded.state, call))
+        });
+        match (found.next(), found.next()) {
+            (Some((state, call)), None) => state.add_run(&call, run.run),
+            (None, _) if run.tries < MOST_TRIES => {
+                self.early_runs.push(EarlyRun { tries: run.tries.saturating_add(1), ..run });
             }
+            // With two candidates it is not known which of them called the tool.
+            _ => {}
         }
     }
 
@@ -76,6 +88,18 @@ impl Inner {
         self.running.iter().find(|session| session.id == id || (id == OWN && session.pid == own))
     }
 }
+
+/// A call of the log that is shown with a tool call.
+#[derive(Debug)]
+pub(super) struct EarlyRun {
+    /// When it started, in milliseconds since 1970.
+    time: u64,
+    run: ToolRun,
+    tries: u8,
+}
+
+/// Updates of the timeline within which the agent has to report the tool call.
+const MOST_TRIES: u8 = 3;
 
 /// Stands for the session of this server's agent.
 const OWN: &str = "own";
