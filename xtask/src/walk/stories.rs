@@ -7,6 +7,10 @@ const C: &str = "aifo-toolchain-c-cpp:latest";
 const CODEX: &str = "aifo-agent-codex:latest";
 const NODE: &str = "aifo-toolchain-node:latest";
 const PYTHON: &str = "aifo-toolchain-python:latest";
+const WHERE: (&str, &str) =
+    ("where.py", "import sys\nprint(sys.executable, sys.prefix, *sys.argv[1:])\n");
+const GREET: (&str, &str) =
+    ("greet.py", "import sys\nprint('Hello', *sys.argv[1:] or input().split())\n");
 const MAKEFILE: (&str, &str) = ("Makefile", "all:\n\t@echo built in $(CURDIR)\n");
 
 /// All stories.
@@ -191,6 +195,98 @@ pub(super) const STORIES: &[Story] = &[
             "aifo-coder prompt --agent-command 'python3 agent.py' 'Edit the notes'",
             "aifo-coder prompt --agent-command 'python3 agent.py' --yes-to edit 'Edit the notes'",
             "aifo-coder prompt --agent-command 'python3 agent.py' --format json 'Explain this project' | tail -1",
+        ],
+    },
+    Story {
+        name: "venv",
+        about: "A Python virtual environment in an agent's container.",
+        start: Images(&[C, CODEX, PYTHON]),
+        needs: &[],
+        files: &[WHERE, GREET],
+        commands: &[
+            "inside() { aifo-coder run -q --image aifo-agent-codex:latest -- \"$@\"; }",
+            "inside python3 -m venv --without-pip .venv",
+            "inside .venv/bin/python where.py",
+            "inside sh -c '. .venv/bin/activate; python where.py; python3 -c \"print(6 * 7)\"'",
+            "(echo '#!'$PWD/.venv/bin/python; cat greet.py) > .venv/bin/greet; chmod +x .venv/bin/greet",
+            "inside .venv/bin/greet Ada",
+            "inside sh -c '. .venv/bin/activate; mkdir sub; cd sub; greet Ada; echo Eve | greet'",
+            "inside .venv/bin/python -c 'raise SystemExit(7)'",
+            "inside pip install --no-index six 2>&1 | head -6",
+            "ln -sf /opt/mine/bin/python3 .venv/bin/python3",
+            "inside .venv/bin/python3 where.py",
+            "inside python3 -m venv --clear --without-pip .venv; inside .venv/bin/python3 where.py",
+        ],
+    },
+    Story {
+        name: "paths",
+        about: "Projects at their own paths, with /workspace as a second name.",
+        start: Images(&[C, CODEX]),
+        needs: &[],
+        files: &[MAKEFILE],
+        commands: &[
+            "inside() { aifo-coder run -q --image aifo-agent-codex:latest -- \"$@\"; }",
+            "inside sh -c 'pwd; make; make -C /workspace; touch /workspace/made; ls'",
+            "cp -r . ../second; cd ../second",
+            "inside make",
+            "ln -s ~/project ~/link; cd ~/link",
+            "inside sh -c 'pwd; make'",
+            "mkdir sub; cd sub; inside sh -c 'pwd; ls ..'",
+            "cd ..; inside sh -c 'ls /home/me/second'",
+            "aifo-coder run -q codex --version; cd ../second; aifo-coder run -q codex --version",
+            "aifo-coder state list",
+        ],
+    },
+    Story {
+        name: "worktree",
+        about: "A linked worktree of git: its repository is mounted, its hooks and config are protected.",
+        start: Images(&[C, CODEX]),
+        needs: &["git"],
+        files: &[MAKEFILE],
+        commands: &[
+            "git config --global user.name Ada; git config --global user.email ada@example.org",
+            "git init --quiet -b main; git add .; git commit --quiet -m first",
+            "git worktree add --quiet -b topic ../tree; cd ../tree",
+            "inside() { aifo-coder run -q --image aifo-agent-codex:latest -- \"$@\"; }",
+            "inside sh -c 'pwd; make; git branch; git log --format=%an:%s'",
+            "inside sh -c 'touch new; git add new; git commit --quiet -m second'; git log --format=%an:%s",
+            "inside sh -c 'touch ../project/.git/hooks/post-commit'",
+            "inside git config alias.x '!id'",
+            "cat .git; sed -i s,worktrees/tree,worktrees/other, .git",
+            "inside git status",
+        ],
+    },
+    Story {
+        name: "versions",
+        about: "Versions that the files of a project request.",
+        start: Images(&[C, NODE, PYTHON]),
+        needs: &[],
+        files: &[("package.json", "{}\n"), ("app.py", "")],
+        commands: &[
+            "aifo-coder why --toolchains",
+            "aifo-coder exec python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")' > .python-version",
+            "aifo-coder why --toolchains",
+            "echo 1.2 > .nvmrc",
+            "aifo-coder why --toolchains",
+            "aifo-coder exec node -p '6 * 7'",
+            "aifo-coder exec -q --toolchain-image node=aifo-toolchain-node:latest node -p '6 * 7'",
+        ],
+    },
+    Story {
+        name: "certificates",
+        about: "A company's own CA.",
+        start: Images(&[C, CODEX, PYTHON]),
+        needs: &["openssl"],
+        files: &[("get.py", include_str!("get.py"))],
+        commands: &[
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out company.pem -days 2 -subj /CN=company -addext subjectAltName=IP:127.0.0.1 2> /dev/null",
+            "export SSL_CERT_FILE=$PWD/company.pem",
+            "aifo-coder doctor | grep certificates:",
+            "aifo-coder run --image aifo-agent-codex:latest -- true 2>&1 | grep admit",
+            "aifo-coder run -q -- python3 get.py 2>&1 | tail -2",
+            "mkdir -p ~/.config/aifo; printf '[containers]\\nadmit = [\"ca-bundle\"]\\n' > ~/.config/aifo/config.toml",
+            "aifo-coder doctor | grep certificates:",
+            "aifo-coder run -q -- python3 get.py",
         ],
     },
 ];
