@@ -59,7 +59,9 @@ pub(super) const STORIES: &[Story] = &[
         files: &[MAKEFILE],
         commands: &[
             "aifo-coder exec --tolchain rust -- cargo build",
-            "aifo-coder exec --toolchain rust@9.9 cargo build",
+            "aifo-coder exec --toolchain node@9.9 -- node --version",
+            "aifo-coder exec --toolchain c-cpp@9.9 make",
+            "aifo-coder exec --toolchain c-cpp make",
             "aifo-coder exec --toolchain bun -- bun --version",
             "aifo-coder exec cargo x",
             "aifo-coder prompt",
