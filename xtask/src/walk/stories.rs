@@ -54,7 +54,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "mistakes",
         about: "Errors that name their cause and a remedy.",
-        start: Images(&[C, NODE]),
+        start: Images(&[C, CODEX, NODE]),
         needs: &[],
         files: &[MAKEFILE],
         commands: &[
@@ -73,6 +73,10 @@ pub(super) const STORIES: &[Story] = &[
             "DOCKER_HOST=unix:///run/nothing.sock aifo-coder run --backend docker -- make",
             "printf '[containers]\\nnet = \"none\"\\n' > .aifo.toml",
             "aifo-coder config show | grep 'containers.net '",
+            "aifo-coder run --image aifo-agent-codex:latest -- true 2>&1 | grep network:",
+            "aifo-coder why make | grep network:",
+            "printf '[containers]\\nnet = \"host\"\\n' > .aifo.toml",
+            "aifo-coder exec make",
             "printf 'net = \"none\"\\n' > .aifo.toml",
             "aifo-coder exec make",
         ],
