@@ -45,8 +45,10 @@ pub(crate) async fn choose(
         SidecarBackend::Containers(containers) => {
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
-            containers.lacks_certificates =
-                !is_admitted && !own_certificates(&|name| std::env::var_os(name)).is_empty();
+            // Without a network they are not needed.
+            if !is_admitted && containers.net != Net::None {
+                containers.missing_certificates = own_certificates(&|name| std::env::var_os(name));
+            }
         }
         SidecarBackend::Local => report_local(config, chosen.fallback_reason.as_deref())?,
     }

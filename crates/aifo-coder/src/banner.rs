@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use aifo_launch::{
     Admission, AgentSpec, CallStats, Containers, Net, Session, WorkspaceAccess, agent_variables,
-    own_certificates,
 };
 use aifo_types::Kind;
 
@@ -175,8 +174,8 @@ pub(crate) fn root_warning(containers: &Containers) -> Option<&'static str> {
 
 /// Returns the warning that tools and agent lack certificates of this machine.
 pub(crate) fn certificates_warning(containers: &Containers) -> Option<String> {
-    let sources = own_certificates(&|name| std::env::var_os(name));
-    containers.lacks_certificates.then(|| missing_certificates(&sources))
+    let sources = &containers.missing_certificates;
+    (!sources.is_empty()).then(|| missing_certificates(sources))
 }
 
 fn missing_certificates(sources: &[&str]) -> String {

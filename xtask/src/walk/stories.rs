@@ -289,6 +289,7 @@ pub(super) const STORIES: &[Story] = &[
             "export SSL_CERT_FILE=$PWD/company.pem",
             "aifo-coder doctor | grep certificates:",
             "aifo-coder run --image aifo-agent-codex:latest -- true 2>&1 | grep admit",
+            "aifo-coder run --net none --image aifo-agent-codex:latest -- true 2>&1 | grep admit",
             "aifo-coder run -q -- python3 get.py 2>&1 | tail -2",
             "mkdir -p ~/.config/aifo; printf '[containers]\\nadmit = [\"ca-bundle\"]\\n' > ~/.config/aifo/config.toml",
             "aifo-coder doctor | grep certificates:",
