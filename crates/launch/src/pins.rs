@@ -112,7 +112,7 @@ pub(crate) async fn decide_image(
 
 impl ImageDecision {
     /// Returns whether the user requests a version that no image has: no other version replaces it.
-    pub(crate) fn lacks_version_of_user(&self) -> bool {
+    pub fn lacks_version_of_user(&self) -> bool {
         let source = self.requested.as_ref().map(|requested| requested.version.source());
         matches!(self.reason, ImageReason::Unavailable { .. })
             && source == Some(&VersionSource::User)
