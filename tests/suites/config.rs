@@ -125,7 +125,13 @@ fn a_workspace_may_turn_off_the_network() {
     write(&setup, WORKSPACE, "[containers]\nnet = 'host'\n");
     let outcome = coder(&setup, &["config", "check"]);
     let error = "other than \"none\" gives a network";
-    assert!(outcome.exited(1).stderr.contains(error), "{}", outcome.stderr);
+    let hint = "hint: this belongs in your own file, '";
+    let stderr = &outcome.exited(1).stderr;
+    assert!(stderr.contains(error) && stderr.contains(hint), "{stderr}");
+    write(&setup, WORKSPACE, "net = 'none'\n");
+    let outcome = coder(&setup, &["config", "check"]);
+    let expected = "there is no key 'net'\nhint: 'net' belongs in [containers]\n";
+    assert!(outcome.exited(1).stderr.contains(expected), "{}", outcome.stderr);
 }
 
 #[test]

@@ -130,6 +130,45 @@ fn a_version_without_an_image_is_reported_in_one_line() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
+fn a_version_of_the_user_has_an_image_or_the_session_does_not_start() {
+    let test = "a_version_of_the_user_has_an_image_or_the_session_does_not_start";
+    let Some(official) = OfficialTag::new(test, "7779") else { return };
+    let engine = &official.0;
+    let containers = ContainerSetup::of(engine);
+    // `auto` does not fall back to the local backend, which has one version.
+    let node = |version: &str| {
+        let mut exec = containers.setup().coder();
+        exec.args(["exec", "--backend", "auto", "--no-toolchain-cache", "--workspace"]);
+        exec.arg(containers.setup().workspace()).args(["--toolchain", &format!("node@{version}")]);
+        exec.args(["--", "node", "--version"]);
+        if engine.is_podman() {
+            exec.env("DOCKER_HOST", "unix:///run/nothing.sock");
+        }
+        Outcome::of(&mut exec)
+    };
+    assert!(node("7779").exited(0).text().starts_with('v'), "the official image");
+    let contained =
+        ["image", "inspect", "--format", "{{index .Config.Labels \"dev.aifo.versions\"}}", OURS];
+    let contained = Outcome::of(&mut engine.command(contained)).text();
+    if let Some(major) = contained.split(['.', '\n']).next().filter(|it| !it.is_empty()) {
+        let printed = node(major).exited(0).text();
+        assert!(printed.starts_with(&format!("v{major}.")), "the usual image: {printed}");
+    }
+    let outcome = node("9998");
+    let error = &outcome.exited(86).stderr;
+    let hint = "hint: omit the version, load '";
+    assert!(error.contains("aifo-coder: you request node 9998, but "), "{error}");
+    assert!(error.contains("node:9998' cannot be pulled: ") && error.contains(hint), "{error}");
+    assert!(error.contains("or name an image with --toolchain-image node=IMAGE\n"), "{error}");
+    assert!(!error.contains("processes of this machine"), "{error}");
+    let outcome = node("nightly");
+    let expected = "aifo-coder: you request node nightly, but no image of that version is on this machine\n\
+         hint: omit the version, or name an image with --toolchain-image node=IMAGE\n";
+    assert_eq!(outcome.exited(86).stderr, expected);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
 fn the_image_of_a_devcontainer_is_used_after_a_question_on_a_terminal() {
     let test = "the_image_of_a_devcontainer_is_used_after_a_question_on_a_terminal";
     let Some(engine) = Engine::of_run(test) else { return };

@@ -71,6 +71,7 @@ mod secrets;
 mod security;
 mod serve;
 mod sessions;
+mod setup;
 mod shim;
 mod shim_answers;
 mod shim_binary;

@@ -350,8 +350,8 @@ fn a_version_that_cannot_be_had_starts_nothing() {
     let mut coder = setup.coder();
     coder.args(["exec", "--backend", "local", "--toolchain", "rust@1.95", "--", "cargo", "say"]);
     let outcome = Outcome::of(&mut coder);
-    let expected = "aifo-coder: the local backend runs the rust that is installed, it cannot give \
-         version 1.95\nhint: --backend docker brings up a sidecar of that version\n";
+    let expected = "aifo-coder: the local backend runs the installed rust, so it cannot provide \
+         version 1.95\nhint: omit the version, or use containers with --backend docker or podman\n";
     assert_eq!(outcome.exited(86).stderr, expected);
     assert_eq!(gate.starts(), 0);
 }

@@ -416,7 +416,14 @@ fn sidecars_in_containers() {
     }
     let printed = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
     assert!(printed.contains("chosen:      c-cpp, if its container has make\n"), "{printed}");
+    assert!(printed.contains("\nnetwork:     shared\n"), "{printed}");
+    let file = setup.workspace().join(".aifo.toml");
+    fs::write(&file, "[containers]\nnet = 'none'\n").unwrap();
+    let printed = ask("auto", &[RUST, "rustfmt"]);
+    let network = format!("\nnetwork:     none ({}:2)\n", file.display());
+    assert!(printed.contains(&network), "{printed}");
     let printed = ask("local", &[RUST, "rustfmt"]);
+    assert!(!printed.contains("\nnetwork: "), "{printed}");
     assert!(!printed.contains(rustfmt) && !in_containers(&printed), "{printed}");
 }
 

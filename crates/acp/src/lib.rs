@@ -58,6 +58,7 @@
 //! process and reads no clock. Agent input cannot make it panic, exceed [`Limits`], or leave a
 //! request unanswered.
 
+mod answer;
 mod capabilities;
 mod client;
 mod content;
@@ -91,6 +92,7 @@ mod update;
 
 pub use agent_client_protocol_schema as schema;
 
+pub use answer::Answer;
 pub use capabilities::{AgentInfo, ClientCapabilities, UnsupportedVersion};
 pub use client::{CancelOutcome, Client, Config, ConnectionState, Requests, SendError};
 pub use content::{Channel, Piece, pieces};
@@ -114,7 +116,7 @@ pub use relay::{
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::Session;
 pub use text_run::{Streaming, TextRun};
-pub use timeline::{Answer, AnswerPart, Position, PushOutcome, Timeline, TimelineEntry};
+pub use timeline::{AnswerPart, Position, PushOutcome, Timeline, TimelineEntry};
 pub use tool_call::{CallState, ToolCall, ToolStatus, UnfinishedReason};
 pub use tool_calls::{ToolCalls, ToolChange};
 pub use turn::TurnPhase;

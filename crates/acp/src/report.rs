@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::answer::Answer;
 use crate::content::{Channel, Piece, pieces};
 use crate::event::{Event, RequestEvent};
 use crate::failure::Failure;
 use crate::message::Id;
 use crate::permission::{Decision, PermissionRequest};
-use crate::timeline::Answer;
 use crate::tool_call::{CallState, ToolCall};
 use crate::tool_calls::ToolChange;
 use crate::turn_end::{CancelCause, TurnEnd};
@@ -52,8 +52,10 @@ pub fn reports(event: &Event) -> Vec<Value> {
     vec![report]
 }
 
-/// Reports the end of a turn. Takes the answer, which may be long, without copying it.
-pub fn turn_end_report(end: &TurnEnd, answer: Answer) -> Value {
+/// Reports the end of a turn. Takes the answer, which may be long, without copying it, and separates its
+/// messages.
+pub fn turn_end_report(end: &TurnEnd, mut answer: Answer) -> Value {
+    answer.separate_messages();
     let (stop_reason, error) = match &end.outcome {
         Ok(reason) => (Some(reason.word()), Value::Null),
         Err(failure) => (None, failure_report(failure)),

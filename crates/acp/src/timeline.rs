@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::answer::Answer;
 use crate::content::{Channel, Piece};
 use crate::json::weight;
 use crate::text_run::{Streaming, TextRun};
@@ -273,29 +274,6 @@ impl Timeline {
 const ENTRY: usize = 160;
 /// How many entries back a new run looks for its message.
 const LOOK_BACK: usize = 64;
-
-/// The answer of a turn.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// Its text.
-    pub text: String,
-    /// Where other messages than the first begin in the text, in bytes.
-    pub messages: Vec<usize>,
-    /// All content blocks, adjacent texts joined.
-    pub blocks: Vec<Value>,
-}
-
-impl Answer {
-    fn push_text(&mut self, text: &mut String) {
-        if !text.is_empty() {
-            self.text.push_str(text);
-            // `json!` would copy the text, which may be long.
-            let text = Value::String(std::mem::take(text));
-            let members = [("type".to_owned(), "text".into()), ("text".to_owned(), text)];
-            self.blocks.push(Value::Object(members.into_iter().collect()));
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use crate::answer::Answer;
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::timeline::Answer;
 
 /// The outcome of a turn.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use aifo_launch::{
-    Admission, Attachments, BackendChoice, BackendRequest, Containers, Engine, EngineError,
-    Fallback, Images, Net, SidecarBackend, TrustedPrograms, own_certificates,
+    Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
+    EngineError, Fallback, Images, Net, SidecarBackend, TrustedPrograms, own_certificates,
 };
 use anyhow::{Context, bail};
 
 use crate::config::Config;
 use crate::console;
-use crate::image_dialogue::Dialogue;
+use crate::image_dialogue::{self, Dialogue};
 
 /// Returns the configured backend, and the containers that kinds are attached to. Errors: a backend
 /// chosen by name is not available, or a flag was given that only containers support.
@@ -31,14 +31,24 @@ pub(crate) async fn choose(
         attached: &attached,
     };
     let chosen = request.choose(programs, |engine| containers(engine, config), &mut dialogue).await;
-    let mut chosen = chosen.map_err(|error| unavailable(&error, config.backend.value))?;
+    let mut chosen = chosen.map_err(|error| match error {
+        ChoiceError::Engine(error) => {
+            let may_be_local = !request.has_version_of_user();
+            unavailable(&error, config.backend.value, may_be_local)
+        }
+        ChoiceError::Version(decision) => {
+            anyhow::Error::msg(image_dialogue::unavailable(&decision).unwrap_or_default())
+        }
+    })?;
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
-            containers.lacks_certificates =
-                !is_admitted && !own_certificates(&|name| std::env::var_os(name)).is_empty();
+            // Without a network they are not needed.
+            if !is_admitted && containers.net != Net::None {
+                containers.missing_certificates = own_certificates(&|name| std::env::var_os(name));
+            }
         }
         SidecarBackend::Local => report_local(config, chosen.fallback_reason.as_deref())?,
     }
@@ -72,7 +82,7 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
 }
 
 /// Adds a hint to the error of an engine that is not available.
-fn unavailable(error: &EngineError, choice: BackendChoice) -> anyhow::Error {
+fn unavailable(error: &EngineError, choice: BackendChoice, may_be_local: bool) -> anyhow::Error {
     let is_forbidden = error.to_string().to_ascii_lowercase().contains("permission denied");
     let remedy = match (is_forbidden, choice) {
         (true, _) => {
@@ -82,6 +92,7 @@ fn unavailable(error: &EngineError, choice: BackendChoice) -> anyhow::Error {
         (false, _) => "start the engine",
     };
     let local = match choice {
+        _ if !may_be_local => "; without the version, tools can run as processes of this machine",
         BackendChoice::Auto => {
             "; or run the agent on this machine, without isolation, with --backend local"
         }

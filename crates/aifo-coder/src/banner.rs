@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use aifo_launch::{
     Admission, AgentSpec, CallStats, Containers, Net, Session, WorkspaceAccess, agent_variables,
-    own_certificates,
 };
 use aifo_types::Kind;
+
+use crate::config::Config;
 
 /// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
 struct Facts {
@@ -22,6 +23,8 @@ struct Facts {
     settings: Vec<PathBuf>,
     kinds: Vec<Kind>,
     net: Net,
+    /// The file, variable or flag that sets the network; `None` for the default.
+    net_source: Option<String>,
     /// The secret variables of the agent.
     variables: Vec<String>,
     admitted: Vec<Admission>,
@@ -37,7 +40,7 @@ pub(crate) fn before(
     spec: &AgentSpec,
     image: &str,
     containers: &Containers,
-    admitted: impl IntoIterator<Item = Admission>,
+    config: &Config,
 ) -> String {
     let set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut variables: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
@@ -57,8 +60,9 @@ pub(crate) fn before(
         settings,
         kinds: session.kinds().to_vec(),
         net: containers.net,
+        net_source: (!config.net.is_builtin()).then(|| config.net.source.to_string()),
         variables,
-        admitted: admitted.into_iter().collect(),
+        admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
         login: spec.credentials.as_ref().map(|login| login.from.clone()),
     };
@@ -72,7 +76,7 @@ impl Facts {
             ("agent", format!("{agent} in a container of {engine} ({image}), session {session}")),
             ("files", self.files()),
             ("tools", self.tools()),
-            ("network", self.network().to_owned()),
+            ("network", self.network()),
             ("secrets", self.secrets()),
             (
                 "risk",
@@ -119,13 +123,15 @@ impl Facts {
         }
     }
 
-    fn network(&self) -> &'static str {
-        match self.net {
+    fn network(&self) -> String {
+        let source = self.net_source.as_ref().map(|source| format!(" ({source})"));
+        let access = match self.net {
             Net::Shared => "outbound access; localhost is shared with the tools",
             Net::Separate => "outbound access; its own localhost",
             Net::None => "none",
             Net::Host => "this machine's own, including all local services",
-        }
+        };
+        format!("{access}{}", source.unwrap_or_default())
     }
 
     /// The secrets of the agent, and those that are admitted for tools.
@@ -168,8 +174,8 @@ pub(crate) fn root_warning(containers: &Containers) -> Option<&'static str> {
 
 /// Returns the warning that tools and agent lack certificates of this machine.
 pub(crate) fn certificates_warning(containers: &Containers) -> Option<String> {
-    let sources = own_certificates(&|name| std::env::var_os(name));
-    containers.lacks_certificates.then(|| missing_certificates(&sources))
+    let sources = &containers.missing_certificates;
+    (!sources.is_empty()).then(|| missing_certificates(sources))
 }
 
 fn missing_certificates(sources: &[&str]) -> String {

@@ -15,11 +15,11 @@ use clap::{Parser, Subcommand};
 
 use self::help::{
     ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, PROMPT,
-    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, STATE, WEB, WHY,
+    PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, SETUP, STATE, WEB, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
-pub(crate) use self::images::{BuildImages, Images, ImagesCommand};
+pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Sessions, Why,
@@ -56,6 +56,9 @@ pub(crate) enum Command {
     Web(Box<Web>),
     /// List the supported agents and their state
     Agents(Agents),
+    /// Build or pull the images that a project needs
+    #[command(after_help = SETUP)]
+    Setup(Setup),
     /// Build, list or update the images of toolchains and agents
     Images(Images),
     /// Run the proxy and sidecars for another launcher

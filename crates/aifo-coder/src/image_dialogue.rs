@@ -84,16 +84,24 @@ fn is_shown() -> bool {
 pub(crate) fn unavailable(decision: &ImageDecision) -> Option<String> {
     let ImageReason::Unavailable { contained, official } = &decision.reason else { return None };
     let (kind, usual) = (&decision.kind, &decision.image);
-    let mut line = match &decision.requested {
-        Some(requested) => requests(kind, requested),
-        None => return None,
-    };
+    let requested = decision.requested.as_ref()?;
+    let is_of_user = *requested.version.source() == VersionSource::User;
+    let mut line = requests(kind, requested);
     // Writing to a String does not fail.
     let _ = match contained {
         Some(version) => write!(line, ", but '{usual}' has {version}"),
         None => write!(line, ", but no image of that version is on this machine"),
     };
     let _ = match official {
+        Some((image, why)) if is_of_user => write!(
+            line,
+            ", and '{image}' cannot be pulled: {why}\nhint: omit the version, load '{image}' into the \
+             engine, or name an image with --toolchain-image {kind}=IMAGE"
+        ),
+        None if is_of_user => write!(
+            line,
+            "\nhint: omit the version, or name an image with --toolchain-image {kind}=IMAGE"
+        ),
         Some((image, why)) => write!(
             line,
             ", and '{image}' cannot be pulled: {why}; using '{usual}'; load '{image}' into the engine, or \
@@ -106,14 +114,16 @@ pub(crate) fn unavailable(decision: &ImageDecision) -> Option<String> {
     Some(line)
 }
 
-/// `'.nvmrc' requests node 22`
+/// `'.nvmrc' requests node 22`, `you request node 22`
 pub(crate) fn requests(kind: &Kind, requested: &ProjectVersion) -> String {
     let later = if requested.is_minimum { " or later" } else { "" };
-    let file = match requested.version.source() {
-        VersionSource::ProjectFile(path) => path.file_name().unwrap_or_default().to_string_lossy(),
-        VersionSource::User => "the user".into(),
+    let subject = match requested.version.source() {
+        VersionSource::ProjectFile(path) => {
+            format!("'{}' requests", path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        VersionSource::User => "you request".to_owned(),
     };
-    format!("'{file}' requests {kind} {}{later}", requested.version)
+    format!("{subject} {kind} {}{later}", requested.version)
 }
 
 /// Asks whether to use the devcontainer's image, and records the answer. `None` without a terminal.

@@ -35,6 +35,19 @@ async fn build(
     toolchain: Option<PathBuf>,
     config: &Config,
 ) -> anyhow::Result<ExitCode> {
+    let Some(built) = build_named(flags, toolchain, config).await? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    console::say(next_step(&built));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds images. Returns their recipes, or `None` if one failed, which is reported.
+pub(crate) async fn build_named(
+    flags: &BuildImages,
+    toolchain: Option<PathBuf>,
+    config: &Config,
+) -> anyhow::Result<Option<Vec<&'static Recipe>>> {
     let mut options = BuildOptions { toolchain, ..options(flags, config) };
     if aifo_images::has_agents(&flags.names)? {
         options.shim = Some(ShimBinary::find()?.path().to_owned());
@@ -58,11 +71,7 @@ async fn build(
     for error in errors {
         console::fail(&error.into());
     }
-    if failed {
-        return Ok(ExitCode::FAILURE);
-    }
-    console::say(next_step(&built));
-    Ok(ExitCode::SUCCESS)
+    Ok((!failed).then_some(built))
 }
 
 /// The command to run after a build.
@@ -100,7 +109,8 @@ async fn list(engine: Option<&str>, config: &Config) -> anyhow::Result<ExitCode>
     let rows = host.images()?;
     if rows.is_empty() {
         console::say(format_args!(
-            "{} has no image of aifo; build them with `{COMMAND} build`",
+            "{} has no image of aifo; build those of a project with `aifo-coder setup`, or any with \
+             `{COMMAND} build`",
             host.flavor
         ));
         return Ok(ExitCode::SUCCESS);

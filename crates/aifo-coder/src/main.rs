@@ -32,6 +32,7 @@ mod run;
 mod serve;
 mod sessions;
 mod settings;
+mod setup;
 mod start;
 mod state;
 mod target;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         }
         Command::Web(flags) => (block_on(web::web(*flags)), exit::NOTHING_RAN),
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
+        Command::Setup(flags) => (block_on(setup::setup(&flags)), UNANSWERED),
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {

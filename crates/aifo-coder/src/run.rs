@@ -76,8 +76,7 @@ pub(crate) async fn run_target(
     if let (false, Some(image), SidecarBackend::Containers(containers)) =
         (is_quiet, &target.image, &backend)
     {
-        let admitted = config.admit.iter().map(|admission| admission.value);
-        console::say_lines(&banner::before(&session, spec, &image.name, containers, admitted));
+        console::say_lines(&banner::before(&session, spec, &image.name, containers, config));
         if let Some(warning) = banner::root_warning(containers) {
             console::say(format_args!("WARNING: {warning}"));
         }

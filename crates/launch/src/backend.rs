@@ -99,8 +99,9 @@ pub struct Containers {
     pub limits: aifo_engine::ContainerLimits,
     /// Files and sockets of the user that they may access.
     pub admitted: Vec<Admitted>,
-    /// True if they lack certificates that this machine has; calls that fail then end with a hint.
-    pub lacks_certificates: bool,
+    /// The variables and directories of this machine's certificates that they lack; calls that fail then
+    /// end with a hint.
+    pub missing_certificates: Vec<&'static str>,
 }
 
 impl Containers {
@@ -122,7 +123,7 @@ impl Containers {
                 ulimits,
             },
             admitted: Vec::new(),
-            lacks_certificates: false,
+            missing_certificates: Vec::new(),
         }
     }
 
@@ -218,7 +219,7 @@ impl Containers {
             limits: self.limits.clone(),
             caches,
             admitted: self.admitted.clone(),
-            lacks_certificates: self.lacks_certificates,
+            lacks_certificates: !self.missing_certificates.is_empty(),
             agent,
         })
     }

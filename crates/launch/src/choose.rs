@@ -8,6 +8,7 @@ use aifo_types::Kind;
 
 use crate::attachments::Attachments;
 use crate::backend::{Containers, SidecarBackend};
+use crate::pins::ImageDecision;
 use crate::toolchain::Toolchain;
 use crate::toolchain_images::{ImageDialogue, ToolchainImages};
 
@@ -42,6 +43,17 @@ pub enum Fallback {
     None,
 }
 
+/// Errors of a choice.
+#[derive(Debug, thiserror::Error)]
+pub enum ChoiceError {
+    /// The engine is not available.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// No image has a version that the user requests.
+    #[error("no image has the requested version of {}", .0.kind)]
+    Version(Box<ImageDecision>),
+}
+
 /// The settings that a choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendRequest<'a> {
@@ -69,29 +81,31 @@ pub struct ChosenBackend {
 impl BackendRequest<'_> {
     /// Finds an engine, checks its images, and decides those that the project's files choose. `containers`
     /// returns the settings of containers, with
-    /// the images that the user named. Errors: the engine is not available, and there is no fallback.
+    /// the images that the user named. Errors: the engine is not available, and there is no fallback; no
+    /// image has a version that the user requests.
     pub async fn choose(
         &self,
         programs: &impl Programs,
         containers: impl FnOnce(Engine) -> Containers,
         dialogue: &mut impl ImageDialogue,
-    ) -> Result<ChosenBackend, EngineError> {
-        let may_fall_back = self.choice == BackendChoice::Auto && self.fallback == Fallback::Local;
+    ) -> Result<ChosenBackend, ChoiceError> {
+        let may_fall_back = self.choice == BackendChoice::Auto
+            && self.fallback == Fallback::Local
+            && !self.has_version_of_user();
         let Some(engines) = self.choice.engine() else { return Ok(ChosenBackend::local(None)) };
         let engine = match Engine::find(engines, programs).await {
             Ok(engine) => engine,
             Err(error) if may_fall_back => {
                 return Ok(ChosenBackend::local(Some(error.to_string())));
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let mut containers = containers(engine);
         containers.request_versions(self.toolchains);
-        let undecided = self.toolchains.iter().filter(|it| it.version.is_none());
-        let undecided = undecided.map(|toolchain| toolchain.kind.clone());
-        let undecided = undecided.filter(|kind| !self.is_named(kind, &containers)).collect();
+        let undecided = self.toolchains.iter().filter(|it| !self.is_named(&it.kind, &containers));
+        let undecided: Vec<Toolchain> = undecided.cloned().collect();
         let images =
-            ToolchainImages::decide(&containers, undecided, self.workspace, dialogue).await;
+            ToolchainImages::decide(&containers, &undecided, self.workspace, dialogue).await;
         if may_fall_back {
             let kinds = self.toolchains.iter().map(|toolchain| toolchain.kind.clone());
             let unnamed: Vec<Kind> = kinds
@@ -104,9 +118,15 @@ impl BackendRequest<'_> {
                 return Ok(ChosenBackend::local(Some(reason)));
             }
         }
-        images.apply(&mut containers, dialogue).await;
+        images.apply(&mut containers, dialogue).await.map_err(ChoiceError::Version)?;
         let backend = SidecarBackend::Containers(Box::new(containers));
         Ok(ChosenBackend { backend, fallback_reason: None })
+    }
+
+    /// Returns whether the user requests a version, which processes of this machine cannot provide.
+    pub fn has_version_of_user(&self) -> bool {
+        let is_attached = |toolchain: &Toolchain| self.attached.contains_key(&toolchain.kind);
+        self.toolchains.iter().any(|it| it.version.is_some() && !is_attached(it))
     }
 
     /// Returns whether the user named the image or the container of a kind.

@@ -44,8 +44,8 @@ pub enum LaunchError {
     Sidecar(#[from] Arc<SidecarError>),
     /// A version was requested of a backend that has only one.
     #[error(
-        "the local backend runs the {kind} that is installed, it cannot give version {version}\n\
-         hint: --backend docker brings up a sidecar of that version"
+        "the local backend runs the installed {kind}, so it cannot provide version {version}\n\
+         hint: omit the version, or use containers with --backend docker or podman"
     )]
     PinnedVersion {
         /// The kind.

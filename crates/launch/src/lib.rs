@@ -112,7 +112,7 @@ pub use call_log::{
 pub use call_stats::CallStats;
 pub use certificates::{extended_system_bundle, own_certificates};
 pub use check::Finding;
-pub use choose::{BackendChoice, BackendRequest, ChosenBackend, Fallback};
+pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;

@@ -1,4 +1,4 @@
-//! The image of a kind whose version the project's files request (`spec/cli.md#versions`).
+//! The image of a kind whose version the user or the project's files request (`spec/cli.md#versions`).
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use aifo_policy::kind_spec;
 use aifo_sidecar::Images;
 use aifo_types::Kind;
 
+use crate::toolchain::{Toolchain, VersionSource};
 use crate::versions::{ProjectVersion, project_version};
 
 /// The image of a kind, and the reason for it.
@@ -17,7 +18,7 @@ pub struct ImageDecision {
     pub kind: Kind,
     /// The image.
     pub image: String,
-    /// The version that the project's files request.
+    /// The version that the user or the project's files request.
     pub requested: Option<ProjectVersion>,
     /// The reason.
     pub reason: ImageReason,
@@ -56,15 +57,20 @@ pub enum ImageReason {
 /// How long a registry may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Decides the image of a kind that the user configured no image and no version for. Pulls nothing.
+/// Decides the image of a toolchain that the user configured no image for. Pulls nothing.
 pub(crate) async fn decide_image(
     engine: &Engine,
     images: &Images,
-    kind: &Kind,
+    toolchain: &Toolchain,
     workspace: &Path,
 ) -> ImageDecision {
-    let requested = project_version(kind, workspace);
-    let usual = images.of(kind);
+    let kind = &toolchain.kind;
+    let of_user = toolchain.version.clone();
+    let of_user = of_user.map(|version| ProjectVersion { version, is_minimum: false });
+    let requested = of_user.or_else(|| project_version(kind, workspace));
+    let mut unversioned = images.clone();
+    unversioned.versions.remove(kind);
+    let usual = unversioned.of(kind);
     let decision = |image: &str, reason| ImageDecision {
         kind: kind.clone(),
         image: image.to_owned(),
@@ -76,7 +82,9 @@ pub(crate) async fn decide_image(
     let mut tagged = images.clone();
     tagged.versions.insert(kind.clone(), text.to_owned());
     let tagged = tagged.of(kind);
-    if engine.has_image(&tagged).await {
+    // The engine itself pulls from a registry that the user configured.
+    let is_pulled_by_engine = toolchain.version.is_some() && !images.prefix.is_empty();
+    if is_pulled_by_engine || engine.has_image(&tagged).await {
         return decision(&tagged, ImageReason::Tag);
     }
     if !is_release(text) {
@@ -103,6 +111,13 @@ pub(crate) async fn decide_image(
 }
 
 impl ImageDecision {
+    /// Returns whether the user requests a version that no image has: no other version replaces it.
+    pub fn lacks_version_of_user(&self) -> bool {
+        let source = self.requested.as_ref().map(|requested| requested.version.source());
+        matches!(self.reason, ImageReason::Unavailable { .. })
+            && source == Some(&VersionSource::User)
+    }
+
     /// Pulls the official image if it is the one decided on and not on this machine. Without it, the
     /// usual image is decided on. `progress` gets each line of the pull.
     #[must_use]
@@ -149,7 +164,7 @@ fn satisfies(found: &str, requested: &ProjectVersion) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolchain::{Version, VersionSource};
+    use crate::toolchain::Version;
 
     #[test]
     fn only_a_release_becomes_the_tag_of_an_official_image() {

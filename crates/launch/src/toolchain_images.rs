@@ -1,5 +1,5 @@
 //! Decides the images of toolchains that the user configured none for: by the project's devcontainer and
-//! by the versions that its files request (`spec/cli.md#versions`).
+//! by the versions that the user or its files request (`spec/cli.md#versions`).
 
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use aifo_types::Kind;
 use crate::backend::Containers;
 use crate::devcontainer::Devcontainer;
 use crate::pins::{ImageDecision, ImageReason, decide_image};
+use crate::toolchain::Toolchain;
 
 /// The questions and reports of a decision. The default methods ask, pull and report nothing.
 pub trait ImageDialogue {
@@ -42,29 +43,30 @@ pub struct ToolchainImages {
     kinds: Vec<Kind>,
     /// The image of the project's devcontainer, and the user's answer.
     pub devcontainer: Option<(Devcontainer, Option<bool>)>,
-    /// The decisions by versions; none if the devcontainer's image is used.
+    /// The decisions by versions; only those of the user's if the devcontainer's image is used.
     pub decisions: Vec<ImageDecision>,
 }
 
 impl ToolchainImages {
-    /// Decides the images of these kinds. Pulls nothing.
+    /// Decides the images of these toolchains. Pulls nothing.
     pub async fn decide(
         containers: &Containers,
-        kinds: Vec<Kind>,
+        toolchains: &[Toolchain],
         workspace: &Path,
         dialogue: &mut impl ImageDialogue,
     ) -> Self {
+        let kinds = toolchains.iter().filter(|toolchain| toolchain.version.is_none());
+        let kinds: Vec<Kind> = kinds.map(|toolchain| toolchain.kind.clone()).collect();
         let devcontainer = if kinds.is_empty() { None } else { Devcontainer::of(workspace) };
         let devcontainer = devcontainer.map(|it| {
             let answer = it.answer().or_else(|| dialogue.ask(&it));
             (it, answer)
         });
         let mut images = ToolchainImages { kinds, devcontainer, decisions: Vec::new() };
-        if images.agreed().is_none() {
-            let Containers { engine, images: names, .. } = containers;
-            for kind in &images.kinds {
-                images.decisions.push(decide_image(engine, names, kind, workspace).await);
-            }
+        let has_agreed = images.agreed().is_some();
+        let Containers { engine, images: names, .. } = containers;
+        for toolchain in toolchains.iter().filter(|it| !has_agreed || it.version.is_some()) {
+            images.decisions.push(decide_image(engine, names, toolchain, workspace).await);
         }
         images
     }
@@ -86,16 +88,16 @@ impl ToolchainImages {
         }
     }
 
-    /// Sets the images of containers. Pulls missing official ones if the dialogue permits it.
+    /// Sets the images of containers. Pulls missing official ones if the dialogue permits it. Errors: no
+    /// image has a version that the user requests.
     pub(crate) async fn apply(
         self,
         containers: &mut Containers,
         dialogue: &mut impl ImageDialogue,
-    ) {
+    ) -> Result<(), Box<ImageDecision>> {
         if let Some(image) = self.agreed().map(str::to_owned) {
             let named = self.kinds.into_iter().map(|kind| (kind, image.clone()));
             containers.images.named.extend(named);
-            return;
         }
         for mut decision in self.decisions {
             if matches!(decision.reason, ImageReason::Pullable { .. }) && dialogue.may_pull() {
@@ -105,10 +107,14 @@ impl ToolchainImages {
                 decision = decision.pulled(&containers.engine, progress).await;
                 dialogue.report_pull(&decision, None);
             }
+            if decision.lacks_version_of_user() {
+                return Err(Box::new(decision));
+            }
             dialogue.report_decision(&decision);
             if decision.reason != ImageReason::Usual {
                 containers.images.named.insert(decision.kind, decision.image);
             }
         }
+        Ok(())
     }
 }

@@ -33,7 +33,7 @@ fn parse(format: VersionFormat, names: &[&str], text: &str) -> ParsedVersion {
     }
 }
 
-/// A version that the project's files request.
+/// A version that the user or the project's files request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectVersion {
     /// The version; its source is the file.

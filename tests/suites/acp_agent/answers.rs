@@ -81,7 +81,7 @@ fn text_before_and_after_a_tool_counts() {
         Step::say("b"),
         Step::stop("end_turn"),
     ];
-    PromptTest::with(&turn(steps)).ask(&[]).answered("ab");
+    PromptTest::with(&turn(steps)).ask(&[]).answered("a\n\nb");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn it_is_the_text_on_stdout() {
 }
 
 #[test]
-fn messages_on_stdout_are_separated() {
+fn messages_are_separated_in_both_formats() {
     let read = json!({"sessionUpdate": "tool_call", "toolCallId": "call_17", "kind": "read",
         "status": "completed", "locations": [{"path": "/ws/notes.md"}]});
     let steps = [
@@ -134,6 +134,9 @@ fn messages_on_stdout_are_separated() {
         assert_eq!(outcome.exited(0).text(), "I look.\n\nIt says hello.\n", "{stream}");
         let line = "aifo-coder: read '/ws/notes.md' completed\n";
         assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+        let result = test.ask(&["--stream", stream]);
+        result.answered("I look.\n\nIt says hello.");
+        assert_eq!(result.end()["content"][0]["text"], result.end()["text"], "{stream}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! One process measures everything in one run, native and proxied in turns, because results of
 //! different runs do not compare. Each result is printed with its bound.
 
+mod builds;
 mod call;
 mod containers;
 mod cpu;
@@ -113,6 +114,14 @@ impl Depth {
         match self {
             Depth::Full => 31,
             Depth::Quick => 11,
+        }
+    }
+
+    /// Pairs of builds, which take seconds.
+    fn builds(self) -> usize {
+        match self {
+            Depth::Full => 5,
+            Depth::Quick => 3,
         }
     }
 

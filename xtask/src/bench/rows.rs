@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::builds;
 use super::call::Tool;
 use super::call::Transport::{Passed, Relayed, Version2};
 use super::containers;
@@ -64,6 +65,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("a frame through the bridge, to a pipe round trip", at_most(5.0, 5.0), frames::update),
     row("two frames through the bridge: a request", at_most(10.0, 10.0), frames::request),
+    row("cargo build, 50 dependencies", at_most(1.03, 1.03), builds::locally),
     row("containers: true, to docker exec", at_most(0.025, 0.025), containers::against_exec),
     row("containers: true", Reported, containers::against_native),
     row("containers: 64 at once", at_least(0.65, 0.45), containers::at_once),
@@ -72,6 +74,7 @@ pub(super) const ROWS: &[Row] = &[
         at_most(1.15, 1.15),
         containers::start_of_session,
     ),
+    row("containers: cargo build, 50 dependencies", at_most(1.03, 1.03), builds::in_container),
 ];
 
 /// Arguments: the name, the bound, the measurement.

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,8 +12,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use tempfile::TempDir;
 
-/// The user of a story, if root goes it: no other session of this machine is theirs.
-const UID: u32 = 4242;
+/// Users of stories, if root goes them: each story has its own, so that no other session of this machine
+/// is theirs.
+const FIRST_UID: u32 = 200_000;
+/// How many stories one process goes, and how many processes have different users.
+const STORIES: u32 = 64;
+const PROCESSES: u32 = 4096;
+
+/// The parent of sessions' temporary directories.
+const TEMPORARY: &str = "/var/tmp";
 
 /// The socket whose group may use the Docker daemon.
 const SOCKET: &str = "/var/run/docker.sock";
@@ -26,6 +34,7 @@ const MARK: char = '\u{1e}';
 /// A new account. Its processes are ended and its files removed on drop.
 pub(super) struct Account {
     directory: TempDir,
+    uid: u32,
     /// True if the user may use the Docker daemon.
     uses_docker: bool,
 }
@@ -41,8 +50,8 @@ pub(super) struct Step {
 impl Account {
     /// Creates a home directory that has the archive, its sum, and an empty `project`.
     pub(super) fn new(archive: &Path, uses_docker: bool) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix("aifo-walk-").tempdir_in("/var/tmp")?;
-        let account = Account { directory, uses_docker };
+        let directory = tempfile::Builder::new().prefix("aifo-walk-").tempdir_in(TEMPORARY)?;
+        let account = Account { directory, uid: next_uid(), uses_docker };
         let [home, project, runtime] = [account.home(), account.project(), account.runtime()];
         let modes = [(account.directory.path(), 0o755), (&home, 0o755), (&project, 0o755)];
         for (directory, mode) in modes.into_iter().chain([(runtime.as_path(), 0o700)]) {
@@ -108,7 +117,7 @@ impl Account {
         let mut command = match geteuid().is_root() {
             true => {
                 let mut command = Command::new("setpriv");
-                let id = UID.to_string();
+                let id = self.uid.to_string();
                 let group = self.group().to_string();
                 command.args(["--reuid", &id, "--regid", &id, "--groups", &group, "--", program]);
                 command
@@ -131,13 +140,13 @@ impl Account {
     /// The daemon's group, or the user's own.
     fn group(&self) -> u32 {
         let daemons = || fs::metadata(SOCKET).ok().map(|socket| socket.gid());
-        daemons().filter(|_| self.uses_docker).unwrap_or(UID)
+        daemons().filter(|_| self.uses_docker).unwrap_or(self.uid)
     }
 
     fn own(&self, path: &Path) -> Result<()> {
         let is_root = geteuid().is_root();
         match is_root {
-            true => chown(path, Some(UID), Some(UID)).map_err(Into::into),
+            true => chown(path, Some(self.uid), Some(self.uid)).map_err(Into::into),
             false => Ok(()),
         }
     }
@@ -174,6 +183,22 @@ impl Account {
     }
 }
 
+impl Account {
+    /// Removes what killed sessions have left, which no later account of this user would remove.
+    fn remove_temporary_directories(&self) {
+        if !geteuid().is_root() {
+            return;
+        }
+        for entry in fs::read_dir(TEMPORARY).into_iter().flatten().flatten() {
+            let is_of_session = entry.file_name().to_string_lossy().starts_with("aifo-");
+            if is_of_session && entry.metadata().is_ok_and(|it| it.uid() == self.uid) {
+                // Another process may have removed it.
+                _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         if self.uses_docker {
@@ -187,7 +212,15 @@ impl Drop for Account {
             _ = clear.stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
         self.end_processes();
+        self.remove_temporary_directories();
     }
+}
+
+/// Returns a user id that no earlier story of this process had.
+fn next_uid() -> u32 {
+    static GONE: AtomicU32 = AtomicU32::new(0);
+    let story = GONE.fetch_add(1, Ordering::Relaxed) % STORIES;
+    FIRST_UID + std::process::id() % PROCESSES * STORIES + story
 }
 
 /// Divides the shell's output at its marks.

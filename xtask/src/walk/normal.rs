@@ -5,7 +5,13 @@ use regex_lite::{Captures, Regex};
 /// A pattern, and its replacement with `$1` for groups.
 const ROWS: &[(&str, &str)] = &[
     // Versions and commits of aifo.
-    (r"\(([0-9a-f]{7,12})\+?(, [^)]*)?\)", "(COMMIT)"),
+    (r"\((([0-9a-f]{7,12})\+?(, [^)]*)?|local build)\)", "(COMMIT)"),
+    // Certificates that an administrator added to the machine's.
+    (
+        r"(?m)^aifo-coder: WARNING: agent and tools do not have the certificates of (/[\w/.-]+(, )?)+; .*\n",
+        "",
+    ),
+    (r"(certificates of|have those of)(( \w+,?)+), /[\w/.-]+(, /[\w/.-]+)*", "$1$2"),
     // Ids of sessions, and what is named after them; longer ones are of tokens and images.
     (r"\b[0-9a-f]{16,64}\b", "ID"),
     (r"(aifo-coder log )[0-9a-f]{8}\b", "${1}ID"),
@@ -26,6 +32,9 @@ const ROWS: &[(&str, &str)] = &[
     (r"(docker does not answer: )[^;\n]*permission denied[^;\n]*", "${1}permission denied .."),
     (r"(docker does not answer: )[^;\n]*(Cannot connect|no such file)[^;\n]*", "$1$2 .."),
     (r"codex-cli \S+", "codex-cli VERSION"),
+    (r"(cannot be pulled: )[^;\n]*", "${1}REASON"),
+    // Versions of an image, and one that a story takes from it.
+    (r"( (requests|has|have) ((python|node|rust|go) )?)(\d+\.)(\d+\.)*\d+", "${1}N"),
 ];
 
 /// Replaces by [`ROWS`], drops blanks at ends of lines, and sorts lines whose order is open.
@@ -74,9 +83,38 @@ mod tests {
                 "aifo-coder: a: ready in N s\naifo-coder: c: ready in N s\n",
             ),
             ("exit 86, 4 images\n", "exit 86, 4 images\n"),
+            ("aifo-shim 0.1.0 (local build)\n", "aifo-shim VERSION (COMMIT)\n"),
+            (
+                "'.nvmrc' requests node 22.1, but it has 24.19.0\n",
+                "'.nvmrc' requests node N, but it has N\n",
+            ),
         ];
         for (output, expected) in rows {
             assert_eq!(text(output), expected);
+        }
+    }
+
+    #[test]
+    fn only_certificates_of_the_machine_are_left_out() {
+        let warning = |of: &str| {
+            format!(
+                "aifo-coder: WARNING: agent and tools do not have the certificates of {of}; to pass \
+                 them: admit\n"
+            )
+        };
+        let machine = "/usr/local/share/ca-certificates";
+        let both = format!("{machine}, /etc/pki/ca-trust/source/anchors");
+        let of_variables = |of: &str| warning(&format!("SSL_CERT_FILE, PIP_CERT{of}"));
+        let doctor = "containers do not have those of PIP_CERT";
+        let rows = [
+            (warning(machine), String::new()),
+            (warning(&both), String::new()),
+            (of_variables(&format!(", {both}")), of_variables("")),
+            (of_variables(""), of_variables("")),
+            (format!("{doctor}, {machine}\n"), format!("{doctor}\n")),
+        ];
+        for (output, expected) in rows {
+            assert_eq!(text(&output), expected);
         }
     }
 }

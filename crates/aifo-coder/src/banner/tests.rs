@@ -14,6 +14,7 @@ fn facts() -> Facts {
         settings: Vec::new(),
         kinds: ["rust", "node"].map(|kind| Kind::parse(kind).unwrap()).to_vec(),
         net: Net::Separate,
+        net_source: None,
         variables: Vec::new(),
         admitted: Vec::new(),
         has_own_state: false,
@@ -94,6 +95,9 @@ fn tools_and_network_are_those_of_the_session() {
     assert_eq!(network(Net::None), "none");
     assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");
     assert_eq!(network(Net::Host), "this machine's own, including all local services");
+    let net_source = Some("/w/.aifo.toml:2".to_owned());
+    let restricted = Facts { net: Net::None, net_source, ..facts() };
+    assert_eq!(restricted.network(), "none (/w/.aifo.toml:2)");
 }
 
 /// Each row of README's table of trust has a row with its tests in the coverage, which

@@ -26,6 +26,20 @@ Exit codes:
   86  the session could not start
   2   invalid command line";
 
+pub(super) const SETUP: &str = "\
+Prints the images of the project's toolchains and of the agents, asks, then builds or pulls those that \
+are missing. Without a terminal it needs --yes. Ends with the command to run next.
+
+Examples:
+  aifo-coder setup
+  aifo-coder setup codex
+  aifo-coder setup --yes --base mmdebstrap gemini
+
+Exit codes:
+  0  success, or nothing was to be changed
+  1  an image could not be built or pulled
+  2  invalid command line";
+
 pub(super) const RUN_USAGE: &str = "\
 aifo-coder run [OPTIONS] AGENT [ARGS]..
        aifo-coder run [OPTIONS] [--image IMAGE] -- COMMAND [ARGS]..";

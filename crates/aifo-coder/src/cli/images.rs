@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use crate::cli::session::Workspace;
+
 /// Build images of toolchains and agents
 #[derive(Debug, Args)]
 pub(crate) struct Images {
@@ -48,6 +50,29 @@ pub(crate) struct BuildImages {
     /// Download packages again, for security updates
     #[arg(long)]
     pub(crate) fresh: bool,
+    /// Engine: docker or podman [default: the configured one, or the first that answers]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Setup {
+    /// Agent whose image the project needs; repeatable [default: those with a login or a state in your
+    /// home directory]
+    #[arg(value_name = "AGENT")]
+    pub(crate) agents: Vec<String>,
+    #[command(flatten)]
+    pub(crate) workspace: Workspace,
+    /// Build and pull without a question
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Base of all images: mmdebstrap, mmdebstrap:SUITE or an image [default: Debian's own image; mmdebstrap
+    /// if no registry answers]
+    #[arg(long, value_name = "BASE")]
+    pub(crate) base: Option<String>,
+    /// PEM file with the certificates of package indexes [env: SSL_CERT_FILE]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
     /// Engine: docker or podman [default: the configured one, or the first that answers]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<String>,

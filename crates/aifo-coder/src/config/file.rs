@@ -155,16 +155,28 @@ fn collect<'a>(
         if let Some(exact) = exact {
             found.push((exact.index, Item::of_file(text, exact.key, name, value)));
         } else if below.is_empty() {
-            let mut known: Vec<_> =
-                candidates.iter().map(|candidate| candidate.split().0).collect();
-            known.retain(|key| !key.is_empty());
-            known.dedup();
-            return Err(text.unknown_key(key.span(), word, &known));
+            let mut known: Vec<&str> = Vec::new();
+            for (key, _) in candidates.iter().map(Candidate::split) {
+                if !key.is_empty() && !known.contains(&key) {
+                    known.push(key);
+                }
+            }
+            return Err(text.unknown_key(key.span(), word, &known, section(candidates, word)));
         } else {
             collect(text, sub_table(text, word, value)?, &below, name, found)?;
         }
     }
     Ok(())
+}
+
+/// Returns the table below these candidates that has a key of this name, if it is only one.
+fn section(candidates: &[Candidate], word: &str) -> Option<&'static str> {
+    let has_word =
+        |candidate: &&Candidate| candidate.rest.rsplit_once('.').is_some_and(|it| it.1 == word);
+    let mut keys = candidates.iter().filter(has_word).filter_map(|it| it.key.rsplit_once('.'));
+    let (section, _) = keys.next()?;
+    let is_only = keys.next().is_none() && !section.contains(NAME);
+    is_only.then_some(section)
 }
 
 fn sub_table<'a>(

@@ -180,18 +180,20 @@ impl FileText {
         }
     }
 
-    /// Returns the error for a key that does not exist.
+    /// Returns the error for a key that does not exist. `section` is the table that has this key.
     pub(crate) fn unknown_key(
         &self,
         span: Range<usize>,
         unknown: &str,
         known: &[&str],
+        section: Option<&str>,
     ) -> ConfigError {
         let what = format!("there is no key '{unknown}'");
         let error = ConfigError::new(&self.source(span), what);
-        match suggestion(unknown, known.iter().copied()) {
-            Some(meant) => error.hint(format!("did you mean '{meant}'?")),
-            None => error.hint(format!("known keys: {}", known.join(", "))),
+        match (section, suggestion(unknown, known.iter().copied())) {
+            (Some(section), _) => error.hint(format!("'{unknown}' belongs in [{section}]")),
+            (None, Some(meant)) => error.hint(format!("did you mean '{meant}'?")),
+            (None, None) => error.hint(format!("known keys: {}", known.join(", "))),
         }
     }
 
@@ -203,6 +205,6 @@ impl FileText {
         // "unknown field `x`, expected one of `a`, `b`": every second part is a name.
         let names: Vec<&str> = rest.split('`').step_by(2).filter(|name| !name.is_empty()).collect();
         let (unknown, known) = names.split_first().unwrap_or((&"", &[]));
-        self.unknown_key(span, unknown, known)
+        self.unknown_key(span, unknown, known, None)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aifo_launch::{Admitted, AgentSpec, SmartRuntimes};
 use aifo_policy::{CallerOptions, NotifyEnvironment, NotifyRules};
 
-use crate::config::choices::SmartMode;
+use crate::config::choices::{NET, SmartMode};
 use crate::config::error::ConfigError;
 use crate::config::registries;
 use crate::config::source::Source;
@@ -49,6 +49,16 @@ impl Config {
                 false => NotifyEnvironment::Full,
             },
             timeout: self.notify_timeout_secs.value.map(Duration::from_secs),
+        }
+    }
+
+    /// Returns the word of `--net`, and the source of one that is not the default.
+    pub(crate) fn network(&self) -> String {
+        let word = (NET.show)(&self.net.value);
+        let word = word.as_str().unwrap_or_default();
+        match self.net.is_builtin() {
+            true => word.to_owned(),
+            false => format!("{word} ({})", self.net.source),
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Explanation {
     pub(crate) variables: Option<Vec<Variable>>,
     /// The confinement of a sidecar's tools.
     pub(crate) confinement: Option<&'static str>,
+    /// The network of a sidecar's container, and the file, variable or flag that sets it.
+    pub(crate) network: Option<String>,
     /// The tool's time limit in seconds; `None` for no limit.
     pub(crate) max_secs: Option<u64>,
 }

@@ -111,6 +111,7 @@ impl CallExplainer<'_> {
             variables: None,
             max_secs: self.config.max_secs.value,
             confinement: None,
+            network: None,
         }
     }
 
@@ -223,6 +224,10 @@ impl CallExplainer<'_> {
             SidecarLocation::Machine => self.config.confine.value.summary(),
             SidecarLocation::Containers => IN_CONTAINERS,
         });
+        explanation.network = match self.place {
+            SidecarLocation::Machine => None,
+            SidecarLocation::Containers => Some(self.config.network()),
+        };
         explanation.route = Some(route);
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Engine, ImageDecision, ImageReason, NoDialogue, ToolchainImages};
+use aifo_launch::{Engine, ImageDecision, ImageReason, NoDialogue, Toolchain, ToolchainImages};
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
@@ -61,13 +61,12 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
     let programs = settings::programs(&workspace, config);
     let engine = Engine::find(choice, &programs).await?;
     let containers = backend::containers(engine, config);
-    let free = toolchains.clone().filter(|toolchain| toolchain.version.is_none());
-    let free = free.map(|toolchain| toolchain.kind.clone());
     let is_named = |kind: &Kind| {
         config.kinds.images.contains_key(kind) || config.kinds.attached.contains_key(kind)
     };
-    let free = free.filter(|kind| !is_named(kind)).collect();
-    let images = ToolchainImages::decide(&containers, free, &workspace, &mut NoDialogue).await;
+    let free: Vec<Toolchain> =
+        toolchains.clone().filter(|toolchain| !is_named(&toolchain.kind)).cloned().collect();
+    let images = ToolchainImages::decide(&containers, &free, &workspace, &mut NoDialogue).await;
     let of_devcontainer = images.devcontainer.as_ref().map(|(devcontainer, answer)| {
         let again = devcontainer.record_path().map_or_else(String::new, |path| {
             format!("; to be asked again, remove '{}'", path.display())
@@ -96,10 +95,9 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
             (Some(name), ..) => (None, format!("it runs in your container '{}'", name.value)),
             (None, Some(source), _) => (usual, format!("it is named by {source}")),
             (None, None, Some(decision)) => {
+                let of_devcontainer =
+                    if toolchain.version.is_some() { "" } else { of_devcontainer };
                 (Some(decision.image.clone()), because(decision) + of_devcontainer)
-            }
-            (None, None, None) if toolchain.version.is_some() => {
-                (usual, "you requested the version".to_owned())
             }
             (None, None, None) => {
                 let image = images.devcontainer.as_ref().map(|(it, _)| it.image.clone());
@@ -124,7 +122,9 @@ fn because(decision: &ImageDecision) -> String {
         ImageReason::Official => "the official image is on this machine".to_owned(),
         ImageReason::Pulled => "the official image was pulled".to_owned(),
         ImageReason::Pullable { .. } => "a session pulls the official image".to_owned(),
-        ImageReason::Unavailable { .. } => return unavailable(decision).unwrap_or_default(),
+        ImageReason::Unavailable { .. } => {
+            return unavailable(decision).unwrap_or_default().replace("\nhint: ", "; ");
+        }
     };
     format!("{requests}; {rest}")
 }

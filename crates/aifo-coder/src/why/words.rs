@@ -52,6 +52,7 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
         }
         lines
             .extend(explanation.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
+        lines.extend(explanation.network.iter().map(|line| ("network", line.clone())));
     }
     let line = |(key, value): (&str, String)| {
         let key = format!("{key}:");
