@@ -82,5 +82,7 @@ pub use sys::{
     Arena, accept, bytes_in_pipe, drop_capabilities, environment, executed_path,
     give_back_freed_memory, landlock_version, random_bits, take_fd,
 };
+#[doc(hidden)]
+pub use syscall_filter::kill_at_system_call;
 pub use syscall_filter::{Restriction, UnknownRestriction, restrict_system_calls};
 pub use unix_address::UnixAddress;
