@@ -23,8 +23,8 @@ pub enum ShortAnswer {
 
 /// Parses all bytes that a connection has received.
 ///
-/// `Other` is final: it does not depend on the bytes that follow, but for a head that is being
-/// received. Streams other than passed ones, `/dev/null` and closed ones are `Other`.
+/// `Other` and `Exited` do not depend on the bytes that follow. A relayed stream or a terminal is
+/// `Other`.
 pub fn parse_short_answer(bytes: &[u8]) -> ShortAnswer {
     let frames = match match_upgrade_head(bytes) {
         UpgradeHead::Complete(length) => bytes.get(length..).unwrap_or_default(),

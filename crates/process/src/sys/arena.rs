@@ -49,9 +49,12 @@ fn take(layout: Layout) -> *mut u8 {
     }
 }
 
+// Inlined into every function that allocates, this would take more than 80 KiB.
+//
 // SAFETY: blocks of the arena are distinct, aligned, and as large as their layout; other blocks are
 // the system's.
 unsafe impl GlobalAlloc for Arena {
+    #[inline(never)]
     // SAFETY: the caller's part is that of the trait.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if HAS_C_LIBRARY.load(Ordering::Relaxed) {
@@ -61,6 +64,7 @@ unsafe impl GlobalAlloc for Arena {
         take(layout)
     }
 
+    #[inline(never)]
     // SAFETY: the caller's part is that of the trait.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if HAS_C_LIBRARY.load(Ordering::Relaxed) {
@@ -75,6 +79,7 @@ unsafe impl GlobalAlloc for Arena {
         block
     }
 
+    #[inline(never)]
     // SAFETY: the caller's part is that of the trait.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if offset(block).is_none() {
@@ -83,6 +88,7 @@ unsafe impl GlobalAlloc for Arena {
         }
     }
 
+    #[inline(never)]
     // SAFETY: the caller's part is that of the trait.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(start) = offset(block) else {
