@@ -1,4 +1,4 @@
-//! What the shim reads before the C library starts: its initial stack, and the answer to a call.
+//! Input of the shim before the C library starts: its initial stack, and the answer to a call.
 
 #![no_main]
 

@@ -10,7 +10,7 @@ use aifo_process::kernel::{Fd, standard_fds};
 use aifo_process::{
     SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds, terminal,
 };
-use aifo_types::{Endpoint, ExecRequest, Stdio, ToolName};
+use aifo_types::{Endpoint, ExecRequest, Stdio, TerminalSettings, ToolName};
 use aifo_wire::{Limits, MessageError, ResponseEvent, ResponseReader, Upgrade};
 use nix::errno::Errno;
 
@@ -73,7 +73,8 @@ pub(crate) fn run(settings: &Settings, call: &ToolCall<'_>, closed: [bool; 3]) -
                 Endpoint::Unix(_) | Endpoint::Tcp { .. } => FdTransport::Relay,
             };
             let stdio = descriptors::classify(standard_fds(), closed, transport);
-            start(proxy, request, ignored, stdio)
+            let start = Start { proxy, ignored, connect: connection::open, describe_terminal };
+            start.send(request, stdio)
         },
     );
     match sent {
@@ -84,7 +85,7 @@ pub(crate) fn run(settings: &Settings, call: &ToolCall<'_>, closed: [bool; 3]) -
 
 /// Builds the request, without descriptors. `environment` is the caller's.
 ///
-/// Like [`start`], it may run before the C library starts.
+/// May run before the C library starts.
 pub(crate) fn request(
     settings: &Settings,
     call: &ToolCall<'_>,
@@ -106,50 +107,60 @@ pub(crate) fn request(
     })
 }
 
-/// Catches signals, connects and sends the request. `stdio` are the descriptors 0, 1 and 2. On error
-/// nothing can have run.
-///
-/// May run before the C library starts, if the proxy has the path of a unix socket, of at most 107
-/// bytes, and no descriptor is a terminal.
-pub(crate) fn start(
-    proxy: &ProxyAddress,
-    mut request: ExecRequest,
-    ignored: SignalSet,
-    mut stdio: [Stdio; 3],
-) -> Result<SentCall, NotSent> {
-    let (endpoint, token) = (&proxy.endpoint, &proxy.token);
-    // Catch signals before sending: from then on they belong to the tool.
-    let signals = Signals::catch(ignored).map_err(NotSent::Signals)?;
-    let unreachable = |why| NotSent::Unreachable(endpoint.clone(), why);
-    let socket = connection::open(endpoint).map_err(|error| unreachable(Some(error)))?;
-    let fds = standard_fds();
-    loop {
-        request.inherited.stdio = stdio;
-        request.inherited.terminal = descriptors::terminal(fds, stdio).map(|fd| {
-            let mut settings = inherited::describe_terminal(fd);
-            if terminal::is_background(fd) {
-                // A shell that edits its next line has changed them.
-                settings.modes = terminal::line_edited(settings.modes);
-            }
-            if output_processing(stdio) == OutputProcessing::Local {
-                settings.modes = without_output_processing(settings.modes);
-            }
-            settings
-        });
-        let mut bytes = Vec::new();
-        Upgrade { endpoint, token, request: &request }.encode(&mut bytes);
-        match send(&socket, &bytes, &descriptors::passed(fds, stdio)) {
-            // The proxy never executes a truncated request, but it may have sent an error.
-            Ok(SendOutcome::Complete | SendOutcome::Partial) => {
-                return Ok(SentCall { socket, signals, ignored, stdio });
-            }
-            Ok(SendOutcome::Nothing) => return Err(unreachable(None)),
-            Err(CannotPassFds) => {
-                let closed = stdio.map(|kind| kind == Stdio::Closed);
-                stdio = descriptors::classify(fds, closed, FdTransport::Relay);
+/// The start of a call. Without `connect` and `describe_terminal` it needs no C library.
+pub(crate) struct Start<'a> {
+    pub(crate) proxy: &'a ProxyAddress,
+    pub(crate) ignored: SignalSet,
+    pub(crate) connect: fn(&Endpoint) -> io::Result<Fd>,
+    /// Returns the settings of the caller's terminal, if a descriptor is one.
+    pub(crate) describe_terminal: fn([Stdio; 3]) -> Option<TerminalSettings>,
+}
+
+impl Start<'_> {
+    /// Catches signals, connects and sends the request. `stdio` are the descriptors 0, 1 and 2. On
+    /// error nothing can have run.
+    pub(crate) fn send(
+        self,
+        mut request: ExecRequest,
+        mut stdio: [Stdio; 3],
+    ) -> Result<SentCall, NotSent> {
+        let Start { proxy: ProxyAddress { endpoint, token }, ignored, .. } = self;
+        // Catch signals before sending: from then on they belong to the tool.
+        let signals = Signals::catch(ignored).map_err(NotSent::Signals)?;
+        let unreachable = |why| NotSent::Unreachable(endpoint.clone(), why);
+        let socket = (self.connect)(endpoint).map_err(|error| unreachable(Some(error)))?;
+        let fds = standard_fds();
+        loop {
+            request.inherited.stdio = stdio;
+            request.inherited.terminal = (self.describe_terminal)(stdio);
+            let mut bytes = Vec::new();
+            Upgrade { endpoint, token, request: &request }.encode(&mut bytes);
+            match send(&socket, &bytes, &descriptors::passed(fds, stdio)) {
+                // The proxy never executes a truncated request, but it may have sent an error.
+                Ok(SendOutcome::Complete | SendOutcome::Partial) => {
+                    return Ok(SentCall { socket, signals, ignored, stdio });
+                }
+                Ok(SendOutcome::Nothing) => return Err(unreachable(None)),
+                Err(CannotPassFds) => {
+                    let closed = stdio.map(|kind| kind == Stdio::Closed);
+                    stdio = descriptors::classify(fds, closed, FdTransport::Relay);
+                }
             }
         }
     }
+}
+
+fn describe_terminal(stdio: [Stdio; 3]) -> Option<TerminalSettings> {
+    let fd = descriptors::terminal(standard_fds(), stdio)?;
+    let mut settings = inherited::describe_terminal(fd);
+    if terminal::is_background(fd) {
+        // A shell that edits its next line has changed them.
+        settings.modes = terminal::line_edited(settings.modes);
+    }
+    if output_processing(stdio) == OutputProcessing::Local {
+        settings.modes = without_output_processing(settings.modes);
+    }
+    Some(settings)
 }
 
 /// Carries on a call whose request has been sent. `received` are the bytes that the connection has

@@ -5,17 +5,21 @@
 //! storage. The functions that build and send the request are those of every call.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 
 use aifo_decide::{ToolCall, goes_to_proxy, has_interpreter_name};
+use aifo_process::kernel::Fd;
 use aifo_process::{InitialStack, SignalSet, ignored_signals, kernel};
 use aifo_types::{Endpoint, Stdio, env};
 use aifo_wire::{ShortAnswer, parse_short_answer};
 
-use crate::attached::{self, SentCall};
+use nix::errno::Errno;
+
+use crate::attached::{self, SentCall, Start};
 use crate::descriptors::{self, FdTransport};
 use crate::mailbox::MailboxCommand;
 use crate::settings::{Protocol, Settings};
@@ -68,8 +72,7 @@ fn send(stack: &InitialStack) -> Option<BegunCall> {
         return None;
     }
     let proxy = settings.proxy.as_ref().ok()?;
-    let Endpoint::Unix(path) = &proxy.endpoint else { return None };
-    if path.as_os_str().len() > MAX_SOCKET_PATH {
+    if matches!(proxy.endpoint, Endpoint::Tcp { .. }) {
         return None;
     }
     let stdio = descriptors::classify(kernel::standard_fds(), [false; 3], FdTransport::Pass);
@@ -86,13 +89,20 @@ fn send(stack: &InitialStack) -> Option<BegunCall> {
     let ignored = SignalSet::from_bits(ignored_signals());
     let request = attached::request(&settings, &call, &stack.environment, ignored).ok()?;
     let mask = SignalSet::default().block().ok()?;
-    match attached::start(proxy, request, ignored, stdio) {
+    let start = Start { proxy, ignored, connect, describe_terminal: |_| None };
+    match start.send(request, stdio) {
         Ok(sent) => Some(BegunCall { settings, sent, received: Vec::new() }),
         Err(_) => {
             let _ = mask.restore();
             None
         }
     }
+}
+
+/// Connects to a unix socket. Errors: its path has more than 107 bytes.
+fn connect(endpoint: &Endpoint) -> io::Result<Fd> {
+    let Endpoint::Unix(path) = endpoint else { return Err(Errno::EAFNOSUPPORT.into()) };
+    Ok(kernel::connect_unix(path.as_os_str().as_bytes())?)
 }
 
 /// Ends this process as the tool did, if that is all that there is to do. Returns a call that needs
@@ -134,7 +144,5 @@ fn await_short_answer(mut begun: BegunCall) -> Option<BegunCall> {
     }
 }
 
-/// The longest path in the address of a unix socket, in bytes.
-const MAX_SOCKET_PATH: usize = 107;
 /// Bytes that hold the whole answer to a short call.
 const READ: usize = 512;

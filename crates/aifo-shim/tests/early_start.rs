@@ -5,14 +5,14 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 mod proxy;
+mod static_shim;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio as Standard};
-use std::sync::OnceLock;
 
 use aifo_types::{Ending, Stdio};
 use aifo_wire::{CallNote, CancelCause, Exit, Frame, Stream, Usage};
@@ -20,23 +20,7 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use proxy::{ClientSession, Proxy, eventually};
-
-/// A static shim at a fixed address, as `cargo xtask dist` builds it.
-fn static_shim() -> &'static Path {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let target = "x86_64-unknown-linux-gnu";
-        let default = Path::new(env!("CARGO_BIN_EXE_aifo-shim"));
-        let directory = default.ancestors().nth(2).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "aifo-shim", "--target", target, "--target-dir"]);
-        let flags = "-C target-feature=+crt-static -C relocation-model=static";
-        cargo.arg(directory).env("RUSTFLAGS", flags).stdin(Standard::null());
-        let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(status.is_ok_and(|status| status.success()), "the static shim is not built");
-        directory.join(target).join("debug/aifo-shim")
-    })
-}
+use static_shim::static_shim;
 
 const PASSED: [Stdio; 3] = [Stdio::Null, Stdio::Passed, Stdio::Passed];
 
@@ -54,7 +38,7 @@ fn has_c_library(shim: &Child) -> bool {
     maps.contains("[heap]")
 }
 
-/// What a proxy and a caller see of a call.
+/// The visible effects of a call, for the proxy and the caller.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     /// Version, exec id, body and number of descriptors of each request.
@@ -151,7 +135,7 @@ fn a_plain_call_is_the_same() {
         ("stderr is stdout", |shim| by_shell(shim, "exec 2>&1")),
         ("regular files", |shim| by_shell(shim, "exec </etc/passwd 2>>/etc/passwd")),
         ("settings", |shim| {
-            shim.env("AIFO_SHIM_SMART", "1").env("AIFO_SHIM_NOTIFY_TOOLS", "tell,say");
+            shim.env("AIFO_SHIM_SMART", "1").env("AIFO_SHIM_NOTIFY_TOOLS", "ring,say");
             shim.env("AIFO_WORKSPACE", "/usr").env("AIFO_WORKSPACE_ALIAS", "/lib");
             shim.env("CARGO_HOME", "/usr/x").env("AIFO_SHIM_PROTO", "4");
         }),

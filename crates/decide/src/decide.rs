@@ -75,7 +75,7 @@ pub fn goes_to_proxy(tool: &[u8], settings: &Settings) -> bool {
     matches!(by_name(tool, settings), ByName::Tool)
 }
 
-/// What a tool is by its name.
+/// The kind of a tool, by its name alone.
 enum ByName<'a> {
     Notification(&'a str),
     Runtime(Runtime<'a>),

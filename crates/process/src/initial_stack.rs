@@ -59,7 +59,7 @@ pub fn parse_stack(
     None
 }
 
-/// What a program was started with. All of it lives as long as the process.
+/// Arguments, environment and path of a program, which live as long as the process.
 #[derive(Clone, Debug)]
 pub struct InitialStack {
     /// The arguments, at least `argv[0]`.
