@@ -14,9 +14,9 @@ use aifo_types::{
     WindowSize,
 };
 use aifo_wire::{
-    CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt,
-    Limits, RequestEvent, RequestReader, Setup, SidecarLimit, Start, StartError, StartErrorCause,
-    Stream, Usage, encode_invocation,
+    CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame,
+    Interrupt, Limits, RequestEvent, RequestReader, Setup, SidecarLimit, Start, StartError,
+    StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
 };
 use transcript::Transcript;
 
@@ -41,6 +41,15 @@ fn main() -> io::Result<()> {
         frame.encode(&mut wire);
         write(root, "frames", &format!("{:?}", frame.kind()), &whole(&wire))?;
     }
+    let mut answer = Vec::new();
+    encode_upgrade_head(&mut answer, None);
+    let usage = Usage::default();
+    let exit = Exit { ending: Ending::Exited(0), cancelled: None, note: None, taken: 0, usage };
+    let stdio = [Stdio::Null, Stdio::Passed, Stdio::Same];
+    Frame::Started { serial: 1, pid: 2, stdio }.encode(&mut answer);
+    Frame::Exit { serial: 1, exit }.encode(&mut answer);
+    write(root, "early_start", "answer", &answer)?;
+    write(root, "early_start", "stack", &[2, 90, 91, 0, 80, 0, 6, 1, 31, 70, 0, 0])?;
     for (name, request) in [("plain", plain()), ("full", full())] {
         let mut body = Vec::new();
         encode_invocation(&request, &mut body);
@@ -103,7 +112,8 @@ fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
 fn frames() -> Vec<Frame<'static>> {
     let second = Duration::from_secs(1);
     let usage = Usage { wall: second, user: second, system: second, max_rss_kib: 1024 };
-    let (cancelled, limit) = (Some(CancelCause::Timeout), Some(SidecarLimit::Memory));
+    let cancelled = Some(CancelCause::Timeout);
+    let note = Some(CallNote::Limit(SidecarLimit::Memory));
     let workspace = vec![b"/workspace".to_vec(), b"/home/me/project".to_vec()];
     let tmp = vec![b"/tmp".to_vec()];
     let error = StartError { cause: StartErrorCause::NotFound, message: "none".to_owned() };
@@ -118,7 +128,7 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Started { serial: 7, pid: 258, stdio: full().inherited.stdio },
         Frame::Exit {
             serial: 7,
-            exit: Exit { ending: Ending::Signaled(9), cancelled, limit, taken: 1, usage },
+            exit: Exit { ending: Ending::Signaled(9), cancelled, note, taken: 1, usage },
         },
         Frame::StartError { serial: 7, error },
         Frame::Stopped { signal: 20, resumed: 1 },

@@ -241,7 +241,9 @@ pub fn static_shim() -> &'static Path {
         let dir = shim.ancestors().nth(2).expect("a program lies in target/<profile>");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "-p", "aifo-shim", "--target", &target, "--target-dir"]);
-        cargo.arg(dir).env("RUSTFLAGS", "-C target-feature=+crt-static").stdin(Stdio::null());
+        cargo.arg(dir).stdin(Stdio::null());
+        // At a fixed address, as `cargo xtask dist` builds it.
+        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static");
         let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
         assert!(status.is_ok_and(|status| status.success()), "the static shim is not built");
         dir.join(target).join("debug/aifo-shim")

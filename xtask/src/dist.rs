@@ -156,6 +156,10 @@ impl Target {
         if elf::linkage(&path)? != Linkage::Static {
             bail!("'{}' is not static", path.display());
         }
+        let starts_early = self.architecture() == "x86_64" && self.libc == Libc::Glibc;
+        if *name == SHIM.name && starts_early && !elf::has_own_entry(&path)? {
+            bail!("'{}' does not start by its own entry", path.display());
+        }
         let kib = fs::metadata(&path)?.len() / 1024;
         eprintln!("{}: {kib} KiB, static, {}", path.display(), self.libc.name());
         Ok(path)

@@ -1,4 +1,4 @@
-//! Detects whether a binary is static.
+//! Detects whether a binary is static, and where it starts.
 
 use std::fs;
 use std::path::Path;
@@ -23,6 +23,34 @@ pub(crate) fn linkage(path: &Path) -> Result<Linkage> {
     }
 }
 
+/// Returns whether a program starts by the shim's own entry (`spec/shim.md#early-start`). The file has
+/// no symbols, so this compares the first instructions.
+pub(crate) fn has_own_entry(path: &Path) -> Result<bool> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(code_at_entry(&bytes).is_some_and(is_own_entry))
+}
+
+/// `xor ebp, ebp`, `lea rax, [rip + HEADER]` and `cmp word ptr [rax + 16], 2`, with any HEADER.
+fn is_own_entry(code: &[u8]) -> bool {
+    let rest = code.strip_prefix(b"\x31\xed\x48\x8d\x05");
+    rest.and_then(|rest| rest.get(4..))
+        .is_some_and(|rest| rest.starts_with(b"\x66\x83\x78\x10\x02"))
+}
+
+/// Returns the code from the entry to the end of its segment in the file.
+fn code_at_entry(elf: &[u8]) -> Option<&[u8]> {
+    const PT_LOAD: u64 = 1;
+    let entry = number(elf, 0x18, 8)?;
+    segments(elf)?.find_map(|header| {
+        let field = |offset: usize| number(elf, header.checked_add(offset)?, 8);
+        let (offset, address, size) = (field(8)?, field(16)?, field(32)?);
+        let inside = entry.checked_sub(address).filter(|inside| *inside < size)?;
+        let start = usize::try_from(offset.checked_add(inside)?).ok()?;
+        let end = usize::try_from(offset.checked_add(size)?).ok()?;
+        if number(elf, header, 4)? == PT_LOAD { elf.get(start..end) } else { None }
+    })
+}
+
 /// Searches for a program header of type PT_INTERP; `None` for other files than little-endian
 /// ELF64.
 fn parse(elf: &[u8]) -> Option<Linkage> {
@@ -30,16 +58,21 @@ fn parse(elf: &[u8]) -> Option<Linkage> {
     if elf.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
     }
-    let table = usize::try_from(number(elf, 0x20, 8)?).ok()?;
-    let entry_size = usize::try_from(number(elf, 0x36, 2)?).ok()?;
-    let entries = usize::try_from(number(elf, 0x38, 2)?).ok()?;
-    for index in 0..entries {
-        let entry = table.checked_add(index.checked_mul(entry_size)?)?;
-        if number(elf, entry, 4)? == PT_INTERP {
+    for header in segments(elf)? {
+        if number(elf, header, 4)? == PT_INTERP {
             return Some(Linkage::Dynamic);
         }
     }
     Some(Linkage::Static)
+}
+
+/// Returns the offsets of the program headers.
+fn segments(elf: &[u8]) -> Option<impl Iterator<Item = usize>> {
+    let table = usize::try_from(number(elf, 0x20, 8)?).ok()?;
+    let size = usize::try_from(number(elf, 0x36, 2)?).ok()?;
+    let count = usize::try_from(number(elf, 0x38, 2)?).ok()?;
+    // An offset beyond the file's end has no numbers.
+    Some((0..count).map(move |index| table.saturating_add(index.saturating_mul(size))))
 }
 
 fn number(elf: &[u8], offset: usize, size: usize) -> Option<u64> {
@@ -69,6 +102,30 @@ mod tests {
     fn an_interpreter_makes_it_dynamic() {
         assert_eq!(parse(&elf(&[1, 1, 2])), Some(Linkage::Static));
         assert_eq!(parse(&elf(&[6, 3, 1])), Some(Linkage::Dynamic));
+    }
+
+    #[test]
+    fn the_entry_is_recognized_by_its_code() {
+        let own = b"\x31\xed\x48\x8d\x05\x01\x02\x03\x04\x66\x83\x78\x10\x02\x74\x00";
+        let c_library = b"\x31\xed\x49\x89\xd1\x5e\x48\x89\xe2\x48\x83\xe4\xf0\x50\x54\x45";
+        for (code, expected) in [(own, true), (c_library, false)] {
+            let mut elf = elf(&[6, 1, 1]);
+            let length = elf.len();
+            elf.extend([0; 4]);
+            elf.extend(code);
+            elf[0x18..0x20].copy_from_slice(&0x2004u64.to_le_bytes());
+            // The second segment holds address 0x1000, the third 0x2000.
+            for (header, address) in [(64 + 56, 0x1000u64), (64 + 112, 0x2000)] {
+                elf[header + 8] = length as u8;
+                elf[header + 16..header + 24].copy_from_slice(&address.to_le_bytes());
+                elf[header + 32] = 20;
+            }
+            assert_eq!(code_at_entry(&elf), Some(&code[..]));
+            assert_eq!(is_own_entry(code), expected);
+            for cut in 0..elf.len() {
+                assert_eq!(code_at_entry(&elf[..cut]), None, "{cut}");
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Classification of the standard descriptors (`spec/exec3.md#invocation`).
 
-use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
 
-use aifo_process::is_same_object;
+use aifo_process::{is_same_object, kernel};
 use aifo_types::Stdio;
-use nix::sys::stat::{SFlag, fstat, makedev};
+use nix::sys::stat::{SFlag, makedev};
 
 /// How descriptors reach the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +35,10 @@ pub(crate) fn classify(
 }
 
 fn classify_one(fd: BorrowedFd<'_>, transport: FdTransport) -> Stdio {
-    let Ok(stat) = fstat(fd) else { return Stdio::Closed };
+    let Ok(stat) = kernel::fstat(fd) else { return Stdio::Closed };
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFCHR if stat.st_rdev == makedev(1, 3) => Stdio::Null,
-        SFlag::S_IFCHR if fd.is_terminal() => Stdio::Terminal,
+        SFlag::S_IFCHR if kernel::is_terminal(fd) => Stdio::Terminal,
         SFlag::S_IFIFO | SFlag::S_IFREG if transport == FdTransport::Pass => Stdio::Passed,
         _ => Stdio::Relayed,
     }

@@ -1,23 +1,19 @@
 //! Process attributes that the tool inherits from the shim (`spec/exec3.md#invocation`).
 
 use aifo_types::{Inherited, SoftLimit, Stdio, TerminalSettings};
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
 
-use aifo_policy::Forwarding;
-use aifo_process::{SignalSet, current_limits, nice, terminal};
-
-use nix::sys::stat::{Mode, umask};
+use aifo_process::{SignalSet, current_limits, kernel, nice, terminal};
 
 /// Returns what the tool inherits, without descriptors.
 pub(crate) fn attributes(environment: Vec<Vec<u8>>, ignored: SignalSet) -> Inherited {
     let limits = current_limits().into_iter();
     Inherited {
         environment,
-        umask: Some(current_umask()),
+        umask: Some(kernel::umask()),
         nice: Some(nice()),
         limits: limits.map(|it| SoftLimit { resource: it.resource, soft: it.soft }).collect(),
         ignored: ignored.bits(),
@@ -26,14 +22,13 @@ pub(crate) fn attributes(environment: Vec<Vec<u8>>, ignored: SignalSet) -> Inher
     }
 }
 
-/// Returns the current directory as the tool's PWD will name it.
-pub(crate) fn directory(cwd: &Path) -> Vec<u8> {
-    logical_directory(cwd, std::env::var_os("PWD"))
-}
-
-/// Returns the variables to forward. The proxy filters them again.
-pub(crate) fn environment(forwarding: &Forwarding, workspace: &[PathBuf]) -> Vec<Vec<u8>> {
-    forwarding.filter(aifo_process::environment(), workspace)
+/// Returns the current directory as the tool's PWD will name it: the first `PWD` of the environment
+/// if that names the current directory (`pwd -L`).
+pub(crate) fn directory(cwd: &[u8], environment: &[&[u8]]) -> Vec<u8> {
+    let pwd = environment.iter().find_map(|variable| variable.strip_prefix(b"PWD="));
+    let pwd = pwd.filter(|pwd| path(pwd) != path(cwd) && is_plain(path(pwd)));
+    let chosen = pwd.filter(|pwd| is_same_directory(pwd, cwd));
+    chosen.unwrap_or(cwd).to_vec()
 }
 
 pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> TerminalSettings {
@@ -43,53 +38,47 @@ pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> TerminalSettings {
     TerminalSettings { size, modes }
 }
 
-/// Returns the logical directory (`pwd -L`): `PWD` if it names the current directory.
-fn logical_directory(cwd: &Path, pwd: Option<OsString>) -> Vec<u8> {
-    let pwd = pwd.map(PathBuf::from).filter(|pwd| pwd != cwd && is_plain(pwd));
-    let chosen = pwd.filter(|pwd| is_same_directory(pwd, cwd));
-    chosen.unwrap_or_else(|| cwd.to_owned()).into_os_string().into_vec()
-}
-
 /// Returns whether a path is absolute and free of `..`, as `PWD` must be.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }
 
-fn is_same_directory(a: &Path, b: &Path) -> bool {
-    let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) else { return false };
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
+fn path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
 }
 
-/// Returns the umask. It can only be read by setting it; the process has one thread.
-fn current_umask() -> u16 {
-    let mask = umask(Mode::empty());
-    umask(mask);
-    u16::try_from(mask.bits() & 0o777).unwrap_or_default()
+fn is_same_directory(a: &[u8], b: &[u8]) -> bool {
+    let (Ok(a), Ok(b)) = (kernel::stat(a), kernel::stat(b)) else { return false };
+    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
     fn pwd_is_kept_if_it_names_the_current_directory() {
         let scratch = tempfile::tempdir().unwrap();
-        let directory = scratch.path();
-        std::fs::create_dir_all(directory.join("real/inner")).unwrap();
-        let _ = std::os::unix::fs::symlink("real", directory.join("link"));
-        let real = directory.join("real/inner").canonicalize().unwrap();
-        let text = |path: &Path| path.as_os_str().to_owned();
-        let chosen = |pwd: Option<OsString>| {
-            PathBuf::from(OsString::from_vec(logical_directory(&real, pwd)))
+        let base = scratch.path();
+        std::fs::create_dir_all(base.join("real/inner")).unwrap();
+        let _ = std::os::unix::fs::symlink("real", base.join("link"));
+        let bytes = |path: PathBuf| path.into_os_string().into_vec();
+        let real = bytes(base.join("real/inner").canonicalize().unwrap());
+        let chosen = |pwd: &[u8]| {
+            let variable = [b"PWD=", pwd].concat();
+            directory(&real, &[b"OLDPWD=/", &variable, b"PWD=/"])
         };
 
-        let link = directory.join("link/inner");
-        assert_eq!(chosen(Some(text(&link))), link);
-        let dotted = directory.join("link/../link/inner");
-        for other in [text(&dotted), text(directory), "inner".into(), "/nonexistent".into()] {
-            assert_eq!(chosen(Some(other.clone())), real, "{other:?}");
+        let link = bytes(base.join("link/inner"));
+        assert_eq!(chosen(&link), link);
+        let dotted = bytes(base.join("link/../link/inner"));
+        for other in [&dotted, &bytes(base.to_owned()), &b"inner"[..], b"/nonexistent", b""] {
+            assert_eq!(chosen(other), real, "{}", other.escape_ascii());
         }
-        assert_eq!(chosen(None), real);
+        assert_eq!(directory(&real, &[b"PWDX=/"]), real);
     }
 
     #[test]

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use aifo_mailbox::{
     Arguments, CallerInfo, ClientInfo, CommandName, Directory, client_info_file, limits,
 };
-use aifo_process::{SignalSet, ignore_broken_pipes, ignored_signals};
+use aifo_process::{SignalSet, ignore_broken_pipes, ignored_signals, kernel};
 use aifo_types::{Signal, exit};
-use nix::unistd::{AccessFlags, access};
 
 use crate::mailbox::request::Request;
 use crate::shim_exit::ShimExit;
@@ -27,12 +26,16 @@ pub(crate) struct MailboxCommand {
 }
 
 impl MailboxCommand {
+    /// Returns whether the program at this path is a mailbox's command.
+    pub(crate) fn is_at(executed: &Path) -> bool {
+        let info = executed.to_str().map(client_info_file);
+        info.is_some_and(|info| kernel::exists(info.as_bytes()))
+    }
+
     /// Returns the mailbox if this process was started from one. Every call of a shim tests this,
     /// with one system call.
     pub(crate) fn detect() -> Option<Self> {
-        let path = aifo_process::executed_path()?;
-        let info = client_info_file(path.to_str()?);
-        access(info.as_str(), AccessFlags::F_OK).ok()?;
+        let path = aifo_process::executed_path().filter(|path| Self::is_at(path))?;
         let command = CommandName::parse(path.file_name()?.as_bytes()).ok()?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         Some(MailboxCommand { directory: directory.unwrap_or(Path::new(".")).to_owned(), command })

@@ -15,6 +15,7 @@ mod call_path;
 mod cli;
 mod connection;
 mod descriptors;
+mod early_start;
 mod failure;
 mod fd_writer;
 mod frame_connection;
@@ -47,15 +48,21 @@ use std::path::Path;
 // The tool inherits the parent's descriptors and signal dispositions; the standard library's start
 // changes both.
 #[cfg(not(test))]
-aifo_process::entry!(run);
+aifo_process::entry!(run, early_start::begin);
+#[cfg(test)]
+aifo_process::usual_entry!();
 
 fn run() -> ! {
+    let begun = early_start::take();
     let closed = aifo_process::closed_standard_fds();
     let mut args = arguments().into_iter();
     let name = args.next().unwrap_or_default();
     // Some agents execute a shim by its full path as argv[0].
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let args: Vec<OsString> = args.collect();
+    if let Some(begun) = begun {
+        shim::carry_on(begun, name.as_bytes(), &args).end()
+    }
     let ending = match name.as_bytes() {
         b"aifo-shim" | b"" => match args.split_first() {
             Some((flag, call)) if flag == "--call" => cli::call(call, closed),

@@ -34,7 +34,7 @@ pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimE
         // Signals stay uncaught: if one terminates the shim, the proxy sees the disconnect and ends
         // the command.
         SendOutcome::Complete | SendOutcome::Partial => {
-            StreamedCall::new(settings, proxy, socket, None).run()
+            StreamedCall::new(settings, proxy, socket.into(), None).run()
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aifo_decide::{SmartToggles, Toggle};
+use aifo_process::kernel;
 use aifo_types::{Endpoint, ExecId, Token, env};
 
 use crate::variables::Variables;
@@ -55,7 +56,11 @@ pub(crate) struct CompatFlags {
 impl Settings {
     /// Reads the settings of a call, by the path of a program in the workspace if there is one.
     pub(crate) fn read(tool: &[u8], program: Option<&Path>) -> Self {
-        let variables = Variables::read(tool, program);
+        Settings::from_variables(tool, &Variables::read(tool, program))
+    }
+
+    /// Reads the settings of a call of `tool` from its variables.
+    pub(crate) fn from_variables(tool: &[u8], variables: &Variables) -> Self {
         let toggle = |name| Toggle::from(variables.is_on(name));
         let smart = SmartToggles::from_toggles(
             toggle(env::SMART),
@@ -72,7 +77,7 @@ impl Settings {
         }
         decide.local_python = variables.text(env::LOCAL_PYTHON).map(PathBuf::from);
         Settings {
-            proxy: proxy_address(&variables),
+            proxy: proxy_address(variables),
             decide,
             exec_id: variables.text(env::EXEC_ID),
             protocol: match variables.text(env::PROTO).as_deref().map(str::trim) {
@@ -103,9 +108,9 @@ impl Settings {
             Some(id) => {
                 ExecId::parse(id.as_bytes()).map_err(|why| format!("{}: {why}", env::EXEC_ID))
             }
-            None => aifo_process::random_bits()
+            None => kernel::random_bits()
                 .map(ExecId::from_random)
-                .map_err(|error| format!("cannot make an exec id: {error}")),
+                .map_err(|errno| format!("cannot make an exec id: {}", errno.desc())),
         }
     }
 }

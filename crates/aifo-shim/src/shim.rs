@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, FileFacts, ToolCall, decide};
-use aifo_process::is_executable;
+use aifo_process::{ignore_broken_pipes, is_executable};
 use aifo_types::exit;
 
 use crate::attached::{self, CallOutcome};
+use crate::early_start::BegunCall;
 use crate::settings::{Protocol, Settings};
 use crate::shim_exit::ShimExit;
 use crate::{call_path, local_runtime, log, notification, streamed};
@@ -18,10 +19,7 @@ use crate::{call_path, local_runtime, log, notification, streamed};
 pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit {
     let cwd = match std::env::current_dir() {
         Ok(cwd) => cwd,
-        Err(error) => {
-            log::line(format_args!("cannot determine the current directory: {error}"));
-            return ShimExit::Code(exit::NOTHING_RAN);
-        }
+        Err(error) => return no_directory(&error),
     };
     let program = call_path::program(&cwd, &FileSystem);
     let settings = Settings::read(tool, program.as_deref());
@@ -49,6 +47,27 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
             },
         },
     }
+}
+
+/// Carries on a call of `tool` that began before the C library started.
+pub(crate) fn carry_on(begun: BegunCall, tool: &[u8], args: &[OsString]) -> ShimExit {
+    ignore_broken_pipes();
+    let BegunCall { settings, sent, received } = begun;
+    match attached::carry_on(&settings, sent, &received) {
+        CallOutcome::Done(end) => end,
+        CallOutcome::VersionRefused => match std::env::current_dir() {
+            Ok(cwd) => {
+                let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
+                run_streamed(&settings, &ToolCall { tool, program: None, args: &args, cwd: &cwd })
+            }
+            Err(error) => no_directory(&error),
+        },
+    }
+}
+
+fn no_directory(error: &std::io::Error) -> ShimExit {
+    log::line(format_args!("cannot determine the current directory: {error}"));
+    ShimExit::Code(exit::NOTHING_RAN)
 }
 
 /// Runs a call by version 2, which has no field for a program's path.

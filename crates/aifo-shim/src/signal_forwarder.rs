@@ -94,7 +94,7 @@ impl SignalForwarder {
         aifo_wire::encode_signal(&mut request, endpoint, token, &self.id, signal);
         if let Ok(socket) = connection::open(endpoint) {
             connection::send_request(&socket, &request);
-            self.requests.push(socket);
+            self.requests.push(socket.into());
         }
     }
 }

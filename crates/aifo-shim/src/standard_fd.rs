@@ -1,10 +1,9 @@
 //! The standard descriptors of this process.
 
-use std::fs::File;
 use std::io::{self, Stderr, Stdin, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
+use aifo_process::kernel;
 
 #[derive(Debug)]
 pub(crate) enum StandardFd {
@@ -58,20 +57,13 @@ impl StandardFd {
 
     /// Replaces descriptors with `/dev/null`, so that only the tool holds their files open.
     pub(crate) fn replace_with_null<'a>(fds: impl IntoIterator<Item = &'a StandardFd>) {
-        let mut fds = fds.into_iter().peekable();
-        if fds.peek().is_none() {
-            return;
-        }
-        // The numbers must stay in use, or a later open could reuse them. Without /dev/null the
-        // copies stay open, which only delays what the other end sees.
-        let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
-        for fd in fds {
-            let _ = match fd {
-                StandardFd::Input(_) => dup2_stdin(&null),
-                StandardFd::Output(_) => dup2_stdout(&null),
-                StandardFd::Error(_) => dup2_stderr(&null),
-            };
-        }
+        let [input, output, error] = kernel::standard_fds();
+        // Without /dev/null the copies stay open, which only delays what the other end sees.
+        kernel::replace_with_null(fds.into_iter().map(|fd| match fd {
+            StandardFd::Input(_) => input,
+            StandardFd::Output(_) => output,
+            StandardFd::Error(_) => error,
+        }));
     }
 }
 

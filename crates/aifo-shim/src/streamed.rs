@@ -64,7 +64,7 @@ fn start<'a>(
     match connection::send_request(&socket, &request) {
         // The proxy never executes a truncated request, but it may have sent an error.
         SendOutcome::Complete | SendOutcome::Partial => {
-            Ok(StreamedCall::new(settings, proxy, socket, Some(signals)))
+            Ok(StreamedCall::new(settings, proxy, socket.into(), Some(signals)))
         }
         SendOutcome::Nothing => Err(unreachable("it closed the connection".to_owned())),
     }

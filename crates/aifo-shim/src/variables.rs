@@ -1,6 +1,6 @@
 //! The shim's variables: environment and `shim.env`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -18,7 +18,9 @@ use nix::unistd::getuid;
 /// precedence.
 #[derive(Debug)]
 pub(crate) struct Variables {
-    file: HashMap<String, String>,
+    /// Names and values of the environment.
+    set: Vec<(&'static [u8], &'static [u8])>,
+    file: BTreeMap<String, String>,
 }
 
 const FILE_NAME: &str = "shim.env";
@@ -28,22 +30,40 @@ impl Variables {
     /// Reads a file only if the environment lacks the proxy's address or token. A file beside a
     /// program of the workspace is not read: tools can write it.
     pub(crate) fn read(tool: &[u8], program: Option<&Path>) -> Self {
-        let complete = from_environment(env::URL).is_some()
-            && (from_environment(env::TOKEN).is_some()
-                || from_environment(env::TOKEN_FILE).is_some());
-        if complete {
-            return Variables { file: HashMap::new() };
+        let variables = Variables::of(&aifo_process::environment());
+        let has_token =
+            variables.text(env::TOKEN).is_some() || variables.text(env::TOKEN_FILE).is_some();
+        if variables.text(env::URL).is_some() && has_token {
+            return variables;
         }
         let link = || link_directory(tool).map(|directory| directory.join(FILE_NAME));
         let beside = if program.is_none() { link() } else { None };
         let files = beside.into_iter().chain([PathBuf::from(container_path::SHIM_SETTINGS)]);
         let text = files.filter_map(|file| trusted_text(&file)).next().unwrap_or_default();
-        Variables { file: parse(&text) }
+        Variables { file: parse(&text).into_iter().collect(), ..variables }
+    }
+
+    /// Takes the variables of an environment, and reads no file.
+    pub(crate) fn of(environment: &[&'static [u8]]) -> Self {
+        let ours =
+            environment.iter().filter(|variable| variable.starts_with(env::PREFIX.as_bytes()));
+        let set = ours.filter_map(|variable| {
+            let equals = variable.iter().position(|byte| *byte == b'=')?;
+            Some((variable.get(..equals)?, variable.get(equals + 1..)?))
+        });
+        Variables { set: set.collect(), file: BTreeMap::new() }
     }
 
     /// Returns a variable that is set, not empty, and valid UTF-8.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        from_environment(name).or_else(|| self.file.get(name).cloned())
+        self.in_environment(name).or_else(|| self.file.get(name).cloned())
+    }
+
+    /// Returns the first variable of this name, as the C library does.
+    fn in_environment(&self, name: &str) -> Option<String> {
+        let (_, value) = self.set.iter().find(|(set, _)| *set == name.as_bytes())?;
+        let value = std::str::from_utf8(value).ok()?;
+        (!value.is_empty()).then(|| value.to_owned())
     }
 
     pub(crate) fn is_on(&self, name: &str) -> bool {
@@ -56,10 +76,6 @@ pub(crate) fn system_file_variables() -> HashMap<String, String> {
     trusted_text(Path::new(container_path::SHIM_SETTINGS))
         .map(|text| parse(&text))
         .unwrap_or_default()
-}
-
-fn from_environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Returns the directory of the link that was called.

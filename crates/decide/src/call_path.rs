@@ -27,6 +27,7 @@ pub fn leads_to_interpreter(called: &Path, files: &dyn FileFacts) -> bool {
             != real.parent()
 }
 
-fn has_interpreter_name(path: &Path) -> bool {
+/// Returns whether the last component of a path is the name of an interpreter.
+pub fn has_interpreter_name(path: &Path) -> bool {
     path.file_name().is_some_and(|name| Runtime::from_name(name.as_encoded_bytes()).is_some())
 }

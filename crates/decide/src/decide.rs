@@ -26,13 +26,14 @@ pub fn decide(
     files: &dyn FileFacts,
 ) -> Result<Decision, RuntimeNotFound> {
     let proxy = |reason, program| Ok(Decision::Proxy(Proxy { reason, program }));
-    if let Some(name) = settings.notify_tools.iter().find(|name| name.as_bytes() == call.tool) {
-        return Ok(Decision::Notify(Notify { command: name.clone() }));
+    let by_name = by_name(call.tool, settings);
+    if let ByName::Notification(name) = by_name {
+        return Ok(Decision::Notify(Notify { command: name.to_owned() }));
     }
     if let Some(program) = call.program {
         return proxy(Reason::CalledByPath, Some(Program::Path(program.to_owned())));
     }
-    let Some(runtime) = Runtime::from_name(call.tool) else {
+    let ByName::Runtime(runtime) = by_name else {
         return proxy(Reason::NotARuntime, None);
     };
     if runtime.toggle(settings.smart) == Toggle::Off {
@@ -65,6 +66,26 @@ pub fn decide(
             Ok(Decision::Local(Local { runtime, program, reason: Reason::PythonModule }))
         }
         EntryPoint::NoFile(reason) => proxy(reason, None),
+    }
+}
+
+/// Returns whether calls of a tool that is called by its name go to the proxy, whatever their
+/// arguments and the files are. Needs no memory and no files.
+pub fn goes_to_proxy(tool: &[u8], settings: &Settings) -> bool {
+    matches!(by_name(tool, settings), ByName::Tool)
+}
+
+/// The kind of a tool, by its name alone.
+enum ByName<'a> {
+    Notification(&'a str),
+    Runtime(Runtime<'a>),
+    Tool,
+}
+
+fn by_name<'a>(tool: &'a [u8], settings: &'a Settings) -> ByName<'a> {
+    match settings.notify_tools.iter().find(|name| name.as_bytes() == tool) {
+        Some(name) => ByName::Notification(name),
+        None => Runtime::from_name(tool).map_or(ByName::Tool, ByName::Runtime),
     }
 }
 

@@ -56,8 +56,8 @@ mod runtime_lookup;
 mod settings;
 mod workspace;
 
-pub use call_path::leads_to_interpreter;
-pub use decide::{ToolCall, decide};
+pub use call_path::{has_interpreter_name, leads_to_interpreter};
+pub use decide::{ToolCall, decide, goes_to_proxy};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
 pub use file_facts::FileFacts;
 pub use runtime_lookup::RuntimeNotFound;

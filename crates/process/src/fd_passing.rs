@@ -1,10 +1,9 @@
 //! Passing descriptors over unix sockets.
 
-use std::io::IoSlice;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+use nix::sys::socket::MsgFlags;
 
 use crate::sys;
 
@@ -38,7 +37,6 @@ pub fn send_with_fds(
     fds: &[BorrowedFd<'_>],
     mode: SendMode,
 ) -> nix::Result<usize> {
-    let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     if bytes.is_empty() && !fds.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -46,9 +44,7 @@ pub fn send_with_fds(
         SendMode::Blocking => MsgFlags::MSG_NOSIGNAL,
         SendMode::NonBlocking => MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
     };
-    let rights = [ControlMessage::ScmRights(&fds)];
-    let rights = if fds.is_empty() { &[] } else { rights.as_slice() };
-    sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags, None)
+    sys::kernel::sendmsg(socket, bytes, fds, flags.bits())
 }
 
 /// Reads bytes and at most `max` descriptors from a stream socket, without blocking. A read never

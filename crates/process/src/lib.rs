@@ -30,6 +30,7 @@ mod descriptor_path;
 mod escalation;
 mod exec_tag;
 mod fd_passing;
+mod initial_stack;
 mod limits;
 mod lookup;
 mod namespace;
@@ -54,6 +55,7 @@ pub use descriptor_path::{current_path, descriptor_path};
 pub use escalation::{Escalation, EscalationPlan};
 pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};
 pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
+pub use initial_stack::{InitialStack, StackLayout, parse_stack};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path, is_executable};
 pub use namespace::{NamespaceError, enter_namespace};
@@ -72,10 +74,15 @@ pub use spawn::{Group, Spawn, SpawnError, variable};
 #[doc(hidden)]
 pub use start::start;
 pub use start::{closed_standard_fds, ignore_broken_pipes};
+#[doc(hidden)]
+pub use sys::before_c_library;
+pub use sys::kernel;
 pub use sys::spawn::Starting;
 pub use sys::{
-    accept, bytes_in_pipe, drop_capabilities, environment, executed_path, give_back_freed_memory,
-    landlock_version, random_bits, take_fd,
+    Arena, accept, bytes_in_pipe, drop_capabilities, environment, executed_path,
+    give_back_freed_memory, landlock_version, random_bits, take_fd,
 };
+#[doc(hidden)]
+pub use syscall_filter::kill_at_system_call;
 pub use syscall_filter::{Restriction, UnknownRestriction, restrict_system_calls};
 pub use unix_address::UnixAddress;

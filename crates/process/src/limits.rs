@@ -35,7 +35,7 @@ pub fn raise_open_files() -> io::Result<ResourceLimit> {
 
 /// Returns the nice value of this process, from -20 to 19.
 pub fn nice() -> i8 {
-    i8::try_from(sys::nice()).unwrap_or(0)
+    sys::kernel::nice()
 }
 
 fn current(resource: u8) -> nix::Result<ResourceLimit> {

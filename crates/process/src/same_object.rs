@@ -2,12 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::OFlag;
 use nix::libc;
-use nix::sys::stat::fstat;
-use nix::unistd::{Whence, lseek};
 
-use crate::sys;
+use crate::sys::kernel::{self, fstat, position, status_flags};
 
 /// Returns whether output to both descriptors keeps its order. That is the case if they share an
 /// open file description, as after `dup`, or if they are the same pipe, or the same file opened
@@ -15,14 +13,14 @@ use crate::sys;
 ///
 /// A container may forbid `kcmp`. Then descriptors with equal properties count as the same object.
 pub fn is_same_object(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
-    sys::kcmp_files(a, b).unwrap_or_else(|_| same_by_stat(a, b)) || append_to_same_file(a, b)
+    kernel::kcmp_files(a, b).unwrap_or_else(|_| same_by_stat(a, b)) || append_to_same_file(a, b)
 }
 
 /// Returns whether both are the same pipe, or the same file, opened for appending.
 fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let file = |fd| {
         let stat = fstat(fd).ok()?;
-        let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL).ok()?);
+        let flags = OFlag::from_bits_retain(status_flags(fd).ok()?);
         let appends = match stat.st_mode & libc::S_IFMT {
             libc::S_IFREG => flags.contains(OFlag::O_APPEND),
             kind => kind == libc::S_IFIFO,
@@ -42,9 +40,9 @@ fn same_by_stat(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
 
 fn stat_identity(fd: BorrowedFd<'_>) -> Option<impl PartialEq> {
     let stat = fstat(fd).ok()?;
-    let flags = fcntl(fd, FcntlArg::F_GETFL).ok()?;
+    let flags = status_flags(fd).ok()?;
     let position = match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => Some(lseek(fd, 0, Whence::SeekCur).ok()?),
+        libc::S_IFREG => Some(position(fd).ok()?),
         _ => None,
     };
     Some((stat.st_dev, stat.st_ino, stat.st_rdev, stat.st_mode, flags, position))
@@ -71,7 +69,7 @@ mod tests {
         }
         let again = File::open("/etc/passwd").unwrap();
         assert!(same_by_stat(again.as_fd(), second.as_fd()), "by stat alone they match");
-        let forbidden = sys::kcmp_files(file.as_fd(), file.as_fd()).is_err();
+        let forbidden = kernel::kcmp_files(file.as_fd(), file.as_fd()).is_err();
         assert_eq!(is_same_object(again.as_fd(), second.as_fd()), forbidden);
     }
 

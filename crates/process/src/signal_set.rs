@@ -1,10 +1,11 @@
 //! Sets of signals, including real-time signals, and reading signals from a descriptor.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::libc;
 use nix::unistd::read;
 
+use crate::sys::kernel::Fd;
 use crate::sys::{self, MaskOperation};
 
 /// A set of signals from 1 to 64.
@@ -67,7 +68,7 @@ impl SignalSet {
 
 /// A signalfd: pending signals of a set, to be read instead of delivered.
 #[derive(Debug)]
-pub struct CaughtSignals(OwnedFd);
+pub struct CaughtSignals(Fd);
 
 /// A signal that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

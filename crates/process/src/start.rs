@@ -13,6 +13,7 @@ use crate::sys::{self, Disposition};
 /// Runs a program; a panic exits with 101.
 #[doc(hidden)]
 pub fn start(run: fn() -> !) -> ! {
+    sys::c_library_has_started();
     sys::HAS_STANDARD_START.store(false, Ordering::Relaxed);
     let Err(_) = catch_unwind(run);
     exit(101)

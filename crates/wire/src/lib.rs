@@ -86,6 +86,7 @@ mod response;
 mod response_body;
 mod response_head;
 mod response_reader;
+mod short_answer;
 mod start;
 
 pub use buffer::Buffer;
@@ -116,6 +117,7 @@ pub use response::{
 pub use response_body::BodyKind;
 pub use response_head::ResponseHead;
 pub use response_reader::{ResponseEvent, ResponseReader, ToolEnd};
+pub use short_answer::{ShortAnswer, parse_short_answer};
 pub use start::{
     ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
 };

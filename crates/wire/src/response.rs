@@ -88,11 +88,51 @@ pub fn encode_stream_end_unknown(out: &mut Vec<u8>) {
 
 /// Appends the response to a version 3 request whose tool has started. Frames follow.
 pub fn encode_upgrade_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
-    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
-    out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: aifo-exec\r\n");
+    out.extend_from_slice(UPGRADE_HEAD);
     push_exec_id(out, exec_id);
     out.extend_from_slice(b"\r\n");
 }
+
+/// The beginning of a connection's bytes, compared with [`encode_upgrade_head`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpgradeHead {
+    /// The complete head, of this length in bytes.
+    Complete(usize),
+    /// A part of the head.
+    Incomplete,
+    /// Another response, or the same one in other words.
+    Other,
+}
+
+/// Recognizes the head that [`encode_upgrade_head`] writes, without a parser of HTTP.
+pub(crate) fn match_upgrade_head(bytes: &[u8]) -> UpgradeHead {
+    let Some(rest) = bytes.strip_prefix(UPGRADE_HEAD) else {
+        let is_part = UPGRADE_HEAD.starts_with(bytes);
+        return if is_part { UpgradeHead::Incomplete } else { UpgradeHead::Other };
+    };
+    let length = |rest: &[u8]| bytes.len().saturating_sub(rest.len());
+    if let Some(rest) = rest.strip_prefix(b"\r\n") {
+        return UpgradeHead::Complete(length(rest));
+    }
+    let Some(id) = rest.strip_prefix(EXEC_ID) else {
+        let is_part = EXEC_ID.starts_with(rest) || b"\r\n".starts_with(rest);
+        return if is_part { UpgradeHead::Incomplete } else { UpgradeHead::Other };
+    };
+    let end = id.iter().position(|byte| *byte == b'\r').unwrap_or(id.len());
+    let (id, rest) = id.split_at_checked(end).unwrap_or_default();
+    if let Some(rest) = rest.strip_prefix(b"\r\n\r\n") {
+        return match ExecId::parse(id) {
+            Ok(_) => UpgradeHead::Complete(length(rest)),
+            Err(_) => UpgradeHead::Other,
+        };
+    }
+    let is_part = id.len() <= ExecId::MAX_LEN && b"\r\n\r\n".starts_with(rest);
+    if is_part { UpgradeHead::Incomplete } else { UpgradeHead::Other }
+}
+
+const UPGRADE_HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\
+      Connection: Upgrade\r\nUpgrade: aifo-exec\r\n";
+const EXEC_ID: &[u8] = b"X-Exec-Id: ";
 
 const CONTENT_TYPE: &str = "Content-Type: text/plain; charset=utf-8\r\n";
 

@@ -26,9 +26,9 @@ pub(super) struct Row {
 
 /// All rows. Those of the proxy's memory depend on the rows before them.
 pub(super) const ROWS: &[Row] = &[
-    row("shim size", at_most(1.2, 2.0), |it| it.shim_size().map(Mib)),
+    row("shim size", at_most(1.2, 1.8), |it| it.shim_size().map(Mib)),
     row("proxy at rest, before", at_most(4.0, 4.0), |it| it.proxy_memory().map(Mib)),
-    row("true, passed", at_most(1.6, 2.2), |it| it.calls(Tool::True, Passed).map(Slowdown)),
+    row("true, passed", at_most(1.6, 1.8), |it| it.calls(Tool::True, Passed).map(Slowdown)),
     row("true, relayed", Reported, |it| it.calls(Tool::True, Relayed).map(Slowdown)),
     row("true, version 2", at_most(2.0, 2.6), |it| it.calls(Tool::True, Version2).map(Slowdown)),
     row("true, shim's instructions", Reported, instructions),

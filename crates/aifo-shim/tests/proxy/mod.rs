@@ -1,10 +1,11 @@
-//! A scripted proxy.
+//! A scripted proxy. Each test program uses a part of it.
+#![allow(dead_code)]
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,9 +28,13 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new() -> Self {
+        Self::of(Path::new(env!("CARGO_BIN_EXE_aifo-shim")))
+    }
+
+    /// Creates a proxy for this build of the shim.
+    pub(crate) fn of(shim: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let shim = directory.path().join("make");
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), shim).unwrap();
+        std::os::unix::fs::symlink(shim, directory.path().join("make")).unwrap();
         let listener = UnixListener::bind(directory.path().join("sock")).unwrap();
         Proxy { directory, listener }
     }
@@ -49,18 +54,39 @@ impl Proxy {
 
     /// Accepts a connection and reads its request.
     pub(crate) fn accept(&self) -> ClientSession {
-        let (socket, _) = self.listener.accept().unwrap();
+        ClientSession::read(self.listener.accept().unwrap().0)
+    }
+
+    /// Accepts a connection of a shim and reads its request; `None` if the shim exits without one.
+    pub(crate) fn accept_from(&self, shim: &mut Child) -> Option<ClientSession> {
+        self.listener.set_nonblocking(true).unwrap();
+        let mut socket = None;
+        eventually("the shim connects or exits", || {
+            // An exited shim may have connected before.
+            let has_exited = shim.try_wait().unwrap().is_some();
+            socket = self.listener.accept().ok().map(|(socket, _)| socket);
+            has_exited || socket.is_some()
+        });
+        self.listener.set_nonblocking(false).unwrap();
+        socket.map(ClientSession::read)
+    }
+}
+
+impl ClientSession {
+    fn read(socket: UnixStream) -> Self {
         let (mut reader, mut fds) = (RequestReader::new(Limits::default()), Vec::new());
-        let mut protocol = String::new();
+        let (mut protocol, mut id) = (String::new(), String::new());
         loop {
             match reader.next_event().unwrap() {
                 RequestEvent::Head(head) => {
                     let value = head.header("x-aifo-proto").unwrap();
                     protocol = String::from_utf8(value.to_vec()).unwrap();
+                    let value = head.header("x-aifo-exec-id").unwrap();
+                    id = String::from_utf8(value.to_vec()).unwrap();
                 }
                 RequestEvent::Body(body) => {
                     let frames = FrameReader::for_client();
-                    return ClientSession { socket, protocol, body, fds, frames };
+                    return ClientSession { socket, protocol, id, body, fds, frames };
                 }
                 _ => {
                     let mut buffer = [0; 4096];
@@ -84,7 +110,8 @@ impl Proxy {
 pub(crate) struct ClientSession {
     socket: UnixStream,
     pub(crate) protocol: String,
-    body: Vec<u8>,
+    pub(crate) id: String,
+    pub(crate) body: Vec<u8>,
     /// The descriptors that were passed.
     pub(crate) fds: Vec<OwnedFd>,
     frames: FrameReader,

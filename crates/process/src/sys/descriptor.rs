@@ -6,17 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-/// Returns whether two descriptors refer to one open file description.
-pub(crate) fn kcmp_files(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bool> {
-    const KCMP_FILE: c_int = 0;
-    // SAFETY: system calls on integers.
-    let order = unsafe {
-        let (pid, a, b) = (libc::getpid(), a.as_raw_fd(), b.as_raw_fd());
-        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a as libc::c_ulong, b as libc::c_ulong)
-    };
-    Errno::result(order).map(|order| order == 0)
-}
-
 /// Returns whether this number is an open descriptor.
 pub(crate) fn is_open(number: RawFd) -> bool {
     // SAFETY: F_GETFD fails cleanly if the number is not open.

@@ -4,8 +4,12 @@
 //! sound; the callers document what the call means.
 #![allow(unsafe_code)]
 
+mod arena;
+mod before_c_library;
 mod descriptor;
 mod entry;
+pub mod kernel;
+mod memory;
 mod mount;
 mod process;
 mod raw;
@@ -14,14 +18,18 @@ mod socket;
 pub(crate) mod spawn;
 mod terminal;
 
+pub use arena::Arena;
+pub use before_c_library::before_c_library;
+pub(crate) use before_c_library::c_library_has_started;
+pub(crate) use descriptor::is_open;
 pub use descriptor::{bytes_in_pipe, take_fd};
-pub(crate) use descriptor::{is_open, kcmp_files};
+pub(crate) use kernel::prlimit;
 pub(crate) use mount::{attach_mounts, copy_mounts, make_read_only};
 pub use process::{
     drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
     random_bits,
 };
-pub(crate) use process::{install_filter, nice, no_new_privileges, prlimit, wait4_any};
+pub(crate) use process::{install_filter, no_new_privileges, wait4_any};
 pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
     pidfd_send_signal, raise, set_disposition, signal_group, signalfd,

@@ -9,20 +9,7 @@ use std::ptr;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-/// Returns a resource limit, and replaces it by `new` if given.
-pub(crate) fn prlimit(resource: u8, new: Option<&libc::rlimit>) -> nix::Result<libc::rlimit> {
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `new` is null or points to a live value, and so does `before`; the kernel rejects
-    // invalid resource numbers.
-    let result = unsafe { libc::prlimit(0, resource.into(), new, &raw mut before) };
-    Errno::result(result).map(|_| before)
-}
-
-pub(crate) fn nice() -> c_int {
-    // SAFETY: takes no pointers; for the calling process it cannot fail.
-    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
-}
+use super::kernel;
 
 /// Waits for any child that has ended or stopped, without blocking.
 pub(crate) fn wait4_any() -> nix::Result<Option<(Pid, c_int, libc::rusage)>> {
@@ -112,14 +99,7 @@ pub fn give_back_freed_memory() {
 
 /// Returns random bits from the kernel, suitable for secrets.
 pub fn random_bits() -> io::Result<[u8; 16]> {
-    let mut bits = [0u8; 16];
-    // SAFETY: the pointer and length describe a live array. Up to 256 bytes are never cut short
-    // once the kernel's pool is initialized.
-    let read = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
-    if read != bits.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(bits)
+    Ok(kernel::random_bits()?)
 }
 
 /// Returns the environment of this process, each variable as `NAME=value`, without copying it.

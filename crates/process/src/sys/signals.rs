@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use super::kernel::Fd;
+use super::raw;
+
 /// Opens a pidfd, which refers to one process even when its pid is reused.
 pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: a system call on two integers; a non-negative result is a new descriptor.
@@ -108,12 +111,9 @@ pub(crate) fn is_ignored_number(signal: u8) -> bool {
 /// Returns the handler of a signal, or the number of its disposition.
 fn handler(signal: u8) -> libc::sighandler_t {
     let mut sigaction = KernelSigaction::new(libc::SIG_DFL);
-    let none = ptr::null::<KernelSigaction>();
+    let args = [signal.into(), 0, &raw mut sigaction as usize, size_of::<u64>(), 0];
     // SAFETY: a null new action only queries; `sigaction` is live and has the kernel's size.
-    unsafe {
-        let signal = c_int::from(signal);
-        libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut sigaction, size_of::<u64>());
-    }
+    let _ = unsafe { raw::syscall(libc::SYS_rt_sigaction, args) };
     sigaction.handler
 }
 
@@ -128,24 +128,21 @@ pub(crate) enum MaskOperation {
 /// Changes the thread's signal mask and returns the previous one. Bit n - 1 is signal n.
 pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
     let mut before = 0u64;
+    let (new, old) = (&raw const set as usize, &raw mut before as usize);
+    let args = [how as usize, new, old, size_of::<u64>(), 0];
     // SAFETY: both pointers refer to live sets of the size passed.
-    let result = unsafe {
-        let (how, new, old) = (how as c_int, &raw const set, &raw mut before);
-        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>())
-    };
-    Errno::result(result).map(|_| before)
+    unsafe { raw::syscall(libc::SYS_rt_sigprocmask, args) }.map(|_| before)
 }
 
 /// Opens a signalfd for a set of blocked signals, close-on-exec and non-blocking.
-pub(crate) fn signalfd(set: u64) -> nix::Result<OwnedFd> {
-    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-    // SAFETY: the pointer refers to a live set of the size passed; a non-negative result is a new
-    // descriptor.
+pub(crate) fn signalfd(set: u64) -> nix::Result<Fd> {
+    let flags = (libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) as usize;
+    let args = [usize::MAX, &raw const set as usize, size_of::<u64>(), flags, 0];
+    // SAFETY: the pointer refers to a live set of the size passed; a result that is not an error is
+    // a new descriptor.
     unsafe {
-        let new = -1 as c_int;
-        let set = &raw const set;
-        let fd = libc::syscall(libc::SYS_signalfd4, new, set, size_of::<u64>(), flags);
-        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as RawFd))
+        let fd = raw::syscall(libc::SYS_signalfd4, args)?;
+        Ok(OwnedFd::from_raw_fd(fd as RawFd).into())
     }
 }
 

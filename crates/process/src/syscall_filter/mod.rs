@@ -77,6 +77,15 @@ impl FromStr for Restriction {
     }
 }
 
+/// Makes a system call end this process, and all programs that it executes, by SIGSYS. For tests of
+/// programs that must not make it.
+#[doc(hidden)]
+pub fn kill_at_system_call(number: u32) -> io::Result<()> {
+    sys::no_new_privileges()?;
+    sys::install_filter(&program::kill_at(number))?;
+    Ok(())
+}
+
 /// Installs the filter for good, and sets `no_new_privs`. Must be called before the process starts a
 /// thread.
 ///

@@ -5,7 +5,7 @@
 
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, ENOSYS,
-    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, c_int, sock_filter,
+    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, c_int, sock_filter,
 };
 
 use super::Restriction;
@@ -46,6 +46,12 @@ pub(super) fn compile(restrictions: &[Restriction]) -> Vec<sock_filter> {
     }
     program.push(if other_abis { refuse(ENOSYS) } else { allow() });
     program
+}
+
+/// Returns a program that ends a process at a system call of its own architecture.
+pub(super) fn kill_at(number: u32) -> Vec<sock_filter> {
+    let kill = statement(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    vec![load(NUMBER), jump(BPF_JEQ, number, 0, 1), kill, allow()]
 }
 
 /// Returns the instructions for one architecture. They end with a verdict.
