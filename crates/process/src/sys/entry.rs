@@ -9,7 +9,7 @@
 /// the arguments.
 ///
 /// `entry!(run, first)` also defines `aifo_entry`, which a build script makes the entry of the ELF
-/// file (`spec/shim.md#early-start`). It calls `first` with the [`InitialStack`] before the C
+/// file (`spec/shim.md#early-start`). It calls `first` with the [`InitialStack`](crate::InitialStack) before the C
 /// library starts. When `first` returns, the C library starts as usual and calls `run`. The macro
 /// also sets the global allocator, which serves `first` from a fixed arena, and in a static program
 /// it replaces the C library's functions for memory, which that relocates at its start.
