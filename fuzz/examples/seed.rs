@@ -129,6 +129,8 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Setup(Setup { workspace, tmp, kind: "rust".to_owned() }),
         Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
         Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
+        Frame::Listen { ports: vec![80, 443] },
+        Frame::Listening { error: "no".to_owned() },
     ]
 }
 

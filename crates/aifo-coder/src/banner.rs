@@ -123,6 +123,7 @@ impl Facts {
         match self.net {
             Net::Shared => "outbound access; localhost is shared with the tools",
             Net::Separate => "outbound access; its own localhost",
+            Net::Names => "the names that rules allow; agent and tools have a localhost each",
             Net::None => "none",
             Net::Host => "this machine's own, including all local services",
         }

@@ -213,6 +213,7 @@ impl Containers {
             tmp: tmp.to_owned(),
             images: self.images.clone(),
             net: self.net,
+            stacks: None,
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),
