@@ -1,0 +1,232 @@
+//! Connections outside: resolves a name, judges its addresses, and dials the permitted ones.
+//!
+//! The gateway dials exactly an address that it judged; the name is not resolved again in between.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::address::judge_address;
+use crate::event::ConnectionError;
+use crate::limits::Limits;
+use crate::name::Name;
+use crate::parent::{self, ParentError, ParentProxy};
+use crate::rule::Rule;
+
+/// A boxed future of [`Resolve`] and [`Dial`].
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Resolves names outside.
+pub trait Resolve: Send + Sync + 'static {
+    /// Returns the addresses of a host, in the order in which they are to be tried. An error, or no
+    /// address, fails the connection.
+    fn resolve(&self, host: &str) -> BoxFuture<io::Result<Vec<IpAddr>>>;
+}
+
+/// Connects to addresses outside.
+pub trait Dial: Send + Sync + 'static {
+    /// Connects to exactly this address.
+    fn dial(&self, address: SocketAddr) -> BoxFuture<io::Result<TcpStream>>;
+}
+
+/// Resolves as the launcher's other programs do: `getaddrinfo`, on a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, host: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+        let host = host.to_owned();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// Dials from the launcher's own network.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDialer;
+
+impl Dial for SystemDialer {
+    fn dial(&self, address: SocketAddr) -> BoxFuture<io::Result<TcpStream>> {
+        Box::pin(TcpStream::connect(address))
+    }
+}
+
+/// The way of a gateway's connections to hosts outside.
+#[derive(Clone)]
+pub(crate) struct Outside {
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) dialer: Arc<dyn Dial>,
+    pub(crate) parent: Option<ParentProxy>,
+    cache: Arc<Mutex<Cache>>,
+}
+
+/// Addresses of names, and the time of the query.
+type Cache = HashMap<String, (Instant, Vec<IpAddr>)>;
+
+/// Further names are resolved each time.
+const MAX_CACHED: usize = 1024;
+
+/// A connection outside.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) stream: TcpStream,
+    /// `None` if a parent proxy chose it.
+    pub(crate) address: Option<SocketAddr>,
+    /// Bytes of the host that followed the parent proxy's response.
+    pub(crate) first: Vec<u8>,
+}
+
+impl Outside {
+    pub(crate) fn new() -> Outside {
+        Outside {
+            resolver: Arc::new(SystemResolver),
+            dialer: Arc::new(SystemDialer),
+            parent: None,
+            cache: Arc::default(),
+        }
+    }
+
+    /// Returns the parent proxy for this name.
+    pub(crate) fn parent_for(&self, name: &Name) -> Option<&ParentProxy> {
+        self.parent.as_ref().filter(|parent| parent.serves(name))
+    }
+
+    /// Connects to a name that a rule permits at this port.
+    pub(crate) async fn connect(
+        &self,
+        name: &Name,
+        port: u16,
+        rule: &Rule,
+        limits: &Limits,
+    ) -> Result<Connected, ConnectionError> {
+        if let Some(parent) = self.parent_for(name) {
+            let connecting = self.connect_through(parent, name, port, limits);
+            return match timeout(limits.connect, connecting).await {
+                Ok(connected) => connected,
+                Err(_) => Err(ParentError::Unreachable(timed_out(limits)).into()),
+            };
+        }
+        let addresses = self.addresses(name.as_str(), limits).await?;
+        let mut refused = None;
+        let mut permitted = Vec::new();
+        for address in addresses {
+            match judge_address(address, rule) {
+                Ok(()) => permitted.push(SocketAddr::new(address, port)),
+                Err(class) => refused = refused.or(Some((address, class))),
+            }
+        }
+        if let (true, Some((address, class))) = (permitted.is_empty(), refused) {
+            return Err(ConnectionError::Address { address, class });
+        }
+        let (stream, address) =
+            self.dial_first(permitted, limits).await.map_err(ConnectionError::Connect)?;
+        Ok(Connected { stream, address: Some(address), first: Vec::new() })
+    }
+
+    /// Returns the addresses of a host, at most [`Limits::cache`] old.
+    async fn addresses(&self, host: &str, limits: &Limits) -> Result<Vec<IpAddr>, ConnectionError> {
+        let lock = || self.cache.lock().unwrap_or_else(|error| error.into_inner());
+        let is_fresh = |time: &Instant| time.elapsed() < limits.cache;
+        if let Some((_, addresses)) = lock().get(host).filter(|(time, _)| is_fresh(time)) {
+            return Ok(addresses.clone());
+        }
+        let resolving = self.resolver.resolve(host);
+        let addresses = match timeout(limits.resolve, resolving).await {
+            Ok(Ok(addresses)) if addresses.is_empty() => Err("it has no address".to_owned()),
+            Ok(Ok(addresses)) => Ok(addresses),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer after {} s", limits.resolve.as_secs())),
+        };
+        let addresses = addresses.map_err(ConnectionError::Resolve)?;
+        let mut cache = lock();
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, (time, _)| is_fresh(time));
+        }
+        if cache.len() < MAX_CACHED {
+            cache.insert(host.to_owned(), (Instant::now(), addresses.clone()));
+        }
+        Ok(addresses)
+    }
+
+    /// Dials the addresses in order, each one a little after the one before, and returns the first
+    /// connection.
+    async fn dial_first(
+        &self,
+        addresses: Vec<SocketAddr>,
+        limits: &Limits,
+    ) -> Result<(TcpStream, SocketAddr), String> {
+        let deadline = Instant::now() + limits.connect;
+        let mut waiting = addresses.into_iter();
+        let mut attempts = JoinSet::new();
+        let mut failure = "it has no address".to_owned();
+        let mut start = true;
+        loop {
+            if std::mem::take(&mut start)
+                && let Some(address) = waiting.next()
+            {
+                let dialing = self.dialer.dial(address);
+                attempts.spawn(async move { (dialing.await, address) });
+            }
+            if attempts.is_empty() {
+                return Err(failure);
+            }
+            tokio::select! {
+                Some(attempt) = attempts.join_next() => match attempt {
+                    Ok((Ok(stream), address)) => return Ok((stream, address)),
+                    Ok((Err(error), _)) => (failure, start) = (error.to_string(), true),
+                    Err(error) => (failure, start) = (error.to_string(), true),
+                },
+                () = tokio::time::sleep(limits.attempt), if waiting.len() > 0 => start = true,
+                () = tokio::time::sleep_until(deadline) => return Err(timed_out(limits)),
+            }
+        }
+    }
+
+    /// Connects to a name through the parent proxy.
+    async fn connect_through(
+        &self,
+        parent: &ParentProxy,
+        name: &Name,
+        port: u16,
+        limits: &Limits,
+    ) -> Result<Connected, ConnectionError> {
+        let unreachable = |error: &dyn fmt::Display| ParentError::Unreachable(error.to_string());
+        let (host, proxy_port) = parent.endpoint();
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.addresses(host, limits).await.map_err(|error| unreachable(&error))?,
+        };
+        let addresses =
+            addresses.into_iter().map(|address| SocketAddr::new(address, proxy_port)).collect();
+        let dialing = self.dial_first(addresses, limits).await;
+        let (mut stream, _) = dialing.map_err(|error| unreachable(&error))?;
+        let io_error = |error: io::Error| unreachable(&error);
+        stream.write_all(&parent.connect_request(name, port)).await.map_err(io_error)?;
+        let mut response = Vec::new();
+        loop {
+            let read = stream.read_buf(&mut response).await.map_err(io_error)?;
+            if let Some(length) = parent::parse_response(&response)? {
+                let first = response.split_off(length);
+                return Ok(Connected { stream, address: None, first });
+            }
+            if read == 0 {
+                return Err(ParentError::Response.into());
+            }
+        }
+    }
+}
+
+fn timed_out(limits: &Limits) -> String {
+    format!("timed out after {} s", limits.connect.as_secs())
+}

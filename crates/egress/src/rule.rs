@@ -1,0 +1,276 @@
+//! One rule: a pattern of names, ports and options.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::name::{Name, NameError};
+
+/// A rule that permits connections to names.
+///
+/// `Display` prints it as `spec/network.md#rules` writes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    pub(crate) pattern: Pattern,
+    /// The permitted ports. Empty only in a rule that takes away: all ports.
+    pub(crate) ports: BTreeSet<u16>,
+    pub(crate) options: Options,
+}
+
+/// The names of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pattern {
+    /// This name.
+    Exact(Name),
+    /// The names below this one, without itself.
+    Below(Name),
+}
+
+/// The options of a rule, or of several rules for the same name and port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Options {
+    /// Ports 80 and 443 are spliced without inspection.
+    pub(crate) raw: bool,
+    /// Private addresses are dialled.
+    pub(crate) private: bool,
+    /// Addresses that are dialled although they are refused otherwise.
+    pub(crate) addresses: BTreeSet<IpAddr>,
+}
+
+/// Why a text is not a rule. The message has a line `hint: ..`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// The name of a rule is invalid.
+    #[error("invalid name in network rule '{rule}': {source}\nhint: {}", name_hint(source))]
+    Name {
+        /// The rule.
+        rule: String,
+        /// The cause.
+        source: NameError,
+    },
+    /// `*` is not the first of several labels.
+    #[error(
+        "invalid wildcard in network rule '{rule}': '*' must be the first of several labels\n\
+         hint: write '*.registry.example' for the names below registry.example"
+    )]
+    Wildcard {
+        /// The rule.
+        rule: String,
+    },
+    /// A port is not a number from 1 to 65535.
+    #[error(
+        "invalid port '{port}' in network rule '{rule}'\n\
+         hint: write numbers from 1 to 65535, for example 'git.example:22,443'"
+    )]
+    Port {
+        /// The rule.
+        rule: String,
+        /// The invalid port.
+        port: String,
+    },
+    /// The rule has port 53.
+    #[error(
+        "network rule '{rule}' has port 53, which is the session's own DNS\n\
+         hint: remove the port; names with a rule are resolved without it"
+    )]
+    DnsPort {
+        /// The rule.
+        rule: String,
+    },
+    /// An option does not exist, or is invalid.
+    #[error(
+        "invalid option '{option}' in network rule '{rule}'\n\
+         hint: the options are 'raw', 'private' and 'address=IP'"
+    )]
+    Option {
+        /// The rule.
+        rule: String,
+        /// The option.
+        option: String,
+    },
+    /// A rule that takes away has options.
+    #[error(
+        "option '{option}' in network rule '{rule}', which takes away\n\
+         hint: write only the name, and ports if the others shall stay"
+    )]
+    OptionOfDenial {
+        /// The rule.
+        rule: String,
+        /// The option.
+        option: String,
+    },
+    /// There is no such group.
+    #[error("unknown group '{group}' in the network rules\nhint: the groups are {}", group_names())]
+    Group {
+        /// The text.
+        group: String,
+    },
+    /// The rule looks like a URL.
+    #[error("network rule '{rule}' is a URL\nhint: write only its host, for example '{host}'")]
+    Url {
+        /// The rule.
+        rule: String,
+        /// The URL's host.
+        host: String,
+    },
+}
+
+/// The ports of a rule without ports.
+pub(crate) const DEFAULT_PORTS: [u16; 2] = [80, 443];
+
+impl Rule {
+    /// Parses `NAME[:PORT[,PORT..]] [OPTION..]`, without groups.
+    pub(crate) fn parse(text: &str) -> Result<Rule, RuleError> {
+        let mut rule = Rule::parse_subject(text)?;
+        if rule.ports.is_empty() {
+            rule.ports.extend(DEFAULT_PORTS);
+        }
+        for option in text.split_whitespace().skip(1) {
+            rule.options.parse(text, option)?;
+        }
+        Ok(rule)
+    }
+
+    /// Parses a rule that takes away: without ports it has all ports, and it has no options.
+    pub(crate) fn parse_denial(text: &str) -> Result<Rule, RuleError> {
+        match text.split_whitespace().nth(1) {
+            None => Rule::parse_subject(text),
+            Some(option) => {
+                Err(RuleError::OptionOfDenial { rule: text.to_owned(), option: option.to_owned() })
+            }
+        }
+    }
+
+    /// Parses pattern and ports.
+    fn parse_subject(text: &str) -> Result<Rule, RuleError> {
+        let rule = || text.to_owned();
+        let subject = text.split_whitespace().next().unwrap_or_default();
+        if let Some((_, rest)) = subject.split_once("://") {
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = host.rsplit('@').next().unwrap_or_default();
+            return Err(RuleError::Url { rule: rule(), host: host.to_owned() });
+        }
+        if subject.parse::<IpAddr>().is_ok() || subject.starts_with('[') {
+            return Err(RuleError::Name { rule: rule(), source: NameError::Address });
+        }
+        let (host, ports) = match subject.split_once(':') {
+            Some((host, ports)) => (host, parse_ports(text, ports)?),
+            None => (subject, BTreeSet::new()),
+        };
+        let parse = |name: &str| {
+            Name::parse(name.as_bytes()).map_err(|source| RuleError::Name { rule: rule(), source })
+        };
+        let pattern = match host.strip_prefix("*.") {
+            Some(parent) if !parent.contains('*') => Pattern::Below(parse(parent)?),
+            None if !host.contains('*') => Pattern::Exact(parse(host)?),
+            _ => return Err(RuleError::Wildcard { rule: rule() }),
+        };
+        Ok(Rule { pattern, ports, options: Options::default() })
+    }
+
+    /// Returns the name if the rule has no wildcard.
+    pub(crate) fn exact_name(&self) -> Option<&Name> {
+        match &self.pattern {
+            Pattern::Exact(name) => Some(name),
+            Pattern::Below(_) => None,
+        }
+    }
+
+    /// Returns whether the rule is spliced without inspection at this port: with `raw`, and at every
+    /// port other than 80 and 443.
+    pub fn is_raw(&self, port: u16) -> bool {
+        self.options.raw || !DEFAULT_PORTS.contains(&port)
+    }
+
+    /// Returns whether the rule permits private addresses.
+    pub fn permits_private(&self) -> bool {
+        self.options.private
+    }
+
+    /// Returns whether the rule names this address.
+    pub fn names_address(&self, address: IpAddr) -> bool {
+        self.options.addresses.contains(&address)
+    }
+}
+
+impl Pattern {
+    /// Returns whether the pattern has this name.
+    pub(crate) fn matches(&self, name: &Name) -> bool {
+        match self {
+            Pattern::Exact(exact) => exact == name,
+            Pattern::Below(parent) => name.is_below(parent),
+        }
+    }
+}
+
+impl Options {
+    fn parse(&mut self, rule: &str, option: &str) -> Result<(), RuleError> {
+        match option.split_once('=') {
+            None if option == "raw" => self.raw = true,
+            None if option == "private" => self.private = true,
+            Some(("address", address)) if let Ok(address) = address.parse::<IpAddr>() => {
+                self.addresses.insert(address.to_canonical());
+            }
+            _ => {
+                let (rule, option) = (rule.to_owned(), option.to_owned());
+                return Err(RuleError::Option { rule, option });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the options of another rule for the same name and port.
+    pub(crate) fn add(&mut self, other: &Options) {
+        self.raw |= other.raw;
+        self.private |= other.private;
+        self.addresses.extend(&other.addresses);
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pattern {
+            Pattern::Exact(name) => write!(f, "{name}")?,
+            Pattern::Below(parent) => write!(f, "*.{parent}")?,
+        }
+        if !self.ports.iter().copied().eq(DEFAULT_PORTS) {
+            for (index, port) in self.ports.iter().enumerate() {
+                write!(f, "{}{port}", if index == 0 { ':' } else { ',' })?;
+            }
+        }
+        if self.options.raw {
+            f.write_str(" raw")?;
+        }
+        if self.options.private {
+            f.write_str(" private")?;
+        }
+        self.options.addresses.iter().try_for_each(|address| write!(f, " address={address}"))
+    }
+}
+
+fn parse_ports(rule: &str, ports: &str) -> Result<BTreeSet<u16>, RuleError> {
+    let parse = |port: &str| {
+        let is_decimal = port.bytes().all(|byte| byte.is_ascii_digit());
+        match port.parse::<u16>() {
+            Ok(53) => Err(RuleError::DnsPort { rule: rule.to_owned() }),
+            Ok(port) if port != 0 && is_decimal => Ok(port),
+            _ => Err(RuleError::Port { rule: rule.to_owned(), port: port.to_owned() }),
+        }
+    };
+    ports.split(',').map(parse).collect()
+}
+
+fn name_hint(error: &NameError) -> &'static str {
+    match error {
+        NameError::Address => "write a name; 'NAME address=IP' permits an address for it",
+        NameError::Character => "write international names in punycode, 'xn--..'",
+        NameError::Empty | NameError::TooLong | NameError::Label => {
+            "write a host name, for example 'registry.example:443'"
+        }
+    }
+}
+
+fn group_names() -> String {
+    let names: Vec<&str> = crate::groups::GROUPS.iter().map(|group| group.name).collect();
+    names.join(" ")
+}

@@ -1,0 +1,183 @@
+//! A set of rules, and the verdict for a name and a port.
+//!
+//! In scope: the union of rules and groups, without those that a workspace takes away. Out of scope:
+//! files and flags with rules, and the addresses of names (`address.rs`).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::groups;
+use crate::name::Name;
+use crate::rule::{DEFAULT_PORTS, Options, Rule, RuleError};
+
+/// The rules of a stack. Their order does not matter.
+///
+/// ```
+/// use aifo_egress::{Name, NetRules, Verdict};
+///
+/// let list = ["@rust".to_owned(), "*.registry.example:443".to_owned()];
+/// let rules = NetRules::parse(&list).unwrap();
+/// let name = Name::parse(b"eu.registry.example").unwrap();
+/// let Verdict::Allowed { rule } = rules.judge(&name, 443) else { panic!("refused") };
+/// assert_eq!(rule.to_string(), "*.registry.example:443");
+/// assert_eq!(rules.judge(&name, 80), Verdict::Refused);
+/// assert!(rules.ports().contains(&443));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetRules {
+    allowed: BTreeSet<Rule>,
+    taken_away: BTreeSet<Rule>,
+    mode: Mode,
+}
+
+/// The treatment of names without a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    #[default]
+    Refuse,
+    /// They are permitted, at these ports.
+    Learn,
+}
+
+/// The decision about a name and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// A rule permits the connection.
+    Allowed {
+        /// The rule: the most exact one, with the options of every rule that permits it.
+        rule: Rule,
+    },
+    /// No rule permits it, or the workspace takes it away.
+    Refused,
+}
+
+/// The ports at which [`NetRules::learning`] permits every name: HTTP, HTTPS, SSH, and git's own.
+pub const LEARNING_PORTS: [u16; 4] = [22, 80, 443, 9418];
+
+impl NetRules {
+    /// Parses a list of rules and groups (`spec/network.md#rules`). An empty list permits nothing.
+    pub fn parse(list: &[String]) -> Result<NetRules, RuleError> {
+        let allowed = parse_all(list, Rule::parse)?;
+        Ok(NetRules { allowed, ..NetRules::default() })
+    }
+
+    /// Takes away the names and groups of a list. A name without ports loses all its ports.
+    pub fn take_away(mut self, list: &[String]) -> Result<NetRules, RuleError> {
+        self.taken_away.extend(parse_all(list, Rule::parse_denial)?);
+        Ok(self)
+    }
+
+    /// Returns the union of two sets. What either takes away is refused.
+    #[must_use]
+    pub fn union(mut self, other: NetRules) -> NetRules {
+        self.allowed.extend(other.allowed);
+        self.taken_away.extend(other.taken_away);
+        if other.mode == Mode::Learn {
+            self.mode = Mode::Learn;
+        }
+        self
+    }
+
+    /// Permits every name at [`LEARNING_PORTS`], except those that are taken away.
+    #[must_use]
+    pub fn learning(mut self) -> NetRules {
+        self.mode = Mode::Learn;
+        self
+    }
+
+    /// Decides about a connection to a name at a port.
+    pub fn judge(&self, name: &Name, port: u16) -> Verdict {
+        if self.is_taken_away(name, port) {
+            return Verdict::Refused;
+        }
+        let has = |rule: &&Rule| rule.ports.contains(&port) && rule.pattern.matches(name);
+        let mut matching = self.allowed.iter().filter(has);
+        // Exact patterns sort first.
+        let Some(first) = matching.next() else { return self.judge_unlisted(name, port) };
+        let mut rule = first.clone();
+        matching.for_each(|other| rule.options.add(&other.options));
+        Verdict::Allowed { rule }
+    }
+
+    /// Returns whether a rule permits the name at any port.
+    pub fn permits_name(&self, name: &Name) -> bool {
+        let permits = |port: &u16| matches!(self.judge(name, *port), Verdict::Allowed { .. });
+        self.allowed
+            .iter()
+            .filter(|rule| rule.pattern.matches(name))
+            .any(|rule| rule.ports.iter().any(permits))
+            || (self.mode == Mode::Learn && LEARNING_PORTS.iter().any(permits))
+    }
+
+    /// Returns the ports that need a listener.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        let learnt: &[u16] = if self.mode == Mode::Learn { &LEARNING_PORTS } else { &[] };
+        let listed = self.allowed.iter().flat_map(|rule| &rule.ports);
+        listed.chain(learnt).copied().collect()
+    }
+
+    /// Returns the rules, groups expanded, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.allowed.iter()
+    }
+
+    /// Returns the permitted names of rules without a wildcard, sorted.
+    pub(crate) fn exact_names(&self) -> impl Iterator<Item = &Name> {
+        let names: BTreeSet<&Name> = self.allowed.iter().filter_map(Rule::exact_name).collect();
+        names.into_iter().filter(|name| self.permits_name(name))
+    }
+
+    fn judge_unlisted(&self, name: &Name, port: u16) -> Verdict {
+        if self.mode != Mode::Learn || !LEARNING_PORTS.contains(&port) {
+            return Verdict::Refused;
+        }
+        let pattern = crate::rule::Pattern::Exact(name.clone());
+        let ports = BTreeSet::from([port]);
+        Verdict::Allowed { rule: Rule { pattern, ports, options: Options::default() } }
+    }
+
+    fn is_taken_away(&self, name: &Name, port: u16) -> bool {
+        let has = |rule: &Rule| {
+            (rule.ports.is_empty() || rule.ports.contains(&port)) && rule.pattern.matches(name)
+        };
+        self.taken_away.iter().any(has)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Allowed { rule } => write!(f, "allowed by '{rule}'"),
+            Verdict::Refused => f.write_str("refused"),
+        }
+    }
+}
+
+/// Parses a list, with the rules of groups in place of their names.
+fn parse_all(
+    list: &[String],
+    parse: impl Fn(&str) -> Result<Rule, RuleError>,
+) -> Result<BTreeSet<Rule>, RuleError> {
+    let mut rules = BTreeSet::new();
+    for text in list.iter().map(|text| text.trim()) {
+        if text.starts_with('@') {
+            let group =
+                groups::find(text).ok_or_else(|| RuleError::Group { group: text.to_owned() })?;
+            for rule in group.rules {
+                rules.insert(parse(rule)?);
+            }
+        } else {
+            rules.insert(parse(text)?);
+        }
+    }
+    Ok(rules)
+}
+
+/// The hint that permits a refused name: `aifo-coder net allow NAME[:PORT]`.
+pub(crate) fn allow_hint(name: &Name, port: Option<u16>) -> String {
+    match port.filter(|port| !DEFAULT_PORTS.contains(port)) {
+        Some(port) => format!("aifo-coder net allow {name}:{port}"),
+        None => format!("aifo-coder net allow {name}"),
+    }
+}
