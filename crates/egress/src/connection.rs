@@ -69,7 +69,7 @@ async fn run(
         let timed_out = ConnectionError::FirstBytesTimeout(limits.first_bytes);
         timeout(limits.first_bytes, reading).await.map_err(|_| timed_out)??
     };
-    record.event.via_parent = gateway.outside.parent_for(name).is_some();
+    record.event.via_parent = gateway.outside.parent_for(name, rule).is_some();
     let mut outside = gateway.outside.connect(name, port, rule, limits).await?;
     record.open(outside.address);
     let _ = outside.stream.set_nodelay(true);

@@ -97,9 +97,10 @@ impl Outside {
         }
     }
 
-    /// Returns the parent proxy for this name.
-    pub(crate) fn parent_for(&self, name: &Name) -> Option<&ParentProxy> {
-        self.parent.as_ref().filter(|parent| parent.serves(name))
+    /// Returns the parent proxy for this name; none if the rule has its address.
+    pub(crate) fn parent_for(&self, name: &Name, rule: &Rule) -> Option<&ParentProxy> {
+        let parent = self.parent.as_ref().filter(|_| rule.addresses().is_empty());
+        parent.filter(|parent| parent.serves(name))
     }
 
     /// Connects to a name that a rule permits at this port.
@@ -110,7 +111,11 @@ impl Outside {
         rule: &Rule,
         limits: &Limits,
     ) -> Result<Connected, ConnectionError> {
-        if let Some(parent) = self.parent_for(name) {
+        if !rule.addresses().is_empty() {
+            let named = rule.addresses().iter().map(|address| SocketAddr::new(*address, port));
+            return self.dial(named.collect(), limits).await;
+        }
+        if let Some(parent) = self.parent_for(name, rule) {
             let connecting = self.connect_through(parent, name, port, limits);
             return match timeout(limits.connect, connecting).await {
                 Ok(connected) => connected,
@@ -129,8 +134,17 @@ impl Outside {
         if let (true, Some((address, class))) = (permitted.is_empty(), refused) {
             return Err(ConnectionError::Address { address, class });
         }
-        let (stream, address) =
-            self.dial_first(permitted, limits).await.map_err(ConnectionError::Connect)?;
+        self.dial(permitted, limits).await
+    }
+
+    /// Connects to the first of these addresses that accepts.
+    async fn dial(
+        &self,
+        addresses: Vec<SocketAddr>,
+        limits: &Limits,
+    ) -> Result<Connected, ConnectionError> {
+        let dialled = self.dial_first(addresses, limits).await;
+        let (stream, address) = dialled.map_err(ConnectionError::Connect)?;
         Ok(Connected { stream, address: Some(address), first: Vec::new() })
     }
 

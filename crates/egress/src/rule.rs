@@ -33,7 +33,7 @@ pub(crate) struct Options {
     pub(crate) raw: bool,
     /// Private addresses are dialled.
     pub(crate) private: bool,
-    /// Addresses that are dialled although they are refused otherwise.
+    /// Addresses that are dialled in place of the name's own, of any class.
     pub(crate) addresses: BTreeSet<IpAddr>,
 }
 
@@ -185,6 +185,11 @@ impl Rule {
     /// Returns whether the rule permits private addresses.
     pub fn permits_private(&self) -> bool {
         self.options.private
+    }
+
+    /// Returns the addresses that are dialled in place of the name's own; usually none.
+    pub fn addresses(&self) -> &BTreeSet<IpAddr> {
+        &self.options.addresses
     }
 
     /// Returns whether the rule names this address.
