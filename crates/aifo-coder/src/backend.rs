@@ -35,6 +35,11 @@ pub(crate) async fn choose(
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
+            if config.net.value != Net::Names
+                && let Some(list) = config.names.flag()
+            {
+                tracing::warn!("{} has no effect without --net names", list.source);
+            }
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
             containers.lacks_certificates =
@@ -102,6 +107,8 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     };
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
+    // The keys were parsed before.
+    containers.rules = config.names.rules().unwrap_or_default();
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

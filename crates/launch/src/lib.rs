@@ -60,6 +60,7 @@ mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod named_network;
 mod own_directories;
 mod pins;
 mod plan;
@@ -92,6 +93,7 @@ pub use agents::{
     AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
     StateImport, StateMode, known_agents,
 };
+pub use aifo_egress::{NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,

@@ -69,6 +69,7 @@ mod translation;
 mod tunnel;
 mod usage;
 
+pub use aifo_wire::MAX_LISTEN_PORTS;
 pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{

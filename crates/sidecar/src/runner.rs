@@ -209,6 +209,12 @@ impl Runner {
         *self.lost.borrow()
     }
 
+    /// Returns a check whether the connection to the runner has ended, which does not keep it open.
+    pub(crate) fn loss(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let lost = self.lost.clone();
+        move || *lost.borrow()
+    }
+
     /// Waits until the runner and every process below it have ended. The future does not keep the
     /// connection open.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {

@@ -30,6 +30,7 @@ enumeration!(pub(crate) BACKEND: BackendChoice = [
 enumeration!(pub(crate) NET: Net = [
     (Net::Shared, "shared"),
     (Net::Separate, "separate"),
+    (Net::Names, "names"),
     (Net::None, "none"),
     (Net::Host, "host"),
 ]);

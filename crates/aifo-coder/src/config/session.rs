@@ -67,7 +67,8 @@ impl Config {
             &self.cpus.source,
         ];
         let images = self.kinds.images.values().map(|image| &image.source);
-        sources.into_iter().chain(images).find_map(|source| match source {
+        let names = self.names.flag().map(|list| &list.source);
+        sources.into_iter().chain(names).chain(images).find_map(|source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
         })

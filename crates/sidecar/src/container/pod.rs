@@ -116,6 +116,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Returns a check whether the stack that sidecars share was lost, after which nothing serves it. Only
+    /// for [`Net::Names`]: another network lets them go on with what they have.
+    pub(super) async fn stack_loss(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let pod = self.pod.lock().await;
+        let holder = pod.as_ref().and_then(|pod| pod.holder.as_ref());
+        let loss = holder.filter(|_| self.config.net == Net::Names).map(Runner::loss);
+        move || loss.as_ref().is_some_and(|is_lost| is_lost())
+    }
+
     /// Frees the name of a lost container. Podman does not remove a container whose stack is shared, so
     /// it is renamed and removed with the session.
     async fn free_pod_name(&self, lost: u32) -> Result<(), EngineError> {

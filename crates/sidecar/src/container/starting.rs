@@ -60,9 +60,10 @@ impl Shared {
         let spec = self.sidecar(&kind, &repository);
         let is_agent = self.agent(&kind).is_some();
         let runner = self.start_in_stack(kind, &spec, progress).await?;
+        let has_lost_stack = self.stack_loss().await;
         Ok(match is_agent {
             true => runner,
-            false => runner.with_outdated(move || !repository.is_current()),
+            false => runner.with_outdated(move || !repository.is_current() || has_lost_stack()),
         })
     }
 

@@ -38,6 +38,10 @@ fn every_key_is_read() {
         admit = ["npmrc", "ca-bundle"]
         ca_bundle = "/etc/ssl/company.pem"
 
+        [net]
+        allow = ["@rust", "static.example.org:443"]
+        deny = ["crates.example"]
+
         [env]
         allow = ["FOO", "MY_*"]
         deny = ["CC"]
