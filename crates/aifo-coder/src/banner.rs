@@ -22,6 +22,8 @@ struct Facts {
     settings: Vec<PathBuf>,
     kinds: Vec<Kind>,
     net: Net,
+    /// The rules of [`Net::Names`].
+    rules: Vec<String>,
     /// The secret variables of the agent.
     variables: Vec<String>,
     admitted: Vec<Admission>,
@@ -57,6 +59,7 @@ pub(crate) fn before(
         settings,
         kinds: session.kinds().to_vec(),
         net: containers.net,
+        rules: containers.rules.iter().map(ToString::to_string).collect(),
         variables,
         admitted: admitted.into_iter().collect(),
         has_own_state: session.has_own_state(),
@@ -65,6 +68,9 @@ pub(crate) fn before(
     facts.text()
 }
 
+/// The rules that the banner lists.
+const MAX_RULES: usize = 6;
+
 impl Facts {
     fn text(&self) -> String {
         let Facts { agent, engine, image, session, .. } = self;
@@ -72,7 +78,7 @@ impl Facts {
             ("agent", format!("{agent} in a container of {engine} ({image}), session {session}")),
             ("files", self.files()),
             ("tools", self.tools()),
-            ("network", self.network().to_owned()),
+            ("network", self.network()),
             ("secrets", self.secrets()),
             (
                 "risk",
@@ -119,14 +125,26 @@ impl Facts {
         }
     }
 
-    fn network(&self) -> &'static str {
-        match self.net {
+    fn network(&self) -> String {
+        let text = match self.net {
             Net::Shared => "outbound access; localhost is shared with the tools",
             Net::Separate => "outbound access; its own localhost",
-            Net::Names => "the names that rules allow; agent and tools have a localhost each",
+            Net::Names => return self.names(),
             Net::None => "none",
             Net::Host => "this machine's own, including all local services",
-        }
+        };
+        text.to_owned()
+    }
+
+    /// The rules of a network by name.
+    fn names(&self) -> String {
+        let shown = self.rules.iter().take(MAX_RULES).map(String::as_str).collect::<Vec<_>>();
+        let names = match (shown.join(", "), self.rules.len().saturating_sub(MAX_RULES)) {
+            (_, _) if shown.is_empty() => "no name, as no rule allows one".to_owned(),
+            (shown, 0) => format!("only {shown}"),
+            (shown, more) => format!("only {shown} and {more} more"),
+        };
+        format!("{names}; allowed hosts may pass on what they get; its own localhost")
     }
 
     /// The secrets of the agent, and those that are admitted for tools.

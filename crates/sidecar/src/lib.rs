@@ -87,6 +87,6 @@ pub use lease::Lease;
 pub use listeners::{Serving, StackListeners, StackServer};
 pub use local::{LocalBackend, LocalConfinement, Transport, namespace_obstacle};
 pub use places::{LocalCache, cache_directory, local_caches};
-pub use progress::{Progress, Reporter, SidecarEvent};
+pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

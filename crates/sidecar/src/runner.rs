@@ -14,6 +14,7 @@ use crate::control::{ControlConnection, read_hello};
 use crate::error::SidecarError;
 use crate::link::Link;
 use crate::listeners::StackListeners;
+use crate::progress::OutdatedCause;
 use crate::translation::PathTranslation;
 
 /// A runner that has answered. Cheap to clone. The connection closes with [`Runner::close`] or with
@@ -29,7 +30,7 @@ pub struct Runner {
 
 /// Checks whether a runner must be replaced before its next use.
 #[derive(Clone)]
-struct Outdated(Arc<dyn Fn() -> bool + Send + Sync>);
+struct Outdated(Arc<dyn Fn() -> Option<OutdatedCause> + Send + Sync>);
 
 /// Closes the connection when the last clone of the runner is dropped. The reading task does not
 /// hold it.
@@ -141,13 +142,16 @@ impl Runner {
     }
 
     /// Sets the check whether the runner must be replaced before its next use.
-    pub(crate) fn with_outdated(self, outdated: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_outdated(
+        self,
+        outdated: impl Fn() -> Option<OutdatedCause> + Send + Sync + 'static,
+    ) -> Self {
         Runner { outdated: Some(Outdated(Arc::new(outdated))), ..self }
     }
 
-    /// Returns whether the runner should be replaced before its next use.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.outdated.as_ref().is_some_and(|Outdated(check)| check())
+    /// Returns why the runner must be replaced before its next use, if it must.
+    pub(crate) fn outdated(&self) -> Option<OutdatedCause> {
+        self.outdated.as_ref().and_then(|Outdated(check)| check())
     }
 
     pub(crate) fn translation(&self) -> &PathTranslation {

@@ -17,7 +17,7 @@ use super::{REMOVE_ATTEMPTS, REMOVE_PAUSE, Shared, engine_error};
 use crate::error::SidecarError;
 use crate::listeners::StackListeners;
 use crate::local::Transport;
-use crate::progress::Progress;
+use crate::progress::{OutdatedCause, Progress};
 use crate::runner::Runner;
 use crate::socket::on_reactor;
 
@@ -63,7 +63,10 @@ impl Shared {
         let has_lost_stack = self.stack_loss().await;
         Ok(match is_agent {
             true => runner,
-            false => runner.with_outdated(move || !repository.is_current() || has_lost_stack()),
+            false => runner.with_outdated(move || match repository.is_current() {
+                false => Some(OutdatedCause::ReplacedMount),
+                true => has_lost_stack().then_some(OutdatedCause::LostStack),
+            }),
         })
     }
 
