@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::body::Body;
+use crate::context::StackContext;
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
-use crate::gateway::StackContext;
 use crate::hello::{Hello, parse_hello};
 use crate::http::{Request, parse_request};
 use crate::name::Name;
@@ -55,7 +55,8 @@ async fn run(
     name: Option<&Name>,
     port: u16,
 ) -> Result<(), ConnectionError> {
-    let gateway = record.stack.gateway.clone();
+    let stack = record.stack.clone();
+    let gateway = &stack.gateway;
     let limits = &gateway.limits;
     let name = name.ok_or(ConnectionError::UnknownAddress)?;
     let verdict = gateway.rules.judge(name, port);

@@ -17,6 +17,7 @@
 mod address;
 mod body;
 mod connection;
+mod context;
 mod dial;
 mod dns_server;
 mod event;

@@ -274,3 +274,79 @@ fn group_names() -> String {
     let names: Vec<&str> = crate::groups::GROUPS.iter().map(|group| group.name).collect();
     names.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_print_as_they_are_written() {
+        let rows = [
+            ("registry.example", "registry.example"),
+            ("registry.example:80,443", "registry.example"),
+            ("  Registry.Example.:443  ", "registry.example:443"),
+            ("git.example:443,22", "git.example:22,443"),
+            ("*.a.example raw", "*.a.example raw"),
+            (
+                "a.example private address=10.0.0.1 raw address=::ffff:10.0.0.2 address=::1",
+                "a.example raw private address=10.0.0.1 address=10.0.0.2 address=::1",
+            ),
+        ];
+        for (text, printed) in rows {
+            let rule = Rule::parse(text).unwrap();
+            assert_eq!(rule.to_string(), printed, "{text}");
+            assert_eq!(Rule::parse(printed).unwrap(), rule, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_have_a_hint() {
+        let rows = [
+            ("", "the name is empty"),
+            ("10.0.0.1", "it is an IP address"),
+            ("10.0.0.1:443", "it is an IP address"),
+            ("127.1", "it is an IP address"),
+            ("0x7f000001", "it is an IP address"),
+            ("::1", "it is an IP address"),
+            ("[::1]:443", "it is an IP address"),
+            ("bücher.example", "a character other than"),
+            ("a..example", "a label of the name is empty"),
+            ("*", "'*' must be the first"),
+            ("*:443", "'*' must be the first"),
+            ("a.*.example", "'*' must be the first"),
+            ("*.*.example", "'*' must be the first"),
+            ("*a.example", "'*' must be the first"),
+            ("a.example:", "invalid port ''"),
+            ("a.example:0", "invalid port '0'"),
+            ("a.example:65536", "invalid port '65536'"),
+            ("a.example:+80", "invalid port '+80'"),
+            ("a.example:22,", "invalid port ''"),
+            ("a.example:https", "invalid port 'https'"),
+            ("a.example:53", "port 53"),
+            ("a.example rew", "invalid option 'rew'"),
+            ("a.example address=x", "invalid option 'address=x'"),
+            ("a.example address=10.0.0.0/8", "invalid option 'address=10.0.0.0/8'"),
+            ("https://a.example/x", "only its host, for example 'a.example'"),
+            ("https://me:secret@a.example:8443/x", "for example 'a.example:8443'"),
+        ];
+        for (text, part) in rows {
+            let error = Rule::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+            assert!(error.lines().count() == 2 && error.contains("\nhint: "), "{text}: {error}");
+        }
+        let error = crate::NetRules::parse(&["@rsut".to_owned()]).unwrap_err().to_string();
+        let expected = "unknown group '@rsut' in the network rules\n\
+                        hint: the groups are @rust @node @python @go @debian @forges";
+        assert_eq!(error, expected);
+        let error = Rule::parse_denial("a.example raw").unwrap_err().to_string();
+        assert!(error.starts_with("option 'raw' in network rule 'a.example raw'"), "{error}");
+    }
+
+    #[test]
+    fn only_http_and_https_are_inspected() {
+        let rule = Rule::parse("a.example:22,80,443,8443").unwrap();
+        let raw: Vec<u16> = rule.ports.iter().copied().filter(|port| rule.is_raw(*port)).collect();
+        assert_eq!(raw, [22, 8443]);
+        assert!(Rule::parse("a.example raw").unwrap().is_raw(443));
+    }
+}
