@@ -1,4 +1,4 @@
-//! Head of the only HTTP/1 request of a connection to port 80.
+//! Head of the only HTTP/1 request of a connection.
 //!
 //! In scope: checks its host, and rewrites it for a server that then closes the connection. Out of
 //! scope: the response, which passes unchanged, and the body (`body.rs`).
@@ -53,8 +53,13 @@ pub const MAX_HEADERS: usize = 128;
 const DROPPED: [&str; 6] =
     ["connection", "http2-settings", "keep-alive", "proxy-connection", "te", "upgrade"];
 
-/// Parses the first bytes that a client sends to `host`; `None` if the head is incomplete.
-pub fn parse_request(bytes: &[u8], host: &Name) -> Result<Option<Request>, RequestError> {
+/// Parses the first bytes that a client sends to a host at a port; `None` if the head is incomplete.
+pub fn parse_request(
+    bytes: &[u8],
+    name: &Name,
+    port: u16,
+) -> Result<Option<Request>, RequestError> {
+    let host = &Host { name, port };
     let Some(received) = find_end(bytes)? else { return Ok(None) };
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -107,8 +112,14 @@ fn find_end(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
     if bytes.len() >= MAX_HEAD { Err(RequestError::TooLong) } else { Ok(None) }
 }
 
+/// The dialled host.
+struct Host<'n> {
+    name: &'n Name,
+    port: u16,
+}
+
 /// Checks the only `Host`.
-fn check_host(headers: &[httparse::Header<'_>], host: &Name) -> Result<(), RequestError> {
+fn check_host(headers: &[httparse::Header<'_>], host: &Host<'_>) -> Result<(), RequestError> {
     let mut hosts = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     let count = hosts.clone().count();
     match hosts.next() {
@@ -117,10 +128,13 @@ fn check_host(headers: &[httparse::Header<'_>], host: &Name) -> Result<(), Reque
     }
 }
 
-/// Checks `NAME` or `NAME:80`.
-fn check_authority(authority: &[u8], host: &Name) -> Result<(), RequestError> {
-    let name = authority.strip_suffix(b":80").unwrap_or(authority);
-    if Name::parse(name).as_ref() == Ok(host) {
+/// Checks `NAME:PORT`; port 80 may be omitted.
+fn check_authority(authority: &[u8], host: &Host<'_>) -> Result<(), RequestError> {
+    let name = match authority.strip_suffix(format!(":{}", host.port).as_bytes()) {
+        None if host.port == 80 => Some(authority),
+        name => name,
+    };
+    if name.is_some_and(|name| Name::parse(name).as_ref() == Ok(host.name)) {
         return Ok(());
     }
     let shown: String = String::from_utf8_lossy(authority).chars().take(Name::MAX_LENGTH).collect();
@@ -130,7 +144,7 @@ fn check_authority(authority: &[u8], host: &Name) -> Result<(), RequestError> {
 /// Returns the target in origin-form, or `*`.
 fn origin_form<'t>(
     target: &'t str,
-    host: &Name,
+    host: &Host<'_>,
 ) -> Result<std::borrow::Cow<'t, str>, RequestError> {
     if target.starts_with('/') || target == "*" {
         return Ok(target.into());
@@ -173,7 +187,7 @@ mod tests {
     use super::*;
 
     fn parse(request: &str) -> Result<Option<Request>, RequestError> {
-        parse_request(request.as_bytes(), &Name::parse(b"a.example").unwrap())
+        parse_request(request.as_bytes(), &Name::parse(b"a.example").unwrap(), 80)
     }
 
     fn error(request: &str) -> RequestError {
@@ -256,6 +270,17 @@ mod tests {
         ];
         for (request, expected) in rows {
             assert_eq!(error(request), expected, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn another_port_is_named() {
+        let name = Name::parse(b"a.example").unwrap();
+        let rows = [("a.example:8080", true), ("a.example", false), ("a.example:80", false)];
+        for (host, permitted) in rows {
+            let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let parsed = parse_request(request.as_bytes(), &name, 8080);
+            assert_eq!(parsed.is_ok(), permitted, "{host}");
         }
     }
 

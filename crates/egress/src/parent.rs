@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn responses_are_parsed() {
-        let rows: [(&[u8], Result<Option<usize>, ParentError>); 6] = [
-            (b"HTTP/1.1 200 Connection established\r\n\r\nSSH-", Ok(Some(39))),
+        let rows = [
+            (&b"HTTP/1.1 200 Connection established\r\n\r\nSSH-"[..], Ok(Some(39))),
             (b"HTTP/1.1 200", Ok(None)),
             (b"", Ok(None)),
             (b"HTTP/1.1 407 Auth\r\n\r\n", Err(ParentError::Status(407))),

@@ -26,11 +26,22 @@ pub(crate) enum Pattern {
     Below(Name),
 }
 
+/// The protocol of a connection, which decides what is checked in its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// HTTP/1: `Host` must be the name. The default at port 80.
+    Http,
+    /// TLS: the server name must be the name. The default at port 443.
+    Tls,
+    /// Any: nothing is checked. The default at other ports.
+    Raw,
+}
+
 /// The options of a rule, or of several rules for the same name and port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Options {
-    /// Ports 80 and 443 are spliced without inspection.
-    pub(crate) raw: bool,
+    /// The protocol at all ports of the rule, instead of that of the port.
+    pub(crate) protocol: Option<Protocol>,
     /// Private addresses are dialled.
     pub(crate) private: bool,
     /// Addresses that are dialled although they are refused otherwise.
@@ -80,13 +91,19 @@ pub enum RuleError {
     /// An option does not exist, or is invalid.
     #[error(
         "invalid option '{option}' in network rule '{rule}'\n\
-         hint: the options are 'raw', 'private' and 'address=IP'"
+         hint: the options are 'raw', 'tls', 'http', 'private' and 'address=IP'"
     )]
     Option {
         /// The rule.
         rule: String,
         /// The option.
         option: String,
+    },
+    /// The rule has two protocols.
+    #[error("network rule '{rule}' has two protocols\nhint: keep one of 'raw', 'tls' and 'http'")]
+    Protocols {
+        /// The rule.
+        rule: String,
     },
     /// A rule that takes away has options.
     #[error(
@@ -176,10 +193,18 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule is spliced without inspection at this port: with `raw`, and at every
-    /// port other than 80 and 443.
-    pub fn is_raw(&self, port: u16) -> bool {
-        self.options.raw || !DEFAULT_PORTS.contains(&port)
+    /// Returns the protocol of connections to this port.
+    pub fn protocol(&self, port: u16) -> Protocol {
+        self.options.protocol.unwrap_or(Protocol::of_port(port))
+    }
+
+    /// Adds the options of another rule for the same name and port. Different protocols become raw.
+    pub(crate) fn add_options(&mut self, other: &Rule, port: u16) {
+        if self.protocol(port) != other.protocol(port) {
+            self.options.protocol = Some(Protocol::Raw);
+        }
+        self.options.private |= other.options.private;
+        self.options.addresses.extend(&other.options.addresses);
     }
 
     /// Returns whether the rule permits private addresses.
@@ -203,11 +228,39 @@ impl Pattern {
     }
 }
 
+impl Protocol {
+    /// Returns the protocol of a port without an option.
+    pub(crate) fn of_port(port: u16) -> Protocol {
+        match port {
+            80 => Protocol::Http,
+            443 => Protocol::Tls,
+            _ => Protocol::Raw,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Tls => "tls",
+            Protocol::Raw => "raw",
+        }
+    }
+
+    fn parse(option: &str) -> Option<Protocol> {
+        let all = [Protocol::Http, Protocol::Tls, Protocol::Raw];
+        all.into_iter().find(|protocol| protocol.name() == option)
+    }
+}
+
 impl Options {
     fn parse(&mut self, rule: &str, option: &str) -> Result<(), RuleError> {
         match option.split_once('=') {
-            None if option == "raw" => self.raw = true,
             None if option == "private" => self.private = true,
+            None if let Some(protocol) = Protocol::parse(option) => {
+                if self.protocol.replace(protocol).is_some_and(|other| other != protocol) {
+                    return Err(RuleError::Protocols { rule: rule.to_owned() });
+                }
+            }
             Some(("address", address)) if let Ok(address) = address.parse::<IpAddr>() => {
                 self.addresses.insert(address.to_canonical());
             }
@@ -217,13 +270,6 @@ impl Options {
             }
         }
         Ok(())
-    }
-
-    /// Adds the options of another rule for the same name and port.
-    pub(crate) fn add(&mut self, other: &Options) {
-        self.raw |= other.raw;
-        self.private |= other.private;
-        self.addresses.extend(&other.addresses);
     }
 }
 
@@ -238,8 +284,8 @@ impl fmt::Display for Rule {
                 write!(f, "{}{port}", if index == 0 { ':' } else { ',' })?;
             }
         }
-        if self.options.raw {
-            f.write_str(" raw")?;
+        if let Some(protocol) = self.options.protocol {
+            write!(f, " {}", protocol.name())?;
         }
         if self.options.private {
             f.write_str(" private")?;
@@ -323,6 +369,7 @@ mod tests {
             ("a.example:22,", "invalid port ''"),
             ("a.example:https", "invalid port 'https'"),
             ("a.example:53", "port 53"),
+            ("a.example raw tls", "two protocols"),
             ("a.example rew", "invalid option 'rew'"),
             ("a.example address=x", "invalid option 'address=x'"),
             ("a.example address=10.0.0.0/8", "invalid option 'address=10.0.0.0/8'"),
@@ -343,10 +390,19 @@ mod tests {
     }
 
     #[test]
-    fn only_http_and_https_are_inspected() {
-        let rule = Rule::parse("a.example:22,80,443,8443").unwrap();
-        let raw: Vec<u16> = rule.ports.iter().copied().filter(|port| rule.is_raw(*port)).collect();
-        assert_eq!(raw, [22, 8443]);
-        assert!(Rule::parse("a.example raw").unwrap().is_raw(443));
+    fn ports_have_a_protocol() {
+        use Protocol::*;
+        let rows = [
+            ("a.example:22,80,443,8443", [(22, Raw), (80, Http), (443, Tls), (8443, Raw)]),
+            ("a.example raw", [(22, Raw), (80, Raw), (443, Raw), (8443, Raw)]),
+            ("a.example:8443 tls", [(22, Tls), (80, Tls), (443, Tls), (8443, Tls)]),
+            ("a.example:8080 http http", [(22, Http), (80, Http), (443, Http), (8443, Http)]),
+        ];
+        for (text, ports) in rows {
+            let rule = Rule::parse(text).unwrap();
+            for (port, protocol) in ports {
+                assert_eq!(rule.protocol(port), protocol, "{text} {port}");
+            }
+        }
     }
 }

@@ -96,7 +96,7 @@ impl NetRules {
         // Exact patterns sort first.
         let Some(first) = matching.next() else { return self.judge_unlisted(name, port) };
         let mut rule = first.clone();
-        matching.for_each(|other| rule.options.add(&other.options));
+        matching.for_each(|other| rule.add_options(other, port));
         Verdict::Allowed { rule }
     }
 
@@ -237,6 +237,8 @@ mod tests {
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1]] {
             let rules = rules(&order.map(|index: usize| texts[index]));
             assert_eq!(judge(&rules, "b.a.example", 443), expected, "{order:?}");
+            let expected = "allowed by 'b.a.example private address=10.0.0.1'";
+            assert_eq!(judge(&rules, "b.a.example", 80), expected, "{order:?}");
         }
     }
 
