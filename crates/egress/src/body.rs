@@ -147,3 +147,87 @@ fn step(state: State, byte: u8) -> Result<State, BodyError> {
         _ => Err(BodyError),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how many of the bytes belong to a chunked body, and whether it ended. Splits make no
+    /// difference.
+    fn chunked(bytes: &[u8]) -> Result<(usize, bool), BodyError> {
+        let mut body = Body::chunked();
+        let whole = body.take(bytes).map(|taken| (taken, body.is_complete()));
+        let mut body = Body::chunked();
+        let mut taken = 0;
+        for byte in bytes {
+            match body.take(std::slice::from_ref(byte)) {
+                Ok(count) => taken += count,
+                Err(error) => {
+                    assert_eq!(whole, Err(error));
+                    return whole;
+                }
+            }
+        }
+        assert_eq!(whole, Ok((taken, body.is_complete())));
+        whole
+    }
+
+    #[test]
+    fn a_length_is_counted() {
+        let mut body = Body::of_length(5);
+        assert_eq!(body.take(b"abc"), Ok(3));
+        assert!(!body.is_complete());
+        assert_eq!(body.take(b"deGET"), Ok(2));
+        assert!(body.is_complete());
+        assert_eq!(body.take(b"GET"), Ok(0));
+        assert!(Body::of_length(0).is_complete());
+    }
+
+    #[test]
+    fn chunks_are_followed_to_their_end() {
+        let rows: [(&[u8], bool); 9] = [
+            (b"0\r\n\r\n", true),
+            (b"5\r\nhello\r\n0\r\n\r\n", true),
+            (b"000A;x=\"y\"\r\n0123456789\r\n00\r\nX: y\r\nZ: w\r\n\r\n", true),
+            (b"5 \r\nhello\r\n0\r\n\r\n", true),
+            (b"", false),
+            (b"5\r\nhel", false),
+            (b"5\r\nhello\r\n", false),
+            (b"0\r\n", false),
+            (b"0\r\nX: y\r\n", false),
+        ];
+        for (bytes, complete) in rows {
+            assert_eq!(chunked(bytes), Ok((bytes.len(), complete)), "{bytes:?}");
+            let more = [bytes, b"GET / HTTP/1.1\r\n"].concat();
+            if complete {
+                assert_eq!(chunked(&more), Ok((bytes.len(), true)), "{bytes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_chunks_are_refused() {
+        let extension = format!("5;{}", "x".repeat(usize::from(MAX_EXTENSION) + 1));
+        let trailer = format!("0\r\n{}", "x".repeat(usize::from(MAX_TRAILER) + 1));
+        let rows: [&[u8]; 15] = [
+            b"\r\n",
+            b";x\r\n",
+            b"x\r\n",
+            b"-1\r\n",
+            b"0x5\r\n",
+            b"+5\r\n",
+            b"5\nhello",
+            b"5\rhello",
+            b"5\r\nhelloo",
+            b"5\r\nhello\n",
+            b"0000000000000000\r\n",
+            b"5;x\ny\r\n",
+            b"0\r\nX: y\n\r\n",
+            extension.as_bytes(),
+            trailer.as_bytes(),
+        ];
+        for bytes in rows {
+            assert_eq!(chunked(bytes), Err(BodyError), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+}

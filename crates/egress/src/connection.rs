@@ -10,12 +10,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::body::Body;
+use crate::context::StackContext;
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
-use crate::gateway::StackContext;
 use crate::hello::{Hello, parse_hello};
 use crate::http::{Request, parse_request};
 use crate::name::Name;
 use crate::refusal::refuse;
+use crate::rule::Protocol;
 use crate::rules::Verdict;
 use crate::splice::{Counts, splice};
 
@@ -35,7 +36,7 @@ pub(crate) async fn serve(stack: Arc<StackContext>, mut client: TcpStream, peer:
         Err(error) => {
             // The event comes before the answer, so its hint is there when the client fails.
             record.close(Some(error.clone()));
-            refuse(client, port, name.as_ref(), &error, &limits).await;
+            refuse(client, record.protocol, name.as_ref(), port, &error, &limits).await;
         }
     }
 }
@@ -55,20 +56,18 @@ async fn run(
     name: Option<&Name>,
     port: u16,
 ) -> Result<(), ConnectionError> {
-    let gateway = record.stack.gateway.clone();
+    let stack = record.stack.clone();
+    let gateway = &stack.gateway;
     let limits = &gateway.limits;
     let name = name.ok_or(ConnectionError::UnknownAddress)?;
     let verdict = gateway.rules.judge(name, port);
     let Verdict::Allowed { rule } = &verdict else { return Err(ConnectionError::NoRule) };
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);
-    let first = if rule.is_raw(port) {
-        First { bytes: Vec::new(), body: None }
-    } else {
-        let reading = read_first(client, name, port);
-        let timed_out = ConnectionError::FirstBytesTimeout(limits.first_bytes);
-        timeout(limits.first_bytes, reading).await.map_err(|_| timed_out)??
-    };
+    record.protocol = rule.protocol(port);
+    let reading = read_first(client, record.protocol, name, port);
+    let timed_out = ConnectionError::FirstBytesTimeout(limits.first_bytes);
+    let first = timeout(limits.first_bytes, reading).await.map_err(|_| timed_out)??;
     record.event.via_parent = gateway.outside.parent_for(name, rule).is_some();
     let mut outside = gateway.outside.connect(name, port, rule, limits).await?;
     record.open(outside.address);
@@ -88,13 +87,21 @@ struct First {
     body: Option<Body>,
 }
 
-/// Reads a ClientHello, or the head of a request at port 80, and checks its name.
-async fn read_first(client: &TcpStream, name: &Name, port: u16) -> Result<First, ConnectionError> {
+/// Reads a ClientHello, or the head of a request, and checks its name.
+async fn read_first(
+    client: &TcpStream,
+    protocol: Protocol,
+    name: &Name,
+    port: u16,
+) -> Result<First, ConnectionError> {
     let mut bytes = Vec::new();
     loop {
-        let checked = match port {
-            80 => check_request(&bytes, name)?,
-            _ => check_hello(&bytes, name)?.then(|| First { bytes: bytes.clone(), body: None }),
+        let checked = match protocol {
+            Protocol::Raw => Some(First { bytes: Vec::new(), body: None }),
+            Protocol::Http => check_request(&bytes, name, port)?,
+            Protocol::Tls => {
+                check_hello(&bytes, name)?.then(|| First { bytes: bytes.clone(), body: None })
+            }
         };
         if let Some(first) = checked {
             return Ok(first);
@@ -118,8 +125,8 @@ fn check_hello(bytes: &[u8], name: &Name) -> Result<bool, ConnectionError> {
 }
 
 /// Returns the head for the host, and the part of the body that followed it.
-fn check_request(bytes: &[u8], name: &Name) -> Result<Option<First>, ConnectionError> {
-    let Some(Request { mut head, received, mut body }) = parse_request(bytes, name)? else {
+fn check_request(bytes: &[u8], name: &Name, port: u16) -> Result<Option<First>, ConnectionError> {
+    let Some(Request { mut head, received, mut body }) = parse_request(bytes, name, port)? else {
         return Ok(None);
     };
     let rest = &bytes[received..];
@@ -148,6 +155,8 @@ struct Record {
     stack: Arc<StackContext>,
     event: ConnectionEvent,
     counts: Counts,
+    /// The protocol in which a refusal is answered.
+    protocol: Protocol,
     is_closed: bool,
 }
 
@@ -164,7 +173,8 @@ impl Record {
             port: Some(local.port()),
             ..stack.event(name, Phase::Closed)
         };
-        Record { stack, event, counts: Counts::default(), is_closed: false }
+        let protocol = Protocol::of_port(local.port());
+        Record { stack, event, counts: Counts::default(), protocol, is_closed: false }
     }
 
     /// Reports the connection outside.

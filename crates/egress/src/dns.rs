@@ -279,3 +279,180 @@ fn pointer_address(name: &Name) -> Option<Ipv4Addr> {
     let [a, b, c, d] = address.octets();
     Some(Ipv4Addr::new(d, c, b, a))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYNTHETIC: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
+    const TXT: u16 = 16;
+    const MX: u16 = 15;
+    const SRV: u16 = 33;
+    const SVCB: u16 = 64;
+    const HTTPS: u16 = 65;
+    const ANY: u16 = 255;
+
+    fn wire_name(name: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for label in name.split('.').filter(|label| !label.is_empty()) {
+            bytes.push(label.len() as u8);
+            bytes.extend(label.as_bytes());
+        }
+        bytes.push(0);
+        bytes
+    }
+
+    fn query(name: &[u8], kind: u16, class: u16) -> Vec<u8> {
+        let mut query = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        query.extend(name);
+        query.extend(kind.to_be_bytes());
+        query.extend(class.to_be_bytes());
+        query
+    }
+
+    /// Permits `registry.example` at an address.
+    fn table(question: &Question) -> Lookup {
+        let permitted = |name: &Name| name.as_str() == "registry.example";
+        match question {
+            Question::Name { name, .. } if permitted(name) => Lookup::Address(SYNTHETIC),
+            Question::Name { name, .. } if name.as_str() == "full.example" => Lookup::Full,
+            Question::Name { host: Some(host), .. } if permitted(host) => Lookup::NoData,
+            Question::Pointer(SYNTHETIC) => {
+                Lookup::Pointer(Name::parse(b"registry.example").unwrap())
+            }
+            _ => Lookup::NoName,
+        }
+    }
+
+    /// Returns the response code, and the data of the only record.
+    fn ask(name: &str, kind: u16) -> (u8, Vec<u8>) {
+        let query = query(&wire_name(name), kind, INTERNET);
+        let response = answer(&query, table).unwrap();
+        assert_eq!(&response[..2], [0xab, 0xcd], "the id");
+        assert_eq!(response[2], 0x81, "a response, with recursion desired");
+        assert_eq!(response[3] & 0xf0, 0x80, "recursion available");
+        assert_eq!(response[HEADER..query.len()], query[HEADER..], "the question");
+        assert_eq!(&response[4..6], [0, 1]);
+        assert_eq!(&response[8..12], [0; 4]);
+        let data = &response[query.len()..];
+        if data.is_empty() {
+            assert_eq!(&response[6..8], [0, 0]);
+            return (response[3] & 0xf, Vec::new());
+        }
+        assert_eq!(&response[6..8], [0, 1]);
+        let fixed = [&[0xc0, 12][..], &kind.to_be_bytes(), &[0, 1], &TTL.to_be_bytes()].concat();
+        assert_eq!(data[..10], fixed);
+        assert_eq!(usize::from(data[11]), data.len() - 12);
+        (response[3] & 0xf, data[12..].to_vec())
+    }
+
+    #[test]
+    fn queries_are_answered_by_the_table() {
+        let none = Vec::new;
+        let synthetic = SYNTHETIC.octets().to_vec();
+        let localhost = Ipv4Addr::LOCALHOST.octets().to_vec();
+        let rows = [
+            ("registry.example", A, 0, synthetic.clone()),
+            ("ReGiStRy.EXAMPLE", A, 0, synthetic),
+            ("registry.example", AAAA, 0, none()),
+            ("registry.example", TXT, 0, none()),
+            ("registry.example", MX, 0, none()),
+            ("registry.example", HTTPS, 0, none()),
+            ("registry.example", SVCB, 0, none()),
+            ("registry.example", ANY, 0, none()),
+            ("_http._tcp.registry.example", SRV, 0, none()),
+            ("_8443._https.registry.example", HTTPS, 0, none()),
+            ("other.example", A, 3, none()),
+            ("other.example", AAAA, 3, none()),
+            ("other.example", TXT, 3, none()),
+            ("x.registry.example", A, 3, none()),
+            ("_http._tcp.other.example", SRV, 3, none()),
+            ("full.example", A, 2, none()),
+            ("localhost", A, 0, localhost.clone()),
+            ("a.localhost", A, 0, localhost),
+            ("localhost", AAAA, 0, Ipv6Addr::LOCALHOST.octets().to_vec()),
+            ("localhost", TXT, 0, none()),
+            ("1.0.64.127.in-addr.arpa", PTR, 0, wire_name("registry.example")),
+            ("1.0.64.127.in-addr.arpa", TXT, 3, none()),
+            ("2.0.64.127.in-addr.arpa", PTR, 3, none()),
+            ("1.0.0.127.in-addr.arpa", PTR, 0, wire_name("localhost")),
+            ("8.8.8.8.in-addr.arpa", PTR, 3, none()),
+            ("254.169.254.169.in-addr.arpa", PTR, 3, none()),
+            ("registry.example", PTR, 3, none()),
+            ("127.0.0.1", A, 3, none()),
+            ("", A, 3, none()),
+            ("a b.example", A, 3, none()),
+        ];
+        for (name, kind, code, data) in rows {
+            assert_eq!(ask(name, kind), (code, data), "{name} {kind}");
+        }
+    }
+
+    #[test]
+    fn a_dot_within_a_label_is_no_separator() {
+        let mut name = vec![16];
+        name.extend(b"registry.example");
+        name.push(0);
+        let response = answer(&query(&name, A, INTERNET), table).unwrap();
+        assert_eq!(response[3] & 0xf, 3);
+    }
+
+    #[test]
+    fn long_names_are_bounded() {
+        let label = "a".repeat(63);
+        let longest = format!("{label}.{label}.{label}.{}", "a".repeat(61));
+        assert_eq!(ask(&longest, TXT), (3, Vec::new()));
+        for name in [format!("{longest}a"), "a.".repeat(128), "a".repeat(64)] {
+            let response = answer(&query(&wire_name(&name), TXT, INTERNET), table).unwrap();
+            assert_eq!(response[3] & 0xf, 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn malformed_queries_are_refused() {
+        let good = query(&wire_name("registry.example"), A, INTERNET);
+        let with = |at: usize, byte: u8| {
+            let mut query = good.clone();
+            query[at] = byte;
+            query
+        };
+        let rows = [
+            ("shorter than a header", good[..11].to_vec(), None),
+            ("a response", with(2, 0x81), None),
+            ("an update", with(2, 0x28), Some(4)),
+            ("no question", with(5, 0), Some(1)),
+            ("two questions", with(5, 2), Some(1)),
+            ("a name without an end", good[..20].to_vec(), Some(1)),
+            ("no class", good[..good.len() - 1].to_vec(), Some(1)),
+            ("a pointer to itself", query(&[0xc0, 12], A, INTERNET), Some(1)),
+            ("a pointer after a label", query(&[1, b'a', 0xc0, 12], A, INTERNET), Some(1)),
+            ("a label of an unknown type", query(&[0x41, 0], A, INTERNET), Some(1)),
+            ("another class", query(&wire_name("version.bind"), TXT, 3), Some(5)),
+        ];
+        for (what, query, code) in rows {
+            let refuse = |_: &Question| panic!("{what}: the table was asked");
+            let response = answer(&query, refuse);
+            assert_eq!(response.map(|response| response[3] & 0xf), code, "{what}");
+        }
+    }
+
+    #[test]
+    fn edns_is_answered() {
+        let mut query = query(&wire_name("registry.example"), AAAA, INTERNET);
+        query[11] = 1;
+        query.extend([0, 0, 41, 16, 0, 0, 0, 0x80, 0, 0, 0]);
+        let response = answer(&query, table).unwrap();
+        assert_eq!(&response[6..12], [0, 0, 0, 0, 0, 1]);
+        assert!(response.ends_with(&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn messages_of_a_stream_are_split() {
+        assert_eq!(split_message(&[0]), Ok(None));
+        assert_eq!(split_message(&[0, 2, 7]), Ok(None));
+        assert_eq!(split_message(&[0, 2, 7, 8, 9]), Ok(Some((&[7, 8][..], 4))));
+        assert_eq!(split_message(&[0, 0, 9]), Ok(Some((&[][..], 2))));
+        assert_eq!(split_message(&[0x10, 0]), Ok(None));
+        assert_eq!(split_message(&[0x10, 1]), Err(QueryTooLong));
+    }
+}

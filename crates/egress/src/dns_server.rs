@@ -11,9 +11,9 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::context::{ACCEPT_RETRY, StackContext};
 use crate::dns::{self, Lookup, MAX_QUERY, Question};
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
-use crate::gateway::{ACCEPT_RETRY, StackContext};
 use crate::name::Name;
 
 /// The time within which the refusals of a name are one event: clients ask for several types, and again.

@@ -7,23 +7,19 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
 
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::connection;
-use crate::dial::{Dial, Outside, Resolve};
+use crate::context::{ACCEPT_RETRY, Shared, StackContext};
+use crate::dial::{Dial, Resolve};
 use crate::dns_server;
-use crate::event::{ConnectionError, ConnectionEvent, Phase};
+use crate::event::ConnectionEvent;
 use crate::limits::Limits;
-use crate::name::Name;
-use crate::names::NameTable;
 use crate::parent::ParentProxy;
-use crate::rules::{NetRules, Verdict};
+use crate::rules::NetRules;
 
 /// The passed sockets of one network stack. The gateway makes them non-blocking, and closes them.
 #[derive(Debug)]
@@ -53,14 +49,7 @@ pub struct Stack {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Gateway {
-    pub(crate) rules: Arc<NetRules>,
-    pub(crate) outside: Outside,
-    pub(crate) limits: Limits,
-    names: Arc<Mutex<NameTable>>,
-    events: Arc<dyn Fn(ConnectionEvent) + Send + Sync>,
-    next_id: Arc<AtomicU64>,
-}
+pub struct Gateway(Shared);
 
 impl Gateway {
     /// Creates a gateway. `events` is called on the runtime's threads and must not block.
@@ -68,41 +57,34 @@ impl Gateway {
         rules: Arc<NetRules>,
         events: impl Fn(ConnectionEvent) + Send + Sync + 'static,
     ) -> Gateway {
-        Gateway {
-            names: Arc::new(Mutex::new(NameTable::new(&rules))),
-            rules,
-            outside: Outside::new(),
-            limits: Limits::default(),
-            events: Arc::new(events),
-            next_id: Arc::new(AtomicU64::new(1)),
-        }
+        Gateway(Shared::new(rules, Arc::new(events)))
     }
 
     /// Dials through a parent proxy, which then chooses the addresses.
     #[must_use]
     pub fn with_parent_proxy(mut self, parent: ParentProxy) -> Gateway {
-        self.outside.parent = Some(parent);
+        self.0.outside.parent = Some(parent);
         self
     }
 
     /// Resolves with another resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: impl Resolve) -> Gateway {
-        self.outside.resolver = Arc::new(resolver);
+        self.0.outside.resolver = Arc::new(resolver);
         self
     }
 
     /// Dials with another dialer.
     #[must_use]
     pub fn with_dialer(mut self, dialer: impl Dial) -> Gateway {
-        self.outside.dialer = Arc::new(dialer);
+        self.0.outside.dialer = Arc::new(dialer);
         self
     }
 
     /// Replaces the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Gateway {
-        self.limits = limits;
+        self.0.limits = limits;
         self
     }
 
@@ -111,8 +93,7 @@ impl Gateway {
     /// `label` names the stack in events. A listener that cannot be used is reported as an event; the
     /// others are served.
     pub fn serve(&self, label: String, stack: Stack) -> impl Future<Output = ()> + Send + use<> {
-        let permits = Arc::new(Semaphore::new(self.limits.connections));
-        let context = Arc::new(StackContext { gateway: self.clone(), label, permits });
+        let context = Arc::new(StackContext::new(self.0.clone(), label));
         async move {
             let mut tasks = JoinSet::new();
             match use_udp(stack.dns_udp) {
@@ -134,66 +115,14 @@ impl Gateway {
             std::future::pending::<()>().await;
         }
     }
-
-    /// Locks the table of names.
-    pub(crate) fn names(&self) -> MutexGuard<'_, NameTable> {
-        self.names.lock().unwrap_or_else(|error| error.into_inner())
-    }
 }
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parent = &self.outside.parent;
-        f.debug_struct("Gateway").field("rules", &self.rules).field("parent", parent).finish()
+        let parent = &self.0.outside.parent;
+        f.debug_struct("Gateway").field("rules", &self.0.rules).field("parent", parent).finish()
     }
 }
-
-/// A stack that is served.
-pub(crate) struct StackContext {
-    pub(crate) gateway: Gateway,
-    label: String,
-    permits: Arc<Semaphore>,
-}
-
-impl StackContext {
-    /// Returns the name that a client dialled.
-    pub(crate) fn name_of(&self, dialled: IpAddr) -> Option<Name> {
-        match dialled.to_canonical() {
-            IpAddr::V4(address) => self.gateway.names().name(address).cloned(),
-            IpAddr::V6(_) => None,
-        }
-    }
-
-    /// Returns a new event, refused so far.
-    pub(crate) fn event(&self, name: String, phase: Phase) -> ConnectionEvent {
-        ConnectionEvent {
-            id: self.gateway.next_id.fetch_add(1, Ordering::Relaxed),
-            stack: self.label.clone(),
-            peer: None,
-            name,
-            port: None,
-            verdict: Verdict::Refused,
-            phase,
-            address: None,
-            via_parent: false,
-            sent: 0,
-            received: 0,
-            error: None,
-        }
-    }
-
-    pub(crate) fn report(&self, event: ConnectionEvent) {
-        (self.gateway.events)(event);
-    }
-
-    fn report_listener(&self, error: &io::Error) {
-        let error = Some(ConnectionError::Listener(error.to_string()));
-        self.report(ConnectionEvent { error, ..self.event(String::new(), Phase::Closed) });
-    }
-}
-
-/// The pause after an error of `accept`, such as too many open files.
-pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
 /// Accepts and serves the connections of a listener.
 async fn accept_all(stack: Arc<StackContext>, listener: tokio::net::TcpListener) {
@@ -201,15 +130,15 @@ async fn accept_all(stack: Arc<StackContext>, listener: tokio::net::TcpListener)
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((client, peer)) => match stack.permits.clone().try_acquire_owned() {
-                    Ok(permit) => {
+                Ok((client, peer)) => match stack.try_permit() {
+                    Some(permit) => {
                         let serving = connection::serve(stack.clone(), client, peer);
                         connections.spawn(async move {
                             serving.await;
                             drop(permit);
                         });
                     }
-                    Err(_) => connection::refuse_excess(stack.clone(), client, peer),
+                    None => connection::refuse_excess(stack.clone(), client, peer),
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },

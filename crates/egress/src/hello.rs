@@ -199,3 +199,153 @@ impl<'b> Fields<'b> {
         self.take(usize::from(length))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector16(data: &[u8]) -> Vec<u8> {
+        [&(data.len() as u16).to_be_bytes()[..], data].concat()
+    }
+
+    fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
+        [&kind.to_be_bytes()[..], &vector16(data)].concat()
+    }
+
+    fn server_names(names: &[&str]) -> Vec<u8> {
+        let entry = |name: &&str| [&[0][..], &vector16(name.as_bytes())].concat();
+        let list: Vec<u8> = names.iter().flat_map(entry).collect();
+        extension(SERVER_NAME, &vector16(&list))
+    }
+
+    /// A GREASE value, and an encrypted ClientHello as browsers send it to every server.
+    fn grease() -> Vec<u8> {
+        let encrypted = [&[0, 0, 1, 0, 1, 7, 0, 32][..], &[9; 32], &[0, 144], &[5; 144]].concat();
+        [extension(0x0a0a, &[]), extension(0xfe0d, &encrypted)].concat()
+    }
+
+    /// The message, without a record.
+    fn hello(extensions: Option<&[u8]>) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([&[32][..], &[1; 32], &vector16(&[0x0a, 0x0a, 0x13, 1]), &[1, 0]].concat());
+        body.extend(extensions.map_or_else(Vec::new, vector16));
+        let length = (body.len() as u32).to_be_bytes();
+        [&[CLIENT_HELLO], &length[1..], &body].concat()
+    }
+
+    fn records(message: &[u8], length: usize) -> Vec<u8> {
+        let record = |payload: &[u8]| [&[HANDSHAKE, 3, 1][..], &vector16(payload)].concat();
+        message.chunks(length).flat_map(record).collect()
+    }
+
+    fn parse_one(extensions: &[&[u8]]) -> Hello {
+        parse_hello(&records(&hello(Some(&extensions.concat())), MAX_RECORD))
+    }
+
+    fn sni(name: &str) -> Hello {
+        Hello::Sni(Name::parse(name.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn the_server_name_is_found() {
+        let name = server_names(&["Registry.Example"]);
+        assert_eq!(parse_one(&[&name]), sni("registry.example"));
+        assert_eq!(parse_one(&[&grease(), &name, &grease()]), sni("registry.example"));
+        assert_eq!(parse_one(&[&grease()]), Hello::NoSni);
+        assert_eq!(parse_one(&[]), Hello::NoSni);
+        assert_eq!(parse_hello(&records(&hello(None), MAX_RECORD)), Hello::NoSni);
+    }
+
+    #[test]
+    fn every_prefix_needs_more() {
+        let extensions = [grease(), server_names(&["registry.example"])].concat();
+        let message = hello(Some(&extensions));
+        for length in [1, 2, 3, 7, 100, message.len(), MAX_RECORD] {
+            let wire = records(&message, length);
+            for end in 0..wire.len() {
+                assert_eq!(parse_hello(&wire[..end]), Hello::NeedMore, "{length} {end}");
+            }
+            assert_eq!(parse_hello(&wire), sni("registry.example"), "{length}");
+            // Early data follows.
+            let more = [&wire[..], &[23, 3, 3, 0, 1, 0]].concat();
+            assert_eq!(parse_hello(&more), sni("registry.example"), "{length}");
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_not_tls() {
+        let rows: [&[u8]; 11] = [
+            b"GET / HTTP/1.1\r\n",
+            b"SSH-2.0-OpenSSH\r\n",
+            b"\0",
+            &[HANDSHAKE, 2],
+            &[HANDSHAKE, 3, 5],
+            &[HANDSHAKE, 3, 1, 0, 0],
+            &[HANDSHAKE, 3, 1, 0x40, 1],
+            &[HANDSHAKE, 3, 1, 0x41],
+            // A ServerHello.
+            &[HANDSHAKE, 3, 1, 0, 4, 2],
+            // An alert.
+            &[21, 3, 1, 0, 2, 1, 0],
+            // SSL 2.
+            &[0x80, 0x2e, 1, 0, 2],
+        ];
+        for wire in rows {
+            assert_eq!(parse_hello(wire), Hello::NotTls, "{wire:?}");
+        }
+        // Another record within the message.
+        let mut wire = records(&hello(Some(&server_names(&["a.example"]))), 50);
+        wire.splice(55..55, [21, 3, 1, 0, 2, 1, 0]);
+        assert_eq!(parse_hello(&wire), Hello::NotTls);
+    }
+
+    #[test]
+    fn ambiguous_names_are_refused() {
+        let malformed = Hello::Malformed;
+        let one = server_names(&["a.example"]);
+        let rows = [
+            (malformed(HelloError::TwoNames), vec![server_names(&["a.example", "b.example"])]),
+            (malformed(HelloError::TwoNames), vec![one.clone(), one.clone()]),
+            (malformed(HelloError::TwoNames), vec![one.clone(), server_names(&["b.example"])]),
+            (malformed(HelloError::Name), vec![server_names(&["127.0.0.1"])]),
+            (malformed(HelloError::Name), vec![server_names(&["a.example\0.b.example"])]),
+            (malformed(HelloError::Name), vec![server_names(&[""])]),
+            (malformed(HelloError::Field), vec![server_names(&[])]),
+            (malformed(HelloError::Field), vec![extension(0, &[])]),
+            (malformed(HelloError::Field), vec![extension(0, &[0, 4, 1, 0, 1, b'a'])]),
+            (malformed(HelloError::Field), vec![extension(0, &[0, 4, 0, 0, 1, b'a', 0])]),
+            (malformed(HelloError::Field), vec![one.clone(), vec![0]]),
+            (malformed(HelloError::Field), vec![one[..one.len() - 1].to_vec()]),
+        ];
+        for (expected, extensions) in rows {
+            let extensions: Vec<&[u8]> = extensions.iter().map(Vec::as_slice).collect();
+            assert_eq!(parse_one(&extensions), expected, "{extensions:?}");
+        }
+        // Bytes after the extensions.
+        let mut message = hello(Some(&one));
+        message.push(0);
+        message[3] += 1;
+        let wire = records(&message, MAX_RECORD);
+        assert_eq!(parse_hello(&wire), malformed(HelloError::Field));
+    }
+
+    #[test]
+    fn the_length_is_bounded() {
+        let padding = |length: usize| extension(21, &vec![0; length]);
+        let name = server_names(&["a.example"]);
+        assert_eq!(parse_one(&[&padding(16_000), &name]), sni("a.example"));
+        let long = hello(Some(&[padding(16_000), padding(17_000), name].concat()));
+        let wire = records(&long, MAX_RECORD);
+        let too_long = Hello::Malformed(HelloError::TooLong);
+        // The message's own length is enough.
+        assert_eq!(parse_hello(&wire[..20]), too_long);
+        assert_eq!(parse_hello(&wire), too_long);
+        // Headers of records count.
+        let message = hello(Some(&[padding(8000), server_names(&["a.example"])].concat()));
+        let wire = records(&message, 1);
+        assert_eq!(parse_hello(&wire[..MAX_HELLO - 1]), Hello::NeedMore);
+        assert_eq!(parse_hello(&wire[..MAX_HELLO]), too_long);
+        assert_eq!(parse_hello(&wire), too_long);
+    }
+}

@@ -1,4 +1,4 @@
-//! Head of the only HTTP/1 request of a connection to port 80.
+//! Head of the only HTTP/1 request of a connection.
 //!
 //! In scope: checks its host, and rewrites it for a server that then closes the connection. Out of
 //! scope: the response, which passes unchanged, and the body (`body.rs`).
@@ -53,8 +53,13 @@ pub const MAX_HEADERS: usize = 128;
 const DROPPED: [&str; 6] =
     ["connection", "http2-settings", "keep-alive", "proxy-connection", "te", "upgrade"];
 
-/// Parses the first bytes that a client sends to `host`; `None` if the head is incomplete.
-pub fn parse_request(bytes: &[u8], host: &Name) -> Result<Option<Request>, RequestError> {
+/// Parses the first bytes that a client sends to a host at a port; `None` if the head is incomplete.
+pub fn parse_request(
+    bytes: &[u8],
+    name: &Name,
+    port: u16,
+) -> Result<Option<Request>, RequestError> {
+    let host = &Host { name, port };
     let Some(received) = find_end(bytes)? else { return Ok(None) };
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -107,8 +112,14 @@ fn find_end(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
     if bytes.len() >= MAX_HEAD { Err(RequestError::TooLong) } else { Ok(None) }
 }
 
+/// The dialled host.
+struct Host<'n> {
+    name: &'n Name,
+    port: u16,
+}
+
 /// Checks the only `Host`.
-fn check_host(headers: &[httparse::Header<'_>], host: &Name) -> Result<(), RequestError> {
+fn check_host(headers: &[httparse::Header<'_>], host: &Host<'_>) -> Result<(), RequestError> {
     let mut hosts = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     let count = hosts.clone().count();
     match hosts.next() {
@@ -117,10 +128,13 @@ fn check_host(headers: &[httparse::Header<'_>], host: &Name) -> Result<(), Reque
     }
 }
 
-/// Checks `NAME` or `NAME:80`.
-fn check_authority(authority: &[u8], host: &Name) -> Result<(), RequestError> {
-    let name = authority.strip_suffix(b":80").unwrap_or(authority);
-    if Name::parse(name).as_ref() == Ok(host) {
+/// Checks `NAME:PORT`; port 80 may be omitted.
+fn check_authority(authority: &[u8], host: &Host<'_>) -> Result<(), RequestError> {
+    let name = match authority.strip_suffix(format!(":{}", host.port).as_bytes()) {
+        None if host.port == 80 => Some(authority),
+        name => name,
+    };
+    if name.is_some_and(|name| Name::parse(name).as_ref() == Ok(host.name)) {
         return Ok(());
     }
     let shown: String = String::from_utf8_lossy(authority).chars().take(Name::MAX_LENGTH).collect();
@@ -130,7 +144,7 @@ fn check_authority(authority: &[u8], host: &Name) -> Result<(), RequestError> {
 /// Returns the target in origin-form, or `*`.
 fn origin_form<'t>(
     target: &'t str,
-    host: &Name,
+    host: &Host<'_>,
 ) -> Result<std::borrow::Cow<'t, str>, RequestError> {
     if target.starts_with('/') || target == "*" {
         return Ok(target.into());
@@ -165,5 +179,179 @@ fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, Reques
             Ok(Body::of_length(length))
         }
         _ => Err(RequestError::Length),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(request: &str) -> Result<Option<Request>, RequestError> {
+        parse_request(request.as_bytes(), &Name::parse(b"a.example").unwrap(), 80)
+    }
+
+    fn error(request: &str) -> RequestError {
+        match parse(request) {
+            Err(error) => error,
+            other => panic!("{request:?} is not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_head_is_rewritten() {
+        let rows = [
+            (
+                "GET /x?y HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\n\r\n",
+                "GET /x?y HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: A.Example:80\r\nConnection: keep-alive, x\r\n\
+                 Keep-Alive: 5\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\nTE: trailers\r\n\
+                 Proxy-Connection: keep-alive\r\n\r\n",
+                "GET / HTTP/1.1\r\nHost: A.Example:80\r\nConnection: close\r\n\r\n",
+            ),
+            (
+                "GET http://a.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+                "GET /x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
+            ),
+            (
+                "GET HTTP://A.EXAMPLE:80?x HTTP/1.1\r\nHost: a.example.\r\n\r\n",
+                "GET /?x HTTP/1.1\r\nHost: a.example.\r\nConnection: close\r\n\r\n",
+            ),
+            (
+                "OPTIONS * HTTP/1.0\r\nhost:a.example\r\n\r\n",
+                "OPTIONS * HTTP/1.0\r\nhost: a.example\r\nConnection: close\r\n\r\n",
+            ),
+        ];
+        for (received, sent) in rows {
+            let request = parse(received).unwrap().unwrap();
+            assert_eq!(String::from_utf8(request.head).unwrap(), sent);
+            assert_eq!(request.received, received.len());
+            assert!(request.body.is_complete());
+            for end in 0..received.len() {
+                assert_eq!(parse(&received[..end]), Ok(None), "{:?}", &received[..end]);
+            }
+            let more = format!("{received}GET / HTTP/1.1\r\nHost: b.example\r\n\r\n");
+            assert_eq!(parse(&more).unwrap().unwrap().received, received.len());
+        }
+    }
+
+    #[test]
+    fn other_hosts_are_refused() {
+        let other = |host: &str| RequestError::OtherHost(host.to_owned());
+        let rows = [
+            ("GET / HTTP/1.1\r\nHost: b.example\r\n\r\n", other("b.example")),
+            ("GET / HTTP/1.1\r\nHost: a.example:8080\r\n\r\n", other("a.example:8080")),
+            ("GET / HTTP/1.1\r\nHost: a.example:080\r\n\r\n", other("a.example:080")),
+            ("GET / HTTP/1.1\r\nHost: me@a.example\r\n\r\n", other("me@a.example")),
+            ("GET / HTTP/1.1\r\nHost: a.example, b.example\r\n\r\n", other("a.example, b.example")),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", other("")),
+            ("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", other("127.0.0.1")),
+            ("GET / HTTP/1.1\r\n\r\n", RequestError::Hosts(0)),
+            ("GET / HTTP/1.0\r\n\r\n", RequestError::Hosts(0)),
+            (
+                "GET / HTTP/1.1\r\nHost: a.example\r\nhost: b.example\r\n\r\n",
+                RequestError::Hosts(2),
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n\r\n",
+                RequestError::Hosts(2),
+            ),
+            ("GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", other("b.example")),
+            (
+                "GET http://a.example@b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+                other("a.example@b.example"),
+            ),
+            (
+                "GET http://b.example\\@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+                other("b.example"),
+            ),
+            ("GET http:///b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", other("")),
+        ];
+        for (request, expected) in rows {
+            assert_eq!(error(request), expected, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn another_port_is_named() {
+        let name = Name::parse(b"a.example").unwrap();
+        let rows = [("a.example:8080", true), ("a.example", false), ("a.example:80", false)];
+        for (host, permitted) in rows {
+            let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let parsed = parse_request(request.as_bytes(), &name, 8080);
+            assert_eq!(parsed.is_ok(), permitted, "{host}");
+        }
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        let rows = [
+            "\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a.example\n\n",
+            "GET / HTTP/1.1\r\nHost: a.example\r\n\n",
+            "GET / HTTP/1.1\r\nHost: a.example\rX: y\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.example\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\n folded: x\r\nHost: a.example\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : a.example\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.example\0\r\n\r\n",
+            "GET / HTTP/2.0\r\nHost: a.example\r\n\r\n",
+            "GET /\r\nHost: a.example\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\n",
+            "\x16\x03\x01",
+            "(GET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        ];
+        for request in rows {
+            assert_eq!(error(request), RequestError::NotHttp, "{request:?}");
+        }
+        let rows = [
+            "CONNECT a.example:80 HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET https://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        ];
+        for request in rows {
+            assert_eq!(error(request), RequestError::Proxy, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_body_is_unambiguous() {
+        let request = |headers: &str, version: u8| {
+            parse(&format!("POST / HTTP/1.{version}\r\nHost: a.example\r\n{headers}\r\n"))
+                .map(|request| request.unwrap().body)
+        };
+        assert_eq!(request("Content-Length: 7\r\n", 1), Ok(Body::of_length(7)));
+        assert_eq!(request("Content-Length: 0\r\n", 0), Ok(Body::of_length(0)));
+        assert_eq!(request("Transfer-Encoding: Chunked\r\n", 1), Ok(Body::chunked()));
+        let rows = [
+            ("Content-Length: 7\r\nContent-Length: 7\r\n", 1),
+            ("Content-Length: 7, 7\r\n", 1),
+            ("Content-Length: +7\r\n", 1),
+            ("Content-Length: 0x7\r\n", 1),
+            ("Content-Length:\r\n", 1),
+            ("Content-Length: 1000000000000000000\r\n", 1),
+            ("Content-Length: 7\r\nTransfer-Encoding: chunked\r\n", 1),
+            ("Transfer-Encoding: gzip, chunked\r\n", 1),
+            ("Transfer-Encoding: chunked, identity\r\n", 1),
+            ("Transfer-Encoding: xchunked\r\n", 1),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 1),
+            ("Transfer-Encoding: chunked\r\n", 0),
+        ];
+        for (headers, version) in rows {
+            assert_eq!(request(headers, version), Err(RequestError::Length), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_head_is_bounded() {
+        let start = "GET / HTTP/1.1\r\nHost: a.example\r\n";
+        let many = format!("{start}{}\r\n", "x: y\r\n".repeat(MAX_HEADERS - 1));
+        assert!(parse(&many).unwrap().is_some());
+        let more = format!("{start}{}\r\n", "x: y\r\n".repeat(MAX_HEADERS));
+        assert_eq!(error(&more), RequestError::TooLong);
+        let long = format!("{start}x: {}", "y".repeat(MAX_HEAD));
+        assert_eq!(parse(&long[..MAX_HEAD - 1]), Ok(None));
+        assert_eq!(error(&long[..MAX_HEAD]), RequestError::TooLong);
     }
 }

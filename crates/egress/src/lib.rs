@@ -17,6 +17,7 @@
 mod address;
 mod body;
 mod connection;
+mod context;
 mod dial;
 mod dns_server;
 mod event;
@@ -45,5 +46,5 @@ pub use limits::Limits;
 pub use name::{Name, NameError};
 pub use names::{NameTable, TableFull};
 pub use parent::{ParentError, ParentProxy};
-pub use rule::{Rule, RuleError};
+pub use rule::{Protocol, Rule, RuleError};
 pub use rules::{LEARNING_PORTS, NetRules, Verdict};

@@ -184,3 +184,100 @@ fn percent_decode(text: &str) -> Option<Vec<u8>> {
     }
     Some(decoded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn urls_are_parsed() {
+        let rows = [
+            ("http://proxy.example:3128", "proxy.example", 3128, None),
+            ("HTTP://proxy.example/", "proxy.example", 80, None),
+            ("proxy.example", "proxy.example", 1080, None),
+            (" http://10.0.0.1:8080/x ", "10.0.0.1", 8080, None),
+            ("http://[fd00::1]:8080", "fd00::1", 8080, None),
+            ("http://me:p%40ss@proxy.example:1", "proxy.example", 1, Some("me:p@ss")),
+            ("http://me@proxy.example:1", "proxy.example", 1, Some("me:")),
+            ("http://a@b:c@proxy.example:1", "proxy.example", 1, Some("a@b:c")),
+        ];
+        for (url, host, port, login) in rows {
+            let proxy = ParentProxy::parse(url).unwrap();
+            assert_eq!(proxy.endpoint(), (host, port), "{url}");
+            let authorization = login.map(|login| format!("Basic {}", STANDARD.encode(login)));
+            assert_eq!(proxy.authorization, authorization, "{url}");
+        }
+    }
+
+    #[test]
+    fn invalid_urls_show_no_credentials() {
+        let rows = [
+            ("https://me:secret@proxy.example", "unsupported scheme 'https'"),
+            ("socks5://me:secret@proxy.example", "unsupported scheme 'socks5'"),
+            ("me:secret@x://proxy.example", "unsupported scheme '?'"),
+            ("http://me:secret@proxy.example:x", "invalid URL"),
+            ("http://me:secret@proxy.example:0", "invalid URL"),
+            ("http://me:secret@", "invalid URL"),
+            ("http://me:%zz@proxy.example", "invalid URL"),
+            ("http://me:secret@a b", "invalid URL"),
+            ("http://me:secret@[::1", "invalid URL"),
+            ("http://me:secret@[::1]x", "invalid URL"),
+            ("", "invalid URL"),
+        ];
+        for (url, part) in rows {
+            let error = ParentProxy::parse(url).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("\nhint: "), "{url}: {error}");
+            assert!(!error.contains("secret"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_request_has_name_port_and_login() {
+        let proxy = ParentProxy::parse("http://me:secret@proxy.example").unwrap();
+        let request = proxy.connect_request(&name("a.example"), 80);
+        let expected = "CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\
+                        Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n";
+        assert_eq!(String::from_utf8(request).unwrap(), expected);
+        assert!(!format!("{proxy:?}").contains("bWU6"));
+    }
+
+    #[test]
+    fn some_names_bypass_it() {
+        let proxy = ParentProxy::parse("http://proxy.example").unwrap();
+        let rows = [
+            ("", "a.example", true),
+            ("a.example", "a.example", false),
+            ("a.example", "x.a.example", false),
+            (".a.example", "a.example", false),
+            ("*.A.Example, b", "x.a.example", false),
+            ("a.example", "ba.example", true),
+            ("10.0.0.0/8,127.0.0.1", "a.example", true),
+            ("b,*", "a.example", false),
+        ];
+        for (no_proxy, text, served) in rows {
+            let proxy = proxy.clone().with_bypass(no_proxy);
+            assert_eq!(proxy.serves(&name(text)), served, "{no_proxy} {text}");
+        }
+    }
+
+    #[test]
+    fn responses_are_parsed() {
+        let rows = [
+            (&b"HTTP/1.1 200 Connection established\r\n\r\nSSH-"[..], Ok(Some(39))),
+            (b"HTTP/1.1 200", Ok(None)),
+            (b"", Ok(None)),
+            (b"HTTP/1.1 407 Auth\r\n\r\n", Err(ParentError::Status(407))),
+            (b"HTTP/1.1 101 Switching\r\n\r\n", Err(ParentError::Status(101))),
+            (b"SSH-2.0\r\n", Err(ParentError::Response)),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(parse_response(bytes), expected, "{bytes:?}");
+        }
+        let endless = [&b"HTTP/1.1 200 OK\r\nx: "[..], &[b'y'; MAX_RESPONSE]].concat();
+        assert_eq!(parse_response(&endless), Err(ParentError::Response));
+    }
+}

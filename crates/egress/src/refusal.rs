@@ -7,26 +7,28 @@ use tokio::time::timeout;
 use crate::event::ConnectionError;
 use crate::limits::Limits;
 use crate::name::Name;
+use crate::rule::Protocol;
 use crate::rules::allow_hint;
 
 /// The bytes of a client that are discarded after a refusal.
 const MAX_DISCARDED: usize = 256 * 1024;
 
-/// Answers a connection to a port that is refused or failed, and closes it.
+/// Answers a connection that is refused or failed, and closes it.
 ///
-/// Port 443 gets an alert, port 80 a response with the cause, other ports a reset. The client has
+/// TLS gets an alert, HTTP a response with the cause, other protocols a reset. The client has
 /// [`Limits::refusal`] to read it.
 pub(crate) async fn refuse(
     mut client: TcpStream,
-    port: u16,
+    protocol: Protocol,
     name: Option<&Name>,
+    port: u16,
     error: &ConnectionError,
     limits: &Limits,
 ) {
-    let answer = match port {
-        80 => response(name, error),
-        443 => vec![21, 3, 1, 0, 2, 2, alert(error)],
-        _ => {
+    let answer = match protocol {
+        Protocol::Http => response(name, port, error),
+        Protocol::Tls => vec![21, 3, 1, 0, 2, 2, alert(error)],
+        Protocol::Raw => {
             let _ = client.set_zero_linger();
             return;
         }
@@ -64,18 +66,18 @@ fn alert(error: &ConnectionError) -> u8 {
 }
 
 /// Returns a response with the cause.
-fn response(name: Option<&Name>, error: &ConnectionError) -> Vec<u8> {
+fn response(name: Option<&Name>, port: u16, error: &ConnectionError) -> Vec<u8> {
     let status = match error {
         ConnectionError::FirstBytesTimeout(_) => "408 Request Timeout",
         error if error.is_refusal() => "403 Forbidden",
         _ => "502 Bad Gateway",
     };
     let mut text = match name {
-        Some(name) => format!("aifo: {name}:80: {error}\n"),
-        None => format!("aifo: port 80: {error}\n"),
+        Some(name) => format!("aifo: {name}:{port}: {error}\n"),
+        None => format!("aifo: port {port}: {error}\n"),
     };
     if let (ConnectionError::NoRule, Some(name)) = (error, name) {
-        text += &format!("hint: {}\n", allow_hint(name, Some(80)));
+        text += &format!("hint: {}\n", allow_hint(name, Some(port)));
     }
     let length = text.len();
     let head = format!(

@@ -26,11 +26,22 @@ pub(crate) enum Pattern {
     Below(Name),
 }
 
+/// The protocol of a connection, which decides what is checked in its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// HTTP/1: `Host` must be the name. The default at port 80.
+    Http,
+    /// TLS: the server name must be the name. The default at port 443.
+    Tls,
+    /// Any: nothing is checked. The default at other ports.
+    Raw,
+}
+
 /// The options of a rule, or of several rules for the same name and port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Options {
-    /// Ports 80 and 443 are spliced without inspection.
-    pub(crate) raw: bool,
+    /// The protocol at all ports of the rule, instead of that of the port.
+    pub(crate) protocol: Option<Protocol>,
     /// Private addresses are dialled.
     pub(crate) private: bool,
     /// Addresses that are dialled in place of the name's own, of any class.
@@ -80,13 +91,19 @@ pub enum RuleError {
     /// An option does not exist, or is invalid.
     #[error(
         "invalid option '{option}' in network rule '{rule}'\n\
-         hint: the options are 'raw', 'private' and 'address=IP'"
+         hint: the options are 'raw', 'tls', 'http', 'private' and 'address=IP'"
     )]
     Option {
         /// The rule.
         rule: String,
         /// The option.
         option: String,
+    },
+    /// The rule has two protocols.
+    #[error("network rule '{rule}' has two protocols\nhint: keep one of 'raw', 'tls' and 'http'")]
+    Protocols {
+        /// The rule.
+        rule: String,
     },
     /// A rule that takes away has options.
     #[error(
@@ -176,10 +193,18 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule is spliced without inspection at this port: with `raw`, and at every
-    /// port other than 80 and 443.
-    pub fn is_raw(&self, port: u16) -> bool {
-        self.options.raw || !DEFAULT_PORTS.contains(&port)
+    /// Returns the protocol of connections to this port.
+    pub fn protocol(&self, port: u16) -> Protocol {
+        self.options.protocol.unwrap_or(Protocol::of_port(port))
+    }
+
+    /// Adds the options of another rule for the same name and port. Different protocols become raw.
+    pub(crate) fn add_options(&mut self, other: &Rule, port: u16) {
+        if self.protocol(port) != other.protocol(port) {
+            self.options.protocol = Some(Protocol::Raw);
+        }
+        self.options.private |= other.options.private;
+        self.options.addresses.extend(&other.options.addresses);
     }
 
     /// Returns whether the rule permits private addresses.
@@ -208,11 +233,39 @@ impl Pattern {
     }
 }
 
+impl Protocol {
+    /// Returns the protocol of a port without an option.
+    pub(crate) fn of_port(port: u16) -> Protocol {
+        match port {
+            80 => Protocol::Http,
+            443 => Protocol::Tls,
+            _ => Protocol::Raw,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Tls => "tls",
+            Protocol::Raw => "raw",
+        }
+    }
+
+    fn parse(option: &str) -> Option<Protocol> {
+        let all = [Protocol::Http, Protocol::Tls, Protocol::Raw];
+        all.into_iter().find(|protocol| protocol.name() == option)
+    }
+}
+
 impl Options {
     fn parse(&mut self, rule: &str, option: &str) -> Result<(), RuleError> {
         match option.split_once('=') {
-            None if option == "raw" => self.raw = true,
             None if option == "private" => self.private = true,
+            None if let Some(protocol) = Protocol::parse(option) => {
+                if self.protocol.replace(protocol).is_some_and(|other| other != protocol) {
+                    return Err(RuleError::Protocols { rule: rule.to_owned() });
+                }
+            }
             Some(("address", address)) if let Ok(address) = address.parse::<IpAddr>() => {
                 self.addresses.insert(address.to_canonical());
             }
@@ -222,13 +275,6 @@ impl Options {
             }
         }
         Ok(())
-    }
-
-    /// Adds the options of another rule for the same name and port.
-    pub(crate) fn add(&mut self, other: &Options) {
-        self.raw |= other.raw;
-        self.private |= other.private;
-        self.addresses.extend(&other.addresses);
     }
 }
 
@@ -243,8 +289,8 @@ impl fmt::Display for Rule {
                 write!(f, "{}{port}", if index == 0 { ':' } else { ',' })?;
             }
         }
-        if self.options.raw {
-            f.write_str(" raw")?;
+        if let Some(protocol) = self.options.protocol {
+            write!(f, " {}", protocol.name())?;
         }
         if self.options.private {
             f.write_str(" private")?;
@@ -278,4 +324,90 @@ fn name_hint(error: &NameError) -> &'static str {
 fn group_names() -> String {
     let names: Vec<&str> = crate::groups::GROUPS.iter().map(|group| group.name).collect();
     names.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_print_as_they_are_written() {
+        let rows = [
+            ("registry.example", "registry.example"),
+            ("registry.example:80,443", "registry.example"),
+            ("  Registry.Example.:443  ", "registry.example:443"),
+            ("git.example:443,22", "git.example:22,443"),
+            ("*.a.example raw", "*.a.example raw"),
+            (
+                "a.example private address=10.0.0.1 raw address=::ffff:10.0.0.2 address=::1",
+                "a.example raw private address=10.0.0.1 address=10.0.0.2 address=::1",
+            ),
+        ];
+        for (text, printed) in rows {
+            let rule = Rule::parse(text).unwrap();
+            assert_eq!(rule.to_string(), printed, "{text}");
+            assert_eq!(Rule::parse(printed).unwrap(), rule, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_have_a_hint() {
+        let rows = [
+            ("", "the name is empty"),
+            ("10.0.0.1", "it is an IP address"),
+            ("10.0.0.1:443", "it is an IP address"),
+            ("127.1", "it is an IP address"),
+            ("0x7f000001", "it is an IP address"),
+            ("::1", "it is an IP address"),
+            ("[::1]:443", "it is an IP address"),
+            ("bücher.example", "a character other than"),
+            ("a..example", "a label of the name is empty"),
+            ("*", "'*' must be the first"),
+            ("*:443", "'*' must be the first"),
+            ("a.*.example", "'*' must be the first"),
+            ("*.*.example", "'*' must be the first"),
+            ("*a.example", "'*' must be the first"),
+            ("a.example:", "invalid port ''"),
+            ("a.example:0", "invalid port '0'"),
+            ("a.example:65536", "invalid port '65536'"),
+            ("a.example:+80", "invalid port '+80'"),
+            ("a.example:22,", "invalid port ''"),
+            ("a.example:https", "invalid port 'https'"),
+            ("a.example:53", "port 53"),
+            ("a.example raw tls", "two protocols"),
+            ("a.example rew", "invalid option 'rew'"),
+            ("a.example address=x", "invalid option 'address=x'"),
+            ("a.example address=10.0.0.0/8", "invalid option 'address=10.0.0.0/8'"),
+            ("https://a.example/x", "only its host, for example 'a.example'"),
+            ("https://me:secret@a.example:8443/x", "for example 'a.example:8443'"),
+        ];
+        for (text, part) in rows {
+            let error = Rule::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+            assert!(error.lines().count() == 2 && error.contains("\nhint: "), "{text}: {error}");
+        }
+        let error = crate::NetRules::parse(&["@rsut".to_owned()]).unwrap_err().to_string();
+        let expected = "unknown group '@rsut' in the network rules\n\
+                        hint: the groups are @rust @node @python @go @debian @forges";
+        assert_eq!(error, expected);
+        let error = Rule::parse_denial("a.example raw").unwrap_err().to_string();
+        assert!(error.starts_with("option 'raw' in network rule 'a.example raw'"), "{error}");
+    }
+
+    #[test]
+    fn ports_have_a_protocol() {
+        use Protocol::*;
+        let rows = [
+            ("a.example:22,80,443,8443", [(22, Raw), (80, Http), (443, Tls), (8443, Raw)]),
+            ("a.example raw", [(22, Raw), (80, Raw), (443, Raw), (8443, Raw)]),
+            ("a.example:8443 tls", [(22, Tls), (80, Tls), (443, Tls), (8443, Tls)]),
+            ("a.example:8080 http http", [(22, Http), (80, Http), (443, Http), (8443, Http)]),
+        ];
+        for (text, ports) in rows {
+            let rule = Rule::parse(text).unwrap();
+            for (port, protocol) in ports {
+                assert_eq!(rule.protocol(port), protocol, "{text} {port}");
+            }
+        }
+    }
 }

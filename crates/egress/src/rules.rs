@@ -96,7 +96,7 @@ impl NetRules {
         // Exact patterns sort first.
         let Some(first) = matching.next() else { return self.judge_unlisted(name, port) };
         let mut rule = first.clone();
-        matching.for_each(|other| rule.options.add(&other.options));
+        matching.for_each(|other| rule.add_options(other, port));
         Verdict::Allowed { rule }
     }
 
@@ -179,5 +179,151 @@ pub(crate) fn allow_hint(name: &Name, port: Option<u16>) -> String {
     match port.filter(|port| !DEFAULT_PORTS.contains(port)) {
         Some(port) => format!("aifo-coder net allow {name}:{port}"),
         None => format!("aifo-coder net allow {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(rules: &[&str]) -> Vec<String> {
+        rules.iter().map(|rule| (*rule).to_owned()).collect()
+    }
+
+    fn rules(texts: &[&str]) -> NetRules {
+        NetRules::parse(&list(texts)).unwrap()
+    }
+
+    fn name(text: &str) -> Name {
+        Name::parse(text.as_bytes()).unwrap()
+    }
+
+    fn judge(rules: &NetRules, text: &str, port: u16) -> String {
+        rules.judge(&name(text), port).to_string()
+    }
+
+    #[test]
+    fn a_rule_permits_its_names_at_its_ports() {
+        let rows = [
+            ("registry.example", "registry.example", 443, true),
+            ("registry.example", "registry.example", 80, true),
+            ("registry.example", "registry.example", 22, false),
+            ("registry.example", "eu.registry.example", 443, false),
+            ("Registry.Example.", "registry.example", 443, true),
+            ("registry.example:443", "registry.example", 80, false),
+            ("git.example:22,443", "git.example", 22, true),
+            ("git.example:22,443", "git.example", 80, false),
+            ("*.registry.example:443", "eu.registry.example", 443, true),
+            ("*.registry.example:443", "a.b.registry.example", 443, true),
+            ("*.registry.example:443", "registry.example", 443, false),
+            ("*.registry.example:443", "badregistry.example", 443, false),
+            ("*.registry.example:443", "registry.example.evil.example", 443, false),
+            ("@rust", "static.crates.io", 443, true),
+            ("@rust", "crates.io", 80, false),
+            ("@forges", "github.com", 22, true),
+            ("@forges", "gist.github.com", 443, false),
+        ];
+        for (rule, text, port, allowed) in rows {
+            let verdict = rules(&[rule]).judge(&name(text), port);
+            assert_eq!(verdict != Verdict::Refused, allowed, "{rule} {text}:{port}");
+        }
+        assert_eq!(NetRules::default().judge(&name("a.example"), 443), Verdict::Refused);
+    }
+
+    #[test]
+    fn order_does_not_matter() {
+        let texts = ["*.a.example private", "b.a.example:443 raw", "b.a.example address=10.0.0.1"];
+        let expected = "allowed by 'b.a.example raw private address=10.0.0.1'";
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1]] {
+            let rules = rules(&order.map(|index: usize| texts[index]));
+            assert_eq!(judge(&rules, "b.a.example", 443), expected, "{order:?}");
+            let expected = "allowed by 'b.a.example private address=10.0.0.1'";
+            assert_eq!(judge(&rules, "b.a.example", 80), expected, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_takes_away() {
+        let all = ["@node", "a.example", "*.b.example", "c.example:22,443"];
+        let rows = [
+            ("a.example", "a.example", 443, false),
+            ("a.example:80", "a.example", 80, false),
+            ("a.example:80", "a.example", 443, true),
+            ("x.b.example", "x.b.example", 443, false),
+            ("x.b.example", "y.b.example", 443, true),
+            ("*.b.example", "y.b.example", 443, false),
+            ("c.example", "c.example", 22, false),
+            ("@node", "registry.npmjs.org", 443, false),
+            ("@rust", "registry.npmjs.org", 443, true),
+        ];
+        for (away, text, port, allowed) in rows {
+            let rules = rules(&all).take_away(&list(&[away])).unwrap();
+            let verdict = rules.judge(&name(text), port);
+            assert_eq!(verdict != Verdict::Refused, allowed, "-{away} {text}:{port}");
+            // Also in a union, in either order.
+            let other = NetRules::parse(&list(&all)).unwrap();
+            for rules in [rules.clone().union(other.clone()), other.union(rules.clone())] {
+                assert_eq!(rules.judge(&name(text), port), verdict, "-{away} {text}:{port}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_permitted_with_a_port() {
+        let rules = rules(&["a.example:443", "*.b.example:22", "c.example"]);
+        let rules = rules.take_away(&list(&["c.example", "x.b.example:22"])).unwrap();
+        let rows = [
+            ("a.example", true),
+            ("y.b.example", true),
+            ("x.b.example", false),
+            ("b.example", false),
+            ("c.example", false),
+            ("d.example", false),
+        ];
+        for (text, permitted) in rows {
+            assert_eq!(rules.permits_name(&name(text)), permitted, "{text}");
+        }
+        assert_eq!(rules.exact_names().collect::<Vec<_>>(), [&name("a.example")]);
+        assert_eq!(rules.ports().into_iter().collect::<Vec<_>>(), [22, 80, 443]);
+    }
+
+    #[test]
+    fn learning_permits_all_but_what_is_taken_away() {
+        let rules = rules(&["a.example:8443 private"]).learning();
+        let rules = rules.take_away(&list(&["evil.example"])).unwrap();
+        assert_eq!(judge(&rules, "b.example", 443), "allowed by 'b.example:443'");
+        assert_eq!(judge(&rules, "b.example", 8443), "refused");
+        assert_eq!(judge(&rules, "a.example", 8443), "allowed by 'a.example:8443 private'");
+        assert_eq!(judge(&rules, "evil.example", 443), "refused");
+        assert!(rules.permits_name(&name("b.example")));
+        assert!(!rules.permits_name(&name("evil.example")));
+        assert_eq!(rules.ports().into_iter().collect::<Vec<_>>(), [22, 80, 443, 8443, 9418]);
+    }
+
+    #[test]
+    fn every_group_is_valid() {
+        for group in groups::GROUPS {
+            let rules = rules(&[group.name]);
+            assert_eq!(rules.iter().count(), group.rules.len(), "{}", group.name);
+            let printed: Vec<String> = rules.iter().map(Rule::to_string).collect();
+            assert_eq!(printed, group.rules, "{} is sorted and normal", group.name);
+        }
+    }
+
+    #[test]
+    fn the_groups_of_the_specification_exist() {
+        let page = include_str!("../../../spec/network.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `@")?.split_once("` |"));
+        let table = rows.filter(|(_, text)| !text.contains("the rules of a group"));
+        let listed: Vec<String> = table.map(|(name, _)| format!("@{name}")).collect();
+        let names: Vec<&str> = groups::GROUPS.iter().map(|group| group.name).collect();
+        assert_eq!(listed, names);
+    }
+
+    #[test]
+    fn hints_name_other_ports() {
+        assert_eq!(allow_hint(&name("a.example"), Some(443)), "aifo-coder net allow a.example");
+        assert_eq!(allow_hint(&name("a.example"), Some(22)), "aifo-coder net allow a.example:22");
+        assert_eq!(allow_hint(&name("a.example"), None), "aifo-coder net allow a.example");
     }
 }
