@@ -2,7 +2,7 @@
 //! (`spec/network.md`).
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,7 +28,16 @@ const ANSWER: &str = "HTTP/1.0 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
 impl Server {
     #[track_caller]
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Server::start_at(("127.0.0.1", 0)).expect("a free port")
+    }
+
+    /// `None` if the user may not bind this port.
+    #[track_caller]
+    fn start_at(address: (&str, u16)) -> Option<Self> {
+        let listener = match TcpListener::bind(address) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+            listener => listener.expect("a free port"),
+        };
         let port = listener.local_addr().expect("bound").port();
         let (accepted, was_closed) = (Arc::default(), Arc::default());
         let server = Server { port, accepted, was_closed };
@@ -46,7 +55,7 @@ impl Server {
                 });
             }
         });
-        server
+        Some(server)
     }
 
     fn accepted(&self) -> usize {
@@ -121,6 +130,54 @@ fn allowed_names_are_reached_and_nothing_else() {
     let log = session.log();
     let summary = "allow it with: --allow-net other.test";
     assert!(log.contains(summary), "{log}");
+}
+
+/// TLS at port 443 and HTTP at 80 are checked: the server name and the host must be the dialled name.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_connection_must_be_for_the_dialled_name() {
+    let test = "a_connection_must_be_for_the_dialled_name";
+    let Some(engine) = Engine::of_run(test) else { return };
+    // Of this test alone, since the ports are fixed.
+    let address = "127.0.0.77";
+    let servers = [443, 80].map(|port| Server::start_at((address, port)));
+    let [Some(tls), Some(http)] = servers else {
+        eprintln!("skipped: {test}: only root binds ports below 1024");
+        return;
+    };
+    let rule = format!("allowed.test address={address}");
+    let setup = ContainerSetup::of(&engine).kind("python").flag("--net", "names");
+    let session = setup.flag("--allow-net", &rule).start();
+    let handshake = "
+import socket, ssl, sys
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+s = socket.create_connection(('allowed.test', 443), timeout=20)
+try:
+    context.wrap_socket(s, server_hostname=sys.argv[1] if len(sys.argv) > 1 else None)
+except ssl.SSLError as e:
+    print(e.reason)
+except OSError as e:
+    print(type(e).__name__)
+";
+    // The server answers in clear text, which the client cannot parse.
+    assert_eq!(session.python(handshake, &["allowed.test"]), "WRONG_VERSION_NUMBER\n");
+    assert_eq!(tls.accepted(), 1);
+    assert_eq!(session.python(handshake, &["other.test"]), "TLSV1_UNRECOGNIZED_NAME\n");
+    assert_eq!(session.python(handshake, &[]), "TLSV1_UNRECOGNIZED_NAME\n");
+    assert_eq!(tls.accepted(), 1, "nothing else was dialled");
+
+    let fetch = "
+import http.client, sys
+c = http.client.HTTPConnection('allowed.test', timeout=20)
+c.request('GET', '/', headers={'Host': sys.argv[1]})
+print(c.getresponse().status)
+";
+    assert_eq!(session.python(fetch, &["allowed.test"]), "200\n");
+    assert_eq!(session.python(fetch, &["other.test"]), "403\n");
+    assert_eq!(http.accepted(), 1);
+    session.log_lines(&["tools were refused allowed.test:443: its ClientHello"]);
+    session.finish();
 }
 
 #[test]
