@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aifo_egress::{ConnectionEvent, Gateway, NetRules, ParentError, ParentProxy, Phase, Stack};
+use aifo_egress::{
+    AddressClass, ConnectionError, ConnectionEvent, Gateway, NetRules, ParentError, ParentProxy,
+    Phase, Stack,
+};
 use aifo_sidecar::{StackListeners, StackServer};
 
 /// Serves the stacks of a session. Cheap to clone.
@@ -107,14 +110,26 @@ impl Refusals {
             self.omitted = self.omitted.saturating_add(1);
             return;
         }
-        let rule = event.hint().map(|_| subject.clone());
+        let rule = match error {
+            ConnectionError::NoRule => event.hint().map(|_| subject.clone()),
+            // The user's own network; other refused addresses are never the name's intended ones.
+            ConnectionError::Address {
+                class: AddressClass::Private | AddressClass::Shared,
+                ..
+            } => Some(format!("'{subject} private'")),
+            _ => None,
+        };
         let who = match event.stack.as_str() {
             "agent" => "the agent was",
             _ => "tools were",
         };
         match &rule {
             Some(rule) => {
-                tracing::warn!("{who} refused {subject}; allow it with: --allow-net {rule}");
+                let cause = match error {
+                    ConnectionError::NoRule => String::new(),
+                    error => format!(": {error}"),
+                };
+                tracing::warn!("{who} refused {subject}{cause}; allow it with: --allow-net {rule}");
             }
             None => tracing::warn!("{who} refused {subject}: {error}"),
         }
@@ -137,5 +152,80 @@ impl Refusals {
             text += &format!("; allow what is needed with: {}", flags.join(" "));
         }
         Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use aifo_egress::Verdict;
+
+    use super::*;
+
+    fn event(
+        stack: &str,
+        name: &str,
+        port: Option<u16>,
+        error: ConnectionError,
+    ) -> ConnectionEvent {
+        ConnectionEvent {
+            id: 1,
+            stack: stack.to_owned(),
+            peer: None,
+            name: name.to_owned(),
+            port,
+            verdict: Verdict::Refused,
+            phase: Phase::Closed,
+            address: None,
+            via_parent: false,
+            sent: 0,
+            received: 0,
+            error: Some(error),
+        }
+    }
+
+    #[test]
+    fn the_summary_has_each_refusal_once_and_the_rules_that_allow_it() {
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.report(), None);
+        let address: IpAddr = [10, 0, 0, 7].into();
+        let class = AddressClass::Private;
+        for _ in 0..2 {
+            let private = ConnectionError::Address { address, class };
+            refusals.record(&event("tools", "b.example", Some(443), private));
+            refusals.record(&event("agent", "a.example", None, ConnectionError::NoRule));
+            refusals.record(&event("tools", "c.example", Some(443), ConnectionError::NoSni));
+            let failed = ConnectionError::Connect("timed out".to_owned());
+            refusals.record(&event("tools", "d.example", Some(443), failed));
+        }
+        let expected = "the network refused a.example, b.example:443, c.example:443; allow what is \
+                        needed with: --allow-net a.example --allow-net 'b.example:443 private'";
+        assert_eq!(refusals.report().as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_tool_that_looks_up_many_names_costs_little() {
+        let mut refusals = Refusals::default();
+        for number in 0..1000 {
+            let name = format!("n{number}.example");
+            refusals.record(&event("tools", &name, None, ConnectionError::NoRule));
+        }
+        assert_eq!(refusals.named.len(), MAX_REFUSALS);
+        assert!(refusals.report().unwrap().contains(" and 990 more; allow"));
+    }
+
+    #[test]
+    fn the_proxy_of_the_environment_is_the_parent() {
+        let parent = |rows: &[(&str, &str)]| {
+            let find = |name: &str| rows.iter().find(|(of, _)| *of == name);
+            parent_proxy(|name| find(name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(parent(&[("http_proxy", "http://p:1")]), Ok(None));
+        assert_eq!(parent(&[("https_proxy", "")]), Ok(None));
+        let rows = [("HTTPS_PROXY", "http://p:1"), ("no_proxy", "a.example")];
+        let expected = ParentProxy::parse("http://p:1").unwrap().with_bypass("a.example");
+        assert_eq!(parent(&rows), Ok(Some(expected)));
+        assert!(parent(&[("https_proxy", "socks5://p:1")]).is_err());
     }
 }

@@ -13,7 +13,7 @@ use crate::config::source::{Source, Sourced};
 pub(crate) struct NetworkRules {
     /// The file's list, then those of flags.
     allow: Vec<Sourced<Vec<String>>>,
-    /// What the user's and the workspace's file take away.
+    /// The names that the user's and the workspace's file take away.
     deny: Vec<Sourced<Vec<String>>>,
 }
 
