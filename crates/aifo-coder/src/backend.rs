@@ -35,11 +35,7 @@ pub(crate) async fn choose(
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
-            if config.net.value != Net::Names
-                && let Some(list) = config.names.flag()
-            {
-                tracing::warn!("{} has no effect without --net names", list.source);
-            }
+            warn_of_names(config);
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
             containers.lacks_certificates =
@@ -74,6 +70,22 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
         tracing::info!(target: console::PROGRESS, "{reason}; tools run as processes of this machine");
     }
     Ok(())
+}
+
+/// Logs settings of a network by name that do not hold.
+fn warn_of_names(config: &Config) {
+    if config.net.value != Net::Names {
+        if let Some(list) = config.names.flag() {
+            tracing::warn!("{} has no effect without --net names", list.source);
+        }
+        return;
+    }
+    for (kind, container) in &config.kinds.attached {
+        let container = &container.value;
+        tracing::warn!(
+            "{kind} tools have the network of container '{container}', whatever --net is"
+        );
+    }
 }
 
 /// Adds a hint to the error of an engine that is not available.

@@ -50,10 +50,17 @@ impl Shared {
         self.config.sockets.join(RESOLV_CONF)
     }
 
-    /// Writes the resolver's configuration that containers mount.
-    pub(super) fn write_resolv_conf(&self) -> io::Result<()> {
+    /// Writes the resolver's configuration that containers mount, for the start of this kind.
+    pub(super) fn write_resolv_conf(&self, kind: &Kind) -> io::Result<()> {
+        let path = self.resolv_conf();
+        if path.exists() {
+            return Ok(());
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(&self.config.sockets)?;
-        std::fs::write(self.resolv_conf(), RESOLVER)
+        // Another start may do the same: neither may mount a file without content.
+        let own = self.config.sockets.join(format!("{RESOLV_CONF}.{kind}"));
+        std::fs::write(&own, RESOLVER)?;
+        std::fs::rename(own, path)
     }
 
     /// Starts a container. If its runner holds a stack, the stack is served until the runner is lost.

@@ -74,18 +74,18 @@ impl Shared {
         kind: &Kind,
         progress: &Progress,
     ) -> Result<(), SidecarError> {
+        if self.config.net == Net::Names {
+            let written = self.write_resolv_conf(kind);
+            written.map_err(|source| SidecarError::Start { kind: kind.clone(), source })?;
+            if self.agent(kind).is_some() {
+                return Ok(());
+            }
+        }
         let mut pod = self.pod.lock().await;
         let is_held = |pod: &Pod| pod.holder.as_ref().is_some_and(|holder| !holder.is_lost());
         let exists = pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod());
         if exists || !(self.has_network() || self.has_pod()) {
             return Ok(());
-        }
-        if self.config.net == Net::Names {
-            let written = self.write_resolv_conf();
-            written.map_err(|source| SidecarError::Start { kind: kind.clone(), source })?;
-            if self.agent(kind).is_some() {
-                return Ok(());
-            }
         }
         let engine = &self.config.engine;
         let lost = match pod.as_ref() {
