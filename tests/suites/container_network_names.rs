@@ -254,6 +254,27 @@ fn a_workspace_only_takes_names_away() {
     session.finish();
 }
 
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn learning_resolves_every_name_that_is_not_taken_away() {
+    let test = "learning_resolves_every_name_that_is_not_taken_away";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let server = Server::start();
+    let setup = ContainerSetup::of(&engine).kind("python").flag("--net", "learn");
+    let setup = setup.flag("--allow-net", &server.rule("allowed.test"));
+    fs::write(setup.setup().workspace().join(".aifo.toml"), "[net]\ndeny = [\"evil.test\"]\n")
+        .unwrap();
+    let mut session = setup.start();
+    assert_eq!(connect(&session, "allowed.test", server.port), "hello");
+    let resolve = "import socket; print(socket.gethostbyname('unlisted.test'))";
+    assert!(session.python(resolve, &[]).starts_with("127.64.0."), "it has an address");
+    assert_eq!(connect(&session, "evil.test", 443), "no such name");
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    let log = session.log();
+    // A name with a rule is not listed, and the other one was not reached.
+    assert!(!log.contains("without a rule"), "{log}");
+}
+
 /// The holder of the stack is lost: the next call has a new stack with new listeners.
 #[test]
 #[ignore = "container: cargo xtask test docker"]

@@ -74,7 +74,7 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
 
 /// Logs settings of a network by name that do not hold.
 fn warn_of_names(config: &Config) {
-    if config.net.value != Net::Names {
+    if !config.net.value.is_by_name() {
         if let Some(list) = config.names.flag() {
             tracing::warn!("{} has no effect without --net names", list.source);
         }

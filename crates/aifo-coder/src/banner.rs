@@ -130,6 +130,7 @@ impl Facts {
             Net::Shared => "outbound access; localhost is shared with the tools",
             Net::Separate => "outbound access; its own localhost",
             Net::Names => return self.names(),
+            Net::Learn => "every name; the session's end lists those that no rule allows",
             Net::None => "none",
             Net::Host => "this machine's own, including all local services",
         };

@@ -16,7 +16,7 @@ use aifo_types::{Kind, Subnet};
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
-use crate::named_network::NamedNetwork;
+use crate::named_network::{NamedNetwork, UnlistedNames};
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -179,11 +179,15 @@ impl Containers {
         &self,
         transport: RunnerTransport,
     ) -> Result<Option<NamedNetwork>, LaunchError> {
-        if self.net != Net::Names {
+        if !self.net.is_by_name() {
             return Ok(None);
         }
         self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
-        let network = NamedNetwork::new(self.rules.clone());
+        let mode = match self.net {
+            Net::Learn => UnlistedNames::Allow,
+            _ => UnlistedNames::Refuse,
+        };
+        let network = NamedNetwork::new(self.rules.clone(), mode);
         network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
     }
 
@@ -211,7 +215,7 @@ impl Containers {
 
     /// Warns if containers get a proxy's URL without the login that it has on the host.
     pub(crate) fn warn_of_removed_logins(&self) {
-        if self.net == Net::Names {
+        if self.net.is_by_name() {
             // They get no proxy.
             return;
         }

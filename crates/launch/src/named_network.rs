@@ -1,11 +1,11 @@
 //! The gateway of a session's network by name, and the names that it refused (`spec/network.md`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aifo_egress::{
-    AddressClass, ConnectionError, ConnectionEvent, Gateway, NetRules, ParentError, ParentProxy,
-    Phase, Stack,
+    AddressClass, ConnectionError, ConnectionEvent, Gateway, Name, NetRules, ParentError,
+    ParentProxy, Phase, Stack, Verdict,
 };
 use aifo_sidecar::{StackListeners, StackServer};
 
@@ -14,17 +14,27 @@ use aifo_sidecar::{StackListeners, StackServer};
 pub(crate) struct NamedNetwork {
     gateway: Gateway,
     ports: Vec<u16>,
-    refusals: Arc<Mutex<Refusals>>,
+    log: Arc<Mutex<ConnectionLog>>,
 }
 
-/// The names that connections were refused for.
+/// The names that connections were refused for, or that they reached without a rule.
 #[derive(Debug, Default)]
-struct Refusals {
-    /// Each name, with its port if a connection was refused, and the rule that would allow it, if one
+struct ConnectionLog {
+    /// Each refused name, with its port if a connection was refused, and the rule that would allow it, if one
     /// would.
     named: BTreeMap<String, Option<String>>,
     /// Further ones.
     omitted: usize,
+    /// The names, with their ports, that were reached without a rule.
+    learnt: BTreeSet<String>,
+}
+
+/// The treatment of names without a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnlistedNames {
+    Refuse,
+    /// They are allowed and listed.
+    Allow,
 }
 
 /// A tool can look up any number of names.
@@ -36,19 +46,27 @@ const MAX_LISTED: usize = 10;
 impl NamedNetwork {
     /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
     /// Errors: that proxy's URL is not supported.
-    pub(crate) fn new(rules: NetRules) -> Result<Self, ParentError> {
+    pub(crate) fn new(rules: NetRules, unlisted: UnlistedNames) -> Result<Self, ParentError> {
+        let listed = rules.clone();
+        let rules = match unlisted {
+            UnlistedNames::Refuse => rules,
+            UnlistedNames::Allow => rules.learning(),
+        };
         let ports = rules.ports().into_iter().collect();
-        let refusals = Arc::new(Mutex::new(Refusals::default()));
-        let reported = Arc::clone(&refusals);
+        let log = Arc::new(Mutex::new(ConnectionLog::default()));
+        let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(rules), move |event| {
-            let mut refusals = reported.lock().unwrap_or_else(PoisonError::into_inner);
-            refusals.record(&event);
+            let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            match event.phase {
+                Phase::Opened => log.learn(&event, &listed),
+                Phase::Closed => log.record(&event),
+            }
         });
         let gateway = match parent_proxy(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
-        Ok(NamedNetwork { gateway, ports, refusals })
+        Ok(NamedNetwork { gateway, ports, log })
     }
 
     /// Returns the server of the session's stacks.
@@ -64,9 +82,10 @@ impl NamedNetwork {
         }
     }
 
-    /// Returns a line about the refused names, if there are any.
-    pub(crate) fn report(&self) -> Option<String> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).report()
+    /// Returns a line about the refused names, and one about those that were reached without a rule.
+    pub(crate) fn report(&self) -> Vec<String> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        [log.report(), log.report_learnt()].into_iter().flatten().collect()
     }
 }
 
@@ -89,12 +108,28 @@ impl std::fmt::Debug for NamedNetwork {
     }
 }
 
-impl Refusals {
-    /// Records and logs a refusal, each one once.
-    fn record(&mut self, event: &ConnectionEvent) {
-        let Some(error) = event.error.as_ref().filter(|_| event.phase == Phase::Closed) else {
+impl ConnectionLog {
+    /// Records a connection that no listed rule allows.
+    fn learn(&mut self, event: &ConnectionEvent, listed: &NetRules) {
+        let Some((name, port)) = Name::parse(event.name.as_bytes()).ok().zip(event.port) else {
             return;
         };
+        if listed.judge(&name, port) == Verdict::Refused && self.learnt.len() < MAX_REFUSALS {
+            self.learnt.insert(format!("{name}:{port}"));
+        }
+    }
+
+    /// Returns a line with all names, because it is the result of the session.
+    fn report_learnt(&self) -> Option<String> {
+        let rules: Vec<_> = self.learnt.iter().map(|rule| format!("\"{rule}\"")).collect();
+        let list = rules.join(", ");
+        (!rules.is_empty())
+            .then(|| format!("names were reached without a rule; to allow them: allow = [{list}]"))
+    }
+
+    /// Records and logs a refusal, each one once.
+    fn record(&mut self, event: &ConnectionEvent) {
+        let Some(error) = event.error.as_ref() else { return };
         let subject = match event.port {
             Some(port) => format!("{}:{port}", event.name),
             None => event.name.clone(),
@@ -159,8 +194,6 @@ impl Refusals {
 mod tests {
     use std::net::IpAddr;
 
-    use aifo_egress::Verdict;
-
     use super::*;
 
     fn event(
@@ -187,32 +220,46 @@ mod tests {
 
     #[test]
     fn the_summary_has_each_refusal_once_and_the_rules_that_allow_it() {
-        let mut refusals = Refusals::default();
-        assert_eq!(refusals.report(), None);
+        let mut log = ConnectionLog::default();
+        assert_eq!(log.report(), None);
         let address: IpAddr = [10, 0, 0, 7].into();
         let class = AddressClass::Private;
         for _ in 0..2 {
             let private = ConnectionError::Address { address, class };
-            refusals.record(&event("tools", "b.example", Some(443), private));
-            refusals.record(&event("agent", "a.example", None, ConnectionError::NoRule));
-            refusals.record(&event("tools", "c.example", Some(443), ConnectionError::NoSni));
+            log.record(&event("tools", "b.example", Some(443), private));
+            log.record(&event("agent", "a.example", None, ConnectionError::NoRule));
+            log.record(&event("tools", "c.example", Some(443), ConnectionError::NoSni));
             let failed = ConnectionError::Connect("timed out".to_owned());
-            refusals.record(&event("tools", "d.example", Some(443), failed));
+            log.record(&event("tools", "d.example", Some(443), failed));
         }
         let expected = "the network refused a.example, b.example:443, c.example:443; allow what is \
                         needed with: --allow-net a.example --allow-net 'b.example:443 private'";
-        assert_eq!(refusals.report().as_deref(), Some(expected));
+        assert_eq!(log.report().as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn learnt_names_are_those_without_a_rule() {
+        let listed = NetRules::parse(&["a.example:443".to_owned()]).unwrap();
+        let mut log = ConnectionLog::default();
+        assert_eq!(log.report_learnt(), None);
+        for (name, port) in [("b.example", 443), ("a.example", 443), ("a.example", 22)] {
+            let event = event("tools", name, Some(port), ConnectionError::NoRule);
+            log.learn(&event, &listed);
+        }
+        let expected = "names were reached without a rule; to allow them: \
+                        allow = [\"a.example:22\", \"b.example:443\"]";
+        assert_eq!(log.report_learnt().as_deref(), Some(expected));
     }
 
     #[test]
     fn a_tool_that_looks_up_many_names_costs_little() {
-        let mut refusals = Refusals::default();
+        let mut log = ConnectionLog::default();
         for number in 0..1000 {
             let name = format!("n{number}.example");
-            refusals.record(&event("tools", &name, None, ConnectionError::NoRule));
+            log.record(&event("tools", &name, None, ConnectionError::NoRule));
         }
-        assert_eq!(refusals.named.len(), MAX_REFUSALS);
-        assert!(refusals.report().unwrap().contains(" and 990 more; allow"));
+        assert_eq!(log.named.len(), MAX_REFUSALS);
+        assert!(log.report().unwrap().contains(" and 990 more; allow"));
     }
 
     #[test]

@@ -184,8 +184,8 @@ impl Session {
         if let Some(report) = self.project_files.report() {
             tracing::warn!("{report}");
         }
-        if let Some(report) = self.network.as_ref().and_then(NamedNetwork::report) {
-            tracing::warn!("{report}");
+        for line in self.network.iter().flat_map(NamedNetwork::report) {
+            tracing::warn!("{line}");
         }
         // The agent has ended, so its last login is copied now.
         drop(self.state);

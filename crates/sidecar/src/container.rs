@@ -103,10 +103,19 @@ pub enum Net {
     /// Loopback only, with listeners that [`ContainerConfig::stacks`] serves: one stack for the tools,
     /// another for the agent.
     Names,
+    /// As [`Net::Names`]; the server permits every name, to find out which are needed.
+    Learn,
     /// Loopback only.
     None,
     /// The host's network stack.
     Host,
+}
+
+impl Net {
+    /// Returns whether the stacks are served from outside.
+    pub fn is_by_name(self) -> bool {
+        matches!(self, Net::Names | Net::Learn)
+    }
 }
 
 /// A file or socket of the user's that sidecars may use.

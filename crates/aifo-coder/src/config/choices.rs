@@ -31,6 +31,7 @@ enumeration!(pub(crate) NET: Net = [
     (Net::Shared, "shared"),
     (Net::Separate, "separate"),
     (Net::Names, "names"),
+    (Net::Learn, "learn"),
     (Net::None, "none"),
     (Net::Host, "host"),
 ]);

@@ -171,7 +171,8 @@ table! {
             })
             .flag("--net", Takes::One("HOW"), FlagGroup::Containers,
                 "Network of containers: shared (one stack for all), separate (one for each), names \
-                 (only the names of --allow-net and [net]), none or host");
+                 (only the names of --allow-net and [net]), learn (all names, listed at the end), \
+                 none or host");
     [publish: Vec<String> = Vec::new()]
         setting("containers.publish", at!(publish), TEXTS, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,

@@ -31,8 +31,8 @@ impl Shared {
     /// Returns the stack that a container's runner holds and the launcher serves, if there is one.
     fn own_stack(&self, spec: &ContainerSpec) -> Option<&'static str> {
         match self.config.net {
-            Net::Names if spec.kind == Kind::agent().as_str() => Some(AGENT),
-            Net::Names if spec.network == Network::None => Some(TOOLS),
+            Net::Names | Net::Learn if spec.kind == Kind::agent().as_str() => Some(AGENT),
+            Net::Names | Net::Learn if spec.network == Network::None => Some(TOOLS),
             _ => None,
         }
     }

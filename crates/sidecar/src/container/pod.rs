@@ -35,7 +35,7 @@ impl Shared {
     }
 
     pub(super) fn has_pod(&self) -> bool {
-        matches!(self.config.net, Net::Shared | Net::Names)
+        self.config.net == Net::Shared || self.config.net.is_by_name()
     }
 
     /// Returns the commands that create the network for the first sidecar of these kinds.
@@ -46,7 +46,7 @@ impl Shared {
             commands.push(engine.create_network(&self.network_name(), &self.config.labels));
         }
         // The agent's container holds its own stack of `Net::Names`.
-        let joins = |kind: &&Kind| self.config.net != Net::Names || self.agent(kind).is_none();
+        let joins = |kind: &&Kind| !self.config.net.is_by_name() || self.agent(kind).is_none();
         if let Some(first) = kinds.iter().find(joins).filter(|_| self.has_pod()) {
             commands.push(engine.run(&self.pod_container(first))?);
         }
@@ -57,7 +57,7 @@ impl Shared {
     fn pod_container(&self, first: &Kind) -> ContainerSpec {
         let image = self.image(first);
         let mut spec = kind::container(self, self.pod_name(), POD, image);
-        if self.config.net == Net::Names {
+        if self.config.net.is_by_name() {
             self.resolve_names(&mut spec);
             return spec;
         }
@@ -74,7 +74,7 @@ impl Shared {
         kind: &Kind,
         progress: &Progress,
     ) -> Result<(), SidecarError> {
-        if self.config.net == Net::Names {
+        if self.config.net.is_by_name() {
             let written = self.write_resolv_conf(kind);
             written.map_err(|source| SidecarError::Start { kind: kind.clone(), source })?;
             if self.agent(kind).is_some() {
@@ -121,7 +121,7 @@ impl Shared {
     pub(super) async fn stack_loss(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let pod = self.pod.lock().await;
         let holder = pod.as_ref().and_then(|pod| pod.holder.as_ref());
-        let loss = holder.filter(|_| self.config.net == Net::Names).map(Runner::loss);
+        let loss = holder.filter(|_| self.config.net.is_by_name()).map(Runner::loss);
         move || loss.as_ref().is_some_and(|is_lost| is_lost())
     }
 
