@@ -275,6 +275,27 @@ fn learning_resolves_every_name_that_is_not_taken_away() {
     assert!(!log.contains("without a rule"), "{log}");
 }
 
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_host_port_is_relayed_at_localhost_only() {
+    let Some(engine) = Engine::of_run("a_host_port_is_relayed_at_localhost_only") else { return };
+    let (server, other) = (Server::start(), Server::start());
+    let port = server.port.to_string();
+    let setup = setup(&engine, &other).flag("--host-port", &port);
+    let session = setup.start();
+    assert_eq!(connect(&session, "localhost", server.port), "hello");
+    assert_eq!(connect(&session, "127.0.0.1", server.port), "hello");
+    assert_eq!(server.accepted(), 2);
+    // The address of a name, and one of no name.
+    for host in ["allowed.test", "127.0.0.2"] {
+        let failure = connect(&session, host, server.port);
+        assert!(["closed", "ECONNRESET"].contains(&&*failure), "{host}: {failure}");
+    }
+    assert_eq!((server.accepted(), other.accepted()), (2, 0));
+    assert_eq!(connect(&session, "allowed.test", other.port), "hello");
+    session.finish();
+}
+
 /// The holder of the stack is lost: the next call has a new stack with new listeners.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
@@ -346,7 +367,10 @@ fn the_agent_has_a_stack_of_its_own() {
 fn what_cannot_work_is_refused() {
     let Some(engine) = Engine::of_run("what_cannot_work_is_refused") else { return };
     let server = Server::start();
-    let rows: [(&[&str], &str); 4] = [
+    let port = server.port.to_string();
+    let rows: [(&[&str], &str); 6] = [
+        (&["--host-port", &port], "is both a host port and a port of network rules"),
+        (&["--host-port", "53"], "invalid port '53'"),
         (&["--publish", "3000:3000"], "have no network to publish"),
         (&["--runner-transport", "stdio"], "needs a runner that passes descriptors"),
         (&["--allow-net", "http://x.example/"], "is a URL"),

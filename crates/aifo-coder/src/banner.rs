@@ -24,6 +24,8 @@ struct Facts {
     net: Net,
     /// The rules of [`Net::Names`].
     rules: Vec<String>,
+    /// The ports of this machine that are relayed.
+    host_ports: Vec<u16>,
     /// The secret variables of the agent.
     variables: Vec<String>,
     admitted: Vec<Admission>,
@@ -59,6 +61,7 @@ pub(crate) fn before(
         settings,
         kinds: session.kinds().to_vec(),
         net: containers.net,
+        host_ports: containers.host_ports.clone(),
         rules: containers.rules.iter().map(ToString::to_string).collect(),
         variables,
         admitted: admitted.into_iter().collect(),
@@ -145,6 +148,8 @@ impl Facts {
             (shown, 0) => format!("only {shown}"),
             (shown, more) => format!("only {shown} and {more} more"),
         };
+        let ports = self.host_ports.iter().map(|port| format!(", this machine's port {port}"));
+        let names = names + &ports.collect::<String>();
         format!("{names}; allowed hosts may pass on what they get; its own localhost")
     }
 

@@ -95,6 +95,8 @@ pub struct Containers {
     pub net: Net,
     /// The names that they reach with [`Net::Names`].
     pub rules: NetRules,
+    /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
+    pub host_ports: Vec<u16>,
     /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -118,6 +120,7 @@ impl Containers {
             images: Images::default(),
             net: Net::default(),
             rules: NetRules::default(),
+            host_ports: Vec::new(),
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -187,7 +190,7 @@ impl Containers {
             Net::Learn => UnlistedNames::Allow,
             _ => UnlistedNames::Refuse,
         };
-        let network = NamedNetwork::new(self.rules.clone(), mode);
+        let network = NamedNetwork::new(self.rules.clone(), mode, &self.host_ports);
         network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
     }
 
@@ -204,9 +207,16 @@ impl Containers {
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"
             ));
         }
-        match self.rules.ports().len() {
+        let ports = self.rules.ports();
+        if let Some(port) = self.host_ports.iter().find(|port| ports.contains(port)) {
+            return Err(format!(
+                "port {port} is both a host port and a port of network rules\n\
+                 hint: remove it from one of them"
+            ));
+        }
+        match ports.len().saturating_add(self.host_ports.len()) {
             count if count > MAX_LISTEN_PORTS => Err(format!(
-                "the network rules have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
+                "network rules and host ports have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
                  hint: remove rules with ports of their own"
             )),
             _ => Ok(()),

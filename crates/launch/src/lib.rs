@@ -56,6 +56,7 @@ mod engines;
 mod environments;
 mod error;
 mod git;
+mod host_ports;
 mod host_watch;
 mod identity;
 mod killed;

@@ -9,11 +9,15 @@ use aifo_egress::{
 };
 use aifo_sidecar::{StackListeners, StackServer};
 
+use crate::host_ports::relay_all;
+
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NamedNetwork {
     gateway: Gateway,
+    /// Those of rules, then those of this machine.
     ports: Vec<u16>,
+    host_ports: usize,
     log: Arc<Mutex<ConnectionLog>>,
 }
 
@@ -46,13 +50,17 @@ const MAX_LISTED: usize = 10;
 impl NamedNetwork {
     /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
     /// Errors: that proxy's URL is not supported.
-    pub(crate) fn new(rules: NetRules, unlisted: UnlistedNames) -> Result<Self, ParentError> {
+    pub(crate) fn new(
+        rules: NetRules,
+        unlisted: UnlistedNames,
+        host_ports: &[u16],
+    ) -> Result<Self, ParentError> {
         let listed = rules.clone();
         let rules = match unlisted {
             UnlistedNames::Refuse => rules,
             UnlistedNames::Allow => rules.learning(),
         };
-        let ports = rules.ports().into_iter().collect();
+        let ports = rules.ports().into_iter().chain(host_ports.iter().copied()).collect();
         let log = Arc::new(Mutex::new(ConnectionLog::default()));
         let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(rules), move |event| {
@@ -66,18 +74,23 @@ impl NamedNetwork {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
-        Ok(NamedNetwork { gateway, ports, log })
+        Ok(NamedNetwork { gateway, ports, host_ports: host_ports.len(), log })
     }
 
     /// Returns the server of the session's stacks.
     pub(crate) fn server(&self) -> StackServer {
         let gateway = self.gateway.clone();
+        let names = self.ports.len().saturating_sub(self.host_ports);
         StackServer {
             ports: self.ports.clone(),
             serve: Arc::new(move |name, listeners| {
-                let StackListeners { dns_udp, dns_tcp, ports: listeners } = listeners;
+                let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
+                let of_host = listeners.split_off(names.min(listeners.len()));
                 let stack = Stack { dns_udp, dns_tcp, listeners };
-                Box::pin(gateway.serve(name.to_owned(), stack))
+                let serving = gateway.serve(name.to_owned(), stack);
+                Box::pin(async move {
+                    tokio::join!(serving, relay_all(of_host));
+                })
             }),
         }
     }

@@ -15,6 +15,7 @@ fn facts() -> Facts {
         kinds: ["rust", "node"].map(|kind| Kind::parse(kind).unwrap()).to_vec(),
         net: Net::Separate,
         rules: Vec::new(),
+        host_ports: Vec::new(),
         variables: Vec::new(),
         admitted: Vec::new(),
         has_own_state: false,
@@ -100,6 +101,8 @@ fn tools_and_network_are_those_of_the_session() {
     };
     assert_eq!(names(0), "no name, as no rule allows one");
     assert_eq!(names(2), "only 1.example, 2.example");
+    let with_port = Facts { net: Net::Names, host_ports: vec![11434], ..facts() }.network();
+    assert!(with_port.contains("allows one, this machine's port 11434; "), "{with_port}");
     let many = "only 1.example, 2.example, 3.example, 4.example, 5.example, 6.example and 3 more";
     assert_eq!(names(9), many);
     assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");

@@ -62,6 +62,7 @@ impl Config {
         let sources = [
             &self.net.source,
             &self.publish.source,
+            &self.host_ports.source,
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,

@@ -13,8 +13,8 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE,
-    STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART,
+    STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
@@ -224,6 +224,11 @@ table! {
             |config, item| config.names.deny(item),
             Ok(|config, item| config.names.deny(item)))
             .shown(|config| config.names.show_deny());
+    [host_ports: Vec<u16> = Vec::new()]
+        setting("net.host_ports", at!(host_ports), PORTS, "opens ports of this machine")
+            .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,
+                "With --net names, relay localhost:PORT of the containers to this machine's, for a \
+                 local model or database; repeatable");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

@@ -41,6 +41,7 @@ fn every_key_is_read() {
         [net]
         allow = ["@rust", "static.example.org:443"]
         deny = ["crates.example"]
+        host_ports = [11434]
 
         [env]
         allow = ["FOO", "MY_*"]

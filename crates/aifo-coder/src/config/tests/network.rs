@@ -19,7 +19,7 @@ fn a_flag_adds_to_the_files_rules_and_the_workspace_takes_away() {
     let expected = allowed.take_away(&list(&["b.example", "d.example"])).unwrap();
     assert_eq!(config.names.rules().unwrap(), expected);
     let entries = config.entries();
-    let shown = entries.iter().filter(|entry| entry.key.starts_with("net."));
+    let shown = entries.iter().filter(|entry| ["net.allow", "net.deny"].contains(&&*entry.key));
     let shown: Vec<_> = shown.map(|it| format!("{} {} {}", it.key, it.value, it.from)).collect();
     let expected = [
         "net.allow [\"a.example\",\"b.example:22\"] /u.toml:2",
@@ -38,6 +38,14 @@ fn invalid_rules_have_the_place_and_a_hint() {
     let mut config = Config::builtin();
     let flag = config.apply_flags(&flags("--allow-net", &["10.0.0.1"])).unwrap_err();
     assert!(flag.to_string().starts_with("--allow-net: invalid name"), "{flag}");
+    let config = of_user("[net]\nhost_ports = [5432, 11434, 5432]").unwrap();
+    assert_eq!(config.host_ports.value, [5432, 11434]);
+    for port in ["0", "53", "65536", "-1"] {
+        let error = of_user(&format!("[net]\nhost_ports = [{port}]")).unwrap_err();
+        assert!(error.starts_with(&format!("/u.toml:2: invalid port '{port}'")), "{error}");
+    }
+    let error = of_files("", "[net]\nhost_ports = [22]").unwrap_err();
+    assert!(error.contains("opens ports of this machine"), "{error}");
     let error = of_files("", "[net]\ndeny = [\"a.example raw\"]").unwrap_err();
     assert!(error.starts_with("/w/.aifo.toml:2: option 'raw'"), "{error}");
     let error = of_files("", "[net]\nallow = [\"a.example\"]").unwrap_err();
