@@ -37,7 +37,7 @@ pub enum ParentError {
     /// It answered CONNECT with this status.
     #[error("the parent proxy answered with status {0}")]
     Status(u16),
-    /// Its response is no HTTP/1 head of at most [`MAX_RESPONSE`] bytes.
+    /// Its response is no HTTP/1 head of at most 16 KiB.
     #[error("the parent proxy's response is invalid")]
     Response,
     /// No connection to it, or none in time.
