@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -69,6 +70,7 @@ pub(crate) struct Outside {
     pub(crate) dialer: Arc<dyn Dial>,
     pub(crate) parent: Option<ParentProxy>,
     cache: Arc<Mutex<Cache>>,
+    resolving: Arc<Semaphore>,
 }
 
 /// Addresses of names, and the time of the query.
@@ -76,6 +78,12 @@ type Cache = HashMap<String, (Instant, Vec<IpAddr>)>;
 
 /// Further names are resolved each time.
 const MAX_CACHED: usize = 1024;
+
+/// Queries at once; each one takes a thread. Further ones wait.
+const MAX_RESOLVING: usize = 32;
+
+/// Addresses of a name that are judged and dialled.
+const MAX_ADDRESSES: usize = 16;
 
 /// A connection outside.
 #[derive(Debug)]
@@ -94,6 +102,7 @@ impl Outside {
             dialer: Arc::new(SystemDialer),
             parent: None,
             cache: Arc::default(),
+            resolving: Arc::new(Semaphore::new(MAX_RESOLVING)),
         }
     }
 
@@ -152,17 +161,30 @@ impl Outside {
     async fn addresses(&self, host: &str, limits: &Limits) -> Result<Vec<IpAddr>, ConnectionError> {
         let lock = || self.cache.lock().unwrap_or_else(|error| error.into_inner());
         let is_fresh = |time: &Instant| time.elapsed() < limits.cache;
-        if let Some((_, addresses)) = lock().get(host).filter(|(time, _)| is_fresh(time)) {
-            return Ok(addresses.clone());
+        let cached = || {
+            let cache = lock();
+            let entry = cache.get(host).filter(|(time, _)| is_fresh(time));
+            entry.map(|(_, addresses)| addresses.clone())
+        };
+        if let Some(addresses) = cached() {
+            return Ok(addresses);
         }
-        let resolving = self.resolver.resolve(host);
+        let resolving = async {
+            let _permit = self.resolving.acquire().await;
+            // Another connection may have resolved it meanwhile.
+            match cached() {
+                Some(addresses) => Ok(addresses),
+                None => self.resolver.resolve(host).await,
+            }
+        };
         let addresses = match timeout(limits.resolve, resolving).await {
             Ok(Ok(addresses)) if addresses.is_empty() => Err("it has no address".to_owned()),
             Ok(Ok(addresses)) => Ok(addresses),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no answer after {} s", limits.resolve.as_secs())),
         };
-        let addresses = addresses.map_err(ConnectionError::Resolve)?;
+        let mut addresses = addresses.map_err(ConnectionError::Resolve)?;
+        addresses.truncate(MAX_ADDRESSES);
         let mut cache = lock();
         if cache.len() >= MAX_CACHED {
             cache.retain(|_, (time, _)| is_fresh(time));
@@ -243,4 +265,54 @@ impl Outside {
 
 fn timed_out(limits: &Limits) -> String {
     format!("timed out after {} s", limits.connect.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Answers after other tasks had their turn, and counts.
+    #[derive(Clone, Default)]
+    struct SlowResolver {
+        running: Arc<AtomicUsize>,
+        most: Arc<AtomicUsize>,
+        total: Arc<AtomicUsize>,
+    }
+
+    impl Resolve for SlowResolver {
+        fn resolve(&self, _host: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+            let resolver = self.clone();
+            Box::pin(async move {
+                let running = resolver.running.fetch_add(1, Ordering::Relaxed) + 1;
+                resolver.most.fetch_max(running, Ordering::Relaxed);
+                resolver.total.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                resolver.running.fetch_sub(1, Ordering::Relaxed);
+                Ok((0..40).map(|last| IpAddr::from([93, 184, 216, last])).collect())
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn few_names_are_resolved_at_once() {
+        let resolver = SlowResolver::default();
+        let outside = Outside { resolver: Arc::new(resolver.clone()), ..Outside::new() };
+        let mut tasks = JoinSet::new();
+        for index in 0..400 {
+            let outside = outside.clone();
+            tasks.spawn(async move {
+                let host = format!("{}.test", index % 40);
+                outside.addresses(&host, &Limits::default()).await.unwrap().len()
+            });
+        }
+        while let Some(count) = tasks.join_next().await {
+            assert_eq!(count.unwrap(), MAX_ADDRESSES);
+        }
+        assert_eq!(resolver.most.load(Ordering::Relaxed), MAX_RESOLVING);
+        let total = resolver.total.load(Ordering::Relaxed);
+        assert!((40..400).contains(&total), "{total}");
+    }
 }

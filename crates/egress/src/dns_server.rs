@@ -16,10 +16,11 @@ use crate::dns::{self, Lookup, MAX_QUERY, Question};
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::name::Name;
 
-/// The time within which the refusals of a name are one event: clients ask for several types, and again.
+/// The time within which the refusals of a name to a socket are one event: clients query several types, and
+/// again.
 const REPEAT: Duration = Duration::from_secs(1);
 
-/// Names with a recent event. Further ones have none.
+/// Names and sockets with a recent event. Further ones have none, so this is also a rate.
 const MAX_RECENT: usize = 256;
 
 /// The time without a query after which a connection is closed.
@@ -89,7 +90,7 @@ async fn serve_connection(
 /// Answers out of the rules and the table of names.
 struct Resolver {
     stack: Arc<StackContext>,
-    recent: Mutex<HashMap<Name, Instant>>,
+    recent: Mutex<HashMap<(Name, SocketAddr), Instant>>,
 }
 
 impl Resolver {
@@ -130,14 +131,15 @@ impl Resolver {
     /// Reports a refused name, unless it was a moment ago.
     fn report(&self, name: &Name, peer: SocketAddr, error: ConnectionError) {
         let now = Instant::now();
+        let key = (name.clone(), peer);
         let mut recent = self.recent.lock().unwrap_or_else(|error| error.into_inner());
         if recent.len() >= MAX_RECENT {
             recent.retain(|_, time| now - *time < REPEAT);
         }
-        if recent.len() >= MAX_RECENT || recent.get(name).is_some_and(|time| now - *time < REPEAT) {
+        if recent.len() >= MAX_RECENT || recent.get(&key).is_some_and(|time| now - *time < REPEAT) {
             return;
         }
-        recent.insert(name.clone(), now);
+        recent.insert(key, now);
         drop(recent);
         let event = self.stack.event(name.to_string(), Phase::Closed);
         self.stack.report(ConnectionEvent { peer: Some(peer), error: Some(error), ..event });

@@ -20,7 +20,8 @@ pub struct Limits {
     /// The time without a byte after which a connection ends that one side closed. An open connection
     /// may be idle forever.
     pub half_closed: Duration,
-    /// The time without a byte of the response, after a client sent more than one request.
+    /// The time without a byte of the response, after a client sent more than one request, or a side
+    /// takes no more bytes.
     pub response_idle: Duration,
     /// The time for which a client may read the cause of a refusal.
     pub refusal: Duration,

@@ -37,7 +37,7 @@ pub enum ParentError {
     /// It answered CONNECT with this status.
     #[error("the parent proxy answered with status {0}")]
     Status(u16),
-    /// Its response is no HTTP/1 head of at most [`MAX_RESPONSE`] bytes.
+    /// Its response is no HTTP/1 head of at most 16 KiB.
     #[error("the parent proxy's response is invalid")]
     Response,
     /// No connection to it, or none in time.
@@ -91,6 +91,22 @@ impl ParentProxy {
             }
         };
         Ok(ParentProxy { host: host.to_owned(), port, authorization, bypass: Vec::new() })
+    }
+
+    /// Returns the parent proxy of an environment: the first of `https_proxy`, `HTTPS_PROXY`, `all_proxy`
+    /// and `ALL_PROXY` that is not empty, without the names of `no_proxy` or `NO_PROXY`.
+    pub fn from_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<ParentProxy>, ParentError> {
+        let first = |names: &[&str]| {
+            let values = names.iter().filter_map(|name| variable(name));
+            values.into_iter().find(|value| !value.trim().is_empty())
+        };
+        let Some(url) = first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]) else {
+            return Ok(None);
+        };
+        let bypass = first(&["no_proxy", "NO_PROXY"]).unwrap_or_default();
+        Ok(Some(ParentProxy::parse(&url)?.with_bypass(&bypass)))
     }
 
     /// Adds the value of `no_proxy`: domains, separated by commas, or `*`. Addresses and networks in it
@@ -262,6 +278,31 @@ mod tests {
             let proxy = proxy.clone().with_bypass(no_proxy);
             assert_eq!(proxy.serves(&name(text)), served, "{no_proxy} {text}");
         }
+    }
+
+    #[test]
+    fn the_environment_names_it() {
+        let variables = |list: &'static [(&str, &str)]| {
+            move |name: &str| {
+                let found = list.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            }
+        };
+        let host = |list: &'static [(&str, &str)]| {
+            let proxy = ParentProxy::from_environment(variables(list)).unwrap();
+            proxy.map(|proxy| (proxy.host.clone(), proxy.serves(&name("a.example"))))
+        };
+        let found = |host: &str, served| Some((host.to_owned(), served));
+        assert_eq!(host(&[]), None);
+        assert_eq!(host(&[("http_proxy", "http://p")]), None);
+        assert_eq!(host(&[("https_proxy", ""), ("ALL_PROXY", "http://p")]), found("p", true));
+        assert_eq!(
+            host(&[("HTTPS_PROXY", "http://p"), ("https_proxy", "http://q")]),
+            found("q", true)
+        );
+        assert_eq!(host(&[("https_proxy", "p:1"), ("NO_PROXY", "example")]), found("p", false));
+        let invalid = variables(&[("https_proxy", "socks5://p")]);
+        assert!(ParentProxy::from_environment(invalid).is_err());
     }
 
     #[test]

@@ -88,6 +88,15 @@ pub enum RuleError {
         /// The rule.
         rule: String,
     },
+    /// The rule has `localhost`, or a name below it.
+    #[error(
+        "network rule '{rule}' has localhost, which is the stack itself\n\
+         hint: relay a port of this machine with: --host-port PORT"
+    )]
+    Localhost {
+        /// The rule.
+        rule: String,
+    },
     /// An option does not exist, or is invalid.
     #[error(
         "invalid option '{option}' in network rule '{rule}'\n\
@@ -182,6 +191,10 @@ impl Rule {
             None if !host.contains('*') => Pattern::Exact(parse(host)?),
             _ => return Err(RuleError::Wildcard { rule: rule() }),
         };
+        let (Pattern::Exact(name) | Pattern::Below(name)) = &pattern;
+        if name.is_localhost() {
+            return Err(RuleError::Localhost { rule: rule() });
+        }
         Ok(Rule { pattern, ports, options: Options::default() })
     }
 
@@ -374,6 +387,8 @@ mod tests {
             ("a.example:22,", "invalid port ''"),
             ("a.example:https", "invalid port 'https'"),
             ("a.example:53", "port 53"),
+            ("localhost:3000", "the stack itself"),
+            ("*.localhost", "the stack itself"),
             ("a.example raw tls", "two protocols"),
             ("a.example rew", "invalid option 'rew'"),
             ("a.example address=x", "invalid option 'address=x'"),

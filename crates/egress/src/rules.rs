@@ -68,7 +68,7 @@ impl NetRules {
         Ok(self)
     }
 
-    /// Returns the union of two sets. What either takes away is refused.
+    /// Returns the union of two sets. Both refuse the names that either takes away.
     #[must_use]
     pub fn union(mut self, other: NetRules) -> NetRules {
         self.allowed.extend(other.allowed);

@@ -179,6 +179,48 @@ async fn a_stalled_client_holds_no_other() {
 }
 
 #[tokio::test]
+async fn an_early_response_arrives_while_the_client_still_sends() {
+    let (listener, address) = server().await;
+    let outside = Outside::default();
+    outside.name("a.test", &[PUBLIC]).server(PUBLIC, address);
+    let mut world = start(&["a.test:PORT"], &outside).await;
+    let client = world.connect("a.test").await;
+    let (mut host, _) = soon(listener.accept()).await.unwrap();
+    let (mut read, mut write) = client.into_split();
+    let sending = tokio::spawn(async move {
+        let chunk = vec![0; 1 << 20];
+        while write.write_all(&chunk).await.is_ok() {}
+    });
+    let mut some = vec![0; 1000];
+    soon(host.read_exact(&mut some)).await.unwrap();
+    host.write_all(b"413 too large").await.unwrap();
+    host.shutdown().await.unwrap();
+    let mut response = Vec::new();
+    soon(read.read_to_end(&mut response)).await.unwrap();
+    assert_eq!(response, b"413 too large");
+    drop(host);
+    soon(sending).await.unwrap();
+    assert_eq!(world.event().await.phase, Phase::Opened);
+    assert_eq!(world.event().await.received, 13);
+}
+
+#[tokio::test]
+async fn a_reset_is_relayed() {
+    let (listener, address) = server().await;
+    let outside = Outside::default();
+    outside.name("a.test", &[PUBLIC]).server(PUBLIC, address);
+    let mut world = start(&["a.test:PORT"], &outside).await;
+    let mut client = world.connect("a.test").await;
+    let (host, _) = soon(listener.accept()).await.unwrap();
+    assert_eq!(world.event().await.phase, Phase::Opened);
+    host.set_zero_linger().unwrap();
+    drop(host);
+    let error = soon(client.read(&mut [0])).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(matches!(world.event().await.error, Some(ConnectionError::Broken(_))));
+}
+
+#[tokio::test]
 async fn many_connections_are_served_at_once() {
     let (listener, address) = server().await;
     let outside = Outside::default();

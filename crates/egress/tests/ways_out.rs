@@ -163,6 +163,20 @@ async fn names_without_a_rule() {
 }
 
 #[tokio::test]
+async fn a_flood_of_refused_names_is_a_bounded_number_of_events() {
+    let outside = Outside::default();
+    let mut world = stack(&outside).await;
+    let started = std::time::Instant::now();
+    for index in 0..600 {
+        assert_eq!(world.look_up(&format!("{index}.evil.test")).await, Err(3));
+    }
+    let seconds = started.elapsed().as_secs() as usize + 1;
+    let count = world.count_events();
+    assert!((256..=256 * (seconds + 1)).contains(&count), "{count} events in {seconds} s");
+    nothing_left(&outside);
+}
+
+#[tokio::test]
 async fn another_port_of_a_permitted_name() {
     let outside = Outside::default();
     let mut world = start(&["a.test:PORT", "b.test:1"], &outside).await;

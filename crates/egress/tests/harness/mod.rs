@@ -191,6 +191,11 @@ impl World {
         soon(self.events.recv()).await.expect("an event")
     }
 
+    /// Takes all events so far, and returns their number.
+    pub(crate) fn count_events(&mut self) -> usize {
+        std::iter::from_fn(|| self.events.try_recv().ok()).count()
+    }
+
     /// Waits for the end of a connection that was not connected outside, and returns the cause.
     pub(crate) async fn refused(&mut self) -> ConnectionError {
         let event = self.event().await;
