@@ -297,6 +297,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_address_of_a_rule_is_dialled_without_resolver_and_parent() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let resolver = SlowResolver::default();
+        let parent = ParentProxy::parse("http://192.0.2.1:1").ok();
+        let outside = Outside { resolver: Arc::new(resolver.clone()), parent, ..Outside::new() };
+        let rule = Rule::parse(&format!("a.test:{} address=127.0.0.1", address.port())).unwrap();
+        let name = Name::parse(b"a.test").unwrap();
+        assert!(outside.parent_for(&name, &rule).is_none());
+        let limits = Limits::default();
+        let connected = outside.connect(&name, address.port(), &rule, &limits).await.unwrap();
+        assert_eq!(connected.address, Some(address));
+        assert_eq!(resolver.total.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
     async fn few_names_are_resolved_at_once() {
         let resolver = SlowResolver::default();
         let outside = Outside { resolver: Arc::new(resolver.clone()), ..Outside::new() };

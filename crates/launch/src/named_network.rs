@@ -70,7 +70,7 @@ impl NamedNetwork {
                 Phase::Closed => log.record(&event),
             }
         });
-        let gateway = match parent_proxy(|name| std::env::var(name).ok())? {
+        let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
@@ -100,19 +100,6 @@ impl NamedNetwork {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         [log.report(), log.report_learnt()].into_iter().flatten().collect()
     }
-}
-
-/// Returns the proxy of `https_proxy`, without the names of `no_proxy`.
-fn parent_proxy(
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<Option<ParentProxy>, ParentError> {
-    let set = |lower: &str, upper: &str| {
-        variable(lower).or_else(|| variable(upper)).filter(|value| !value.is_empty())
-    };
-    let Some(url) = set("https_proxy", "HTTPS_PROXY") else { return Ok(None) };
-    let parent = ParentProxy::parse(&url)?;
-    let bypass = set("no_proxy", "NO_PROXY").unwrap_or_default();
-    Ok(Some(parent.with_bypass(&bypass)))
 }
 
 impl std::fmt::Debug for NamedNetwork {
@@ -273,19 +260,5 @@ mod tests {
         }
         assert_eq!(log.named.len(), MAX_REFUSALS);
         assert!(log.report().unwrap().contains(" and 990 more; allow"));
-    }
-
-    #[test]
-    fn the_proxy_of_the_environment_is_the_parent() {
-        let parent = |rows: &[(&str, &str)]| {
-            let find = |name: &str| rows.iter().find(|(of, _)| *of == name);
-            parent_proxy(|name| find(name).map(|(_, value)| (*value).to_owned()))
-        };
-        assert_eq!(parent(&[("http_proxy", "http://p:1")]), Ok(None));
-        assert_eq!(parent(&[("https_proxy", "")]), Ok(None));
-        let rows = [("HTTPS_PROXY", "http://p:1"), ("no_proxy", "a.example")];
-        let expected = ParentProxy::parse("http://p:1").unwrap().with_bypass("a.example");
-        assert_eq!(parent(&rows), Ok(Some(expected)));
-        assert!(parent(&[("https_proxy", "socks5://p:1")]).is_err());
     }
 }
