@@ -77,7 +77,7 @@ fn response(name: Option<&Name>, port: u16, error: &ConnectionError) -> Vec<u8> 
         None => format!("aifo: port {port}: {error}\n"),
     };
     if let (ConnectionError::NoRule, Some(name)) = (error, name) {
-        text += &format!("hint: {}\n", allow_hint(name, Some(port)));
+        text += &format!("hint: allow it with {}\n", allow_hint(name, Some(port)));
     }
     let length = text.len();
     let head = format!(
