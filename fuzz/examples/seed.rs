@@ -69,6 +69,12 @@ fn main() -> io::Result<()> {
             write(root, "acp_paths", &format!("{number}.{how}"), &seed)?;
         }
     }
+    write(root, "egress_dns", "a", &whole(DNS_QUERY))?;
+    write(root, "egress_dns", "tcp", &[&[0, 0, DNS_QUERY.len() as u8], DNS_QUERY].concat())?;
+    write(root, "egress_hello", "one", &whole(CLIENT_HELLO))?;
+    for (name, request) in HTTP_REQUESTS {
+        write(root, "egress_http", name, &whole(request.as_bytes()))?;
+    }
     for (number, call) in calls(&root.join("../spec/decide.md"))?.iter().enumerate() {
         write(root, "decide", &number.to_string(), call)?;
     }
@@ -139,6 +145,8 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Setup(Setup { workspace, tmp, kind: "rust".to_owned() }),
         Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
         Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
+        Frame::Listen { ports: vec![80, 443] },
+        Frame::Listening { error: "no".to_owned() },
     ]
 }
 
@@ -236,3 +244,23 @@ const BOTH: &[u8] = br#">{"id":0,"method":"initialize","params":{"clientCapabili
 {"id":3,"result":{"stopReason":"cancelled"}}
 [{"id":4,"result":{"stopReason":"end_turn"}},17]
 "#;
+
+/// A query for the address of registry.example, with EDNS(0).
+const DNS_QUERY: &[u8] = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\x01\
+    \x08registry\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+/// A ClientHello with the server name a.example.
+const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\0\x45\x01\0\0\x41\x03\x03\
+    0123456789abcdef0123456789abcdef\0\0\x02\x13\x01\x01\0\
+    \0\x14\0\0\0\x0e\0\x0c\0\0\x09a.example\x0a\x0a\0\0";
+
+/// Requests to a.example.
+const HTTP_REQUESTS: [(&str, &str); 3] = [
+    ("get", "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n"),
+    ("length", "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nab"),
+    (
+        "chunked",
+        "POST / HTTP/1.1\r\nHost: a.example:80\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2;x\r\nab\r\n0\r\nX: y\r\n\r\n",
+    ),
+];

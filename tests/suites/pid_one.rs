@@ -29,6 +29,8 @@ const START_ERROR: u8 = 0x14;
 const LEFT: u8 = 0x16;
 const HELLO: u8 = 0x20;
 const SETUP: u8 = 0x21;
+const LISTEN: u8 = 0x27;
+const LISTENING: u8 = 0x28;
 
 const STDOUT: u8 = 1;
 /// No stdin, a runner's pipe for stdout, and stderr the same.
@@ -99,7 +101,7 @@ impl PidOne {
         let mut control = connected();
         control.set_read_timeout(Some(DEADLINE)).unwrap();
 
-        assert_eq!(read_frame(&mut control), Some((HELLO, vec![3])));
+        assert_eq!(read_frame(&mut control), Some((HELLO, vec![4])));
         let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
         let fds = fd_count(runner);
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
@@ -275,6 +277,30 @@ fn its_descriptors_are_open_before_it_sends_hello() {
     assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
     // It may close one that the session does not need.
     eventually("nothing more is open", || fd_count(one.runner) <= one.fds);
+}
+
+/// A tool could take an address first, or hold a listener's copy.
+#[test]
+fn listeners_are_bound_once_before_any_tool_and_passed() {
+    let test = "listeners_are_bound_once_before_any_tool_and_passed";
+    let Some(one) = PidOne::start(test) else { return };
+    let listen = |one: &PidOne| {
+        let port = std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        one.control().write_all(&frame(LISTEN, &port.to_be_bytes())).unwrap();
+    };
+    listen(&one);
+    let (kind, error) = one.proxy_frame();
+    // Only root may bind port 53, and this machine may use it.
+    let is_bound = error.is_empty();
+    assert!(kind == LISTENING && (is_bound || error.starts_with(b"cannot listen on port ")));
+    eventually("it keeps no copy", || fd_count(one.runner) <= one.fds);
+    listen(&one);
+    assert_eq!(read_frame(one.control()), None, "once");
+
+    let Some(one) = PidOne::start(test) else { return };
+    assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
+    listen(&one);
+    assert_eq!(read_frame(one.control()), None, "before any tool");
 }
 
 /// Only the tool can be preferred: the runner's end would end every tool.

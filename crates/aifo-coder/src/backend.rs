@@ -43,6 +43,7 @@ pub(crate) async fn choose(
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
+            warn_of_names(config);
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
             // Without a network they are not needed.
@@ -81,6 +82,24 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
     Ok(())
 }
 
+/// Logs settings of a network by name that do not hold.
+fn warn_of_names(config: &Config) {
+    if !config.net.value.is_by_name() {
+        let sources = config.names.flag().map(|list| &list.source).into_iter();
+        let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
+        for source in sources.chain(host_ports) {
+            tracing::warn!("{source} has no effect without --net names");
+        }
+        return;
+    }
+    for (kind, container) in &config.kinds.attached {
+        let container = &container.value;
+        tracing::warn!(
+            "{kind} tools have the network of container '{container}', whatever --net is"
+        );
+    }
+}
+
 /// Adds a hint to the error of an engine that is not available.
 fn unavailable(error: &EngineError, choice: BackendChoice, may_be_local: bool) -> anyhow::Error {
     let is_forbidden = error.to_string().to_ascii_lowercase().contains("permission denied");
@@ -113,6 +132,9 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     };
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
+    // The keys were parsed before.
+    containers.rules = config.names.rules().unwrap_or_default();
+    containers.host_ports.clone_from(&config.host_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

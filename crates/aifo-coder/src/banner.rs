@@ -25,6 +25,10 @@ struct Facts {
     net: Net,
     /// The file, variable or flag that sets the network; `None` for the default.
     net_source: Option<String>,
+    /// The rules of [`Net::Names`].
+    rules: Vec<String>,
+    /// The ports of this machine that are relayed.
+    host_ports: Vec<u16>,
     /// The secret variables of the agent.
     variables: Vec<String>,
     admitted: Vec<Admission>,
@@ -61,6 +65,8 @@ pub(crate) fn before(
         kinds: session.kinds().to_vec(),
         net: containers.net,
         net_source: (!config.net.is_builtin()).then(|| config.net.source.to_string()),
+        host_ports: containers.host_ports.clone(),
+        rules: containers.rules.iter().map(ToString::to_string).collect(),
         variables,
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
@@ -68,6 +74,9 @@ pub(crate) fn before(
     };
     facts.text()
 }
+
+/// The rules that the banner lists.
+const MAX_RULES: usize = 6;
 
 impl Facts {
     fn text(&self) -> String {
@@ -124,14 +133,29 @@ impl Facts {
     }
 
     fn network(&self) -> String {
-        let source = self.net_source.as_ref().map(|source| format!(" ({source})"));
-        let access = match self.net {
+        let text = match self.net {
             Net::Shared => "outbound access; localhost is shared with the tools",
             Net::Separate => "outbound access; its own localhost",
+            Net::Names => return self.names(),
+            Net::Learn => "every name; the session's end lists those that no rule allows",
             Net::None => "none",
             Net::Host => "this machine's own, including all local services",
         };
-        format!("{access}{}", source.unwrap_or_default())
+        let source = self.net_source.as_ref().map(|source| format!(" ({source})"));
+        format!("{text}{}", source.unwrap_or_default())
+    }
+
+    /// The rules of a network by name.
+    fn names(&self) -> String {
+        let shown = self.rules.iter().take(MAX_RULES).map(String::as_str).collect::<Vec<_>>();
+        let names = match (shown.join(", "), self.rules.len().saturating_sub(MAX_RULES)) {
+            (_, _) if shown.is_empty() => "no name, as no rule allows one".to_owned(),
+            (shown, 0) => format!("only {shown}"),
+            (shown, more) => format!("only {shown} and {more} more"),
+        };
+        let ports = self.host_ports.iter().map(|port| format!(", this machine's port {port}"));
+        let names = names + &ports.collect::<String>();
+        format!("{names}; allowed hosts may pass on what they get; its own localhost")
     }
 
     /// The secrets of the agent, and those that are admitted for tools.

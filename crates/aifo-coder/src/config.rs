@@ -15,6 +15,7 @@ mod item;
 mod key;
 mod kinds;
 mod layers;
+mod network;
 mod paths;
 mod permissions;
 mod registries;

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aifo_launch::{Reporter, SidecarEvent};
+use aifo_launch::{OutdatedCause, Reporter, SidecarEvent};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
 
@@ -71,7 +71,12 @@ fn describe(event: SidecarEvent<'_>) -> String {
         SidecarEvent::Line(line) => line.to_owned(),
         SidecarEvent::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),
         SidecarEvent::Failed(_) => "failed".to_owned(),
-        SidecarEvent::Outdated => "stopped, git replaced a mounted file".to_owned(),
+        SidecarEvent::Outdated(OutdatedCause::ReplacedMount) => {
+            "stopped, git replaced a mounted file".to_owned()
+        }
+        SidecarEvent::Outdated(OutdatedCause::LostStack) => {
+            "stopped, its network was lost".to_owned()
+        }
         SidecarEvent::Idle(after) => format!("stopped, idle for {} s", after.as_secs()),
     }
 }

@@ -32,6 +32,8 @@ pub struct ContainerSpec {
     pub variables: Vec<(OsString, Value)>,
     /// Its network.
     pub network: Network,
+    /// Kernel parameters of its network stack, `NAME=VALUE`; only for a stack of its own.
+    pub sysctls: Vec<&'static str>,
     /// Values of the engine's `--publish`, unchanged.
     pub publish: Vec<String>,
     /// Its resource limits.
@@ -176,6 +178,9 @@ impl Engine {
             Network::Host => command.args(["--network", "host"]),
             Network::None => command.args(["--network", "none"]),
         };
+        for sysctl in &spec.sysctls {
+            command = command.args(["--sysctl", sysctl]);
+        }
         for publish in &spec.publish {
             command = command.args(["--publish", publish]);
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::engine::{Engine, EngineError};
 use crate::flavor::Flavor;
-use crate::labels::{Label, container_name, network_name};
+use crate::labels::{Label, POD, container_name, network_name};
 use crate::messages::is_missing;
 
 /// A container of a session, running or not. An image of the user can have the same labels, so a
@@ -146,9 +146,19 @@ fn container(line: &str) -> Option<Container> {
     let owned = found.kind.strip_suffix("-owner");
     let is_named = match owned {
         Some(kind) => found.name == format!("{}-owner", container_name(kind, &found.session)),
-        None => found.name == container_name(&found.kind, &found.session),
+        None => without_lost(&found) == container_name(&found.kind, &found.session),
     };
     is_named.then_some(found)
+}
+
+/// Returns a container's name without the suffix of a network's holder that was lost and renamed,
+/// `-lost-1`.
+fn without_lost(container: &Container) -> &str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match container.name.rsplit_once("-lost-") {
+        Some((name, number)) if container.kind == POD && is_number(number) => name,
+        _ => &container.name,
+    }
 }
 
 fn network(line: &str) -> Option<NetworkEntry> {
@@ -173,6 +183,9 @@ mod tests {
         assert!(named("rust", "aifo-tc-rust-12ab"));
         assert!(named("agent", "aifo-agent-12ab"));
         assert!(named("net", "aifo-pod-12ab"));
+        assert!(named("net", "aifo-pod-12ab-lost-1"));
+        assert!(!named("net", "aifo-pod-12ab-lost-"));
+        assert!(!named("rust", "aifo-tc-rust-12ab-lost-1"));
         assert!(named("rust-owner", "aifo-tc-rust-12ab-owner"));
         for name in ["database", "aifo-tc-rust-12ac", "aifo-tc-go-12ab", "aifo-agent-12ab"] {
             assert!(!named("rust", name), "{name}");

@@ -4,17 +4,19 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use aifo_egress::NetRules;
 use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images,
-    LinkedRepository, Net, Transport, proxy_logins,
+    LinkedRepository, MAX_LISTEN_PORTS, Net, StackServer, Transport, proxy_logins,
 };
 use aifo_types::{Kind, Subnet};
 
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
+use crate::named_network::{NamedNetwork, UnlistedNames};
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -91,6 +93,10 @@ pub struct Containers {
     pub images: Images,
     /// Their network.
     pub net: Net,
+    /// The names that they reach with [`Net::Names`].
+    pub rules: NetRules,
+    /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
+    pub host_ports: Vec<u16>,
     /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -114,6 +120,8 @@ impl Containers {
             engine,
             images: Images::default(),
             net: Net::default(),
+            rules: NetRules::default(),
+            host_ports: Vec::new(),
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -169,8 +177,59 @@ impl Containers {
         nix::unistd::getuid().is_root() && !self.engine.facts().rootless
     }
 
+    /// Returns the network of [`Net::Names`], if that is the configured one. Errors: why it cannot work,
+    /// with a hint.
+    pub(crate) fn named_network(
+        &self,
+        transport: RunnerTransport,
+    ) -> Result<Option<NamedNetwork>, LaunchError> {
+        if !self.net.is_by_name() {
+            return Ok(None);
+        }
+        self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
+        let mode = match self.net {
+            Net::Learn => UnlistedNames::Allow,
+            _ => UnlistedNames::Refuse,
+        };
+        let network = NamedNetwork::new(self.rules.clone(), mode, &self.host_ports);
+        network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
+    }
+
+    fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
+        let hint = "hint: use --net shared";
+        if transport.containers(&self.engine) == Transport::Stream {
+            return Err(format!(
+                "--net names needs a runner that passes descriptors, which this transport \
+                 does not\n{hint}"
+            ));
+        }
+        if let Some(publish) = self.publish.first() {
+            return Err(format!(
+                "containers of --net names have no network to publish '{publish}' in\n{hint}"
+            ));
+        }
+        let ports = self.rules.ports();
+        if let Some(port) = self.host_ports.iter().find(|port| ports.contains(port)) {
+            return Err(format!(
+                "port {port} is both a host port and a port of network rules\n\
+                 hint: remove it from one of them"
+            ));
+        }
+        match ports.len().saturating_add(self.host_ports.len()) {
+            count if count > MAX_LISTEN_PORTS => Err(format!(
+                "network rules and host ports have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
+                 hint: remove rules with ports of their own"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Warns if containers get a proxy's URL without the login that it has on the host.
     pub(crate) fn warn_of_removed_logins(&self) {
+        if self.net.is_by_name() {
+            // They get no proxy.
+            return;
+        }
         let names = proxy_logins(|name| std::env::var_os(name));
         let is_admitted = |name: &&str| {
             self.admitted.iter().any(|it| it.variables.iter().any(|(of, _)| of == name))
@@ -200,7 +259,7 @@ impl Containers {
         runner: RunnerOptions<'_>,
         (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
         tmp: &Path,
-        agent: Option<AgentContainer>,
+        (agent, stacks): (Option<AgentContainer>, Option<StackServer>),
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
@@ -214,6 +273,7 @@ impl Containers {
             tmp: tmp.to_owned(),
             images: self.images.clone(),
             net: self.net,
+            stacks,
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),

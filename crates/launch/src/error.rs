@@ -68,6 +68,9 @@ pub enum LaunchError {
     /// An agent in a container cannot reach the session.
     #[error("the agent cannot run in a container: {0}")]
     AgentContainer(&'static str),
+    /// The network by name cannot work.
+    #[error("{0}")]
+    NamedNetwork(String),
     /// Confinement is required, but the kernel does not support it.
     #[error(
         "tools cannot be confined: this kernel has no Landlock or too old a version\n\

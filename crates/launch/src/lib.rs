@@ -56,10 +56,12 @@ mod engines;
 mod environments;
 mod error;
 mod git;
+mod host_ports;
 mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod named_network;
 mod own_directories;
 mod pins;
 mod plan;
@@ -92,6 +94,7 @@ pub use agents::{
     AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
     StateImport, StateMode, known_agents,
 };
+pub use aifo_egress::{NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -99,8 +102,8 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, ProjectKey, Reporter, SidecarError, SidecarEvent, Startup,
-    namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
+    SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};

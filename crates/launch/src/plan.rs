@@ -42,7 +42,7 @@ pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchEr
         }
         let linked = containers.linked(&workspace).unwrap_or_default();
         let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));
-        let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, agent);
+        let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, (agent, None));
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }

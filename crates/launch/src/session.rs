@@ -15,6 +15,7 @@ use crate::call_log::MessageLog;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
+use crate::named_network::NamedNetwork;
 use crate::project_files::ProjectFiles;
 use crate::proxy_task::ProxyTask;
 use crate::running::SessionInfo;
@@ -37,6 +38,8 @@ pub struct Session {
     pub(crate) verbosity: Verbosity,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) containers: Option<ContainerBackend>,
+    /// The gateway of its network by name, if it has one.
+    pub(crate) network: Option<NamedNetwork>,
     /// The agent's container, if there is one.
     pub(crate) agent_endpoint: Option<AgentEndpoint>,
     /// The agent's own state, if it has one.
@@ -180,6 +183,9 @@ impl Session {
         clean(self.containers.as_ref()).await;
         if let Some(report) = self.project_files.report() {
             tracing::warn!("{report}");
+        }
+        for line in self.network.iter().flat_map(NamedNetwork::report) {
+            tracing::warn!("{line}");
         }
         // The agent has ended, so its last login is copied now.
         drop(self.state);

@@ -25,6 +25,7 @@ use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
+use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
@@ -56,7 +57,7 @@ impl Session {
         let backends = Backends::choose(&config, &dirs).await?;
         let shared_directories =
             SharedDirectories::new(dirs.workspace.clone(), backends.shared.clone())?;
-        let containers = backends.chosen.containers.clone();
+        let (containers, network) = (backends.chosen.containers.clone(), backends.network.clone());
         // If one part fails while the other still starts, both are removed.
         let started = tokio::select! {
             started = start_sidecars(&config, &dirs, backends) => started,
@@ -71,6 +72,7 @@ impl Session {
                     fleet: Arc::new(fleet),
                     agent_endpoint,
                     containers,
+                    network,
                     shared_directories,
                 };
                 Session::open(config, dirs, frontend, running).map(Ok)
@@ -90,7 +92,7 @@ impl Session {
         running: Running,
     ) -> Result<Self, LaunchError> {
         let SessionDirs { id, workspace, directory, tmp, project_files, state, .. } = dirs;
-        let Running { fleet, agent_endpoint, containers, shared_directories } = running;
+        let Running { fleet, agent_endpoint, containers, network, shared_directories } = running;
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running_kinds = fleet.running();
         let up_now = in_order(fleet.offered(), &running_kinds.borrow_and_update());
@@ -150,6 +152,7 @@ impl Session {
             verbosity: config.verbosity,
             fleet,
             containers,
+            network,
             agent_endpoint,
             state,
             call_counter,
@@ -195,6 +198,8 @@ struct Backends {
     chosen: SelectedBackend,
     /// Starts runners of the kind `host` on this machine.
     host: LocalBackend,
+    /// The gateway of a network by name.
+    network: Option<NamedNetwork>,
     /// All paths of the workspace, and of the temporary directory.
     shared: [Vec<PathBuf>; 2],
 }
@@ -224,12 +229,14 @@ impl Backends {
             ..local.clone()
         };
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
+        let mut network = None;
         let chosen = match &config.backend {
             SidecarBackend::Local => SelectedBackend { backend: Box::new(local), containers: None },
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
+                network = containers.named_network(config.runner_transport)?;
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
@@ -257,11 +264,14 @@ impl Backends {
                 });
                 backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp)?;
                 let mounted = (workspace.as_path(), linked, dirs.caches.clone());
-                let backend = containers.backend(id, directory, runner, mounted, shared_tmp, agent);
+                let stacks = network.as_ref().map(NamedNetwork::server);
+                let options = (agent, stacks);
+                let backend =
+                    containers.backend(id, directory, runner, mounted, shared_tmp, options);
                 SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
             }
         };
-        Ok(Backends { chosen, host, shared: [workspaces, temporaries] })
+        Ok(Backends { chosen, host, network, shared: [workspaces, temporaries] })
     }
 }
 
@@ -270,6 +280,7 @@ struct Running {
     fleet: Arc<Fleet>,
     agent_endpoint: Option<AgentEndpoint>,
     containers: Option<ContainerBackend>,
+    network: Option<NamedNetwork>,
     shared_directories: SharedDirectories,
 }
 
@@ -279,7 +290,7 @@ async fn start_sidecars(
     dirs: &SessionDirs,
     backends: Backends,
 ) -> Result<(Fleet, Option<AgentEndpoint>), LaunchError> {
-    let Backends { chosen, host, shared } = backends;
+    let Backends { chosen, host, shared, .. } = backends;
     let (directory, workspace) = (dirs.directory.path(), &dirs.workspace);
     let agent_endpoint = async {
         let (Some(_), Some(containers)) = (&config.agent, &chosen.containers) else {

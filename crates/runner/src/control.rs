@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use aifo_process::receive_with_fds;
+use aifo_process::{SendMode, receive_with_fds, send_with_fds};
 use aifo_wire::{Frame, FrameError, FrameReader, Start};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -140,6 +140,28 @@ impl ControlConnection {
     /// [`ControlConnection::is_broken`].
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
         let _ = self.writer.borrow_mut().send_frame(frame);
+    }
+
+    /// Sends a frame with descriptors, and closes them. Errors: the connection carries none, or bytes are
+    /// pending.
+    pub(crate) fn send_with_fds(&mut self, frame: &Frame<'_>, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let ControlInput::Socket(socket, _) = &self.input else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        if self.is_blocked() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let sent = send_with_fds(socket.as_fd(), &bytes, &fds, SendMode::NonBlocking)?;
+        // The descriptors travel with the first byte.
+        self.writer.borrow_mut().send(bytes.get(sent..).unwrap_or_default())
+    }
+
+    /// Returns whether the connection carries descriptors.
+    pub(crate) fn carries_descriptors(&self) -> bool {
+        matches!(self.input, ControlInput::Socket(..))
     }
 
     pub(crate) fn flush(&mut self) {

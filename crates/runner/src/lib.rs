@@ -3,7 +3,7 @@
 //! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
 //! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
 //! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
-//! network of a container; the non-blocking [`NonblockingWriter`], which the shim uses too.
+//! network of a container, and binding listeners in it for the launcher; the non-blocking [`NonblockingWriter`], which the shim uses too.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
 //! frames are specified in `spec/runner.md`.
@@ -35,6 +35,7 @@ mod exec;
 mod frame_socket;
 mod guard;
 mod launcher_watch;
+mod listeners;
 mod monitor;
 mod network;
 mod nonblocking_writer;

@@ -70,6 +70,8 @@ struct Server {
     execs: HashMap<ExecKey, ExecEntry>,
     by_pid: HashMap<Pid, ExecKey>,
     next_key: ExecKey,
+    /// The listeners of this network stack have been bound.
+    has_listened: bool,
     /// Rotates which exec sends first when the control connection has room again.
     next_turn: usize,
     frame: DataFrame,
@@ -117,6 +119,7 @@ impl Server {
             execs: HashMap::new(),
             by_pid: HashMap::new(),
             next_key: 0,
+            has_listened: false,
             next_turn: 0,
             frame: DataFrame::new(),
             shutdown_since: None,

@@ -9,6 +9,7 @@ mod engine_stderr;
 mod http_proxies;
 mod images;
 mod kind;
+mod named_network;
 mod network_isolation;
 mod pod;
 mod repository;
@@ -31,6 +32,7 @@ use tokio::sync::{Mutex, RwLock, watch};
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
 use crate::error::SidecarError;
+use crate::listeners::StackServer;
 use crate::local::Transport;
 use crate::progress::Progress;
 
@@ -67,6 +69,8 @@ pub struct ContainerConfig {
     pub images: Images,
     /// The network of the containers.
     pub net: Net,
+    /// Serves the stacks of [`Net::Names`]; required for it.
+    pub stacks: Option<StackServer>,
     /// Published ports, as values of the engine's `--publish`.
     pub publish: Vec<String>,
     /// Podman's address pools, in its order, if they are not the defaults. With an empty list only
@@ -96,10 +100,22 @@ pub enum Net {
     Shared,
     /// One network, and a stack for each container.
     Separate,
+    /// Loopback only, with listeners that [`ContainerConfig::stacks`] serves: one stack for the tools,
+    /// another for the agent.
+    Names,
+    /// As [`Net::Names`]; the server permits every name, to find out which are needed.
+    Learn,
     /// Loopback only.
     None,
     /// The host's network stack.
     Host,
+}
+
+impl Net {
+    /// Returns whether the stacks are served from outside.
+    pub fn is_by_name(self) -> bool {
+        matches!(self, Net::Names | Net::Learn)
+    }
 }
 
 /// A file or socket of the user's that sidecars may use.

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::error::SidecarError;
 use crate::event::ExecEvent;
 use crate::link::Link;
+use crate::listeners::StackListeners;
 use crate::outbox::Outbox;
 
 #[derive(Debug)]
@@ -232,6 +233,54 @@ async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
     frames.buffer().commit(count);
     Ok(count > 0)
 }
+
+impl ControlConnection {
+    /// Has the runner bind the listeners of its network stack, and checks them. Must be called before
+    /// [`ControlConnection::serve`]. Errors: the runner's, a descriptor that is none of these, or another
+    /// frame.
+    pub(crate) async fn listen(
+        &self,
+        kind: &Kind,
+        frames: &mut FrameReader,
+        ports: &[u16],
+    ) -> Result<StackListeners, SidecarError> {
+        let refused = |reason| SidecarError::Listeners { kind: kind.clone(), reason };
+        let max = ports.len().saturating_add(DNS_LISTENERS);
+        self.send(&Frame::Listen { ports: ports.to_vec() }, Vec::new());
+        let (mut fds, mut buffer) = (Vec::new(), [0; READ]);
+        loop {
+            match frames.next_frame() {
+                Ok(None) => {}
+                Ok(Some(Frame::Listening { error })) if error.is_empty() => {
+                    return StackListeners::check(fds, ports).map_err(refused);
+                }
+                Ok(Some(Frame::Listening { error })) => return Err(refused(error)),
+                Ok(Some(_)) => {
+                    return Err(SidecarError::Protocol { kind: kind.clone(), source: None });
+                }
+                Err(source) => {
+                    return Err(SidecarError::Protocol {
+                        kind: kind.clone(),
+                        source: Some(source),
+                    });
+                }
+            }
+            let received = self.link.receive_with_fds(&mut buffer, max).await;
+            let mut received = received.map_err(|error| refused(error.to_string()))?;
+            if received.bytes == 0 {
+                return Err(SidecarError::Lost(kind.clone()));
+            }
+            fds.append(&mut received.fds);
+            if fds.len() > max {
+                return Err(refused(format!("more than {max} descriptors came")));
+            }
+            frames.receive(buffer.get(..received.bytes).unwrap_or_default());
+        }
+    }
+}
+
+/// DNS over UDP and over TCP.
+const DNS_LISTENERS: usize = 2;
 
 /// Bytes per read: a runner sends a few bytes per exec.
 const READ: usize = 4 * 1024;

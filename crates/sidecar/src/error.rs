@@ -70,6 +70,17 @@ pub enum SidecarError {
         /// The decoding error; `None` for a frame at a wrong time.
         source: Option<FrameError>,
     },
+    /// The runner could not bind the listeners of its network stack, or passed other descriptors.
+    #[error(
+        "{} has no network by name: {reason}\nhint: choose another network with --net",
+        display_name(kind)
+    )]
+    Listeners {
+        /// The kind of the sidecar that needs the stack.
+        kind: Kind,
+        /// The runner's error, or the descriptor that is wrong.
+        reason: String,
+    },
     /// The connection to the runner has ended, and with it every tool of the runner.
     #[error("{} is gone", display_name(.0))]
     Lost(Kind),

@@ -57,6 +57,7 @@ mod fleet;
 mod hidden;
 mod lease;
 mod link;
+mod listeners;
 mod local;
 mod outbox;
 mod places;
@@ -68,6 +69,7 @@ mod translation;
 mod tunnel;
 mod usage;
 
+pub use aifo_wire::MAX_LISTEN_PORTS;
 pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
@@ -82,8 +84,9 @@ pub use event::ExecEvent;
 pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
+pub use listeners::{Serving, StackListeners, StackServer};
 pub use local::{LocalBackend, LocalConfinement, Transport, namespace_obstacle};
 pub use places::{LocalCache, cache_directory, local_caches};
-pub use progress::{Progress, Reporter, SidecarEvent};
+pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_process::{SendMode, send_with_fds};
+use aifo_process::{Received, SendMode, send_with_fds};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{read, write};
@@ -93,6 +93,21 @@ impl Link {
                     read = pipes.receive(buffer) => read,
                     () = pipes.read_closed.notified() => Ok(0),
                 }
+            }
+        }
+    }
+
+    /// As [`Link::receive`], with at most `max` descriptors. Errors: EPROTO if more came.
+    pub(crate) async fn receive_with_fds(
+        &self,
+        buffer: &mut [u8],
+        max: usize,
+    ) -> io::Result<Received> {
+        match self {
+            Link::Socket(socket) => socket.receive_with_fds(buffer, max).await,
+            Link::Pipes(_) => {
+                let bytes = self.receive(buffer).await?;
+                Ok(Received { bytes, fds: Vec::new() })
             }
         }
     }

@@ -21,8 +21,17 @@ pub enum SidecarEvent<'a> {
     Failed(&'a SidecarError),
     /// It was idle for this time and has been stopped. The next call starts it again.
     Idle(Duration),
-    /// A mounted file was replaced, so it has been stopped. It starts again now.
-    Outdated,
+    /// It has been stopped for this reason. It starts again now.
+    Outdated(OutdatedCause),
+}
+
+/// Why a running sidecar must be started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutdatedCause {
+    /// A mounted file was replaced (`spec/containers.md#repository`).
+    ReplacedMount,
+    /// Its network stack is no longer served (`spec/network.md#failure`).
+    LostStack,
 }
 
 /// A callback for sidecar events; none by default. It runs on the reactor and must not block.

@@ -13,6 +13,8 @@ use tokio::sync::{oneshot, watch};
 use crate::control::{ControlConnection, read_hello};
 use crate::error::SidecarError;
 use crate::link::Link;
+use crate::listeners::StackListeners;
+use crate::progress::OutdatedCause;
 use crate::translation::PathTranslation;
 
 /// A runner that has answered. Cheap to clone. The connection closes with [`Runner::close`] or with
@@ -28,7 +30,7 @@ pub struct Runner {
 
 /// Checks whether a runner must be replaced before its next use.
 #[derive(Clone)]
-struct Outdated(Arc<dyn Fn() -> bool + Send + Sync>);
+struct Outdated(Arc<dyn Fn() -> Option<OutdatedCause> + Send + Sync>);
 
 /// Closes the connection when the last clone of the runner is dropped. The reading task does not
 /// hold it.
@@ -44,7 +46,7 @@ pub(crate) enum RetireOutcome {
     Busy,
 }
 
-/// Time for a runner to send its first frame.
+/// Time for a runner to send its first frame, and to bind listeners.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for a runner to end its tools and itself: the 3 s of the signal escalation, and a margin.
@@ -58,7 +60,23 @@ impl Runner {
         control: OwnedFd,
         setup: &Setup,
     ) -> Result<Self, SidecarError> {
-        Self::connect_over(Link::socket(control), kind, setup).await
+        let connected = Self::connect_over(Link::socket(control), kind, setup, None).await;
+        connected.map(|(runner, _)| runner)
+    }
+
+    /// As [`Runner::connect`], and has the runner bind the listeners of its network stack for these
+    /// ports. Errors: the runner could not, or passed anything else.
+    pub async fn connect_listening(
+        kind: Kind,
+        control: OwnedFd,
+        setup: &Setup,
+        ports: &[u16],
+    ) -> Result<(Self, StackListeners), SidecarError> {
+        let link = Link::socket(control);
+        match Self::connect_over(link, kind.clone(), setup, Some(ports)).await? {
+            (runner, Some(listeners)) => Ok((runner, listeners)),
+            (_, None) => Err(SidecarError::Protocol { kind, source: None }),
+        }
     }
 
     /// As [`Runner::connect`], with a runner whose stdout is `reader` and whose stdin is `writer`. It
@@ -71,10 +89,16 @@ impl Runner {
     ) -> Result<Self, SidecarError> {
         let link = Link::pipes(reader, writer);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        Self::connect_over(link.map_err(failed)?, kind, setup).await
+        let connected = Self::connect_over(link.map_err(failed)?, kind, setup, None).await;
+        connected.map(|(runner, _)| runner)
     }
 
-    async fn connect_over(link: Link, kind: Kind, setup: &Setup) -> Result<Self, SidecarError> {
+    async fn connect_over(
+        link: Link,
+        kind: Kind,
+        setup: &Setup,
+        ports: Option<&[u16]>,
+    ) -> Result<(Self, Option<StackListeners>), SidecarError> {
         let mut frames = FrameReader::new();
         let hello = read_hello(&kind, &link, &mut frames);
         let version = match tokio::time::timeout(HELLO_TIMEOUT, hello).await {
@@ -90,6 +114,14 @@ impl Runner {
         }
         let control = Arc::new(ControlConnection::new(link));
         control.send(&Frame::Setup(setup.clone()), Vec::new());
+        let mut listeners = None;
+        if let Some(ports) = ports {
+            let bound = control.listen(&kind, &mut frames, ports);
+            listeners = match tokio::time::timeout(HELLO_TIMEOUT, bound).await {
+                Ok(bound) => Some(bound?),
+                Err(_) => return Err(SidecarError::NoAnswer { kind, timeout: HELLO_TIMEOUT }),
+            };
+        }
         let (lost_sender, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));
@@ -100,7 +132,8 @@ impl Runner {
             }
         });
         let control = Arc::new(ControlHandle(control));
-        Ok(Runner { kind, control, lost, translation: Arc::default(), outdated: None })
+        let runner = Runner { kind, control, lost, translation: Arc::default(), outdated: None };
+        Ok((runner, listeners))
     }
 
     /// Sets the translation of the clients' directories to the runner's.
@@ -109,13 +142,16 @@ impl Runner {
     }
 
     /// Sets the check whether the runner must be replaced before its next use.
-    pub(crate) fn with_outdated(self, outdated: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_outdated(
+        self,
+        outdated: impl Fn() -> Option<OutdatedCause> + Send + Sync + 'static,
+    ) -> Self {
         Runner { outdated: Some(Outdated(Arc::new(outdated))), ..self }
     }
 
-    /// Returns whether the runner should be replaced before its next use.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.outdated.as_ref().is_some_and(|Outdated(check)| check())
+    /// Returns why the runner must be replaced before its next use, if it must.
+    pub(crate) fn outdated(&self) -> Option<OutdatedCause> {
+        self.outdated.as_ref().and_then(|Outdated(check)| check())
     }
 
     pub(crate) fn translation(&self) -> &PathTranslation {
@@ -175,6 +211,12 @@ impl Runner {
     /// Returns whether the connection to the runner has ended.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
+    }
+
+    /// Returns a check whether the connection to the runner has ended, which does not keep it open.
+    pub(crate) fn loss(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let lost = self.lost.clone();
+        move || *lost.borrow()
     }
 
     /// Waits until the runner and every process below it have ended. The future does not keep the

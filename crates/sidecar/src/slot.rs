@@ -277,16 +277,17 @@ impl SidecarSlot {
 
     /// Retires the sidecar if it must be replaced and nothing runs in it.
     async fn retire_outdated(&self) {
-        let usage = match &*self.lock() {
-            SlotState::Active(active) if !active.runner.is_lost() && !active.is_usable() => {
-                Arc::clone(&active.usage)
+        let (usage, cause) = match &*self.lock() {
+            SlotState::Active(active) if !active.runner.is_lost() => {
+                let Some(cause) = active.runner.outdated() else { return };
+                (Arc::clone(&active.usage), cause)
             }
             _ => return,
         };
         // A call that has just ended may still hold its lease. Only the first caller waits for it.
         let wait = if usage.set_outdated() { Duration::ZERO } else { OUTDATED_WAIT };
         let deadline = Instant::now() + wait;
-        while self.retire(&usage, Duration::ZERO, SidecarEvent::Outdated).await.is_some() {
+        while self.retire(&usage, Duration::ZERO, SidecarEvent::Outdated(cause)).await.is_some() {
             if Instant::now() >= deadline {
                 tracing::debug!(kind = %self.kind, "outdated sidecar stays, something runs in it");
                 return;
@@ -309,7 +310,7 @@ impl SidecarSlot {
 
 impl ActiveRunner {
     fn is_usable(&self) -> bool {
-        !self.runner.is_lost() && !self.runner.is_outdated()
+        !self.runner.is_lost() && self.runner.outdated().is_none()
     }
 
     fn lease(&self) -> Lease {

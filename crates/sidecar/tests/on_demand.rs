@@ -200,7 +200,7 @@ fn if_one_of_the_initial_starts_fails_the_others_are_stopped() {
                 SidecarEvent::Starting => "starting",
                 SidecarEvent::Ready(_) => "ready",
                 SidecarEvent::Failed(_) => "failed",
-                SidecarEvent::Line(_) | SidecarEvent::Idle(_) | SidecarEvent::Outdated => "else",
+                SidecarEvent::Line(_) | SidecarEvent::Idle(_) | SidecarEvent::Outdated(_) => "else",
             });
         let failures = Arc::new(AtomicUsize::new(1));
         let backend = Threads { failures, ..Threads::default() };

@@ -8,7 +8,7 @@ use aifo_types::{ExecId, Signal, Stdio, WindowSize};
 use crate::exit::Exit;
 use crate::frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 use crate::frame_error::FrameError;
-use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
+use crate::frame_limits::{MAX_DATA, MAX_LISTEN_PORTS, MAX_TUNNEL};
 use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
 use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
@@ -132,10 +132,22 @@ pub enum Frame<'a> {
     Retire,
     /// Runner to proxy: the response to [`Frame::Retire`] if tools run; otherwise the runner exits.
     Busy,
+    /// Proxy to runner, once, before any tool: bind the listeners of this network stack
+    /// (`spec/network.md#passed-listeners`).
+    Listen {
+        /// The TCP ports besides DNS, at most [`MAX_LISTEN_PORTS`], none of them 0.
+        ports: Vec<u16>,
+    },
+    /// Runner to proxy: the response to [`Frame::Listen`]. If `error` is empty, the descriptors come
+    /// with the first byte: DNS over UDP, DNS over TCP, then one for each port.
+    Listening {
+        /// Why the runner could not bind; empty if it did.
+        error: String,
+    },
 }
 
 /// The version of these frames.
-pub const FRAMES_VERSION: u8 = 3;
+pub const FRAMES_VERSION: u8 = 4;
 
 /// A runner's kind and the session's directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
@@ -198,6 +210,8 @@ impl Frame<'_> {
             Frame::Killed { .. } => FrameKind::Killed,
             Frame::Retire => FrameKind::Retire,
             Frame::Busy => FrameKind::Busy,
+            Frame::Listen { .. } => FrameKind::Listen,
+            Frame::Listening { .. } => FrameKind::Listening,
         }
     }
 
@@ -259,6 +273,8 @@ impl Frame<'_> {
                 out.push(found.code());
             }
             Frame::Retire | Frame::Busy => {}
+            Frame::Listen { ports } => out.extend(ports.iter().flat_map(|port| port.to_be_bytes())),
+            Frame::Listening { error } => out.extend_from_slice(error.as_bytes()),
         }
     }
 }
@@ -323,8 +339,21 @@ impl<'a> Frame<'a> {
             }
             FrameKind::Retire => Frame::Retire,
             FrameKind::Busy => Frame::Busy,
+            FrameKind::Listen => Frame::Listen { ports: decode_ports(fields)? },
+            FrameKind::Listening => {
+                Frame::Listening { error: String::from_utf8(fields.rest().to_vec()).ok()? }
+            }
         })
     }
+}
+
+/// Reads ports to the end of the payload.
+fn decode_ports(fields: &mut Payload<'_>) -> Option<Vec<u16>> {
+    let mut ports = Vec::new();
+    while !fields.is_empty() {
+        ports.push(fields.u16().filter(|port| *port != 0)?);
+    }
+    Some(ports).filter(|ports| ports.len() <= MAX_LISTEN_PORTS)
 }
 
 /// Linux's `SIGRTMAX`.

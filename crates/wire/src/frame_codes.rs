@@ -45,6 +45,10 @@ code_table! {
         Retire = 0x25,
         /// [`Frame::Busy`](crate::Frame::Busy)
         Busy = 0x26,
+        /// [`Frame::Listen`](crate::Frame::Listen)
+        Listen = 0x27,
+        /// [`Frame::Listening`](crate::Frame::Listening)
+        Listening = 0x28,
     }
 }
 

@@ -10,3 +10,6 @@ pub const MAX_TUNNEL: usize = MAX_PAYLOAD - 4;
 pub const MAX_START: usize = MAX_INVOCATION + 128 * 1024;
 /// Maximum size of an invocation in bytes, above the kernel's limit on arguments and environment.
 pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
+/// Maximum number of ports in [`Frame::Listen`](crate::Frame::Listen). With two descriptors for DNS they
+/// stay below the kernel's 253 per message.
+pub const MAX_LISTEN_PORTS: usize = 128;

@@ -98,7 +98,9 @@ pub use form::{Form, decode_form, encode_form};
 pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Setup, data_head, encode_frame_head};
 pub use frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 pub use frame_error::FrameError;
-pub use frame_limits::{MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL};
+pub use frame_limits::{
+    MAX_DATA, MAX_INVOCATION, MAX_LISTEN_PORTS, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
+};
 pub use frame_reader::FrameReader;
 pub use framing::FramingError;
 pub use invocation::{

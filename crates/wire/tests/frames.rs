@@ -127,6 +127,9 @@ fn other_frames_of_a_control_connection() {
     );
     check_both_ways(Frame::Retire, b"\x25\0\0\0\0");
     check_both_ways(Frame::Busy, b"\x26\0\0\0\0");
+    check_both_ways(Frame::Listen { ports: vec![443, 80] }, b"\x27\0\0\0\x04\x01\xbb\0\x50");
+    check_both_ways(Frame::Listening { error: String::new() }, b"\x28\0\0\0\0");
+    check_both_ways(Frame::Listening { error: "no".to_owned() }, b"\x28\0\0\0\x02no");
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn exit_frames() {
 #[test]
 fn invalid_heads() {
     // The last two were frame kinds of version 1.
-    for kind in [0, 0x0a, 0x12, 0x17, 0x27, 0xff, 0x11, 0x22] {
+    for kind in [0, 0x0a, 0x12, 0x17, 0x29, 0xff, 0x11, 0x22] {
         check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
     }
     let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
@@ -208,7 +211,7 @@ fn invalid_heads() {
 
 #[test]
 fn invalid_payloads() {
-    let rows: [(FrameKind, &[u8]); 35] = [
+    let rows: [(FrameKind, &[u8]); 39] = [
         (FrameKind::Data, b""),
         (FrameKind::Data, b"\x01"),
         (FrameKind::Data, b"\x04x"),
@@ -244,6 +247,10 @@ fn invalid_payloads() {
         (FrameKind::Killed, b"\0\0\0\x07\x02"),
         (FrameKind::Retire, b"\0"),
         (FrameKind::Busy, b"\0"),
+        (FrameKind::Listen, b"\0\0"),
+        (FrameKind::Listen, b"\x01\xbb\0"),
+        (FrameKind::Listen, &[1; 2 * 129]),
+        (FrameKind::Listening, b"\xff"),
     ];
     for (kind, payload) in rows {
         check_malformed(kind, payload);

@@ -72,7 +72,7 @@ fn a_protocol_error_ends_the_tool() {
         ("StartError", frame(kind::START_ERROR, [&serial[..], &[1], b"no"].concat())),
         ("Stopped", frame(kind::STOPPED, [&[20][..], &serial].concat())),
         ("Left", frame(kind::LEFT, serial)),
-        ("Hello", frame(kind::HELLO, [3])),
+        ("Hello", frame(kind::HELLO, [4])),
         ("Setup", frame(kind::SETUP, setup)),
         ("Kill", frame(kind::KILL, kill)),
         ("Killed", frame(kind::KILLED, [&serial[..], &[0]].concat())),

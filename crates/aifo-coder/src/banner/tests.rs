@@ -15,6 +15,8 @@ fn facts() -> Facts {
         kinds: ["rust", "node"].map(|kind| Kind::parse(kind).unwrap()).to_vec(),
         net: Net::Separate,
         net_source: None,
+        rules: Vec::new(),
+        host_ports: Vec::new(),
         variables: Vec::new(),
         admitted: Vec::new(),
         has_own_state: false,
@@ -93,6 +95,17 @@ fn tools_and_network_are_those_of_the_session() {
     assert_eq!(none.tools(), "no toolchain; every sidecar tool is refused");
     let network = |net| Facts { net, ..facts() }.network();
     assert_eq!(network(Net::None), "none");
+    let names = |count: u8| {
+        let rules = (1..=count).map(|number| format!("{number}.example")).collect();
+        let text = Facts { net: Net::Names, rules, ..facts() }.network();
+        text.split("; ").next().unwrap().to_owned()
+    };
+    assert_eq!(names(0), "no name, as no rule allows one");
+    assert_eq!(names(2), "only 1.example, 2.example");
+    let with_port = Facts { net: Net::Names, host_ports: vec![11434], ..facts() }.network();
+    assert!(with_port.contains("allows one, this machine's port 11434; "), "{with_port}");
+    let many = "only 1.example, 2.example, 3.example, 4.example, 5.example, 6.example and 3 more";
+    assert_eq!(names(9), many);
     assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");
     assert_eq!(network(Net::Host), "this machine's own, including all local services");
     let net_source = Some("/w/.aifo.toml:2".to_owned());

@@ -30,6 +30,8 @@ enumeration!(pub(crate) BACKEND: BackendChoice = [
 enumeration!(pub(crate) NET: Net = [
     (Net::Shared, "shared"),
     (Net::Separate, "separate"),
+    (Net::Names, "names"),
+    (Net::Learn, "learn"),
     (Net::None, "none"),
     (Net::Host, "host"),
 ]);
@@ -72,6 +74,27 @@ pub(crate) const POOLS: Format<Option<Vec<Subnet>>> = Format::new(
         parsed.map(Some).map_err(|error: aifo_types::InvalidSubnet| item.error(error.to_string()))
     },
     |pools| pools.as_ref().map_or(json!(null), |pools| displayed(pools)),
+);
+/// Ports, each once; 53 is DNS.
+pub(crate) const PORTS: Format<Vec<u16>> = Format::new(
+    |item| {
+        let words = match item.flag_words() {
+            Some(words) => words.to_vec(),
+            None => item.toml::<Vec<i64>>()?.iter().map(ToString::to_string).collect(),
+        };
+        let parse = |word: &String| {
+            let port = word.parse::<u16>().ok().filter(|port| ![0, 53].contains(port));
+            port.ok_or_else(|| {
+                let hint = "use a number from 1 to 65535, but not 53";
+                item.error(format!("invalid port '{word}'")).hint(hint)
+            })
+        };
+        let mut ports = words.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(ports)
+    },
+    plain,
 );
 /// Restrictions of system calls to leave out.
 pub(crate) const RESTRICTIONS: Format<Vec<Restriction>> = Format::new(

@@ -72,12 +72,14 @@ impl Config {
         let sources = [
             &self.net.source,
             &self.publish.source,
+            &self.host_ports.source,
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,
         ];
         let images = self.kinds.images.values().map(|image| &image.source);
-        sources.into_iter().chain(images).find_map(|source| match source {
+        let names = self.names.flag().map(|list| &list.source);
+        sources.into_iter().chain(names).chain(images).find_map(|source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
         })

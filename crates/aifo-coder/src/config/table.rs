@@ -13,8 +13,8 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE,
-    STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART,
+    STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
@@ -23,6 +23,7 @@ use crate::config::format::{
 };
 use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
 use crate::config::kinds::{Kinds, ToolEffect};
+use crate::config::network::NetworkRules;
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
 use crate::config::source::{Source, Sourced};
@@ -41,6 +42,7 @@ macro_rules! table {
             pub(crate) admit: Admissions,
             pub(crate) kinds: Kinds,
             pub(crate) variables: Variables,
+            pub(crate) names: NetworkRules,
             pub(crate) agents: Agents,
             /// Rules for an agent's permission requests.
             pub(crate) permissions: PermissionRules<Source>,
@@ -55,6 +57,7 @@ macro_rules! table {
                     admit: Admissions::new(),
                     kinds: Kinds::builtin(),
                     variables: Variables::builtin(),
+                    names: NetworkRules::default(),
                     agents: Agents::builtin(),
                     permissions: PermissionRules::new(WithSource {
                         value: DefaultVerdict::Ask,
@@ -167,8 +170,9 @@ table! {
                 is_stricter: |_, _| true,
             })
             .flag("--net", Takes::One("HOW"), FlagGroup::Containers,
-                "Network of containers: shared (one stack for all), separate (one for each), none or \
-                 host");
+                "Network of containers: shared (one stack for all), separate (one for each), names \
+                 (only the names of --allow-net and [net]), learn (all names, listed at the end), \
+                 none or host");
     [publish: Vec<String> = Vec::new()]
         setting("containers.publish", at!(publish), TEXTS, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
@@ -209,6 +213,22 @@ table! {
     [ca_bundle: Option<PathBuf> = None]
         setting("containers.ca_bundle", at!(ca_bundle), ABSOLUTE_PATH, "configures containers")
             .unset("that of the machine");
+    []
+        rule("net.allow", |config, item| config.names.allow(item), Err("allows names"))
+            .flag("--allow-net", Takes::Many("NAME"), FlagGroup::Containers,
+                "With --net names, let tools and agent reach NAME, NAME:PORT, '*.NAME' or a group such \
+                 as @rust; repeatable")
+            .shown(|config| config.names.show_allow());
+    []
+        rule("net.deny",
+            |config, item| config.names.deny(item),
+            Ok(|config, item| config.names.deny(item)))
+            .shown(|config| config.names.show_deny());
+    [host_ports: Vec<u16> = Vec::new()]
+        setting("net.host_ports", at!(host_ports), PORTS, "opens ports of this machine")
+            .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,
+                "With --net names, relay localhost:PORT of the containers to this machine's, for a \
+                 local model or database; repeatable");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

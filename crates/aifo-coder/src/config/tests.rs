@@ -2,6 +2,7 @@
 
 mod agents;
 mod files;
+mod network;
 mod page;
 mod permissions;
 mod sources;

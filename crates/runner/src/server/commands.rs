@@ -1,5 +1,6 @@
 //! Frames from the proxy: starting, signalling and cancelling execs.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use nix::sys::epoll::EpollFlags;
 use super::{ExecEntry, ServeError, Server};
 use crate::control::StartAttachments;
 use crate::exec::Exec;
+use crate::listeners::bind_listeners;
 use crate::poller::{ExecFd, ExecKey};
 use crate::tool_launcher::{Execve, ToolLauncher};
 use crate::working_directory::Roots;
@@ -35,6 +37,7 @@ impl Server {
                 Some(Frame::Tunnel { serial, data }) => Command::Tunnel(serial, data.to_vec()),
                 Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
                 Some(Frame::Retire) => Command::Retire,
+                Some(Frame::Listen { ports }) => Command::Listen(ports),
                 Some(_) => return Err(ServeError::UnexpectedFrame),
             };
             match command {
@@ -64,6 +67,7 @@ impl Server {
                     }
                 }
                 Command::Retire => self.retire()?,
+                Command::Listen(ports) => self.listen(&ports)?,
             }
         }
     }
@@ -77,6 +81,29 @@ impl Server {
         }
         self.control.send(&Frame::Busy);
         Ok(())
+    }
+
+    /// Binds the listeners of this network stack and passes them to the proxy. Before any tool: a tool
+    /// must not be able to take an address first.
+    fn listen(&mut self, ports: &[u16]) -> Result<(), ServeError> {
+        if self.has_listened || self.next_key > 0 {
+            return Err(ServeError::UnexpectedFrame);
+        }
+        self.has_listened = true;
+        let bound = match self.control.carries_descriptors() {
+            true => bind_listeners(ports),
+            false => Err(io::Error::other("the control connection carries no descriptors")),
+        };
+        match bound {
+            Ok(bound) => {
+                let frame = Frame::Listening { error: String::new() };
+                Ok(self.control.send_with_fds(&frame, bound)?)
+            }
+            Err(error) => {
+                self.control.send(&Frame::Listening { error: error.to_string() });
+                Ok(())
+            }
+        }
     }
 
     fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
@@ -145,4 +172,5 @@ enum Command {
     /// Bytes from a client; empty at the end.
     Tunnel(u32, Vec<u8>),
     Retire,
+    Listen(Vec<u16>),
 }

@@ -123,6 +123,7 @@ pub(super) fn container_with(
         mounts,
         variables: Vec::new(),
         network: Network::None,
+        sysctls: Vec::new(),
         publish: Vec::new(),
         // Podman raises limits of processes that are not given, which not every host permits.
         limits: ContainerLimits {
@@ -139,13 +140,18 @@ pub(super) fn container_with(
 pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec {
     let config = &shared.config;
     spec.network = match config.net {
-        Net::Shared => Network::Of(shared.pod_name()),
+        // The agent has a stack of its own: tools must not reach what listens there.
+        Net::Names | Net::Learn if spec.kind == Kind::agent().as_str() => Network::None,
+        Net::Shared | Net::Names | Net::Learn => Network::Of(shared.pod_name()),
         Net::Separate => Network::Named(shared.network_name()),
         Net::None => Network::None,
         Net::Host => Network::Host,
     };
     if config.net == Net::Separate {
         shared.isolate_network(&mut spec);
+    }
+    if config.net.is_by_name() {
+        shared.resolve_names(&mut spec);
     }
     spec.limits = config.limits.clone();
     spec.mounts.extend([
@@ -157,8 +163,10 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     ]);
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     spec.variables.extend(identity.map(plain));
-    let host = |name: &str| std::env::var_os(name);
-    spec.variables.extend(proxy_variables(ProxyLogin::Removed, host));
+    if !config.net.is_by_name() {
+        let host = |name: &str| std::env::var_os(name);
+        spec.variables.extend(proxy_variables(ProxyLogin::Removed, host));
+    }
     spec
 }
 

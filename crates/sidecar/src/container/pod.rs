@@ -35,7 +35,7 @@ impl Shared {
     }
 
     pub(super) fn has_pod(&self) -> bool {
-        self.config.net == Net::Shared
+        self.config.net == Net::Shared || self.config.net.is_by_name()
     }
 
     /// Returns the commands that create the network for the first sidecar of these kinds.
@@ -45,7 +45,9 @@ impl Shared {
         if self.has_network() {
             commands.push(engine.create_network(&self.network_name(), &self.config.labels));
         }
-        if let Some(first) = kinds.first().filter(|_| self.has_pod()) {
+        // The agent's container holds its own stack of `Net::Names`.
+        let joins = |kind: &&Kind| !self.config.net.is_by_name() || self.agent(kind).is_none();
+        if let Some(first) = kinds.iter().find(joins).filter(|_| self.has_pod()) {
             commands.push(engine.run(&self.pod_container(first))?);
         }
         Ok(commands)
@@ -55,21 +57,34 @@ impl Shared {
     fn pod_container(&self, first: &Kind) -> ContainerSpec {
         let image = self.image(first);
         let mut spec = kind::container(self, self.pod_name(), POD, image);
+        if self.config.net.is_by_name() {
+            self.resolve_names(&mut spec);
+            return spec;
+        }
         spec.network = Network::Named(self.network_name());
         spec.publish.clone_from(&self.config.publish);
         self.isolate_network(&mut spec);
         spec
     }
 
-    /// Creates the network for a sidecar of this kind, if it does not exist.
+    /// Creates the network for a sidecar of this kind, if it does not exist. The agent's own stack of
+    /// [`Net::Names`] starts with its container.
     pub(super) async fn ensure_network(
         &self,
         kind: &Kind,
         progress: &Progress,
     ) -> Result<(), SidecarError> {
+        if self.config.net.is_by_name() {
+            let written = self.write_resolv_conf(kind);
+            written.map_err(|source| SidecarError::Start { kind: kind.clone(), source })?;
+            if self.agent(kind).is_some() {
+                return Ok(());
+            }
+        }
         let mut pod = self.pod.lock().await;
         let is_held = |pod: &Pod| pod.holder.as_ref().is_some_and(|holder| !holder.is_lost());
-        if pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod()) || !self.has_network() {
+        let exists = pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod());
+        if exists || !(self.has_network() || self.has_pod()) {
             return Ok(());
         }
         let engine = &self.config.engine;
@@ -82,8 +97,10 @@ impl Shared {
                 lost
             }
             None => {
-                let create = engine.create_network(&self.network_name(), &self.config.labels);
-                engine.output(&create).await.map_err(|error| engine_error(kind, error))?;
+                if self.has_network() {
+                    let create = engine.create_network(&self.network_name(), &self.config.labels);
+                    engine.output(&create).await.map_err(|error| engine_error(kind, error))?;
+                }
                 0
             }
         };
@@ -91,12 +108,21 @@ impl Shared {
         let pod = pod.insert(Pod { holder: None, lost });
         if self.has_pod() {
             let holder =
-                self.start_container(kind.clone(), &self.pod_container(kind), progress).await?;
+                self.start_in_stack(kind.clone(), &self.pod_container(kind), progress).await?;
             let running = engine.wait_until_running(&self.pod_name()).await;
             running.map_err(|error| engine_error(kind, error))?;
             pod.holder = Some(holder);
         }
         Ok(())
+    }
+
+    /// Returns a check whether the stack that sidecars share was lost, after which nothing serves it. Only
+    /// for [`Net::Names`]: another network lets them go on with what they have.
+    pub(super) async fn stack_loss(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let pod = self.pod.lock().await;
+        let holder = pod.as_ref().and_then(|pod| pod.holder.as_ref());
+        let loss = holder.filter(|_| self.config.net.is_by_name()).map(Runner::loss);
+        move || loss.as_ref().is_some_and(|is_lost| is_lost())
     }
 
     /// Frees the name of a lost container. Podman does not remove a container whose stack is shared, so

@@ -15,8 +15,9 @@ use super::kind::{self, TMP, WORKSPACE};
 use super::runner_listener::RunnerListener;
 use super::{REMOVE_ATTEMPTS, REMOVE_PAUSE, Shared, engine_error};
 use crate::error::SidecarError;
+use crate::listeners::StackListeners;
 use crate::local::Transport;
-use crate::progress::Progress;
+use crate::progress::{OutdatedCause, Progress};
 use crate::runner::Runner;
 use crate::socket::on_reactor;
 
@@ -58,20 +59,26 @@ impl Shared {
         let repository = self.prepare_repository(&kind);
         let spec = self.sidecar(&kind, &repository);
         let is_agent = self.agent(&kind).is_some();
-        let runner = self.start_container(kind, &spec, progress).await?;
+        let runner = self.start_in_stack(kind, &spec, progress).await?;
+        let has_lost_stack = self.stack_loss().await;
         Ok(match is_agent {
             true => runner,
-            false => runner.with_outdated(move || !repository.is_current()),
+            false => runner.with_outdated(move || match repository.is_current() {
+                false => Some(OutdatedCause::ReplacedMount),
+                true => has_lost_stack().then_some(OutdatedCause::LostStack),
+            }),
         })
     }
 
-    /// Starts a container and returns when its runner has answered.
+    /// Starts a container and returns when its runner has answered, with the listeners of its network
+    /// stack if these ports are requested and the connection passes descriptors.
     pub(super) async fn start_container(
         &self,
         kind: Kind,
         spec: &ContainerSpec,
         progress: &Progress,
-    ) -> Result<Runner, SidecarError> {
+        listen: Option<&[u16]>,
+    ) -> Result<(Runner, Option<StackListeners>), SidecarError> {
         let has_volumes = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
         let reached = match self.try_start(&kind, spec, progress).await? {
             Ok(reached) => reached,
@@ -88,9 +95,15 @@ impl Shared {
         };
         let setup = self.setup(spec);
         let connected = match reached {
-            RunnerStreams::Socket(control) => Runner::connect(kind, control, &setup).await,
+            RunnerStreams::Socket(control) => match listen {
+                Some(ports) => Runner::connect_listening(kind, control, &setup, ports)
+                    .await
+                    .map(|(runner, listeners)| (runner, Some(listeners))),
+                None => Runner::connect(kind, control, &setup).await.map(|runner| (runner, None)),
+            },
             RunnerStreams::Pipes { reader, writer } => {
-                Runner::connect_stream(kind, reader, writer, &setup).await
+                let connected = Runner::connect_stream(kind, reader, writer, &setup).await;
+                connected.map(|runner| (runner, None))
             }
         };
         if connected.is_err() {

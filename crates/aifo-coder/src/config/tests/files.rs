@@ -38,6 +38,11 @@ fn every_key_is_read() {
         admit = ["npmrc", "ca-bundle"]
         ca_bundle = "/etc/ssl/company.pem"
 
+        [net]
+        allow = ["@rust", "static.example.org:443"]
+        deny = ["crates.example"]
+        host_ports = [11434]
+
         [env]
         allow = ["FOO", "MY_*"]
         deny = ["CC"]

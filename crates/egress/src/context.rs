@@ -1,0 +1,105 @@
+//! State of a gateway, and of each of its stacks.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::dial::Outside;
+use crate::event::{ConnectionError, ConnectionEvent, Phase};
+use crate::limits::Limits;
+use crate::name::Name;
+use crate::names::NameTable;
+use crate::rules::{NetRules, Verdict};
+
+/// The function that receives events.
+pub(crate) type EventFn = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
+
+/// State of a gateway. Clones share names, cached addresses and the numbers of connections.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) rules: Arc<NetRules>,
+    pub(crate) outside: Outside,
+    pub(crate) limits: Limits,
+    names: Arc<Mutex<NameTable>>,
+    events: EventFn,
+    next_id: Arc<AtomicU64>,
+}
+
+impl Shared {
+    pub(crate) fn new(rules: Arc<NetRules>, events: EventFn) -> Shared {
+        Shared {
+            names: Arc::new(Mutex::new(NameTable::new(&rules))),
+            rules,
+            outside: Outside::new(),
+            limits: Limits::default(),
+            events,
+            next_id: Arc::new(AtomicU64::new(1)),
+        }
+    }
+
+    /// Locks the table of names.
+    pub(crate) fn names(&self) -> MutexGuard<'_, NameTable> {
+        self.names.lock().unwrap_or_else(|error| error.into_inner())
+    }
+}
+
+/// A stack that is served.
+pub(crate) struct StackContext {
+    pub(crate) gateway: Shared,
+    label: String,
+    permits: Arc<Semaphore>,
+}
+
+impl StackContext {
+    pub(crate) fn new(gateway: Shared, label: String) -> StackContext {
+        let permits = Arc::new(Semaphore::new(gateway.limits.connections));
+        StackContext { gateway, label, permits }
+    }
+
+    /// Returns the right to serve one more connection; `None` at the limit.
+    pub(crate) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+
+    /// Returns the name that a client dialled.
+    pub(crate) fn name_of(&self, dialled: IpAddr) -> Option<Name> {
+        match dialled.to_canonical() {
+            IpAddr::V4(address) => self.gateway.names().name(address).cloned(),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// Returns a new event, refused so far.
+    pub(crate) fn event(&self, name: String, phase: Phase) -> ConnectionEvent {
+        ConnectionEvent {
+            id: self.gateway.next_id.fetch_add(1, Ordering::Relaxed),
+            stack: self.label.clone(),
+            peer: None,
+            name,
+            port: None,
+            verdict: Verdict::Refused,
+            phase,
+            address: None,
+            via_parent: false,
+            sent: 0,
+            received: 0,
+            error: None,
+        }
+    }
+
+    pub(crate) fn report(&self, event: ConnectionEvent) {
+        (self.gateway.events)(event);
+    }
+
+    pub(crate) fn report_listener(&self, error: &io::Error) {
+        let error = Some(ConnectionError::Listener(error.to_string()));
+        self.report(ConnectionEvent { error, ..self.event(String::new(), Phase::Closed) });
+    }
+}
+
+/// The pause after an error of `accept`, such as too many open files.
+pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(20);

@@ -1,0 +1,147 @@
+//! DNS of a stack over UDP and TCP. No query leaves the gateway.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::context::{ACCEPT_RETRY, StackContext};
+use crate::dns::{self, Lookup, MAX_QUERY, Question};
+use crate::event::{ConnectionError, ConnectionEvent, Phase};
+use crate::name::Name;
+
+/// The time within which the refusals of a name to a socket are one event: clients query several types, and
+/// again.
+const REPEAT: Duration = Duration::from_secs(1);
+
+/// Names and sockets with a recent event. Further ones have none, so this is also a rate.
+const MAX_RECENT: usize = 256;
+
+/// The time without a query after which a connection is closed.
+const TCP_IDLE: Duration = Duration::from_secs(10);
+
+/// Answers datagrams, one response each.
+pub(crate) async fn serve_udp(stack: Arc<StackContext>, socket: UdpSocket) {
+    let resolver = Resolver::new(stack);
+    let mut buffer = vec![0; MAX_QUERY];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((length, peer)) => {
+                if let Some(response) = resolver.answer(&buffer[..length], peer) {
+                    // A client that closed its socket needs no response.
+                    let _ = socket.send_to(&response, peer).await;
+                }
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+/// Answers connections, any number of queries each.
+pub(crate) async fn serve_tcp(stack: Arc<StackContext>, listener: TcpListener) {
+    let limit = stack.gateway.limits.dns_connections;
+    let resolver = Arc::new(Resolver::new(stack));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((client, peer)) if connections.len() < limit => {
+                    let resolver = resolver.clone();
+                    connections.spawn(async move {
+                        // The client closed, or its bytes are no queries.
+                        let _ = serve_connection(&resolver, client, peer).await;
+                    });
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve_connection(
+    resolver: &Resolver,
+    mut client: TcpStream,
+    peer: SocketAddr,
+) -> io::Result<()> {
+    let mut received = Vec::new();
+    loop {
+        while let Some((query, length)) = dns::split_message(&received).map_err(io::Error::other)? {
+            if let Some(response) = resolver.answer(query, peer) {
+                let framed = [&(response.len() as u16).to_be_bytes()[..], &response].concat();
+                timeout(TCP_IDLE, client.write_all(&framed)).await??;
+            }
+            received.drain(..length);
+        }
+        if timeout(TCP_IDLE, client.read_buf(&mut received)).await?? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Answers out of the rules and the table of names.
+struct Resolver {
+    stack: Arc<StackContext>,
+    recent: Mutex<HashMap<(Name, SocketAddr), Instant>>,
+}
+
+impl Resolver {
+    fn new(stack: Arc<StackContext>) -> Resolver {
+        Resolver { stack, recent: Mutex::default() }
+    }
+
+    fn answer(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
+        dns::answer(query, |question| self.look_up(question, peer))
+    }
+
+    fn look_up(&self, question: &Question, peer: SocketAddr) -> Lookup {
+        let gateway = &self.stack.gateway;
+        match question {
+            Question::Name { name, .. } if gateway.rules.permits_name(name) => {
+                match gateway.names().address(name) {
+                    Ok(address) => Lookup::Address(address),
+                    Err(error) => {
+                        self.report(name, peer, error.into());
+                        Lookup::Full
+                    }
+                }
+            }
+            Question::Name { host: Some(host), .. } if gateway.rules.permits_name(host) => {
+                Lookup::NoData
+            }
+            Question::Name { name, .. } => {
+                self.report(name, peer, ConnectionError::NoRule);
+                Lookup::NoName
+            }
+            Question::Pointer(address) => match gateway.names().name(*address) {
+                Some(name) => Lookup::Pointer(name.clone()),
+                None => Lookup::NoName,
+            },
+        }
+    }
+
+    /// Reports a refused name, unless it was a moment ago.
+    fn report(&self, name: &Name, peer: SocketAddr, error: ConnectionError) {
+        let now = Instant::now();
+        let key = (name.clone(), peer);
+        let mut recent = self.recent.lock().unwrap_or_else(|error| error.into_inner());
+        if recent.len() >= MAX_RECENT {
+            recent.retain(|_, time| now - *time < REPEAT);
+        }
+        if recent.len() >= MAX_RECENT || recent.get(&key).is_some_and(|time| now - *time < REPEAT) {
+            return;
+        }
+        recent.insert(key, now);
+        drop(recent);
+        let event = self.stack.event(name.to_string(), Phase::Closed);
+        self.stack.report(ConnectionEvent { peer: Some(peer), error: Some(error), ..event });
+    }
+}
