@@ -270,7 +270,7 @@ mod tests {
             ("a.example", "x.a.example", false),
             (".a.example", "a.example", false),
             ("*.A.Example, b", "x.a.example", false),
-            ("a.example", "ba.example", true),
+            ("a.example", "sub-a.example", true),
             ("10.0.0.0/8,127.0.0.1", "a.example", true),
             ("b,*", "a.example", false),
         ];
