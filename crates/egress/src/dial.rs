@@ -4,10 +4,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,36 +19,13 @@ use crate::event::ConnectionError;
 use crate::limits::Limits;
 use crate::name::Name;
 use crate::parent::{self, ParentError, ParentProxy};
+use crate::resolver::{BoxFuture, Resolve, SystemResolver};
 use crate::rule::Rule;
-
-/// A boxed future of [`Resolve`] and [`Dial`].
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// Resolves names outside.
-pub trait Resolve: Send + Sync + 'static {
-    /// Returns the addresses of a host, in the order in which they are to be tried. An error, or no
-    /// address, fails the connection.
-    fn resolve(&self, host: &str) -> BoxFuture<io::Result<Vec<IpAddr>>>;
-}
 
 /// Connects to addresses outside.
 pub trait Dial: Send + Sync + 'static {
     /// Connects to exactly this address.
     fn dial(&self, address: SocketAddr) -> BoxFuture<io::Result<TcpStream>>;
-}
-
-/// Resolves as the launcher's other programs do: `getaddrinfo`, on a thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
-
-impl Resolve for SystemResolver {
-    fn resolve(&self, host: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
-        let host = host.to_owned();
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
-        })
-    }
 }
 
 /// Dials from the launcher's own network.
@@ -79,7 +54,7 @@ type Cache = HashMap<String, (Instant, Vec<IpAddr>)>;
 /// Further names are resolved each time.
 const MAX_CACHED: usize = 1024;
 
-/// Queries at once; each one takes a thread. Further ones wait.
+/// Queries at once. Further ones wait.
 const MAX_RESOLVING: usize = 32;
 
 /// Addresses of a name that are judged and dialled.
@@ -98,7 +73,7 @@ pub(crate) struct Connected {
 impl Outside {
     pub(crate) fn new() -> Outside {
         Outside {
-            resolver: Arc::new(SystemResolver),
+            resolver: Arc::new(SystemResolver::default()),
             dialer: Arc::new(SystemDialer),
             parent: None,
             cache: Arc::default(),

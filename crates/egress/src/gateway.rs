@@ -14,11 +14,12 @@ use tokio::task::JoinSet;
 
 use crate::connection;
 use crate::context::{ACCEPT_RETRY, Shared, StackContext};
-use crate::dial::{Dial, Resolve};
+use crate::dial::Dial;
 use crate::dns_server;
 use crate::event::ConnectionEvent;
 use crate::limits::Limits;
 use crate::parent::ParentProxy;
+use crate::resolver::Resolve;
 use crate::rules::NetRules;
 
 /// The passed sockets of one network stack. The gateway makes them non-blocking, and closes them.
