@@ -130,7 +130,7 @@ fn a_workspace_may_turn_off_the_network() {
     assert!(stderr.contains(error) && stderr.contains(hint), "{stderr}");
     write(&setup, WORKSPACE, "net = 'none'\n");
     let outcome = coder(&setup, &["config", "check"]);
-    let expected = "there is no key 'net'\nhint: 'net' belongs in [containers]\n";
+    let expected = "'net' is not a table\nhint: 'net' as a value belongs in [containers]\n";
     assert!(outcome.exited(1).stderr.contains(expected), "{}", outcome.stderr);
 }
 

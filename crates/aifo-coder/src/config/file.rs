@@ -163,7 +163,7 @@ fn collect<'a>(
             }
             return Err(text.unknown_key(key.span(), word, &known, section(candidates, word)));
         } else {
-            collect(text, sub_table(text, word, value)?, &below, name, found)?;
+            collect(text, sub_table(text, candidates, word, value)?, &below, name, found)?;
         }
     }
     Ok(())
@@ -181,12 +181,16 @@ fn section(candidates: &[Candidate], word: &str) -> Option<&'static str> {
 
 fn sub_table<'a>(
     text: &FileText,
+    candidates: &[Candidate],
     word: &str,
     value: &'a Spanned<DeValue<'a>>,
 ) -> Result<&'a DeTable<'a>, ConfigError> {
     value.get_ref().as_table().ok_or_else(|| {
-        ConfigError::new(&text.source(value.span()), format!("'{word}' is not a table"))
-            .hint(format!("use [{word}] and its keys"))
+        let hint = match section(candidates, word) {
+            Some(section) => format!("'{word}' as a value belongs in [{section}]"),
+            None => format!("use [{word}] and its keys"),
+        };
+        ConfigError::new(&text.source(value.span()), format!("'{word}' is not a table")).hint(hint)
     })
 }
 
