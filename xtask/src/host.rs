@@ -39,7 +39,7 @@ pub(crate) fn short_commit() -> Option<String> {
     Some(format!("{commit}{}", if changed { "+" } else { "" }))
 }
 
-/// A memory value of a process in MiB: `VmRSS` is current, `VmHWM` is the peak.
+/// A memory value of a process in MiB: `RssAnon` is its own, `VmHWM` is the peak.
 pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;

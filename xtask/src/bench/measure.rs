@@ -124,9 +124,9 @@ impl Bench<'_> {
         Ok(std::fs::metadata(&self.dist.shim)?.len() as f64 / f64::from(1 << 20))
     }
 
-    /// The proxy's resident memory, in MiB.
+    /// The proxy's anonymous memory, in MiB. Pages of its file are not its own.
     pub(super) fn proxy_memory(&self) -> Result<f64> {
-        host::memory(self.serve.pid(), "VmRSS")
+        host::memory(self.serve.pid(), "RssAnon")
     }
 
     /// The proxy's peak memory during a version 2 transfer, in MiB.

@@ -27,7 +27,7 @@ pub(super) struct Row {
 /// All rows. Those of the proxy's memory depend on the rows before them.
 pub(super) const ROWS: &[Row] = &[
     row("shim size", at_most(1.2, 1.8), |it| it.shim_size().map(Mib)),
-    row("proxy at rest, before", at_most(4.0, 4.0), |it| it.proxy_memory().map(Mib)),
+    row("proxy at rest, before", at_most(1.5, 1.5), |it| it.proxy_memory().map(Mib)),
     row("true, passed", at_most(1.6, 1.8), |it| it.calls(Tool::True, Passed).map(Slowdown)),
     row("true, relayed", Reported, |it| it.calls(Tool::True, Relayed).map(Slowdown)),
     row("true, version 2", at_most(2.0, 2.6), |it| it.calls(Tool::True, Version2).map(Slowdown)),
@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
     row("output, passed", at_most(1.1, 1.1), |it| it.outputs(Passed).map(Slowdown)),
     row("output, relayed", Reported, |it| it.outputs(Relayed).map(Slowdown)),
     row("output, version 2", at_most(2.5, 2.5), |it| it.outputs(Version2).map(Slowdown)),
-    row("proxy at rest, after", at_most(4.0, 4.0), |it| it.proxy_memory().map(Mib)),
+    row("proxy at rest, after", at_most(1.5, 1.5), |it| it.proxy_memory().map(Mib)),
     row("proxy peak, 256 MiB v2", at_most(16.0, 16.0), |it| it.proxy_peak_v2().map(Mib)),
     row("proxy peak, 256 MiB v1", at_most(16.0, 16.0), |it| it.proxy_peak_v1().map(Mib)),
     row("mailbox: true, by the binary", at_most(10.0, 10.0), mailbox::binary),
