@@ -30,7 +30,12 @@ impl Resolve for SystemResolver {
     fn resolve(&self, host: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
         let (resolver, host) = (Arc::clone(&self.0), host.to_owned());
         Box::pin(async move {
-            let build = async || TokioResolver::builder_tokio()?.build();
+            let build = async || {
+                let mut builder = TokioResolver::builder_tokio()?;
+                // The gateway has a cache of its own, with a fixed age.
+                builder.options_mut().cache_size = 0;
+                builder.build()
+            };
             let resolver = resolver.get_or_try_init(build).await.map_err(io::Error::other)?;
             let found = resolver.lookup_ip(host).await.map_err(io::Error::other)?;
             Ok(found.iter().collect())
