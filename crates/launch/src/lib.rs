@@ -49,6 +49,7 @@ mod claim;
 mod cleanup;
 mod config;
 mod confine;
+mod connection_log;
 mod detect;
 mod devcontainer;
 mod end_signals;
