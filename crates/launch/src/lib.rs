@@ -34,6 +34,7 @@
 mod agent;
 mod agent_container;
 mod agent_endpoint;
+mod agent_urls;
 mod agent_variables;
 mod agents;
 mod attachments;
@@ -84,6 +85,7 @@ mod state;
 mod toolchain;
 mod toolchain_images;
 mod trusted;
+mod url_host;
 mod versions;
 mod workspace_access;
 mod workspace_check;
@@ -91,10 +93,11 @@ mod workspace_lock;
 
 pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
 pub use agent_container::AgentContainerConfig;
+pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
-    StateImport, StateMode, known_agents,
+    AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
+    StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{NetRules, RuleError};
 pub use aifo_engine::{

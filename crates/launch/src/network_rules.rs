@@ -6,12 +6,16 @@ use std::fmt;
 use aifo_egress::{NetRules, RuleError};
 use aifo_types::Kind;
 
+use crate::agents::AgentHosts;
+
 /// The rules of a session. Their order does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkRules {
     allowed: Vec<NetworkRule>,
     /// Names and groups that no stack reaches, whatever allows them.
     denied: Vec<String>,
+    /// The hosts of the agent's groups; empty without an agent.
+    agent: AgentHosts,
 }
 
 /// A rule, or a group of rules.
@@ -46,23 +50,31 @@ const FORGES: &str = "@forges";
 const GROUPS_OF_KINDS: [(&str, &str); 4] =
     [("rust", "@rust"), ("node", "@node"), ("python", "@python"), ("go", "@go")];
 
+/// The groups of the agent of a session, whose row has their hosts.
+const AGENT_GROUPS: [(&str, HostsOf); 3] = [
+    (AGENT_MODEL, |hosts| &hosts.model),
+    ("@agent-telemetry", |hosts| &hosts.telemetry),
+    ("@agent-update", |hosts| &hosts.update),
+];
+
+/// Selects the hosts of a group.
+type HostsOf = fn(&AgentHosts) -> &[String];
+
+/// The group that an agent has by default.
+const AGENT_MODEL: &str = "@agent-model";
+
 impl NetworkRules {
-    /// Returns the default rules for the tools of these kinds and for an agent.
+    /// Returns the default rules for the tools of these kinds, and for any agent.
     pub fn default_of(kinds: &[Kind]) -> Self {
-        let default = |scope, group: &str| NetworkRule {
-            scope,
-            rule: group.to_owned(),
-            source: DEFAULT_RULE.to_owned(),
-        };
+        let default = NetworkRule::default_of;
         let of_kind = |kind: &Kind| {
             let row = GROUPS_OF_KINDS.iter().find(|(name, _)| *name == kind.as_str());
             row.map(|(_, group)| default(RuleScope::Kind(kind.clone()), group))
         };
         let all = std::iter::once(default(RuleScope::All, FORGES));
-        NetworkRules {
-            allowed: all.chain(kinds.iter().filter_map(of_kind)).collect(),
-            denied: Vec::new(),
-        }
+        let agent = std::iter::once(default(RuleScope::Agent, AGENT_MODEL));
+        let allowed = all.chain(kinds.iter().filter_map(of_kind)).chain(agent).collect();
+        NetworkRules { allowed, ..NetworkRules::default() }
     }
 
     /// Adds a rule or a group. Errors: it is not valid.
@@ -73,15 +85,24 @@ impl NetworkRules {
         source: impl Into<String>,
     ) -> Result<(), RuleError> {
         let rule = NetworkRule { scope, rule: rule.into(), source: source.into() };
-        NetRules::parse(std::slice::from_ref(&rule.rule))?;
+        NetRules::parse(&self.expanded([&rule.rule]))?;
         self.allowed.push(rule);
         Ok(())
     }
 
     /// Takes names and groups away from every stack. Errors: one is not valid.
     pub fn deny(&mut self, list: &[String]) -> Result<(), RuleError> {
-        NetRules::default().take_away(list)?;
+        NetRules::default().take_away(&self.expanded(list))?;
         self.denied.extend_from_slice(list);
+        Ok(())
+    }
+
+    /// Sets the hosts of the agent's groups. Errors: one is not valid.
+    pub fn set_agent(&mut self, hosts: &AgentHosts) -> Result<(), RuleError> {
+        for (_, hosts_of) in AGENT_GROUPS {
+            NetRules::parse(hosts_of(hosts))?;
+        }
+        self.agent.clone_from(hosts);
         Ok(())
     }
 
@@ -121,10 +142,26 @@ impl NetworkRules {
 
     fn matching(&self, has: impl Fn(&RuleScope) -> bool) -> NetRules {
         let allowed = self.allowed.iter().filter(|rule| has(&rule.scope));
-        let list: Vec<String> = allowed.map(|rule| rule.rule.clone()).collect();
+        let list = self.expanded(allowed.map(|rule| &rule.rule));
         // Each was parsed when it was added.
         let rules = NetRules::parse(&list).unwrap_or_default();
-        rules.take_away(&self.denied).unwrap_or_default()
+        rules.take_away(&self.expanded(&self.denied)).unwrap_or_default()
+    }
+
+    /// Returns a list with the hosts of the agent's groups in place of their names.
+    fn expanded<'a>(&self, list: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+        let hosts_of = |rule: &str| {
+            let group = AGENT_GROUPS.iter().find(|(name, _)| *name == rule.trim());
+            group.map(|(_, hosts_of)| hosts_of(&self.agent).to_vec())
+        };
+        let expand = |rule: &String| hosts_of(rule).unwrap_or_else(|| vec![rule.clone()]);
+        list.into_iter().flat_map(expand).collect()
+    }
+}
+
+impl NetworkRule {
+    fn default_of(scope: RuleScope, group: &str) -> Self {
+        NetworkRule { scope, rule: group.to_owned(), source: DEFAULT_RULE.to_owned() }
     }
 }
 
@@ -192,6 +229,37 @@ mod tests {
     }
 
     #[test]
+    fn only_the_agent_reaches_its_model_and_reports_only_if_allowed() {
+        let rust = kind("rust");
+        let mut rules = NetworkRules::default_of(std::slice::from_ref(&rust));
+        let hosts = |names: &[&str]| names.iter().map(|name| format!("{name}:443")).collect();
+        let agent = AgentHosts {
+            model: hosts(&["model.example", "login.example"]),
+            telemetry: hosts(&["reports.example"]),
+            update: hosts(&["update.example"]),
+        };
+        rules.set_agent(&agent).unwrap();
+        for name in ["model.example", "login.example"] {
+            assert!(reaches(&rules.of_agent(), name, 443), "{name}");
+            assert!(!reaches(&rules.of_kind(&rust), name, 443), "{name}");
+        }
+        for name in ["reports.example", "update.example"] {
+            assert!(!reaches(&rules.of_all(), name, 443), "{name}");
+        }
+        rules.allow(RuleScope::Agent, "@agent-telemetry", "u.toml:1").unwrap();
+        assert!(reaches(&rules.of_agent(), "reports.example", 443));
+        assert!(!reaches(&rules.of_agent(), "update.example", 443));
+        rules.deny(&["@agent-model".to_owned()]).unwrap();
+        assert!(!reaches(&rules.of_agent(), "model.example", 443));
+        assert!(rules.allow(RuleScope::Agent, "@agent-other", "u.toml:1").is_err());
+        // A rule for all stacks is for tools too.
+        rules.allow(RuleScope::All, "@agent-update", "--allow-net").unwrap();
+        assert!(reaches(&rules.of_kind(&rust), "update.example", 443));
+        let invalid = AgentHosts { update: vec!["10.0.0.1".to_owned()], ..agent };
+        assert!(rules.set_agent(&invalid).is_err());
+    }
+
+    #[test]
     fn a_rule_has_its_stacks_and_what_is_taken_away_overrides_it() {
         let mut rules = NetworkRules::default_of(&[kind("rust"), kind("node")]);
         rules.allow(RuleScope::All, "all.example", "--allow-net").unwrap();
@@ -219,6 +287,7 @@ mod tests {
             "@forges",
             "@rust (rust)",
             "@node (node)",
+            "@agent-model (agent)",
             "all.example (--allow-net)",
             "rust.example:443 (rust, u.toml:1)",
             "agent.example:443 (agent, u.toml:2)",

@@ -1,6 +1,6 @@
 //! `[net]` and `--allow-net`: the names that containers reach (`spec/network.md#default-rules`).
 
-use aifo_launch::{NetRules, NetworkRules, RuleError, RuleScope};
+use aifo_launch::{NetworkRules, RuleError, RuleScope};
 use aifo_types::Kind;
 use serde_json::json;
 
@@ -110,7 +110,7 @@ impl ConfiguredRules {
         list: Vec<String>,
         item: &Item<'_>,
     ) -> Result<(), ConfigError> {
-        NetRules::parse(&list).map_err(|error| invalid(item, &error))?;
+        check(&list, item)?;
         self.allow.push(RuleList { scope, rules: Sourced::new(list, item.source.clone()) });
         Ok(())
     }
@@ -132,6 +132,13 @@ fn scoped<'a>(
         }
         _ => Ok((RuleScope::All, word)),
     }
+}
+
+/// Errors: a rule of the list is not valid.
+pub(crate) fn check(list: &[String], item: &Item<'_>) -> Result<(), ConfigError> {
+    let mut parsed = NetworkRules::default();
+    let mut parse = |rule: &String| parsed.allow(RuleScope::All, rule, "");
+    list.iter().try_for_each(|rule| parse(rule).map_err(|error| invalid(item, &error)))
 }
 
 /// Returns the error with the hint on its own line.

@@ -45,6 +45,7 @@ fn rules_are_for_all_for_a_kind_or_for_the_agent() {
     let expected = [
         "@forges",
         "@rust (rust)",
+        "@agent-model (agent)",
         "all.example (/u.toml:3)",
         "rust.example (rust, /u.toml:5)",
         "agent.example (agent, /u.toml:7)",
@@ -95,4 +96,20 @@ fn invalid_rules_have_the_place_and_a_hint() {
     assert!(error.starts_with("/w/.aifo.toml:2: option 'raw'"), "{error}");
     let error = of_files("", "[net]\nallow = [\"a.example\"]").unwrap_err();
     assert!(error.contains("[net] allow allows names, which a workspace's file"), "{error}");
+}
+
+#[test]
+fn an_agents_row_has_hosts() {
+    let user = "[agents.mine]\nhosts.model = [\"api.mine.example:443\"]\n\
+                hosts.update = [\"@node\"]\n\
+                [net.agent]\nallow = [\"@agent-update\", \"@agent-telemetry\"]";
+    let config = of_user(user).unwrap();
+    let hosts = &config.agents.named("mine").unwrap().hosts;
+    assert_eq!(hosts.model, ["api.mine.example:443"]);
+    let mut rules = config.network_rules();
+    rules.set_agent(hosts).unwrap();
+    let reached = |name: &str| rules.of_agent().iter().any(|rule| rule.to_string() == name);
+    assert!(reached("api.mine.example:443") && reached("registry.npmjs.org:443"));
+    let error = of_user("[agents.mine]\nhosts.model = [\"https://x.example/\"]").unwrap_err();
+    assert!(error.starts_with("/u.toml:2: network rule 'https://x.example/' is a URL"), "{error}");
 }
