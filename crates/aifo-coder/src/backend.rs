@@ -44,6 +44,11 @@ pub(crate) async fn choose(
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
             warn_of_names(config);
+            if containers.net.is_by_name() {
+                let (rules, unreachable) = config.network_rules(workspace);
+                unreachable.iter().for_each(|url| tracing::warn!("{url}"));
+                containers.rules = rules;
+            }
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
             // Without a network they are not needed.
@@ -132,7 +137,6 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     };
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
-    containers.rules = config.network_rules();
     containers.host_ports.clone_from(&config.host_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);

@@ -9,10 +9,11 @@ use crate::agents::AgentSpec;
 use crate::network_rules::{NetworkRules, RuleScope};
 use crate::url_host::UrlHost;
 
-/// A URL in a variable of the agent that no rule can allow.
+/// A URL in the user's settings that no rule can allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreachableUrl {
-    variable: String,
+    /// The variable or the line of a file.
+    source: String,
     host: UnreachableHost,
 }
 
@@ -48,31 +49,45 @@ impl NetworkRules {
                     continue;
                 }
                 Some(UrlHost::LocalPort(port)) if host_ports.contains(&port) => continue,
-                Some(UrlHost::LocalPort(port)) => UnreachableHost::LocalPort(port),
-                Some(UrlHost::Address(address)) => UnreachableHost::Address(address),
+                Some(host) => host,
                 None => continue,
             };
-            unreachable.push(UnreachableUrl { variable, host });
+            unreachable.extend(UnreachableUrl::new(variable, &host));
         }
         unreachable
     }
 }
 
+impl UnreachableUrl {
+    /// `None` for a host that a rule names.
+    pub(crate) fn new(source: String, host: &UrlHost) -> Option<Self> {
+        let host = match *host {
+            UrlHost::Rule(_) => return None,
+            UrlHost::LocalPort(port) => UnreachableHost::LocalPort(port),
+            UrlHost::Address(address) => UnreachableHost::Address(address),
+        };
+        Some(UnreachableUrl { source, host })
+    }
+
+    /// Returns the setting by which containers reach it.
+    pub fn remedy(&self) -> String {
+        match self.host {
+            UnreachableHost::LocalPort(port) => format!("relay the port with: --host-port {port}"),
+            UnreachableHost::Address(address) => {
+                format!("use a name there, and allow it with: --allow-net 'NAME address={address}'")
+            }
+        }
+    }
+}
+
 impl fmt::Display for UnreachableUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variable = &self.variable;
+        write!(f, "'{}' names ", self.source)?;
         match self.host {
-            UnreachableHost::LocalPort(port) => write!(
-                f,
-                "'{variable}' names port {port} of this machine, which the agent does not reach; to relay \
-                 it: --host-port {port}"
-            ),
-            UnreachableHost::Address(address) => write!(
-                f,
-                "'{variable}' names the address {address}, which the agent does not reach; use a name, and \
-                 allow it with: --allow-net 'agent=NAME address={address}'"
-            ),
+            UnreachableHost::LocalPort(port) => write!(f, "port {port} of this machine")?,
+            UnreachableHost::Address(address) => write!(f, "the address {address}")?,
         }
+        write!(f, ", which containers do not reach; {}", self.remedy())
     }
 }
 
@@ -108,7 +123,7 @@ mod tests {
         let hints: Vec<_> = unreachable.iter().map(ToString::to_string).collect();
         let [local, address] = hints.as_slice() else { panic!("{hints:?}") };
         assert!(local.starts_with("'IT_LOCAL' names port 11434 of this machine"), "{local}");
-        assert!(local.ends_with("to relay it: --host-port 11434"), "{local}");
-        assert!(address.ends_with("--allow-net 'agent=NAME address=10.0.0.7'"), "{address}");
+        assert!(local.ends_with("relay the port with: --host-port 11434"), "{local}");
+        assert!(address.ends_with("--allow-net 'NAME address=10.0.0.7'"), "{address}");
     }
 }

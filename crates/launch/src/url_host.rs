@@ -1,5 +1,5 @@
 //! The host of a URL in the user's settings, as a rule of a network by name
-//! (`spec/network.md#agents`).
+//! (`spec/network.md#settings-of-the-user`).
 
 use std::net::IpAddr;
 

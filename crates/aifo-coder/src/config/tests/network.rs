@@ -1,12 +1,22 @@
 //! `[net]` and `--allow-net`.
 
-use aifo_launch::NetRules;
+use aifo_launch::{NetRules, NetworkRules};
 
 use super::{flags, of_files, of_user};
 use crate::config::Config;
 
 fn list(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The rules of a session, without those of the settings of this machine's user.
+fn rules(config: &Config) -> NetworkRules {
+    let mut rules = match config.net_defaults.value {
+        true => NetworkRules::default_of(&config.toolchains.value.kinds()),
+        false => NetworkRules::default(),
+    };
+    config.names.add_to(&mut rules);
+    rules
 }
 
 #[test]
@@ -18,7 +28,7 @@ fn a_flag_adds_to_the_files_rules_and_the_workspace_takes_away() {
     config.apply_flags(&flags("--allow-net", &["c.example"])).unwrap();
     let allowed = NetRules::parse(&list(&["a.example", "b.example:22", "c.example"])).unwrap();
     let expected = allowed.take_away(&list(&["d.example", "b.example"])).unwrap();
-    assert_eq!(config.network_rules().of_all(), expected);
+    assert_eq!(rules(&config).of_all(), expected);
     let entries = config.entries();
     let shown = entries.iter().filter(|entry| ["net.allow", "net.deny"].contains(&&*entry.key));
     let shown: Vec<_> = shown.map(|it| format!("{} {} {}", it.key, it.value, it.from)).collect();
@@ -40,7 +50,7 @@ fn rules_are_for_all_for_a_kind_or_for_the_agent() {
     let mut config = of_user(user).unwrap();
     let words = ["c++=cpp.example:443", "agent=more.example", "x.example address=10.0.0.1"];
     config.apply_flags(&flags("--allow-net", &words)).unwrap();
-    let rules = config.network_rules();
+    let rules = rules(&config);
     let printed: Vec<_> = rules.iter().map(ToString::to_string).collect();
     let expected = [
         "@forges",
@@ -67,7 +77,7 @@ fn rules_are_for_all_for_a_kind_or_for_the_agent() {
 #[test]
 fn a_workspace_may_only_turn_the_default_rules_off() {
     let config = of_files("", "[net]\ndefaults = false").unwrap();
-    assert_eq!(config.network_rules().iter().count(), 0);
+    assert_eq!(rules(&config).iter().count(), 0);
     let error = of_files("", "[net]\ndefaults = true").unwrap_err();
     assert!(error.contains("[net] defaults = true allows names"), "{error}");
     for table in ["[net.agent]", "[net.kind.rust]"] {
@@ -106,7 +116,7 @@ fn an_agents_row_has_hosts() {
     let config = of_user(user).unwrap();
     let hosts = &config.agents.named("mine").unwrap().hosts;
     assert_eq!(hosts.model, ["api.mine.example:443"]);
-    let mut rules = config.network_rules();
+    let mut rules = rules(&config);
     rules.set_agent(hosts).unwrap();
     let reached = |name: &str| rules.of_agent().iter().any(|rule| rule.to_string() == name);
     assert!(reached("api.mine.example:443") && reached("registry.npmjs.org:443"));
