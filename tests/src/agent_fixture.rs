@@ -1,8 +1,9 @@
 //! The fixture of a real agent: its image, its sidecars, and a scripted model.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -19,6 +20,8 @@ pub struct AgentFixture {
     /// The agent.
     pub agent: Agent,
     engine: Engine,
+    /// The port of its model.
+    port: Cell<Option<u16>>,
 }
 
 impl AgentFixture {
@@ -49,7 +52,7 @@ impl AgentFixture {
     fn new(engine: &Engine, agent: Agent, kinds: &[&str]) -> Self {
         let containers =
             kinds.iter().fold(ContainerSetup::of(engine), |containers, kind| containers.kind(kind));
-        AgentFixture { containers, agent, engine: engine.clone() }
+        AgentFixture { containers, agent, engine: engine.clone(), port: Cell::new(None) }
     }
 
     /// The agent's name.
@@ -62,17 +65,22 @@ impl AgentFixture {
         self.containers.setup().workspace()
     }
 
-    /// A model that containers can reach, and its URL for them.
+    /// A model on this machine's loopback, and its URL for the agent, which reaches it by name.
     pub fn model(&self, script: Script) -> (FakeModel, String) {
-        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let model = FakeModel::bind(everywhere, script).expect("a port is free");
-        let url = model.url_at(&our_address());
+        let model = FakeModel::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), script);
+        let model = model.expect("a port is free");
+        self.port.set(Some(model.address().port()));
+        let url = model.url_at("model.test");
         (model, url)
     }
 
-    /// Adds the agent's variables and files.
+    /// Adds the agent's variables and files, and allows it its model.
     #[must_use]
     pub fn configured(mut self, start: &Start) -> Self {
+        if let Some(port) = self.port.get() {
+            let rule = format!("agent=model.test:{port} address=127.0.0.1");
+            self.containers = self.containers.flag("--allow-net", &rule);
+        }
         for (name, value) in &start.environment {
             self.containers = self.containers.env(&format!("AIFO_ENV_{name}"), value);
         }
@@ -132,11 +140,4 @@ impl AgentFixture {
             assert!(!tmp.exists(), "{name}: {}", tmp.display());
         }
     }
-}
-
-/// This machine's address for outgoing traffic. Sends no packet.
-fn our_address() -> String {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
-    socket.connect(("192.0.2.1", 9)).expect("there is a route");
-    socket.local_addr().expect("it is connected").ip().to_string()
 }

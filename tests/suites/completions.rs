@@ -38,7 +38,7 @@ const TYPED: [(&str, &str); 11] = [
     ("aifo-coder acp --force-share ge", "gemini !codex"),
     ("aifo-coder prompt --yes-to e", "edit execute !gemini"),
     ("aifo-coder run --toolchain ", "auto rust c-cpp zig !codex"),
-    ("aifo-coder serve --net s", "shared separate !none"),
+    ("aifo-coder serve --net ", "names open separate none !shared"),
     ("aifo-coder serve --backend ", "auto docker podman local"),
     ("aifo-coder completions ", "bash zsh fish elvish powershell"),
     ("aifo-coder exec --session ", "!bash !README.md"),

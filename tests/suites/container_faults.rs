@@ -197,6 +197,7 @@ fn there_is_no_room_for_a_network() {
         format!("[ \"$1 $2\" = 'network create' ] && {{ echo 'Error: {reason}' >&2; exit 1; }}");
     let path = in_place_of(&engine, bin.path(), &body);
     let containers = ContainerSetup::of(&engine).kind("python").env("PATH", &path);
+    let containers = containers.flag("--net", "open");
     let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
     let said = &outcome.exited(86).stderr;
     let printed = format!("network create failed: {reason}\nhint: there are too many networks: ");
@@ -232,13 +233,20 @@ fn the_engine_is_lost_meanwhile() {
 /// Interrupts a start after the engine has received this many requests; nothing must be left. The
 /// engine runs `instead` first.
 #[track_caller]
-fn call_off(engine: &Engine, (verb, signal, code): (&str, Signal, i32), at: usize, instead: &str) {
+fn call_off(
+    engine: &Engine,
+    net: &str,
+    (verb, signal, code): (&str, Signal, i32),
+    at: usize,
+    instead: &str,
+) {
     let bin = Scratch::new();
     let asked = bin.path().join("asked");
     let note = format!("echo \"$$ $*\" >> {}; {instead}", asked.display());
     let body = format!("case \"$1 $2\" in run*|'network create') {note} ;; esac");
     let path = in_place_of(engine, bin.path(), &body);
     let containers = ContainerSetup::of(engine).kind("python").kind("rust").env("PATH", &path);
+    let containers = containers.flag("--net", net);
     let mut command = containers.command(verb);
     if verb == "run" {
         command.args(["--", "true"]);
@@ -249,7 +257,7 @@ fn call_off(engine: &Engine, (verb, signal, code): (&str, Signal, i32), at: usiz
     start.signal(signal);
     let outcome = start.finish();
 
-    let row = format!("{verb}, {signal} at {at}: {outcome:?}");
+    let row = format!("{net}: {verb}, {signal} at {at}: {outcome:?}");
     assert_eq!(outcome.code(), Some(code), "{row}");
     let runtime = containers.setup().runtime();
     assert_eq!(engine.all_of(&runtime), [""; 0], "{row}");
@@ -270,9 +278,11 @@ const WAYS: [(&str, Signal, i32); 2] =
 #[ignore = "container: cargo xtask test docker"]
 fn a_start_is_called_off() {
     let Some(engine) = Engine::of_run("a_start_is_called_off") else { return };
-    // The network, its holder, and both sidecars.
-    for at in 1..=4 {
-        call_off(&engine, WAYS[at % 2], at, "");
+    // The network, the holder of the stack, and both sidecars.
+    for (net, requests) in [("open", 4), ("names", 3)] {
+        for at in 1..=requests {
+            call_off(&engine, net, WAYS[at % 2], at, "");
+        }
     }
 }
 
@@ -287,6 +297,6 @@ fn a_pull_is_called_off() {
     let pull =
         format!("case \"$*\" in *aifo-tc-rust-*) echo \"{says}\" >&2; exec sleep 1000 ;; esac");
     for way in WAYS {
-        call_off(&engine, way, 4, &pull);
+        call_off(&engine, "names", way, 3, &pull);
     }
 }

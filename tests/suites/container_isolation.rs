@@ -276,13 +276,13 @@ fn the_runner_cannot_be_touched() {
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_do_not_reach_each_other() {
     let Some(engine) = Engine::of_run("sessions_do_not_reach_each_other") else { return };
-    for net in ["shared", "separate"] {
+    for net in ["open", "separate"] {
         let start = || ContainerSetup::of(&engine).kind("python").flag("--net", net).start();
         let (ours, theirs) = (start(), start());
         start().finish();
         let (server, port) = serving(&ours);
         let stack = match net {
-            "shared" => format!("aifo-pod-{}", ours.id()),
+            "open" => format!("aifo-pod-{}", ours.id()),
             _ => ours.container("python"),
         };
         let addresses = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
@@ -309,7 +309,7 @@ fn the_way_out_is_open() {
     let Some(engine) = Engine::of_run("the_way_out_is_open") else { return };
     let host = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = host.local_addr().unwrap().port().to_string();
-    for net in ["shared", "separate"] {
+    for net in ["open", "separate"] {
         let session = ContainerSetup::of(&engine).kind("python").flag("--net", net).start();
         let gateway = session.python(probes::GATEWAY, &[]);
         let connected = "import socket, sys; socket.create_connection(sys.argv[1:], timeout=9)";
@@ -326,7 +326,7 @@ fn a_network_that_cannot_be_kept_apart_is_not_used() {
     let test = "a_network_that_cannot_be_kept_apart_is_not_used";
     // Docker's daemon isolates all of them.
     let Some(engine) = Engine::of_run(test).filter(Engine::is_podman) else { return };
-    for net in ["shared", "separate"] {
+    for net in ["open", "separate"] {
         let containers = ContainerSetup::of(&engine).kind("python").flag("--net", net);
         let dir = containers.setup().scratch().join("home/.config/aifo");
         fs::create_dir_all(&dir).unwrap();

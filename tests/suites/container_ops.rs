@@ -95,7 +95,8 @@ fn check_nothing_left(setup: &SessionSetup, id: &str) {
 #[ignore = "container: cargo xtask test docker"]
 fn a_killed_session_leaves_what_cleanup_removes_and_another_goes_on() {
     let setup = setup();
-    let (killed, dead) = serve(&setup);
+    // With a network of the engine's to remove.
+    let (killed, dead) = serve_with(&setup, &["--no-toolchain-cache", "--net=open"]);
     let (beside, live) = serve(&setup);
 
     let listed = coder(&setup, &["sessions"]).exited(0).text();

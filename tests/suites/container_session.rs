@@ -266,6 +266,13 @@ fn without_caches_no_volume_is_there() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_dry_run_prints_what_a_run_does() {
     let Some(engine) = Engine::of_run("a_dry_run_prints_what_a_run_does") else { return };
+    for net in ["open", "names"] {
+        check_dry_run(&engine, net);
+    }
+}
+
+#[track_caller]
+fn check_dry_run(engine: &Engine, net: &str) {
     let bin = Scratch::new();
     let heard = bin.path().join("heard");
     let real = Outcome::of(std::process::Command::new("which").arg(engine.name())).text();
@@ -278,9 +285,9 @@ fn a_dry_run_prints_what_a_run_does() {
         ),
     );
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.path().display());
-    let containers = ContainerSetup::of(&engine).kind("python").kind("rust").env("PATH", &path);
-    let containers =
-        containers.env("https_proxy", "http://user:secret@proxy:1").flag("--pids", "99");
+    let containers = ContainerSetup::of(engine).kind("python").kind("rust").env("PATH", &path);
+    let containers = containers.env("https_proxy", "http://user:secret@proxy:1");
+    let containers = containers.flag("--pids", "99").flag("--net", net);
 
     let dry = Outcome::of(containers.command("serve").arg("--dry-run"));
     let planned = dry.exited(0).text();
@@ -310,7 +317,9 @@ fn a_dry_run_prints_what_a_run_does() {
     planned_acts.sort();
     assert_eq!(run, planned_acts);
     let removes = format!("network\0rm\0aifo-net-{id}\0");
-    assert!(planned.contains(&removes) && heard.lines().any(|line| line == removes), "{heard:?}");
+    let is_made = net == "open";
+    assert_eq!(planned.contains(&removes), is_made, "{net}: {planned:?}");
+    assert_eq!(heard.lines().any(|line| line == removes), is_made, "{net}: {heard:?}");
 }
 
 /// One of several sidecars does not start: the others are removed.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use aifo_launch::{
     Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
-    EngineError, Fallback, Images, Net, SidecarBackend, TrustedPrograms, own_certificates,
+    EngineError, Fallback, Images, Net, RunnerTransport, SidecarBackend, TrustedPrograms,
+    own_certificates,
 };
 use anyhow::{Context, bail};
 
@@ -17,7 +18,7 @@ use crate::image_dialogue::{self, Dialogue};
 pub(crate) async fn choose(
     config: &Config,
     workspace: &Path,
-    fallback: Fallback,
+    (fallback, transport): (Fallback, RunnerTransport),
     programs: &TrustedPrograms,
     mut dialogue: Dialogue,
 ) -> anyhow::Result<(SidecarBackend, Option<Attachments>)> {
@@ -43,7 +44,8 @@ pub(crate) async fn choose(
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
-            warn_of_names(config);
+            open_network(containers, config, transport);
+            warn_of_names(containers.net, config);
             if containers.net.is_by_name() {
                 let (rules, unreachable) = config.network_rules(workspace);
                 unreachable.iter().for_each(|url| tracing::warn!("{url}"));
@@ -87,21 +89,39 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
     Ok(())
 }
 
+/// Opens the network if the default one cannot work.
+fn open_network(containers: &mut Containers, config: &Config, transport: RunnerTransport) {
+    let publishes = !containers.publish.is_empty();
+    if config.net.is_builtin() && (publishes || !containers.passes_descriptors(transport)) {
+        containers.net = Net::Shared;
+        tracing::info!("the network is open: {}", open_reason(containers));
+    }
+}
+
+/// Returns why the network is open by default.
+pub(crate) fn open_reason(containers: &Containers) -> &'static str {
+    match containers.publish.is_empty() {
+        true => "this engine's containers cannot pass descriptors, which --net names needs",
+        false => "--net names publishes no ports",
+    }
+}
+
 /// Logs settings of a network by name that do not hold.
-fn warn_of_names(config: &Config) {
-    if !config.net.value.is_by_name() {
+fn warn_of_names(net: Net, config: &Config) {
+    if !net.is_by_name() {
         let sources = config.names.flag().into_iter();
         let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
         for source in sources.chain(host_ports) {
-            tracing::warn!("{source} has no effect without --net names");
+            tracing::warn!("{source} has no effect with this network; use --net names");
         }
         return;
     }
     for (kind, container) in &config.kinds.attached {
-        let container = &container.value;
-        tracing::warn!(
-            "{kind} tools have the network of container '{container}', whatever --net is"
-        );
+        let text = format!("{kind} tools have the network of container '{}'", container.value);
+        match config.net.is_builtin() {
+            true => tracing::info!("{text}"),
+            false => tracing::warn!("{text}, whatever --net is"),
+        }
     }
 }
 

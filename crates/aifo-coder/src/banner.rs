@@ -7,6 +7,7 @@ use aifo_launch::{
 };
 use aifo_types::Kind;
 
+use crate::backend;
 use crate::config::Config;
 
 /// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
@@ -23,10 +24,12 @@ struct Facts {
     settings: Vec<PathBuf>,
     kinds: Vec<Kind>,
     net: Net,
-    /// The file, variable or flag that sets the network; `None` for the default.
+    /// The file, variable or flag that sets the network, or why it is open; `None` for the default.
     net_source: Option<String>,
     /// The rules of [`Net::Names`].
     rules: Vec<String>,
+    /// The kinds whose tools have the network of a container of the user's.
+    attached: Vec<Kind>,
     /// The ports of this machine that are relayed.
     host_ports: Vec<u16>,
     /// The secret variables of the agent.
@@ -64,7 +67,12 @@ pub(crate) fn before(
         settings,
         kinds: session.kinds().to_vec(),
         net: containers.net,
-        net_source: (!config.net.is_builtin()).then(|| config.net.source.to_string()),
+        net_source: match config.net.is_builtin() {
+            true if containers.net == config.net.value => None,
+            true => Some(backend::open_reason(containers).to_owned()),
+            false => Some(config.net.source.to_string()),
+        },
+        attached: config.kinds.attached.keys().cloned().collect(),
         host_ports: containers.host_ports.clone(),
         rules: containers.rules.iter().map(ToString::to_string).collect(),
         variables,
@@ -87,14 +95,19 @@ impl Facts {
             ("tools", self.tools()),
             ("network", self.network()),
             ("secrets", self.secrets()),
-            (
-                "risk",
-                "the agent can damage what it can write, and send out what it can read".to_owned(),
-            ),
+            ("risk", self.risk()),
         ];
         let lines =
             rows.map(|(what, text)| format!("{:<8} {}\n", format!("{what}:"), one_line(&text)));
         lines.concat()
+    }
+
+    fn risk(&self) -> String {
+        let sends = match self.net.is_by_name() {
+            true => "send what it can read to the hosts that it reaches",
+            false => "send out what it can read",
+        };
+        format!("the agent can damage what it can write, and {sends}")
     }
 
     fn files(&self) -> String {
@@ -155,7 +168,12 @@ impl Facts {
         };
         let ports = self.host_ports.iter().map(|port| format!(", this machine's port {port}"));
         let names = names + &ports.collect::<String>();
-        format!("{names}; allowed hosts may pass on what they get; its own localhost")
+        let attached: Vec<_> = self.attached.iter().map(Kind::as_str).collect();
+        let attached = match attached.is_empty() {
+            true => String::new(),
+            false => format!("; {} tools have their container's", attached.join(", ")),
+        };
+        format!("{names}; allowed hosts may pass on what they get; its own localhost{attached}")
     }
 
     /// The secrets of the agent, and those that are admitted for tools.

@@ -32,6 +32,8 @@ pub struct ContainerSpec {
     pub variables: Vec<(OsString, Value)>,
     /// Its network.
     pub network: Network,
+    /// Its host name, if not the engine's choice; only for a stack of its own.
+    pub hostname: Option<&'static str>,
     /// Kernel parameters of its network stack, `NAME=VALUE`; only for a stack of its own.
     pub sysctls: Vec<&'static str>,
     /// Values of the engine's `--publish`, unchanged.
@@ -178,6 +180,9 @@ impl Engine {
             Network::Host => command.args(["--network", "host"]),
             Network::None => command.args(["--network", "none"]),
         };
+        if let Some(hostname) = spec.hostname {
+            command = command.args(["--hostname", hostname]);
+        }
         for sysctl in &spec.sysctls {
             command = command.args(["--sysctl", sysctl]);
         }

@@ -177,6 +177,11 @@ impl Containers {
         nix::unistd::getuid().is_root() && !self.engine.facts().rootless
     }
 
+    /// Returns whether the containers can pass descriptors to the launcher, which [`Net::Names`] needs.
+    pub fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
+        transport.containers(&self.engine) == Transport::Descriptors
+    }
+
     /// Returns the network of [`Net::Names`], if that is the configured one. Errors: why it cannot work,
     /// with a hint.
     pub(crate) fn named_network(
@@ -197,8 +202,8 @@ impl Containers {
     }
 
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
-        let hint = "hint: use --net shared";
-        if transport.containers(&self.engine) == Transport::Stream {
+        let hint = "hint: use --net open";
+        if !self.passes_descriptors(transport) {
             return Err(format!(
                 "--net names needs a runner that passes descriptors, which this transport \
                  does not\n{hint}"

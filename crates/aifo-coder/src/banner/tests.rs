@@ -16,6 +16,7 @@ fn facts() -> Facts {
         net: Net::Separate,
         net_source: None,
         rules: Vec::new(),
+        attached: Vec::new(),
         host_ports: Vec::new(),
         variables: Vec::new(),
         admitted: Vec::new(),
@@ -35,6 +36,12 @@ secrets: none
 risk:    the agent can damage what it can write, and send out what it can read
 ";
     assert_eq!(facts().text(), expected);
+}
+
+#[test]
+fn by_name_the_hosts_are_the_risk() {
+    let facts = Facts { net: Net::Names, ..facts() };
+    assert!(facts.risk().ends_with("to the hosts that it reaches"), "{}", facts.risk());
 }
 
 #[test]
@@ -104,6 +111,8 @@ fn tools_and_network_are_those_of_the_session() {
     assert_eq!(names(2), "only 1.example, 2.example");
     let with_port = Facts { net: Net::Names, host_ports: vec![11434], ..facts() }.network();
     assert!(with_port.contains("allows one, this machine's port 11434; "), "{with_port}");
+    let attached = Facts { net: Net::Names, attached: facts().kinds, ..facts() }.network();
+    assert!(attached.ends_with("; rust, node tools have their container's"), "{attached}");
     let many = "only 1.example, 2.example, 3.example, 4.example, 5.example, 6.example and 3 more";
     assert_eq!(names(9), many);
     assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");

@@ -27,14 +27,6 @@ enumeration!(pub(crate) BACKEND: BackendChoice = [
     (BackendChoice::Engine(Flavor::Podman), "podman"),
     (BackendChoice::Local, "local"),
 ]);
-enumeration!(pub(crate) NET: Net = [
-    (Net::Shared, "shared"),
-    (Net::Separate, "separate"),
-    (Net::Names, "names"),
-    (Net::Learn, "learn"),
-    (Net::None, "none"),
-    (Net::Host, "host"),
-]);
 enumeration!(pub(crate) CONFINE: ConfinementMode = [
     (ConfinementMode::Auto, "auto"),
     (ConfinementMode::Required, "required"),
@@ -46,6 +38,25 @@ enumeration!(pub(crate) STATE_IMPORT: StateImport =
     [(StateImport::Settings, "settings"), (StateImport::Conversations, "conversations")]);
 enumeration!(pub(crate) SMART: SmartMode =
     [(SmartMode::Auto, "auto"), (SmartMode::On, "on"), (SmartMode::Off, "off")]);
+
+const NET_WORDS: [(Net, &str); 6] = [
+    (Net::Names, "names"),
+    (Net::Learn, "learn"),
+    (Net::Shared, "open"),
+    (Net::Separate, "separate"),
+    (Net::None, "none"),
+    (Net::Host, "host"),
+];
+
+pub(crate) const NET: Format<Net> = Format {
+    parse: |item| match item.text()?.as_str() {
+        // Its former word.
+        "shared" => Ok(Net::Shared),
+        text => item.choose(text, &NET_WORDS),
+    },
+    show: |net| json!(word_of(&NET_WORDS, net)),
+    words: || names(&NET_WORDS),
+};
 
 const CACHE_WORDS: [(CacheScope, &str); 3] =
     [(CacheScope::Project, "project"), (CacheScope::User, "user"), (CacheScope::None, "none")];

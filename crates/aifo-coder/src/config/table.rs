@@ -163,16 +163,16 @@ table! {
                 objection: |scope| (*scope == CacheScope::User).then_some("= \"user\" shares caches"),
                 is_stricter: |old, new| new > old,
             });
-    [net: Net = Net::Shared]
+    [net: Net = Net::Names]
         setting("containers.net", at!(net), NET, "")
             .tightened(Tightening {
                 objection: |net| (*net != Net::None).then_some("other than \"none\" gives a network"),
                 is_stricter: |_, _| true,
             })
             .flag("--net", Takes::One("HOW"), FlagGroup::Containers,
-                "Network of containers: shared (one stack for all), separate (one for each), names \
-                 (only the names of --allow-net and [net]), learn (all names, listed at the end), \
-                 none or host");
+                "Network of containers: names (registries of the toolchains, forges, the agent's model, \
+                 and what --allow-net and [net] name), learn (all names, listed at the end), open (one \
+                 stack for all), separate (an open one for each), none or host");
     [publish: Vec<String> = Vec::new()]
         setting("containers.publish", at!(publish), TEXTS, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
@@ -218,7 +218,7 @@ table! {
             |config, item| config.names.allow(&config.kinds, item),
             Err("allows names"))
             .flag("--allow-net", Takes::Many("NAME"), FlagGroup::Containers,
-                "With --net names, let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group \
+                "Let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group \
                  such as @debian; KIND=NAME: only the tools of this kind, agent=NAME: only the agent; \
                  repeatable")
             .shown(|config| config.names.show_allow());
@@ -244,8 +244,8 @@ table! {
     [host_ports: Vec<u16> = Vec::new()]
         setting("net.host_ports", at!(host_ports), PORTS, "opens ports of this machine")
             .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,
-                "With --net names, relay localhost:PORT of the containers to this machine's, for a \
-                 local model or database; repeatable");
+                "Relay localhost:PORT of the containers to this machine's, for a local model or \
+                 database; repeatable");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

@@ -3,8 +3,8 @@
 mod calls;
 
 use aifo_launch::{
-    CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, Session,
-    SessionConfig, SidecarBackend,
+    CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, RunnerTransport,
+    Session, SessionConfig, SidecarBackend,
 };
 use aifo_types::{Kind, ToolName};
 
@@ -41,8 +41,14 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
     let images = candidates(engine, context).await;
     let mut lacking = Vec::new();
     let mut findings = Vec::new();
-    // Podman's networks need programs that are often missing; docker has started with its network.
-    let mut net = if flavor == Flavor::Podman { context.config.net.value } else { Net::None };
+    let passes_descriptors =
+        Containers::of(engine.clone()).passes_descriptors(RunnerTransport::Auto);
+    let mut net = match context.config.net.value {
+        net if net.is_by_name() && passes_descriptors => net,
+        // Podman's networks need programs that are often missing; docker has started with its network.
+        net if flavor == Flavor::Podman && !net.is_by_name() => net,
+        _ => Net::None,
+    };
     for image in images {
         let containers = |net| {
             let mut containers = Containers::of(engine.clone());
@@ -55,12 +61,18 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
         let network = format!("{flavor} network");
         match &measured {
             Err(error) if net != Net::None => {
-                findings.push(Finding::failure(network, error, network_remedy(error)));
+                findings.push(Finding::failure(network, error, network_remedy(net, error)));
                 net = Net::None;
                 measured = measure(context, containers(net)).await;
             }
             Ok(_) if net != Net::None && findings.is_empty() => {
-                findings.push(Finding::ok(network, "a container with a network starts"));
+                findings.push(Finding::ok(
+                    network,
+                    match net.is_by_name() {
+                        true => "a container with a network by name starts",
+                        false => "a container with a network starts",
+                    },
+                ));
             }
             _ => {}
         }
@@ -93,9 +105,10 @@ fn remedy(error: &TrialError) -> &'static str {
     "run the failed command in a terminal"
 }
 
-fn network_remedy(error: &TrialError) -> &'static str {
+fn network_remedy(net: Net, error: &TrialError) -> &'static str {
     match error.to_string().contains("rlimit") {
         true => remedy(error),
+        false if net.is_by_name() => "use --net open, or --net none",
         false => "install netavark and passt, or use --net none",
     }
 }

@@ -123,6 +123,7 @@ pub(super) fn container_with(
         mounts,
         variables: Vec::new(),
         network: Network::None,
+        hostname: None,
         sysctls: Vec::new(),
         publish: Vec::new(),
         // Podman raises limits of processes that are not given, which not every host permits.

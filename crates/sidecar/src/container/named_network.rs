@@ -27,6 +27,10 @@ const RESOLVER: &str = "nameserver 127.0.0.1\n";
 /// Lets the runner bind port 53, and ports of rules such as 443, without a capability.
 const ALL_PORTS: &str = "net.ipv4.ip_unprivileged_port_start=0";
 
+/// The host name of a stack, which resolves to 127.0.0.1; the engine's choice would have no address. It
+/// has no dot: resolvers also search names in the domain of the host.
+const HOSTNAME: &str = "localhost";
+
 impl Shared {
     /// Returns the stack that a container's runner holds and the launcher serves, if there is one.
     fn own_stack(&self, spec: &ContainerSpec) -> Option<&'static str> {
@@ -37,11 +41,13 @@ impl Shared {
         }
     }
 
-    /// Gives a container the resolver of its stack, and the right to bind every port of its own one.
+    /// Gives a container the resolver of its stack, and its own stack a host name and the right to bind
+    /// every port.
     pub(super) fn resolve_names(&self, spec: &mut ContainerSpec) {
         let from = self.resolv_conf();
         spec.mounts.push(Mount::bind(&from, "/etc/resolv.conf", true));
         if spec.network == Network::None {
+            spec.hostname = Some(HOSTNAME);
             spec.sysctls.push(ALL_PORTS);
         }
     }
