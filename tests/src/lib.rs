@@ -30,6 +30,7 @@ mod connection;
 mod containers;
 mod editor;
 mod engine;
+mod executable;
 pub mod frames;
 mod invocation;
 mod landlock;
@@ -65,6 +66,7 @@ pub use containers::{
 };
 pub use editor::Editor;
 pub use engine::{Engine, Image};
+pub use executable::{copy_executable, write_executable, write_script};
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
 pub use mailbox::{Mailbox, MailboxAnswer, host};
