@@ -34,6 +34,7 @@
 mod agent;
 mod agent_container;
 mod agent_endpoint;
+mod agent_urls;
 mod agent_variables;
 mod agents;
 mod attachments;
@@ -49,6 +50,7 @@ mod claim;
 mod cleanup;
 mod config;
 mod confine;
+mod connection_log;
 mod detect;
 mod devcontainer;
 mod end_signals;
@@ -62,6 +64,7 @@ mod identity;
 mod killed;
 mod linked;
 mod named_network;
+mod network_rules;
 mod own_directories;
 mod pins;
 mod plan;
@@ -82,6 +85,8 @@ mod state;
 mod toolchain;
 mod toolchain_images;
 mod trusted;
+mod url_host;
+mod user_settings;
 mod versions;
 mod workspace_access;
 mod workspace_check;
@@ -89,10 +94,11 @@ mod workspace_lock;
 
 pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
 pub use agent_container::AgentContainerConfig;
+pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
-    StateImport, StateMode, known_agents,
+    AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
+    StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{NetRules, RuleError};
 pub use aifo_engine::{
@@ -126,6 +132,7 @@ pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;
@@ -141,6 +148,7 @@ pub use state::{StateError, StoredState, stored_states};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use toolchain_images::{ImageDialogue, NoDialogue, ToolchainImages};
 pub use trusted::TrustedPrograms;
+pub use user_settings::UserSettings;
 pub use versions::ProjectVersion;
 pub use workspace_access::WorkspaceAccess;
 pub use workspace_check::{CheckedWorkspace, WorkspaceError};

@@ -226,7 +226,7 @@ impl CallExplainer<'_> {
         });
         explanation.network = match self.place {
             SidecarLocation::Machine => None,
-            SidecarLocation::Containers => Some(self.config.network()),
+            SidecarLocation::Containers => Some(self.config.network(self.workspace)),
         };
         explanation.route = Some(route);
     }
