@@ -49,6 +49,7 @@ mod claim;
 mod cleanup;
 mod config;
 mod confine;
+mod connection_file;
 mod connection_log;
 mod detect;
 mod devcontainer;
@@ -62,6 +63,7 @@ mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod log_file;
 mod named_network;
 mod own_directories;
 mod pins;
@@ -120,6 +122,9 @@ pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fall
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
+pub use connection_file::{
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, Phase, Stack};
+use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, Stack};
+use aifo_proxy::RunningTable;
 use aifo_sidecar::{StackListeners, StackServer};
 
 use crate::connection_log::ConnectionLog;
 use crate::host_ports::relay_all;
+use crate::log_file::LogFile;
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
@@ -40,14 +42,10 @@ impl NamedNetwork {
             UnlistedNames::Allow => rules.learning(),
         };
         let ports = rules.ports().into_iter().chain(host_ports.iter().copied()).collect();
-        let log = Arc::new(Mutex::new(ConnectionLog::default()));
+        let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(rules), move |event| {
-            let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            match event.phase {
-                Phase::Opened => log.learn(&event, &listed),
-                Phase::Closed => log.record(&event),
-            }
+            shared.lock().unwrap_or_else(PoisonError::into_inner).add(&event);
         });
         let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
@@ -72,6 +70,11 @@ impl NamedNetwork {
                 })
             }),
         }
+    }
+
+    /// From now on, writes connections to a file, with the callers among the running tools.
+    pub(crate) fn open_log(&self, file: LogFile, running: RunningTable) {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).open(file, running);
     }
 
     /// Returns a line about the refused names, and one about those that were reached without a rule.

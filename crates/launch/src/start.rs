@@ -25,6 +25,7 @@ use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
+use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
@@ -100,6 +101,11 @@ impl Session {
         let counter = Arc::clone(&call_counter);
         let limits = &config.limits;
         let log = call_log::open(&id, directory.path(), config.call_logs, limits, counter)?;
+        let running_table = RunningTable::create(&directory.path().join(RUNNING_TABLE))?;
+        if let Some(network) = &network {
+            let file = LogFile::create(&connections_path(&log.path), limits.max_log)?;
+            network.open_log(file, running_table.clone());
+        }
         let info = SessionInfo {
             id,
             pid: std::process::id(),
@@ -128,7 +134,7 @@ impl Session {
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log: log.calls,
-                running_table: RunningTable::create(&directory.path().join(RUNNING_TABLE))?,
+                running_table,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
                 transcript: match config.verbosity {

@@ -1,0 +1,102 @@
+//! The connections of a network by name, as the user sees them: log, `aifo-coder net`, and lines on the stderr
+//! of calls (`spec/log.md#connections`, `spec/cli.md#net`).
+
+use std::process::Command;
+
+use aifo_tests::{
+    ContainerSession, ContainerSetup, Engine, Outcome, Running, Session, Signal, binaries,
+    eventually,
+};
+
+use crate::container_network_names::{Server, connect, setup};
+
+/// A command of `aifo-coder` in the environment of a session.
+fn coder(session: &Session, args: &[&str]) -> Command {
+    let mut command = Command::new(&binaries().coder);
+    command
+        .env_clear()
+        .env("HOME", session.scratch().join("home"))
+        .env("TMPDIR", session.scratch().join("run"))
+        .env("XDG_RUNTIME_DIR", session.scratch().join("run"))
+        .args(args);
+    command
+}
+
+#[track_caller]
+fn text(session: &Session, args: &[&str]) -> String {
+    Outcome::of(&mut coder(session, args)).exited(0).text()
+}
+
+/// Waits until `aifo-coder net` prints a line with all these words.
+#[track_caller]
+fn await_line(session: &ContainerSession, words: &[&str]) {
+    eventually(&format!("a connection with {words:?}"), || {
+        let text = text(session, &["net"]);
+        text.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    });
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn connections_are_listed_with_tool_bytes_and_verdict() {
+    let test = "connections_are_listed_with_tool_bytes_and_verdict";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let server = Server::start();
+    let mut session = setup(&engine, &server).start();
+    assert_eq!(connect(&session, "allowed.test", server.port), "hello");
+    assert_eq!(connect(&session, "other.test", 443), "no such name");
+    let subject = format!("allowed.test:{}", server.port);
+    await_line(&session, &["allowed", "tools", "python3", " 44 B", &subject]);
+    await_line(&session, &["refused", "tools", "python3", "other.test  # no rule permits it"]);
+    let failed = text(&session, &["net", "--failed"]);
+    assert!(failed.contains("other.test") && !failed.contains("allowed.test"), "{failed}");
+
+    let calls = text(&session, &["log"]);
+    assert!(calls.contains("python3") && !calls.contains("# no rule"), "{calls}");
+    let both = text(&session, &["log", "--net"]);
+    assert_eq!(both.lines().count(), calls.lines().count() + 2, "{both}");
+
+    // An open connection.
+    let program = "
+import socket, sys, time
+s = socket.create_connection(('allowed.test', int(sys.argv[1])))
+print('connected', flush=True)
+time.sleep(600)
+";
+    let mut shim = session.shim("python3");
+    let call = Running::start(shim.args(["-c", program, &server.port.to_string()]));
+    call.expect("connected");
+    await_line(&session, &["open", "python3", &subject]);
+    let id = session.id().to_owned();
+    let follow = Running::start(&mut coder(&session, &["net", "-f", "--json", &id]));
+    follow.expect("\"state\":\"open\"");
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    let followed = follow.finish();
+    assert_eq!(followed.code(), Some(0), "{followed:?}");
+    let last = followed.text().lines().last().unwrap_or_default().to_owned();
+    assert!(last.contains("\"state\":\"closed\""), "{last}");
+    call.finish();
+
+    // After the session's end.
+    let suggested = text(&session, &["net", "suggest", &id]);
+    assert!(suggested.contains("\"other.test\",  # python3: 1"), "{suggested}");
+    assert!(!suggested.contains("allowed.test"), "{suggested}");
+    assert!(!text(&session, &["net"]).contains("  open "));
+}
+
+/// Without a network by name there is nothing to show.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_session_with_another_network_has_no_connections() {
+    let test = "a_session_with_another_network_has_no_connections";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let session = ContainerSetup::of(&engine).kind("python").flag("--net", "none").start();
+    session.python("print()", &[]);
+    for args in [&["net"][..], &["net", session.id()], &["net", "suggest"]] {
+        let outcome = Outcome::of(&mut coder(&session, args));
+        assert_eq!(outcome.code(), Some(1), "{outcome:?}");
+        assert!(outcome.stderr.contains("hint: start one with: --net names"), "{outcome:?}");
+    }
+    assert!(text(&session, &["log", "--net"]).contains("python3"));
+    session.finish();
+}
