@@ -85,7 +85,7 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
 /// Logs settings of a network by name that do not hold.
 fn warn_of_names(config: &Config) {
     if !config.net.value.is_by_name() {
-        let sources = config.names.flag().map(|list| &list.source).into_iter();
+        let sources = config.names.flag().into_iter();
         let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
         for source in sources.chain(host_ports) {
             tracing::warn!("{source} has no effect without --net names");
@@ -132,8 +132,7 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     };
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
-    // The keys were parsed before.
-    containers.rules = config.names.rules().unwrap_or_default();
+    containers.rules = config.network_rules();
     containers.host_ports.clone_from(&config.host_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);

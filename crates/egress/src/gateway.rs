@@ -61,6 +61,16 @@ impl Gateway {
         Gateway(Shared::new(rules, Arc::new(events)))
     }
 
+    /// Returns a gateway with other rules, for other stacks. It shares the table of names, the cached
+    /// addresses, the numbers of connections and the receiver of events with this one, whose rules
+    /// have every name of `rules` without a wildcard.
+    #[must_use]
+    pub fn with_rules(&self, rules: Arc<NetRules>) -> Gateway {
+        let mut shared = self.0.clone();
+        shared.rules = rules;
+        Gateway(shared)
+    }
+
     /// Dials through a parent proxy, which then chooses the addresses.
     #[must_use]
     pub fn with_parent_proxy(mut self, parent: ParentProxy) -> Gateway {

@@ -4,7 +4,6 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use aifo_egress::NetRules;
 use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
@@ -17,6 +16,7 @@ use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
 use crate::named_network::{NamedNetwork, UnlistedNames};
+use crate::network_rules::NetworkRules;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -94,7 +94,7 @@ pub struct Containers {
     /// Their network.
     pub net: Net,
     /// The names that they reach with [`Net::Names`].
-    pub rules: NetRules,
+    pub rules: NetworkRules,
     /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
     pub host_ports: Vec<u16>,
     /// Published ports, as for the engine's `--publish`.
@@ -120,7 +120,7 @@ impl Containers {
             engine,
             images: Images::default(),
             net: Net::default(),
-            rules: NetRules::default(),
+            rules: NetworkRules::default(),
             host_ports: Vec::new(),
             publish: Vec::new(),
             pools: None,
@@ -181,6 +181,7 @@ impl Containers {
     /// with a hint.
     pub(crate) fn named_network(
         &self,
+        kinds: &[Kind],
         transport: RunnerTransport,
     ) -> Result<Option<NamedNetwork>, LaunchError> {
         if !self.net.is_by_name() {
@@ -191,7 +192,7 @@ impl Containers {
             Net::Learn => UnlistedNames::Allow,
             _ => UnlistedNames::Refuse,
         };
-        let network = NamedNetwork::new(self.rules.clone(), mode, &self.host_ports);
+        let network = NamedNetwork::new(&self.rules, kinds, mode, &self.host_ports);
         network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
     }
 
@@ -208,7 +209,7 @@ impl Containers {
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"
             ));
         }
-        let ports = self.rules.ports();
+        let ports = self.rules.of_all().ports();
         if let Some(port) = self.host_ports.iter().find(|port| ports.contains(port)) {
             return Err(format!(
                 "port {port} is both a host port and a port of network rules\n\

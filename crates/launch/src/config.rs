@@ -7,7 +7,7 @@ use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::Restriction;
 use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
-use aifo_types::Endpoint;
+use aifo_types::{Endpoint, Kind};
 
 use crate::agent_container::AgentContainerConfig;
 use crate::agent_variables::agent_variables;
@@ -79,6 +79,11 @@ pub enum Verbosity {
 }
 
 impl SessionConfig {
+    /// Returns the kinds of the sidecars.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        self.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect()
+    }
+
     /// Returns the runner of all containers.
     pub(crate) fn runner(&self) -> RunnerOptions<'_> {
         RunnerOptions {

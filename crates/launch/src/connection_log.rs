@@ -12,8 +12,8 @@ use crate::log_file::LogFile;
 /// The connections of a session.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionLog {
-    /// The rules without those of learning.
-    listed: NetRules,
+    /// The rules of the agent's stack, and of that of the tools, without those of learning.
+    listed: [NetRules; 2],
     file: ConnectionFile,
     /// The running tools, once they are known.
     running: RunningTable,
@@ -33,8 +33,9 @@ const MAX_REFUSALS: usize = 200;
 const MAX_LISTED: usize = 10;
 
 impl ConnectionLog {
-    /// Creates a log. `listed` are the rules without those of learning.
-    pub(crate) fn new(listed: NetRules) -> Self {
+    /// Creates a log. `listed` are the rules of the agent's stack, and of that of the tools, without those of
+    /// learning.
+    pub(crate) fn new(listed: [NetRules; 2]) -> Self {
         ConnectionLog { listed, ..ConnectionLog::default() }
     }
 
@@ -54,7 +55,7 @@ impl ConnectionLog {
             (false, None) => ConnectionVerdict::Allowed,
         };
         let suggestion = learnt.clone().or_else(|| suggestion(event));
-        let tool = (event.stack != AGENT).then(|| self.running.only()).flatten();
+        let tool = (event.stack != AGENT_STACK).then(|| self.running.only()).flatten();
         self.file.append(event, verdict, suggestion.clone(), tool);
         match event.phase {
             Phase::Opened => {
@@ -69,7 +70,9 @@ impl ConnectionLog {
     fn learnt_rule(&self, event: &ConnectionEvent) -> Option<String> {
         let Verdict::Allowed { .. } = &event.verdict else { return None };
         let (name, port) = Name::parse(event.name.as_bytes()).ok().zip(event.port)?;
-        (self.listed.judge(&name, port) == Verdict::Refused).then(|| format!("{name}:{port}"))
+        let [agent, tools] = &self.listed;
+        let listed = if event.stack == AGENT_STACK { agent } else { tools };
+        (listed.judge(&name, port) == Verdict::Refused).then(|| format!("{name}:{port}"))
     }
 
     /// Returns a line with all names, because it is the result of the session.
@@ -96,7 +99,7 @@ impl ConnectionLog {
             return;
         }
         let who = match event.stack.as_str() {
-            AGENT => "the agent was",
+            AGENT_STACK => "the agent was",
             _ => "tools were",
         };
         tracing::warn!("{who} refused {}", refusal_text(&subject, error, suggestion.as_deref()));
@@ -159,7 +162,7 @@ fn quoted(rule: &str) -> String {
 }
 
 /// The label of the agent's stack.
-const AGENT: &str = "agent";
+pub(crate) const AGENT_STACK: &str = "agent";
 
 #[cfg(test)]
 mod tests {
@@ -212,7 +215,7 @@ mod tests {
     fn learnt_names_are_those_without_a_rule() {
         let listed = NetRules::parse(&["a.example:443".to_owned()]).unwrap();
         let learning = listed.clone().learning();
-        let mut log = ConnectionLog::new(listed);
+        let mut log = ConnectionLog::new([NetRules::default(), listed]);
         assert_eq!(log.report_learnt(), None);
         for (name, port) in [("b.example", 443), ("a.example", 443), ("a.example", 22)] {
             let verdict = learning.judge(&Name::parse(name.as_bytes()).unwrap(), port);

@@ -5,15 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, Stack};
 use aifo_proxy::RunningTable;
 use aifo_sidecar::{StackListeners, StackServer};
+use aifo_types::Kind;
 
-use crate::connection_log::ConnectionLog;
+use crate::connection_log::{AGENT_STACK, ConnectionLog};
 use crate::host_ports::relay_all;
 use crate::log_file::LogFile;
+use crate::network_rules::NetworkRules;
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NamedNetwork {
     gateway: Gateway,
+    /// The rules of the agent's stack, and of that of the tools.
+    agent: Arc<NetRules>,
+    tools: Arc<NetRules>,
     /// Those of rules, then those of this machine.
     ports: Vec<u16>,
     host_ports: usize,
@@ -32,15 +37,20 @@ impl NamedNetwork {
     /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
     /// Errors: that proxy's URL is not supported.
     pub(crate) fn new(
-        rules: NetRules,
+        rules: &NetworkRules,
+        kinds: &[Kind],
         unlisted: UnlistedNames,
         host_ports: &[u16],
     ) -> Result<Self, ParentError> {
-        let listed = rules.clone();
-        let rules = match unlisted {
+        let (of_agent, of_tools) = (rules.of_agent(), rules.of_kinds(kinds));
+        let listed = [of_agent.clone(), of_tools.clone()];
+        let served = |rules: NetRules| match unlisted {
             UnlistedNames::Refuse => rules,
             UnlistedNames::Allow => rules.learning(),
         };
+        let (agent, tools) = (served(of_agent), served(of_tools));
+        // Every name has an address, whichever stack may reach it.
+        let rules = agent.clone().union(tools.clone());
         let ports = rules.ports().into_iter().chain(host_ports.iter().copied()).collect();
         let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
@@ -51,12 +61,14 @@ impl NamedNetwork {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
-        Ok(NamedNetwork { gateway, ports, host_ports: host_ports.len(), log })
+        let (agent, tools, host_ports) = (Arc::new(agent), Arc::new(tools), host_ports.len());
+        Ok(NamedNetwork { gateway, agent, tools, ports, host_ports, log })
     }
 
     /// Returns the server of the session's stacks.
     pub(crate) fn server(&self) -> StackServer {
-        let gateway = self.gateway.clone();
+        let [agent, tools] =
+            [&self.agent, &self.tools].map(|rules| self.gateway.with_rules(Arc::clone(rules)));
         let names = self.ports.len().saturating_sub(self.host_ports);
         StackServer {
             ports: self.ports.clone(),
@@ -64,6 +76,7 @@ impl NamedNetwork {
                 let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
                 let of_host = listeners.split_off(names.min(listeners.len()));
                 let stack = Stack { dns_udp, dns_tcp, listeners };
+                let gateway = if name == AGENT_STACK { &agent } else { &tools };
                 let serving = gateway.serve(name.to_owned(), stack);
                 Box::pin(async move {
                     tokio::join!(serving, relay_all(of_host));

@@ -12,7 +12,7 @@ use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
     Transport,
 };
-use aifo_types::{Endpoint, Kind, Token};
+use aifo_types::{Endpoint, Token};
 use nix::unistd::getuid;
 use tokio::task::JoinSet;
 
@@ -242,7 +242,7 @@ impl Backends {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
-                network = containers.named_network(config.runner_transport)?;
+                network = containers.named_network(&config.kinds(), config.runner_transport)?;
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
@@ -318,8 +318,7 @@ async fn start_sidecars(
         Some(attached) => attached.over(others, &dirs.id, directory, runner, workspace),
         None => others,
     };
-    let kinds: Vec<Kind> =
-        config.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect();
+    let kinds = config.kinds();
     let fleet = async {
         let (startup, reporter) = (config.startup, config.reporter.clone());
         let fleet = Fleet::start(backend, Box::new(host.clone()), kinds, startup, reporter).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aifo_launch::{Admitted, AgentSpec, SmartRuntimes};
+use aifo_launch::{Admitted, AgentSpec, NetworkRules, SmartRuntimes};
 use aifo_policy::{CallerOptions, NotifyEnvironment, NotifyRules};
 
 use crate::config::choices::{NET, SmartMode};
@@ -62,6 +62,16 @@ impl Config {
         }
     }
 
+    /// Returns the rules of a network by name, without those of the agent's row.
+    pub(crate) fn network_rules(&self) -> NetworkRules {
+        let mut rules = match self.net_defaults.value {
+            true => NetworkRules::default_of(&self.toolchains.value.kinds()),
+            false => NetworkRules::default(),
+        };
+        self.names.add_to(&mut rules);
+        rules
+    }
+
     /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
     pub(crate) fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
         registries::resolve(&self.admit, self.ca_bundle.value.as_deref())
@@ -78,7 +88,7 @@ impl Config {
             &self.cpus.source,
         ];
         let images = self.kinds.images.values().map(|image| &image.source);
-        let names = self.names.flag().map(|list| &list.source);
+        let names = self.names.flag();
         sources.into_iter().chain(names).chain(images).find_map(|source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
