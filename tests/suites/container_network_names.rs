@@ -128,7 +128,7 @@ fn allowed_names_are_reached_and_nothing_else() {
     session.log_lines(&["tools were refused other.test"]);
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
     let log = session.log();
-    let summary = "allow it with: --allow-net other.test";
+    let summary = "allow it with: aifo-coder net allow other.test";
     assert!(log.contains(summary), "{log}");
 }
 

@@ -1,6 +1,7 @@
 //! The connections of a network by name, as the user sees them: log, `aifo-coder net`, and lines on the stderr
 //! of calls (`spec/log.md#connections`, `spec/cli.md#net`).
 
+use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
@@ -98,5 +99,50 @@ fn a_session_with_another_network_has_no_connections() {
         assert!(outcome.stderr.contains("hint: start one with: --net names"), "{outcome:?}");
     }
     assert!(text(&session, &["log", "--net"]).contains("python3"));
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn allowed_rules_are_in_the_file_and_in_running_sessions() {
+    let test = "allowed_rules_are_in_the_file_and_in_running_sessions";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let server = Server::start();
+    let setup = setup(&engine, &server);
+    fs::write(setup.setup().workspace().join(".aifo.toml"), "[net]\ndeny = [\"evil.test\"]\n")
+        .unwrap();
+    let session = setup.start();
+    assert_eq!(connect(&session, "later.test", server.port), "no such name");
+    let rules = [session.id(), &server.rule("later.test")].map(str::to_owned);
+    let [id, rule] = &rules;
+    let outcome =
+        Outcome::of(&mut coder(&session, &["net", "allow", rule, &server.rule("evil.test")]));
+    let printed = outcome.exited(0).text();
+    assert!(printed.contains(&format!("+allow = [\"{rule}\", \"evil.test:")), "{printed}");
+    let expected = format!("session {id} has the rules from now on\n");
+    assert!(outcome.stderr.ends_with(&expected), "{outcome:?}");
+    eventually("the name is reached", || connect(&session, "later.test", server.port) == "hello");
+    // The workspace took it away.
+    assert_eq!(connect(&session, "evil.test", server.port), "no such name");
+    session.log_lines(&["tools were refused evil.test: net.deny takes it away"]);
+
+    // Ports need listeners, kinds and agents their own keys, and rules must be valid.
+    let missing = Outcome::of(&mut coder(&session, &["net", "allow", "other.test:7777"]));
+    assert!(missing.stderr.contains("no listener at port 7777\n"), "{missing:?}");
+    let kind = Outcome::of(&mut coder(&session, &["net", "allow", "--kind", "rust", "@rust"]));
+    assert!(!kind.exited(0).stderr.contains("session"), "it has no rust: {kind:?}");
+    let path = text(&session, &["config", "path"]);
+    let file = fs::read_to_string(path.trim_end()).unwrap();
+    let tail = "\n[net.kind.rust]\nallow = [\"@rust\"]\n";
+    assert!(file.ends_with(tail) && file.contains("\"other.test:7777\"]"), "{file}");
+    for (rules, code, expected) in [
+        (&["10.0.0.1"][..], 2, "invalid name in network rule '10.0.0.1'"),
+        (&["--kind", "rsut", "a.test"], 2, "did you mean 'rust'?"),
+    ] {
+        let words = [&["net", "allow"], rules].concat();
+        let outcome = Outcome::of(&mut coder(&session, &words));
+        assert!(outcome.code() == Some(code) && outcome.stderr.contains(expected), "{outcome:?}");
+    }
+    assert_eq!(fs::read_to_string(path.trim_end()).unwrap(), file, "errors change nothing");
     session.finish();
 }

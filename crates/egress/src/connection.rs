@@ -60,7 +60,7 @@ async fn run(
     let gateway = &stack.gateway;
     let limits = &gateway.limits;
     let name = name.ok_or(ConnectionError::UnknownAddress)?;
-    let verdict = gateway.rules.judge(name, port);
+    let verdict = gateway.rules().judge(name, port);
     let Verdict::Allowed { rule } = &verdict else { return Err(ConnectionError::NoRule) };
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);

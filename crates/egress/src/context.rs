@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +21,7 @@ pub(crate) type EventFn = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
 /// State of a gateway. Clones share names, cached addresses and the numbers of connections.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) rules: Arc<NetRules>,
+    rules: Arc<RwLock<Arc<NetRules>>>,
     pub(crate) outside: Outside,
     pub(crate) limits: Limits,
     names: Arc<Mutex<NameTable>>,
@@ -33,12 +33,27 @@ impl Shared {
     pub(crate) fn new(rules: Arc<NetRules>, events: EventFn) -> Shared {
         Shared {
             names: Arc::new(Mutex::new(NameTable::new(&rules))),
-            rules,
+            rules: Arc::new(RwLock::new(rules)),
             outside: Outside::new(),
             limits: Limits::default(),
             events,
             next_id: Arc::new(AtomicU64::new(1)),
         }
+    }
+
+    /// Returns the rules that apply now.
+    pub(crate) fn rules(&self) -> Arc<NetRules> {
+        self.rules.read().unwrap_or_else(|error| error.into_inner()).clone()
+    }
+
+    /// Replaces the rules, also of clones.
+    pub(crate) fn set_rules(&self, rules: Arc<NetRules>) {
+        *self.rules.write().unwrap_or_else(|error| error.into_inner()) = rules;
+    }
+
+    /// Returns the same state with rules of its own.
+    pub(crate) fn with_rules(&self, rules: Arc<NetRules>) -> Shared {
+        Shared { rules: Arc::new(RwLock::new(rules)), ..self.clone() }
     }
 
     /// Locks the table of names.

@@ -105,7 +105,7 @@ impl Resolver {
     fn look_up(&self, question: &Question, peer: SocketAddr) -> Lookup {
         let gateway = &self.stack.gateway;
         match question {
-            Question::Name { name, .. } if gateway.rules.permits_name(name) => {
+            Question::Name { name, .. } if gateway.rules().permits_name(name) => {
                 match gateway.names().address(name) {
                     Ok(address) => Lookup::Address(address),
                     Err(error) => {
@@ -114,7 +114,7 @@ impl Resolver {
                     }
                 }
             }
-            Question::Name { host: Some(host), .. } if gateway.rules.permits_name(host) => {
+            Question::Name { host: Some(host), .. } if gateway.rules().permits_name(host) => {
                 Lookup::NoData
             }
             Question::Name { name, .. } => {

@@ -66,9 +66,13 @@ impl Gateway {
     /// have every name of `rules` without a wildcard.
     #[must_use]
     pub fn with_rules(&self, rules: Arc<NetRules>) -> Gateway {
-        let mut shared = self.0.clone();
-        shared.rules = rules;
-        Gateway(shared)
+        Gateway(self.0.with_rules(rules))
+    }
+
+    /// Replaces the rules, also of clones and of stacks that are served. They apply to later queries and
+    /// connections; [`NetRules::ports`] of the new rules get no further listener.
+    pub fn set_rules(&self, rules: Arc<NetRules>) {
+        self.0.set_rules(rules);
     }
 
     /// Dials through a parent proxy, which then chooses the addresses.
@@ -131,7 +135,7 @@ impl Gateway {
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parent = &self.0.outside.parent;
-        f.debug_struct("Gateway").field("rules", &self.0.rules).field("parent", parent).finish()
+        f.debug_struct("Gateway").field("rules", &self.0.rules()).field("parent", parent).finish()
     }
 }
 

@@ -39,6 +39,11 @@ impl ConnectionLog {
         ConnectionLog { listed, ..ConnectionLog::default() }
     }
 
+    /// Replaces the rules without those of learning.
+    pub(crate) fn set_listed(&mut self, listed: [NetRules; 2]) {
+        self.listed = listed;
+    }
+
     /// From now on, writes connections to `file`, with the callers among `running`.
     pub(crate) fn open(&mut self, file: LogFile, running: RunningTable) {
         self.file.open(file);
@@ -54,7 +59,7 @@ impl ConnectionLog {
             (false, Some(_)) => ConnectionVerdict::Learnt,
             (false, None) => ConnectionVerdict::Allowed,
         };
-        let suggestion = learnt.clone().or_else(|| suggestion(event));
+        let suggestion = learnt.clone().or_else(|| self.suggestion(event));
         let tool = (event.stack != AGENT_STACK).then(|| self.running.only()).flatten();
         self.file.append(event, verdict, suggestion.clone(), tool);
         match event.phase {
@@ -70,9 +75,32 @@ impl ConnectionLog {
     fn learnt_rule(&self, event: &ConnectionEvent) -> Option<String> {
         let Verdict::Allowed { .. } = &event.verdict else { return None };
         let (name, port) = Name::parse(event.name.as_bytes()).ok().zip(event.port)?;
+        let is_listed = self.listed(event).judge(&name, port) != Verdict::Refused;
+        (!is_listed).then(|| format!("{name}:{port}"))
+    }
+
+    /// Returns the rule that would allow a refused connection.
+    fn suggestion(&self, event: &ConnectionEvent) -> Option<String> {
+        match event.error.as_ref()? {
+            ConnectionError::NoRule => {
+                let (name, rule) = (Name::parse(event.name.as_bytes()).ok()?, subject(event));
+                let added = NetRules::parse(std::slice::from_ref(&rule)).ok()?;
+                let rules = self.listed(event).clone().union(added);
+                rules.permits_name(&name).then_some(rule)
+            }
+            // The user's own network; other refused addresses are never the name's intended ones.
+            ConnectionError::Address {
+                class: AddressClass::Private | AddressClass::Shared,
+                ..
+            } => Some(format!("{} private", subject(event))),
+            _ => None,
+        }
+    }
+
+    /// Returns the rules of a stack without those of learning.
+    fn listed(&self, event: &ConnectionEvent) -> &NetRules {
         let [agent, tools] = &self.listed;
-        let listed = if event.stack == AGENT_STACK { agent } else { tools };
-        (listed.judge(&name, port) == Verdict::Refused).then(|| format!("{name}:{port}"))
+        if event.stack == AGENT_STACK { agent } else { tools }
     }
 
     /// Returns a line with all names, because it is the result of the session.
@@ -114,13 +142,14 @@ impl ConnectionLog {
         }
         let listed: Vec<_> = self.named.keys().take(MAX_LISTED).map(String::as_str).collect();
         let rules = self.named.values().flatten().take(MAX_LISTED);
-        let flags: Vec<_> = rules.map(|rule| format!("--allow-net {}", quoted(rule))).collect();
+        let rules: Vec<_> = rules.map(|rule| quoted(rule)).collect();
         let mut text = format!("the network refused {}", listed.join(", "));
         if let Some(more @ 1..) = count.checked_sub(listed.len()) {
             text += &format!(" and {more} more");
         }
-        if !flags.is_empty() {
-            text += &format!("; allow what is needed with: {}", flags.join(" "));
+        if !rules.is_empty() {
+            let rules = rules.join(" ");
+            text += &format!("; allow what is needed with: aifo-coder net allow {rules}");
         }
         Some(text)
     }
@@ -134,25 +163,15 @@ fn subject(event: &ConnectionEvent) -> String {
     }
 }
 
-/// Returns the rule that would allow a refused connection.
-fn suggestion(event: &ConnectionEvent) -> Option<String> {
-    match event.error.as_ref()? {
-        ConnectionError::NoRule => event.hint().map(|_| subject(event)),
-        // The user's own network; other refused addresses are never the name's intended ones.
-        ConnectionError::Address {
-            class: AddressClass::Private | AddressClass::Shared, ..
-        } => Some(format!("{} private", subject(event))),
-        _ => None,
-    }
-}
-
-/// Returns the name, the cause unless a rule is missing, and the flag that allows it.
+/// Returns the name, the cause unless a rule is missing, and the command that allows it.
 fn refusal_text(subject: &str, error: &ConnectionError, suggestion: Option<&str>) -> String {
     let cause = match error {
         ConnectionError::NoRule if suggestion.is_some() => String::new(),
+        ConnectionError::NoRule => ": net.deny takes it away".to_owned(),
         error => format!(": {error}"),
     };
-    let hint = suggestion.map(|rule| format!("; allow it with: --allow-net {}", quoted(rule)));
+    let hint =
+        suggestion.map(|rule| format!("; allow it with: aifo-coder net allow {}", quoted(rule)));
     format!("{subject}{cause}{}", hint.unwrap_or_default())
 }
 
@@ -207,8 +226,20 @@ mod tests {
             log.add(&event("tools", "d.example", Some(443), failed));
         }
         let expected = "the network refused a.example, b.example:443, c.example:443; allow what is \
-                        needed with: --allow-net a.example --allow-net 'b.example:443 private'";
+                        needed with: aifo-coder net allow a.example 'b.example:443 private'";
         assert_eq!(log.report().as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_away_has_no_suggestion() {
+        let denied = NetRules::default().take_away(&["b.example".to_owned()]).unwrap();
+        let mut log = ConnectionLog::new([NetRules::default(), denied]);
+        log.add(&event("tools", "a.example", None, ConnectionError::NoRule));
+        log.add(&event("tools", "b.example", None, ConnectionError::NoRule));
+        let suggestions: Vec<_> = log.named.values().cloned().collect();
+        assert_eq!(suggestions, [Some("a.example".to_owned()), None]);
+        let text = refusal_text("b.example", &ConnectionError::NoRule, None);
+        assert_eq!(text, "b.example: net.deny takes it away");
     }
 
     #[test]

@@ -31,6 +31,7 @@
 //! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
 //! and ends its sidecars.
 
+mod added_rules;
 mod agent;
 mod agent_container;
 mod agent_endpoint;
@@ -98,7 +99,7 @@ pub use agents::{
     AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
     StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{NetRules, RuleError};
+pub use aifo_egress::{GROUPS, NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,

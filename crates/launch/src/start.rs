@@ -16,6 +16,7 @@ use aifo_types::{Endpoint, Token};
 use nix::unistd::getuid;
 use tokio::task::JoinSet;
 
+use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
 use crate::backend::{self, SelectedBackend, SidecarBackend};
@@ -116,6 +117,7 @@ impl Session {
             up: up_now,
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
+            name_ports: network.as_ref().map(|network| network.name_ports().to_vec()),
             started: SystemTime::now(),
             log: log.path,
             directory: directory.path().to_owned(),
@@ -125,6 +127,9 @@ impl Session {
         info.publish(&token)?;
         let mut record = JoinSet::new();
         record.spawn(update_record(info.clone(), running_kinds));
+        if let Some(network) = &network {
+            record.spawn(added_rules::apply(info.directory.clone(), network.clone()));
+        }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(

@@ -39,4 +39,19 @@ pub(crate) enum NetCommand {
         #[arg(value_name = "SESSION")]
         session: Option<String>,
     },
+    /// Add rules to your configuration file and to running sessions
+    Allow(NetAllow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetAllow {
+    /// Only for tools of this toolchain
+    #[arg(long, value_name = "KIND", conflicts_with = "for_agent")]
+    pub(crate) kind: Option<String>,
+    /// Only for the agent
+    #[arg(long = "agent", id = "for_agent")]
+    pub(crate) agent: bool,
+    /// Rules and groups: NAME, NAME:PORT, '*.NAME', @GROUP
+    #[arg(value_name = "RULE", required = true)]
+    pub(crate) rules: Vec<String>,
 }
