@@ -146,3 +146,130 @@ fn allowed_rules_are_in_the_file_and_in_running_sessions() {
     assert_eq!(fs::read_to_string(path.trim_end()).unwrap(), file, "errors change nothing");
     session.finish();
 }
+
+/// The lines about the network on a call's stderr.
+fn refusals(outcome: &Outcome) -> Vec<&str> {
+    outcome.stderr.lines().filter(|line| line.starts_with("aifo: ")).collect()
+}
+
+/// Looks up names, then exits with the code before them.
+const LOOK_UP: &str = "
+import socket, sys
+for name in sys.argv[2:]:
+    try: socket.gethostbyname(name)
+    except socket.gaierror: pass
+sys.exit(int(sys.argv[1]))
+";
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_failed_call_has_a_line_for_each_refused_name() {
+    let test = "a_failed_call_has_a_line_for_each_refused_name";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let server = Server::start();
+    let checked = format!("checked.test:{} tls address=127.0.0.1", server.port);
+    // The server's port is that of another rule as well.
+    let setup = ContainerSetup::of(&engine).kind("python").flag("--net", "names");
+    let session = setup.flag("--allow-net", &checked).start();
+    let call = |args: &[&str]| session.run("python3", &[&["-c", LOOK_UP], args].concat());
+    let line = |name: &str| {
+        format!("aifo: python3 was refused {name}; allow it with: aifo-coder net allow {name}")
+    };
+    let failed = call(&["3", "other.test", "OTHER.test."]);
+    assert_eq!(failed.code(), Some(3), "{failed:?}");
+    assert_eq!(refusals(&failed), [line("other.test")], "{failed:?}");
+    let succeeded = call(&["0", "other.test"]);
+    assert_eq!((succeeded.code(), &*succeeded.stderr), (Some(0), ""), "{succeeded:?}");
+    let without = call(&["3"]);
+    assert_eq!(refusals(&without), [""; 0], "{without:?}");
+
+    let names: Vec<String> = (1..=8).map(|number| format!("n{number}.test")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let many = call(&[&["1"], &names[..]].concat());
+    let mut expected: Vec<String> = names.iter().take(3).map(|name| line(name)).collect();
+    expected.push("aifo: python3 was refused more 5 times; see: aifo-coder net".to_owned());
+    assert_eq!(refusals(&many), expected, "{many:?}");
+
+    // Children have the call's tag, also after setsid; without it they are below the tool.
+    for start in ["start_new_session=True", "env={}"] {
+        let program = format!(
+            "import subprocess, sys\n\
+             subprocess.run([sys.executable, '-c', sys.argv[1], '0', 'child.test'], {start})\n\
+             sys.exit(4)"
+        );
+        let child = session.run("python3", &["-c", &program, LOOK_UP]);
+        assert_eq!(refusals(&child), [line("child.test")], "{start} {child:?}");
+    }
+
+    // A connection, whose client waits for the server's first bytes.
+    let program = "
+import socket, sys
+s = socket.create_connection(('checked.test', int(sys.argv[1])), timeout=20)
+s.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n')
+try: s.recv(1000)
+except OSError: pass
+sys.exit(5)
+";
+    let refused = session.run("python3", &["-c", program, &server.port.to_string()]);
+    let expected = format!("aifo: python3 was refused checked.test:{}: it is not TLS", server.port);
+    assert_eq!(refusals(&refused), [expected], "{refused:?}");
+    // The file has the same callers.
+    let json = text(&session, &["net", "--json", session.id()]);
+    assert!(json.lines().all(|line| line.contains("\"tool\":\"python3\"")), "{json}");
+    session.finish();
+}
+
+/// Calls of one sidecar and of two at the same time.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn concurrent_calls_have_the_lines_of_their_own_names() {
+    let test = "concurrent_calls_have_the_lines_of_their_own_names";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let setup = ContainerSetup::of(&engine).kind("python").kind("c-cpp").flag("--net", "names");
+    let session = setup.start();
+    let workspace = session.workspace();
+    // Each waits until all run, looks up its names, and waits until all have.
+    let program = "
+import os, socket, sys, time
+def meet(step):
+    open(f'{step}-{sys.argv[1]}', 'w').close()
+    while not all(os.path.exists(f'{step}-{name}') for name in ['one', 'two', 'three']):
+        time.sleep(0.005)
+meet('begin')
+for number in range(2):
+    try: socket.gethostbyname(f'{sys.argv[1]}{number}.test')
+    except socket.gaierror: pass
+meet('end')
+sys.exit(7)
+";
+    fs::write(workspace.join("program.py"), program).unwrap();
+    fs::write(workspace.join("Makefile"), "all:\n\t@/usr/bin/python3 program.py three\n").unwrap();
+    let calls = [
+        ("python3", vec!["program.py", "one"], "one"),
+        ("python3", vec!["program.py", "two"], "two"),
+        ("make", vec![], "three"),
+    ];
+    let running: Vec<Running> = calls
+        .iter()
+        .map(|(tool, args, _)| {
+            let mut shim = session.shim(tool);
+            Running::start(shim.args(args))
+        })
+        .collect();
+    for ((tool, _, name), running) in calls.iter().zip(running) {
+        let outcome = running.finish();
+        assert_ne!(outcome.code(), Some(0), "{outcome:?}");
+        let line = |number: u32| {
+            let name = format!("{name}{number}.test");
+            format!("aifo: {tool} was refused {name}; allow it with: aifo-coder net allow {name}")
+        };
+        assert_eq!(refusals(&outcome), [line(0), line(1)], "{outcome:?}");
+    }
+    let listed = text(&session, &["net", session.id()]);
+    for (tool, _, name) in &calls {
+        let is_theirs =
+            |line: &str| line.contains(&format!("  {name}1.test")) && line.contains(tool);
+        assert!(listed.lines().any(is_theirs), "{listed}");
+    }
+    session.finish();
+}

@@ -13,10 +13,14 @@ use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::limits::Limits;
 use crate::name::Name;
 use crate::names::NameTable;
+use crate::resolver::BoxFuture;
 use crate::rules::{NetRules, Verdict};
 
 /// The function that receives events.
 pub(crate) type EventFn = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
+
+/// The function that is called before a refusal is answered.
+pub(crate) type RefusalFn = Arc<dyn Fn(&ConnectionEvent) -> Option<BoxFuture<()>> + Send + Sync>;
 
 /// State of a gateway. Clones share names, cached addresses and the numbers of connections.
 #[derive(Clone)]
@@ -26,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     names: Arc<Mutex<NameTable>>,
     events: EventFn,
+    pub(crate) before_refusal: Option<RefusalFn>,
     next_id: Arc<AtomicU64>,
 }
 
@@ -37,6 +42,7 @@ impl Shared {
             outside: Outside::new(),
             limits: Limits::default(),
             events,
+            before_refusal: None,
             next_id: Arc::new(AtomicU64::new(1)),
         }
     }
@@ -108,6 +114,11 @@ impl StackContext {
 
     pub(crate) fn report(&self, event: ConnectionEvent) {
         (self.gateway.events)(event);
+    }
+
+    /// Returns the work that a refusal waits for.
+    pub(crate) fn before_refusal(&self, event: &ConnectionEvent) -> Option<BoxFuture<()>> {
+        self.gateway.before_refusal.as_ref().and_then(|before| before(event))
     }
 
     pub(crate) fn report_listener(&self, error: &io::Error) {

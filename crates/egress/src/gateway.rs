@@ -19,7 +19,7 @@ use crate::dns_server;
 use crate::event::ConnectionEvent;
 use crate::limits::Limits;
 use crate::parent::ParentProxy;
-use crate::resolver::Resolve;
+use crate::resolver::{BoxFuture, Resolve};
 use crate::rules::NetRules;
 
 /// The passed sockets of one network stack. The gateway makes them non-blocking, and closes them.
@@ -79,6 +79,18 @@ impl Gateway {
     #[must_use]
     pub fn with_parent_proxy(mut self, parent: ParentProxy) -> Gateway {
         self.0.outside.parent = Some(parent);
+        self
+    }
+
+    /// Waits for a future before a refusal is reported and answered, for example until the process of the
+    /// client is known, which still waits for the answer. `before` is called with the event, and must
+    /// bound the future's time and the number of futures. Other queries and connections do not wait.
+    #[must_use]
+    pub fn with_refusal_hook(
+        mut self,
+        before: impl Fn(&ConnectionEvent) -> Option<BoxFuture<()>> + Send + Sync + 'static,
+    ) -> Gateway {
+        self.0.before_refusal = Some(Arc::new(before));
         self
     }
 

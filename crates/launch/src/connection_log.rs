@@ -1,11 +1,14 @@
 //! The connections of a session: records them, and keeps the names that were refused, or reached without
 //! a rule (`spec/network.md#refusals`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Future;
+use std::sync::Arc;
 
 use aifo_egress::{AddressClass, ConnectionError, ConnectionEvent, Name, NetRules, Phase, Verdict};
-use aifo_proxy::RunningTable;
+use aifo_proxy::RunningTool;
 
+use crate::caller_finder::CallerFinder;
 use crate::connection_file::{ConnectionFile, ConnectionVerdict};
 use crate::log_file::LogFile;
 
@@ -15,8 +18,10 @@ pub(crate) struct ConnectionLog {
     /// The rules of the agent's stack, and of that of the tools, without those of learning.
     listed: [NetRules; 2],
     file: ConnectionFile,
-    /// The running tools, once they are known.
-    running: RunningTable,
+    /// Finds callers, once calls can run.
+    finder: Option<Arc<CallerFinder>>,
+    /// The callers of refused events that were found, by the event's number.
+    callers: HashMap<u64, Option<RunningTool>>,
     /// Each refused name, with its port if a connection was refused, and the rule that would allow it, if one
     /// would.
     named: BTreeMap<String, Option<String>>,
@@ -28,6 +33,9 @@ pub(crate) struct ConnectionLog {
 
 /// A tool can look up any number of names.
 const MAX_REFUSALS: usize = 200;
+
+/// More than refusals that wait at once.
+const MAX_CALLERS: usize = 1024;
 
 /// Names in the summary.
 const MAX_LISTED: usize = 10;
@@ -44,10 +52,30 @@ impl ConnectionLog {
         self.listed = listed;
     }
 
-    /// From now on, writes connections to `file`, with the callers among `running`.
-    pub(crate) fn open(&mut self, file: LogFile, running: RunningTable) {
+    /// From now on, writes connections to `file`, with the callers that `finder` finds.
+    pub(crate) fn open(&mut self, file: LogFile, finder: CallerFinder) {
         self.file.open(file);
-        self.running = running;
+        self.finder = Some(Arc::new(finder));
+    }
+
+    /// Returns a future that finds the caller of a refused event; `None` if it cannot be found.
+    pub(crate) fn find_caller(
+        &self,
+        event: &ConnectionEvent,
+    ) -> Option<impl Future<Output = Option<RunningTool>> + Send + use<>> {
+        let error = event.error.as_ref().filter(|_| event.stack != AGENT_STACK)?;
+        let suggestion = self.suggestion(event);
+        let text = refusal_text(&subject(event), error, suggestion.as_deref());
+        self.finder.as_ref()?.find(event, text)
+    }
+
+    /// Records the caller of an event that follows.
+    pub(crate) fn set_caller(&mut self, event: u64, caller: Option<RunningTool>) {
+        // An event of a stack that has just ended does not follow.
+        if self.callers.len() >= MAX_CALLERS {
+            self.callers.clear();
+        }
+        self.callers.insert(event, caller);
     }
 
     /// Records an event.
@@ -60,7 +88,10 @@ impl ConnectionLog {
             (false, None) => ConnectionVerdict::Allowed,
         };
         let suggestion = learnt.clone().or_else(|| self.suggestion(event));
-        let tool = (event.stack != AGENT_STACK).then(|| self.running.only()).flatten();
+        let tool = self.callers.remove(&event.id).unwrap_or_else(|| {
+            let finder = self.finder.as_ref().filter(|_| event.stack != AGENT_STACK)?;
+            finder.only()
+        });
         self.file.append(event, verdict, suggestion.clone(), tool);
         match event.phase {
             Phase::Opened => {

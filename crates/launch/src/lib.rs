@@ -43,6 +43,7 @@ mod beneath;
 mod cache;
 mod call_log;
 mod call_stats;
+mod caller_finder;
 mod certificates;
 mod check;
 mod choose;

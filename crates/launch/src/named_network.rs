@@ -1,12 +1,12 @@
 //! The gateway of a session's network by name (`spec/network.md`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
-use aifo_proxy::RunningTable;
 use aifo_sidecar::{StackListeners, StackServer};
 use aifo_types::Kind;
 
+use crate::caller_finder::CallerFinder;
 use crate::connection_log::{AGENT_STACK, ConnectionLog};
 use crate::host_ports::relay_all;
 use crate::log_file::LogFile;
@@ -65,7 +65,16 @@ impl NamedNetwork {
         let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(all), move |event| {
-            shared.lock().unwrap_or_else(PoisonError::into_inner).add(&event);
+            lock(&shared).add(&event);
+        });
+        let shared = Arc::clone(&log);
+        let gateway = gateway.with_refusal_hook(move |event| {
+            let finding = lock(&shared).find_caller(event)?;
+            let (shared, id) = (Arc::clone(&shared), event.id);
+            Some(Box::pin(async move {
+                let caller = finding.await;
+                lock(&shared).set_caller(id, caller);
+            }))
         });
         let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
@@ -114,20 +123,24 @@ impl NamedNetwork {
         for (gateway, rules) in self.gateways.iter().zip(self.unlisted.served(&listed)) {
             gateway.set_rules(Arc::new(rules));
         }
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).set_listed(listed);
+        lock(&self.log).set_listed(listed);
         Ok(())
     }
 
-    /// From now on, writes connections to a file, with the callers among the running tools.
-    pub(crate) fn open_log(&self, file: LogFile, running: RunningTable) {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).open(file, running);
+    /// From now on, writes connections to a file, with their callers.
+    pub(crate) fn open_log(&self, file: LogFile, finder: CallerFinder) {
+        lock(&self.log).open(file, finder);
     }
 
     /// Returns a line about the refused names, and one about those that were reached without a rule.
     pub(crate) fn report(&self) -> Vec<String> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = lock(&self.log);
         [log.report(), log.report_learnt()].into_iter().flatten().collect()
     }
+}
+
+fn lock(log: &Mutex<ConnectionLog>) -> MutexGuard<'_, ConnectionLog> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for NamedNetwork {

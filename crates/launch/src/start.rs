@@ -22,6 +22,7 @@ use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
 use crate::backend::{self, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
+use crate::caller_finder::CallerFinder;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::environments::warn_of_foreign_environments;
@@ -105,7 +106,10 @@ impl Session {
         let running_table = RunningTable::create(&directory.path().join(RUNNING_TABLE))?;
         if let Some(network) = &network {
             let file = LogFile::create(&connections_path(&log.path), limits.max_log)?;
-            network.open_log(file, running_table.clone());
+            let outside = config.attached.iter().flat_map(|attached| attached.containers.keys());
+            let outside = outside.cloned().collect();
+            let finder = CallerFinder::new(&fleet, running_table.clone(), outside);
+            network.open_log(file, finder);
         }
         let info = SessionInfo {
             id,

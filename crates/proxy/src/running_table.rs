@@ -75,6 +75,12 @@ impl RunningTable {
         tools.next().filter(|_| slots.tools.len() == 1).cloned()
     }
 
+    /// Returns the running tool of this call.
+    pub fn find(&self, exec_id: &str) -> Option<RunningTool> {
+        let slots = self.0.as_ref()?.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.tools.values().find(|tool| tool.exec_id == exec_id).cloned()
+    }
+
     pub(crate) fn insert(&self, record: &CallRecord) -> TableEntry {
         let Some(file) = &self.0 else { return TableEntry(None) };
         let kind = record.kind.as_deref().unwrap_or("-");
