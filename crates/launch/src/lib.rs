@@ -31,6 +31,7 @@
 //! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
 //! and ends its sidecars.
 
+mod added_rules;
 mod agent;
 mod agent_container;
 mod agent_endpoint;
@@ -43,6 +44,7 @@ mod beneath;
 mod cache;
 mod call_log;
 mod call_stats;
+mod caller_finder;
 mod certificates;
 mod check;
 mod choose;
@@ -50,6 +52,7 @@ mod claim;
 mod cleanup;
 mod config;
 mod confine;
+mod connection_file;
 mod connection_log;
 mod detect;
 mod devcontainer;
@@ -63,6 +66,7 @@ mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod log_file;
 mod named_network;
 mod network_rules;
 mod own_directories;
@@ -100,7 +104,7 @@ pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
     StateFile, StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{NetRules, RuleError};
+pub use aifo_egress::{GROUPS, NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -125,6 +129,9 @@ pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fall
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
 pub use confine::ConfinementMode;
+pub use connection_file::{
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;

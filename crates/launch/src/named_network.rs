@@ -1,25 +1,26 @@
 //! The gateway of a session's network by name (`spec/network.md`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, Phase, Stack};
+use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
 use aifo_sidecar::{StackListeners, StackServer};
 use aifo_types::Kind;
 
-use crate::connection_log::ConnectionLog;
+use crate::caller_finder::CallerFinder;
+use crate::connection_log::{AGENT_STACK, ConnectionLog};
 use crate::host_ports::relay_all;
-use crate::network_rules::NetworkRules;
-
-/// The label of the agent's stack.
-const AGENT_STACK: &str = "agent";
+use crate::log_file::LogFile;
+use crate::network_rules::{NetworkRules, RuleScope};
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NamedNetwork {
-    gateway: Gateway,
-    /// The rules of the agent's stack, and of that of the tools.
-    agent: Arc<NetRules>,
-    tools: Arc<NetRules>,
+    rules: Arc<Mutex<NetworkRules>>,
+    /// The kinds of the tools' stack.
+    kinds: Arc<[Kind]>,
+    unlisted: UnlistedNames,
+    /// Of the agent's stack, and of that of the tools.
+    gateways: [Gateway; 2],
     /// Those of rules, then those of this machine.
     ports: Vec<u16>,
     host_ports: usize,
@@ -34,6 +35,19 @@ pub(crate) enum UnlistedNames {
     Allow,
 }
 
+/// The source of a rule that was added to a running session.
+const ADDED_RULE: &str = "aifo-coder net allow";
+
+impl UnlistedNames {
+    /// Returns the rules that are served.
+    fn served(self, listed: &[NetRules; 2]) -> [NetRules; 2] {
+        listed.clone().map(|rules| match self {
+            UnlistedNames::Refuse => rules,
+            UnlistedNames::Allow => rules.learning(),
+        })
+    }
+}
+
 impl NamedNetwork {
     /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
     /// Errors: that proxy's URL is not supported.
@@ -43,41 +57,43 @@ impl NamedNetwork {
         unlisted: UnlistedNames,
         host_ports: &[u16],
     ) -> Result<Self, ParentError> {
-        let (of_agent, of_tools) = (rules.of_agent(), rules.of_kinds(kinds));
-        let listed = [of_agent.clone(), of_tools.clone()];
-        let served = |rules: NetRules| match unlisted {
-            UnlistedNames::Refuse => rules,
-            UnlistedNames::Allow => rules.learning(),
-        };
-        let (agent, tools) = (served(of_agent), served(of_tools));
+        let listed = [rules.of_agent(), rules.of_kinds(kinds)];
+        let [agent, tools] = unlisted.served(&listed);
         // Every name has an address, whichever stack may reach it.
-        let rules = agent.clone().union(tools.clone());
-        let ports = rules.ports().into_iter().chain(host_ports.iter().copied()).collect();
-        let log = Arc::new(Mutex::new(ConnectionLog::default()));
+        let all = agent.clone().union(tools.clone());
+        let ports = all.ports().into_iter().chain(host_ports.iter().copied()).collect();
+        let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
-        let gateway = Gateway::new(Arc::new(rules), move |event| {
-            let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            match event.phase {
-                Phase::Opened => {
-                    let [agent, tools] = &listed;
-                    let listed = if event.stack == AGENT_STACK { agent } else { tools };
-                    log.learn(&event, listed);
-                }
-                Phase::Closed => log.record(&event),
-            }
+        let gateway = Gateway::new(Arc::new(all), move |event| {
+            lock(&shared).add(&event);
+        });
+        let shared = Arc::clone(&log);
+        let gateway = gateway.with_refusal_hook(move |event| {
+            let finding = lock(&shared).find_caller(event)?;
+            let (shared, id) = (Arc::clone(&shared), event.id);
+            Some(Box::pin(async move {
+                let caller = finding.await;
+                lock(&shared).set_caller(id, caller);
+            }))
         });
         let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
-        let (agent, tools, host_ports) = (Arc::new(agent), Arc::new(tools), host_ports.len());
-        Ok(NamedNetwork { gateway, agent, tools, ports, host_ports, log })
+        Ok(NamedNetwork {
+            rules: Arc::new(Mutex::new(rules.clone())),
+            kinds: kinds.into(),
+            unlisted,
+            gateways: [agent, tools].map(|rules| gateway.with_rules(Arc::new(rules))),
+            ports,
+            host_ports: host_ports.len(),
+            log,
+        })
     }
 
     /// Returns the server of the session's stacks.
     pub(crate) fn server(&self) -> StackServer {
-        let [agent, tools] =
-            [&self.agent, &self.tools].map(|rules| self.gateway.with_rules(Arc::clone(rules)));
+        let [agent, tools] = self.gateways.clone();
         let names = self.ports.len().saturating_sub(self.host_ports);
         StackServer {
             ports: self.ports.clone(),
@@ -94,11 +110,37 @@ impl NamedNetwork {
         }
     }
 
+    /// Returns the ports of names that the stacks listen on.
+    pub(crate) fn name_ports(&self) -> &[u16] {
+        self.ports.get(..self.ports.len().saturating_sub(self.host_ports)).unwrap_or_default()
+    }
+
+    /// Adds a rule for later queries and connections. Errors: it is not valid.
+    pub(crate) fn allow(&self, scope: RuleScope, rule: &str) -> Result<(), RuleError> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.allow(scope, rule, ADDED_RULE)?;
+        let listed = [rules.of_agent(), rules.of_kinds(&self.kinds)];
+        for (gateway, rules) in self.gateways.iter().zip(self.unlisted.served(&listed)) {
+            gateway.set_rules(Arc::new(rules));
+        }
+        lock(&self.log).set_listed(listed);
+        Ok(())
+    }
+
+    /// From now on, writes connections to a file, with their callers.
+    pub(crate) fn open_log(&self, file: LogFile, finder: CallerFinder) {
+        lock(&self.log).open(file, finder);
+    }
+
     /// Returns a line about the refused names, and one about those that were reached without a rule.
     pub(crate) fn report(&self) -> Vec<String> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = lock(&self.log);
         [log.report(), log.report_learnt()].into_iter().flatten().collect()
     }
+}
+
+fn lock(log: &Mutex<ConnectionLog>) -> MutexGuard<'_, ConnectionLog> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for NamedNetwork {

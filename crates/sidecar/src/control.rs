@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_types::Kind;
+use aifo_types::{ExecId, Kind};
 use aifo_wire::{CancelCause, Delivery, Frame, FrameReader, Interrupt};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -33,6 +33,7 @@ pub(crate) struct ControlConnection {
 pub(crate) struct PendingReplies {
     last_serial: u32,
     pub(crate) signals: HashMap<u32, oneshot::Sender<Delivery>>,
+    pub(crate) callers: HashMap<u32, oneshot::Sender<Option<ExecId>>>,
     pub(crate) execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
     /// The tasks that relay bytes to and from a runner without descriptors.
     pub(crate) tunnels: HashMap<u32, mpsc::UnboundedSender<TunnelMessage>>,
@@ -173,6 +174,13 @@ impl ControlConnection {
                     if let Some(waiting) = self.replies().signals.remove(&serial) {
                         // The sender of the signal may have stopped waiting.
                         let _ = waiting.send(found);
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Caller { serial, id })) => {
+                    if let Some(waiting) = self.replies().callers.remove(&serial) {
+                        // The gateway waits for a moment only.
+                        let _ = waiting.send(id);
                     }
                     continue;
                 }

@@ -69,7 +69,7 @@ mod translation;
 mod tunnel;
 mod usage;
 
-pub use aifo_wire::MAX_LISTEN_PORTS;
+pub use aifo_wire::{MAX_LISTEN_PORTS, OnlyCall, SocketType};
 pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_types::{ExecId, Kind, Signal};
-use aifo_wire::{Delivery, FRAMES_VERSION, Frame, FrameReader, Setup};
+use aifo_wire::{Delivery, FRAMES_VERSION, Frame, FrameReader, OnlyCall, Setup, SocketType};
 use tokio::sync::{oneshot, watch};
 
 use crate::control::{ControlConnection, read_hello};
@@ -178,6 +178,26 @@ impl Runner {
         };
         self.control().send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
         delivered.await.map_err(|_| SidecarError::Lost(self.kind.clone()))
+    }
+
+    /// Has the runner find the call that a socket of its network stack belongs to, and keep `text` for the
+    /// call's client. `None` if it is none of its calls, or the runner is lost.
+    pub async fn find_caller(
+        &self,
+        (socket, port): (SocketType, u16),
+        only: OnlyCall,
+        text: String,
+    ) -> Option<ExecId> {
+        let (sender, found) = oneshot::channel();
+        let serial = {
+            let mut replies = self.control().replies();
+            let serial = replies.next_serial();
+            replies.callers.insert(serial, sender);
+            serial
+        };
+        let frame = Frame::FindCaller { serial, socket, port, only, text };
+        self.control().send(&frame, Vec::new());
+        found.await.ok().flatten()
     }
 
     /// Has the runner end if no process runs below it. A runner that ends reads no further frames, so

@@ -33,6 +33,8 @@ code_table! {
         Stopped = 0x15,
         /// [`Frame::Left`](crate::Frame::Left)
         Left = 0x16,
+        /// [`Frame::Refused`](crate::Frame::Refused)
+        Refused = 0x17,
         /// [`Frame::Hello`](crate::Frame::Hello)
         Hello = 0x20,
         /// [`Frame::Setup`](crate::Frame::Setup)
@@ -49,6 +51,10 @@ code_table! {
         Listen = 0x27,
         /// [`Frame::Listening`](crate::Frame::Listening)
         Listening = 0x28,
+        /// [`Frame::FindCaller`](crate::Frame::FindCaller)
+        FindCaller = 0x30,
+        /// [`Frame::Caller`](crate::Frame::Caller)
+        Caller = 0x31,
     }
 }
 
@@ -85,6 +91,26 @@ code_table! {
         Send = 0,
         /// TERM, then KILL: the client has just sent a signal.
         Skip = 1,
+    }
+}
+
+code_table! {
+    /// The transport of a socket.
+    pub enum SocketType {
+        /// UDP.
+        Datagram = 0,
+        /// TCP.
+        Stream = 1,
+    }
+}
+
+code_table! {
+    /// Whether a runner may attribute a socket without a visible owner.
+    pub enum OnlyCall {
+        /// Other calls run in the network stack.
+        No = 0,
+        /// The only call that runs in the stack is the runner's.
+        Yes = 1,
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
     CallNote, CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame,
-    FrameReader, Interrupt, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader,
-    ResponseEvent, ResponseReader, Setup, Start, StartError, StartErrorCause, Step, Stream, Usage,
-    decode_form, encode_chunk, encode_form, encode_invocation, encode_stream_end, parse_invocation,
+    FrameReader, Interrupt, Limits, OnlyCall, OutsideDirectory, Reports, RequestEvent,
+    RequestReader, ResponseEvent, ResponseReader, Setup, SocketType, Start, StartError,
+    StartErrorCause, Step, Stream, Usage, decode_form, encode_chunk, encode_form,
+    encode_invocation, encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -195,6 +196,16 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             signal,
             id
         }),
+        (any::<u32>(), 0..=1u8, 1..=u16::MAX, any::<String>()).prop_map(
+            |(serial, code, port, text)| Frame::FindCaller {
+                serial,
+                socket: SocketType::from_code(code).unwrap(),
+                port,
+                only: OnlyCall::from_code(code).unwrap(),
+                text,
+            }
+        ),
+        (any::<u32>(), option::of(exec_id())).prop_map(|(serial, id)| Frame::Caller { serial, id }),
         (any::<u32>(), 0..=1u8).prop_map(|(serial, found)| Frame::Killed {
             serial,
             found: Delivery::from_code(found).unwrap(),
@@ -216,6 +227,7 @@ fn client_frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         (1..=64u8, any::<u32>()).prop_map(|(signal, resumed)| Frame::Stopped { signal, resumed }),
         (any::<u32>(), exit()).prop_map(|(serial, exit)| Frame::Exit { serial, exit }),
+        any::<String>().prop_map(|text| Frame::Refused { text }),
     ]
 }
 

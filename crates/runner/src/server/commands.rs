@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use aifo_process::has_children;
+use aifo_process::{SocketTable, descendants_of, has_children, socket_owners};
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    CancelCause, Delivery, Frame, Interrupt, Setup, Start, StartError, StartErrorCause,
+    CancelCause, Delivery, Frame, Interrupt, OnlyCall, Setup, SocketType, Start, StartError,
+    StartErrorCause,
 };
 use nix::sys::epoll::EpollFlags;
 
@@ -38,6 +39,9 @@ impl Server {
                 Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
                 Some(Frame::Retire) => Command::Retire,
                 Some(Frame::Listen { ports }) => Command::Listen(ports),
+                Some(Frame::FindCaller { serial, socket, port, only, text }) => {
+                    Command::FindCaller(serial, (socket, port), only, text)
+                }
                 Some(_) => return Err(ServeError::UnexpectedFrame),
             };
             match command {
@@ -68,6 +72,14 @@ impl Server {
                 }
                 Command::Retire => self.retire()?,
                 Command::Listen(ports) => self.listen(&ports)?,
+                Command::FindCaller(serial, socket, only, text) => {
+                    let id = self.find_caller(socket, only).and_then(|key| {
+                        let exec = &mut self.execs.get_mut(&key)?.exec;
+                        exec.add_refusal(text);
+                        Some(exec.id.clone())
+                    });
+                    self.control.send(&Frame::Caller { serial, id });
+                }
             }
         }
     }
@@ -104,6 +116,42 @@ impl Server {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the running exec whose process has this socket; `None` if several have one at the port.
+    fn find_caller(&self, (socket, port): (SocketType, u16), only: OnlyCall) -> Option<ExecKey> {
+        let table = match socket {
+            SocketType::Datagram => SocketTable::Udp,
+            SocketType::Stream => SocketTable::Tcp,
+        };
+        let running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
+        let running: Vec<(ExecKey, &Exec)> =
+            running.map(|(key, entry)| (*key, &entry.exec)).collect();
+        if running.is_empty() {
+            return None;
+        }
+        let the_one = |found: &[ExecKey]| match found {
+            [key] => Some(*key),
+            _ => None,
+        };
+        let mut owners = socket_owners(table, port);
+        // Processes of an exec share the sockets that they inherit.
+        owners.truncate(MAX_OWNERS);
+        let keys = |has: &dyn Fn(&Exec) -> bool| -> Vec<ExecKey> {
+            running.iter().filter(|(_, exec)| has(exec)).map(|(key, _)| *key).collect()
+        };
+        if owners.is_empty() {
+            return the_one(&keys(&|_| only == OnlyCall::Yes));
+        }
+        let tagged = keys(&|exec| owners.iter().any(|owner| exec.tag().is_set_in(*owner)));
+        if !tagged.is_empty() {
+            return the_one(&tagged);
+        }
+        // Started without the tag.
+        the_one(&keys(&|exec| {
+            let below = descendants_of(exec.pid());
+            owners.iter().any(|owner| below.contains(owner))
+        }))
     }
 
     fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
@@ -163,6 +211,9 @@ impl Server {
 /// sidecar's memory.
 const TOOL_OOM_SCORE_OFFSET: i16 = 500;
 
+/// The processes with a socket whose environments are read.
+const MAX_OWNERS: usize = 16;
+
 /// An owned frame of the control connection.
 enum Command {
     Setup(Setup),
@@ -173,4 +224,6 @@ enum Command {
     Tunnel(u32, Vec<u8>),
     Retire,
     Listen(Vec<u16>),
+    /// The serial, the socket, whether no other call runs in its stack, and the refusal.
+    FindCaller(u32, (SocketType, u16), OnlyCall, String),
 }
