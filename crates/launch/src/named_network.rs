@@ -9,6 +9,7 @@ use aifo_egress::{
 };
 use aifo_sidecar::{StackListeners, StackServer};
 
+use crate::gateway_thread::GatewayThread;
 use crate::host_ports::relay_all;
 
 /// Serves the stacks of a session. Cheap to clone.
@@ -80,6 +81,7 @@ impl NamedNetwork {
     /// Returns the server of the session's stacks.
     pub(crate) fn server(&self) -> StackServer {
         let gateway = self.gateway.clone();
+        let thread = GatewayThread::start();
         let names = self.ports.len().saturating_sub(self.host_ports);
         StackServer {
             ports: self.ports.clone(),
@@ -88,9 +90,9 @@ impl NamedNetwork {
                 let of_host = listeners.split_off(names.min(listeners.len()));
                 let stack = Stack { dns_udp, dns_tcp, listeners };
                 let serving = gateway.serve(name.to_owned(), stack);
-                Box::pin(async move {
+                Box::pin(thread.run(async move {
                     tokio::join!(serving, relay_all(of_host));
-                })
+                }))
             }),
         }
     }
