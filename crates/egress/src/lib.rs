@@ -16,6 +16,7 @@
 
 mod address;
 mod body;
+mod buffer;
 mod connection;
 mod context;
 mod dial;

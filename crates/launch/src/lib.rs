@@ -60,6 +60,7 @@ mod end_signals;
 mod engines;
 mod environments;
 mod error;
+mod gateway_thread;
 mod git;
 mod host_ports;
 mod host_watch;

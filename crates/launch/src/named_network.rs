@@ -8,6 +8,7 @@ use aifo_types::Kind;
 
 use crate::caller_finder::CallerFinder;
 use crate::connection_log::{AGENT_STACK, ConnectionLog};
+use crate::gateway_thread::GatewayThread;
 use crate::host_ports::relay_all;
 use crate::log_file::LogFile;
 use crate::network_rules::{NetworkRules, RuleScope};
@@ -94,6 +95,7 @@ impl NamedNetwork {
     /// Returns the server of the session's stacks.
     pub(crate) fn server(&self) -> StackServer {
         let [agent, tools] = self.gateways.clone();
+        let thread = GatewayThread::start();
         let names = self.ports.len().saturating_sub(self.host_ports);
         StackServer {
             ports: self.ports.clone(),
@@ -103,9 +105,9 @@ impl NamedNetwork {
                 let stack = Stack { dns_udp, dns_tcp, listeners };
                 let gateway = if name == AGENT_STACK { &agent } else { &tools };
                 let serving = gateway.serve(name.to_owned(), stack);
-                Box::pin(async move {
+                Box::pin(thread.run(async move {
                     tokio::join!(serving, relay_all(of_host));
-                })
+                }))
             }),
         }
     }
