@@ -31,6 +31,7 @@ mod containers;
 mod editor;
 mod engine;
 pub mod frames;
+mod hello_server;
 mod invocation;
 mod landlock;
 mod mailbox;
@@ -65,6 +66,7 @@ pub use containers::{
 };
 pub use editor::Editor;
 pub use engine::{Engine, Image};
+pub use hello_server::{CONNECT, HelloServer};
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
 pub use mailbox::{Mailbox, MailboxAnswer, host};

@@ -61,6 +61,7 @@ mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod local_names;
 mod named_network;
 mod own_directories;
 mod pins;
@@ -102,8 +103,8 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, PROXY_VARIABLES, ProjectKey, Reporter,
+    SidecarError, SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -118,7 +119,7 @@ pub use check::Finding;
 pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
-pub use confine::ConfinementMode;
+pub use confine::{ConfinementMode, NetworkAccess};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
@@ -126,6 +127,7 @@ pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use local_names::LocalNames;
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;
