@@ -67,7 +67,7 @@ pub(crate) async fn serve_tcp(stack: Arc<StackContext>, listener: TcpListener) {
     }
 }
 
-async fn serve_connection(
+pub(crate) async fn serve_connection(
     resolver: &Resolver,
     mut client: TcpStream,
     peer: SocketAddr,
@@ -88,17 +88,17 @@ async fn serve_connection(
 }
 
 /// Answers out of the rules and the table of names.
-struct Resolver {
+pub(crate) struct Resolver {
     stack: Arc<StackContext>,
     recent: Mutex<HashMap<(Name, SocketAddr), Instant>>,
 }
 
 impl Resolver {
-    fn new(stack: Arc<StackContext>) -> Resolver {
+    pub(crate) fn new(stack: Arc<StackContext>) -> Resolver {
         Resolver { stack, recent: Mutex::default() }
     }
 
-    fn answer(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
         dns::answer(query, |question| self.look_up(question, peer))
     }
 
