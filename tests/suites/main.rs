@@ -59,6 +59,7 @@ mod mailbox_requirement;
 mod malformed;
 mod namespace;
 mod native;
+mod network_names_local;
 mod notify;
 mod on_demand;
 mod parallel_make;

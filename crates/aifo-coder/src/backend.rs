@@ -4,7 +4,8 @@ use std::path::Path;
 
 use aifo_launch::{
     Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
-    EngineError, Fallback, Images, Net, SidecarBackend, TrustedPrograms, own_certificates,
+    EngineError, Fallback, Images, LocalNames, Net, SidecarBackend, TrustedPrograms,
+    own_certificates,
 };
 use anyhow::{Context, bail};
 
@@ -74,6 +75,9 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
             fallback_reason.unwrap_or("the backend is local")
         );
     }
+    if config.has_local_names() {
+        warn_of_names(config);
+    }
     if config.net.value == Net::None {
         tracing::warn!(
             "containers.net = \"none\" ({}) has no effect: tools run as processes of this machine",
@@ -85,6 +89,15 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
         tracing::info!(target: console::PROGRESS, "{reason}; tools run as processes of this machine");
     }
     Ok(())
+}
+
+/// Returns the network by name of local tools, if the user has set it.
+pub(crate) fn local_names(config: &Config, workspace: &Path) -> Option<LocalNames> {
+    config.has_local_names().then(|| LocalNames {
+        net: config.net.value,
+        rules: config.network_rules(workspace).0,
+        host_ports: config.host_ports.value.clone(),
+    })
 }
 
 /// Logs settings of a network by name that do not hold.

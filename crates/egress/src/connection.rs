@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::body::Body;
+use crate::client::Client;
 use crate::context::StackContext;
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::hello::{Hello, parse_hello};
@@ -22,16 +23,16 @@ use crate::rules::Verdict;
 use crate::splice::{Counts, splice};
 
 /// Serves a connection to its end, and reports it.
-pub(crate) async fn serve(stack: Arc<StackContext>, mut client: TcpStream, peer: SocketAddr) {
-    let Ok(local) = client.local_addr() else { return };
+pub(crate) async fn serve(stack: Arc<StackContext>, mut client: Client) {
+    let (local, peer) = (client.dialled, client.peer);
     let (port, limits) = (local.port(), stack.gateway.limits);
     let name = stack.name_of(local.ip());
     let mut record = Record::new(stack, name.as_ref(), local, peer);
-    match run(&mut record, &mut client, name.as_ref(), port).await {
+    match run(&mut record, &mut client.stream, name.as_ref(), port).await {
         Ok(()) => record.close(None),
         Err(error) if record.event.phase == Phase::Opened => {
             // The client must not take the part of a response for a whole one.
-            let _ = client.set_zero_linger();
+            client.reset();
             record.close(Some(error));
         }
         Err(error) => {
@@ -46,11 +47,11 @@ pub(crate) async fn serve(stack: Arc<StackContext>, mut client: TcpStream, peer:
 }
 
 /// Reports a connection that exceeds the limit, and resets it.
-pub(crate) fn refuse_excess(stack: Arc<StackContext>, client: TcpStream, peer: SocketAddr) {
-    let Ok(local) = client.local_addr() else { return };
+pub(crate) fn refuse_excess(stack: Arc<StackContext>, client: Client) {
+    let (local, peer) = (client.dialled, client.peer);
     let limit = stack.gateway.limits.connections;
     let name = stack.name_of(local.ip());
-    let _ = client.set_zero_linger();
+    client.reset();
     Record::new(stack, name.as_ref(), local, peer).close(Some(ConnectionError::TooMany(limit)));
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn serve_tcp(stack: Arc<StackContext>, listener: TcpListener) {
     }
 }
 
-async fn serve_connection(
+pub(crate) async fn serve_connection(
     resolver: &Resolver,
     mut client: TcpStream,
     peer: SocketAddr,
@@ -124,13 +124,13 @@ struct Answer {
 }
 
 /// Answers out of the rules and the table of names.
-struct Resolver {
+pub(crate) struct Resolver {
     stack: Arc<StackContext>,
     recent: Mutex<HashMap<(Name, SocketAddr), Instant>>,
 }
 
 impl Resolver {
-    fn new(stack: Arc<StackContext>) -> Resolver {
+    pub(crate) fn new(stack: Arc<StackContext>) -> Resolver {
         Resolver { stack, recent: Mutex::default() }
     }
 
@@ -138,6 +138,15 @@ impl Resolver {
         let mut refused = None;
         let response = dns::answer(query, |question| self.look_up(question, peer, &mut refused));
         Answer { response, refused }
+    }
+
+    /// Answers at once: an event about a refused name does not know its caller.
+    pub(crate) fn answer_relayed(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
+        let Answer { response, refused } = self.answer(query, peer);
+        if let Some(event) = refused {
+            self.stack.report(event);
+        }
+        response
     }
 
     /// Returns the work that the answer about a refused name waits for.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use crate::client::Client;
 use crate::connection;
 use crate::context::{ACCEPT_RETRY, Shared, StackContext};
 use crate::dial::Dial;
@@ -19,6 +20,7 @@ use crate::dns_server;
 use crate::event::ConnectionEvent;
 use crate::limits::Limits;
 use crate::parent::ParentProxy;
+use crate::relayed::RelayedStack;
 use crate::resolver::{BoxFuture, Resolve};
 use crate::rules::NetRules;
 
@@ -144,6 +146,14 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// Returns a stack of which another process relays connections and datagrams. The caller serves each
+    /// one. `label` names the stack in events.
+    pub fn relayed(&self, label: String) -> RelayedStack {
+        RelayedStack::new(Arc::new(StackContext::new(self.0.clone(), label)))
+    }
+}
+
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parent = &self.0.outside.parent;
@@ -157,16 +167,19 @@ async fn accept_all(stack: Arc<StackContext>, listener: tokio::net::TcpListener)
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((client, peer)) => match stack.try_permit() {
-                    Some(permit) => {
-                        let serving = connection::serve(stack.clone(), client, peer);
-                        connections.spawn(async move {
-                            serving.await;
-                            drop(permit);
-                        });
+                Ok((client, peer)) => {
+                    let Some(client) = Client::accepted(client, peer) else { continue };
+                    match stack.try_permit() {
+                        Some(permit) => {
+                            let serving = connection::serve(stack.clone(), client);
+                            connections.spawn(async move {
+                                serving.await;
+                                drop(permit);
+                            });
+                        }
+                        None => connection::refuse_excess(stack.clone(), client),
                     }
-                    None => connection::refuse_excess(stack.clone(), client, peer),
-                },
+                }
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
             Some(_) = connections.join_next() => {}

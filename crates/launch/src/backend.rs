@@ -8,14 +8,15 @@ use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images,
-    LinkedRepository, MAX_LISTEN_PORTS, Net, StackServer, Transport, proxy_logins,
+    LinkedRepository, Net, StackServer, Transport, proxy_logins,
 };
 use aifo_types::{Kind, Subnet};
 
-use crate::confine::ConfinementMode;
+use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
-use crate::named_network::{NamedNetwork, UnlistedNames};
+use crate::local_names::open_network;
+use crate::named_network::NamedNetwork;
 use crate::network_rules::NetworkRules;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
@@ -71,9 +72,9 @@ impl SidecarBackend {
     }
 
     /// Describes in one line what confines tools and what does not.
-    pub fn summary(&self, confinement: ConfinementMode) -> String {
+    pub fn summary(&self, confinement: ConfinementMode, local: NetworkAccess) -> String {
         match self {
-            SidecarBackend::Local => confinement.summary().to_owned(),
+            SidecarBackend::Local => confinement.summary(local),
             SidecarBackend::Containers(containers) => format!(
                 "tools run in containers of {} {}: of this machine's files they see the workspace, \
                  the session's temporary directory and caches",
@@ -188,12 +189,7 @@ impl Containers {
             return Ok(None);
         }
         self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
-        let mode = match self.net {
-            Net::Learn => UnlistedNames::Allow,
-            _ => UnlistedNames::Refuse,
-        };
-        let network = NamedNetwork::new(&self.rules, kinds, mode, &self.host_ports);
-        network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
+        open_network(self.net, &self.rules, kinds, &self.host_ports).map(Some)
     }
 
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
@@ -209,20 +205,7 @@ impl Containers {
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"
             ));
         }
-        let ports = self.rules.of_all().ports();
-        if let Some(port) = self.host_ports.iter().find(|port| ports.contains(port)) {
-            return Err(format!(
-                "port {port} is both a host port and a port of network rules\n\
-                 hint: remove it from one of them"
-            ));
-        }
-        match ports.len().saturating_add(self.host_ports.len()) {
-            count if count > MAX_LISTEN_PORTS => Err(format!(
-                "network rules and host ports have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
-                 hint: remove rules with ports of their own"
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Warns if containers get a proxy's URL without the login that it has on the host.

@@ -67,6 +67,7 @@ mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod local_names;
 mod log_file;
 mod named_network;
 mod network_rules;
@@ -113,8 +114,8 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, PROXY_VARIABLES, ProjectKey, Reporter,
+    SidecarError, SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -129,7 +130,7 @@ pub use check::Finding;
 pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
-pub use confine::ConfinementMode;
+pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
 };
@@ -140,6 +141,7 @@ pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};

@@ -10,7 +10,7 @@ use aifo_process::raise_open_files;
 use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    Transport,
+    LocalNetwork, Transport,
 };
 use aifo_types::{Endpoint, Token};
 use nix::unistd::getuid;
@@ -222,6 +222,13 @@ struct Backends {
 impl Backends {
     async fn choose(config: &SessionConfig, dirs: &SessionDirs) -> Result<Self, LaunchError> {
         let SessionDirs { id, workspace, shared_tmp, .. } = dirs;
+        let mut network = match (&config.backend, &config.local_names) {
+            (SidecarBackend::Local, Some(names)) => {
+                let (transport, runner) = (config.runner_transport.local(), config.shim.program());
+                Some(names.named_network(&config.kinds(), transport, &runner)?)
+            }
+            _ => None,
+        };
         let local = LocalBackend {
             runner_program: config.shim.program(),
             workspace: workspace.clone(),
@@ -237,14 +244,17 @@ impl Backends {
             restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
             caches: dirs.caches.clone(),
+            network: network
+                .as_ref()
+                .map(|network| LocalNetwork::new(network.server(), dirs.directory.path())),
         };
         let host = LocalBackend {
             confinement: LocalConfinement::Unconfined,
+            network: None,
             transport: Transport::Descriptors,
             ..local.clone()
         };
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
-        let mut network = None;
         let chosen = match &config.backend {
             SidecarBackend::Local => SelectedBackend { backend: Box::new(local), containers: None },
             SidecarBackend::Containers(containers) => {

@@ -59,6 +59,8 @@ mod lease;
 mod link;
 mod listeners;
 mod local;
+mod local_network;
+mod local_process;
 mod outbox;
 mod places;
 mod progress;
@@ -75,8 +77,8 @@ pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
-    ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
-    remove_mount_points, remove_session,
+    PROXY_VARIABLES, ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins,
+    proxy_variables, remove_mount_points, remove_session,
 };
 pub use deadline::deadline_reached;
 pub use error::SidecarError;
@@ -86,6 +88,7 @@ pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use listeners::{Serving, StackListeners, StackServer};
 pub use local::{LocalBackend, LocalConfinement, Transport, namespace_obstacle};
+pub use local_network::{LocalNetwork, stack_obstacle};
 pub use places::{LocalCache, cache_directory, local_caches};
 pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
 pub use runner::Runner;

@@ -32,6 +32,25 @@ pub struct StackServer {
     pub serve: Arc<dyn Fn(&'static str, StackListeners) -> Serving + Send + Sync>,
 }
 
+impl StackServer {
+    /// Serves a stack in a task of its own until `lost` completes, which closes its listeners and
+    /// connections.
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        listeners: StackListeners,
+        lost: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let serving = (self.serve)(name, listeners);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = serving => {}
+                () = lost => {}
+            }
+        });
+    }
+}
+
 /// The future that serves a stack.
 pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -40,6 +59,12 @@ impl fmt::Debug for StackServer {
         f.debug_struct("StackServer").field("ports", &self.ports).finish_non_exhaustive()
     }
 }
+
+/// The name of the stack of all tools.
+pub(crate) const TOOLS: &str = "tools";
+
+/// The resolver's configuration of a stack: it resolves names at its own loopback address.
+pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\n";
 
 /// The port of DNS.
 const DNS: u16 = 53;

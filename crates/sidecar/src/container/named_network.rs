@@ -10,19 +10,15 @@ use aifo_types::Kind;
 
 use super::{Net, Shared};
 use crate::error::SidecarError;
-use crate::listeners::StackListeners;
+use crate::listeners::{RESOLVER, StackListeners, TOOLS};
 use crate::progress::Progress;
 use crate::runner::Runner;
 
-/// The stack of all tools.
-pub(super) const TOOLS: &str = "tools";
 /// The stack of the agent.
 const AGENT: &str = "agent";
 
 /// The name of the resolver's configuration in the directory of sockets. No kind has a dot.
 const RESOLV_CONF: &str = "resolv.conf";
-/// Its content: a stack resolves names at its own loopback address.
-const RESOLVER: &str = "nameserver 127.0.0.1\n";
 
 /// Lets the runner bind port 53, and ports of rules such as 443, without a capability.
 const ALL_PORTS: &str = "net.ipv4.ip_unprivileged_port_start=0";
@@ -83,14 +79,7 @@ impl Shared {
             let reason = "its runner has no connection that passes descriptors".to_owned();
             return Err(SidecarError::Listeners { kind, reason });
         };
-        let (serving, lost) = ((server.serve)(name, listeners), runner.lost());
-        // The end of the runner's connection closes listeners and connections.
-        tokio::spawn(async move {
-            tokio::select! {
-                () = serving => {}
-                () = lost => {}
-            }
-        });
+        server.spawn(name, listeners, runner.lost());
         Ok(runner)
     }
 }
