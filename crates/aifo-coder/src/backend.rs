@@ -86,8 +86,9 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
 fn warn_of_names(config: &Config) {
     if !config.net.value.is_by_name() {
         let sources = config.names.flag().map(|list| &list.source).into_iter();
-        let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
-        for source in sources.chain(host_ports) {
+        let ports = [&config.host_ports, &config.agent_ports].into_iter();
+        let ports = ports.filter(|ports| !ports.value.is_empty()).map(|ports| &ports.source);
+        for source in sources.chain(ports) {
             tracing::warn!("{source} has no effect without --net names");
         }
         return;
@@ -135,6 +136,7 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     // The keys were parsed before.
     containers.rules = config.names.rules().unwrap_or_default();
     containers.host_ports.clone_from(&config.host_ports.value);
+    containers.agent_ports.clone_from(&config.agent_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

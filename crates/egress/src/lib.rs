@@ -50,3 +50,4 @@ pub use parent::{ParentError, ParentProxy};
 pub use resolver::{BoxFuture, Resolve, SystemResolver};
 pub use rule::{Protocol, Rule, RuleError};
 pub use rules::{LEARNING_PORTS, NetRules, Verdict};
+pub use splice::relay;

@@ -3,6 +3,7 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use aifo_egress::NetRules;
 use aifo_engine::{Engine, Flavor, Labels};
@@ -16,7 +17,7 @@ use aifo_types::{Kind, Subnet};
 use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
-use crate::named_network::{NamedNetwork, UnlistedNames};
+use crate::named_network::{NamedNetwork, StackPorts, UnlistedNames};
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -97,6 +98,10 @@ pub struct Containers {
     pub rules: NetRules,
     /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
     pub host_ports: Vec<u16>,
+    /// The ports of the agent's localhost that tools reach at their own with [`Net::Names`], each once.
+    pub agent_ports: Vec<u16>,
+    /// The engine's network that tools have with [`Net::Names`], instead of the named one.
+    pub join: Option<String>,
     /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -122,6 +127,8 @@ impl Containers {
             net: Net::default(),
             rules: NetRules::default(),
             host_ports: Vec::new(),
+            agent_ports: Vec::new(),
+            join: None,
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -191,7 +198,13 @@ impl Containers {
             Net::Learn => UnlistedNames::Allow,
             _ => UnlistedNames::Refuse,
         };
-        let network = NamedNetwork::new(self.rules.clone(), mode, &self.host_ports);
+        let ports = StackPorts {
+            host: self.host_ports.clone(),
+            agent: self.agent_ports.clone(),
+            joined: self.join.is_some(),
+            ..StackPorts::default()
+        };
+        let network = NamedNetwork::new(self.rules.clone(), mode, ports);
         network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
     }
 
@@ -208,19 +221,27 @@ impl Containers {
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"
             ));
         }
-        let ports = self.rules.ports();
-        if let Some(port) = self.host_ports.iter().find(|port| ports.contains(port)) {
-            return Err(format!(
-                "port {port} is both a host port and a port of network rules\n\
-                 hint: remove it from one of them"
-            ));
+        let rules = self.rules.ports();
+        let lists: [(&str, Vec<u16>); 3] = [
+            ("a port of network rules", rules.into_iter().collect()),
+            ("a host port", self.host_ports.clone()),
+            ("an agent port", self.agent_ports.clone()),
+        ];
+        for (at, (what, ports)) in lists.iter().enumerate() {
+            for (before, others) in lists.iter().take(at) {
+                if let Some(port) = ports.iter().find(|port| others.contains(port)) {
+                    return Err(format!(
+                        "port {port} is both {what} and {before}\nhint: remove it from one of them"
+                    ));
+                }
+            }
         }
-        match ports.len().saturating_add(self.host_ports.len()) {
-            count if count > MAX_LISTEN_PORTS => Err(format!(
-                "network rules and host ports have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
-                 hint: remove rules with ports of their own"
+        match lists.iter().map(|(_, ports)| ports.len()).sum() {
+            0..=MAX_LISTEN_PORTS => Ok(()),
+            count => Err(format!(
+                "network rules, host ports and agent ports have {count} ports, the limit is \
+                 {MAX_LISTEN_PORTS}\nhint: remove rules with ports of their own"
             )),
-            _ => Ok(()),
         }
     }
 
@@ -259,7 +280,7 @@ impl Containers {
         runner: RunnerOptions<'_>,
         (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
         tmp: &Path,
-        (agent, stacks): (Option<AgentContainer>, Option<StackServer>),
+        (agent, stacks): (Option<AgentContainer>, Option<Arc<dyn StackServer>>),
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
@@ -274,6 +295,7 @@ impl Containers {
             images: self.images.clone(),
             net: self.net,
             stacks,
+            join: self.join.clone(),
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),

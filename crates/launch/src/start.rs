@@ -10,7 +10,7 @@ use aifo_process::raise_open_files;
 use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    Transport,
+    StackServer, Transport,
 };
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
@@ -264,7 +264,8 @@ impl Backends {
                 });
                 backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp)?;
                 let mounted = (workspace.as_path(), linked, dirs.caches.clone());
-                let stacks = network.as_ref().map(NamedNetwork::server);
+                let stacks =
+                    network.clone().map(|network| Arc::new(network) as Arc<dyn StackServer>);
                 let options = (agent, stacks);
                 let backend =
                     containers.backend(id, directory, runner, mounted, shared_tmp, options);

@@ -73,6 +73,7 @@ impl Config {
             &self.net.source,
             &self.publish.source,
             &self.host_ports.source,
+            &self.agent_ports.source,
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,
