@@ -104,8 +104,9 @@ pub(crate) fn local_names(config: &Config, workspace: &Path) -> Option<LocalName
 fn warn_of_names(config: &Config) {
     if !config.net.value.is_by_name() {
         let sources = config.names.flag().into_iter();
-        let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
-        for source in sources.chain(host_ports) {
+        let ports = [&config.host_ports, &config.agent_ports].into_iter();
+        let ports = ports.filter(|ports| !ports.value.is_empty()).map(|ports| &ports.source);
+        for source in sources.chain(ports) {
             tracing::warn!("{source} has no effect without --net names");
         }
         return;
@@ -151,6 +152,7 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
     containers.host_ports.clone_from(&config.host_ports.value);
+    containers.agent_ports.clone_from(&config.agent_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

@@ -30,6 +30,18 @@ pub(crate) struct Counts {
 /// Bytes of a direction after which other connections have their turn.
 const TURN: usize = 1 << 20;
 
+/// Relays all bytes between two connections until both sides closed or one failed, which resets the other
+/// one. An idle connection stays open, a half-closed one as [`Limits`] says.
+pub async fn relay(mut client: TcpStream, mut server: TcpStream) {
+    let (counts, limits) = (Counts::default(), Limits::default());
+    if splice(&mut client, &mut server, None, &counts, &limits).await.is_err() {
+        for side in [client, server] {
+            // Closing then resets the connection.
+            let _ = side.set_zero_linger();
+        }
+    }
+}
+
 /// Relays until both sides closed, or one failed. With a `body`, the server receives only its bytes from
 /// the client, and further ones are discarded.
 pub(crate) async fn splice(

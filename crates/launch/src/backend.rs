@@ -3,6 +3,7 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
@@ -16,7 +17,7 @@ use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
 use crate::local_names::open_network;
-use crate::named_network::NamedNetwork;
+use crate::named_network::{NamedNetwork, StackPorts};
 use crate::network_rules::NetworkRules;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
@@ -98,6 +99,10 @@ pub struct Containers {
     pub rules: NetworkRules,
     /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
     pub host_ports: Vec<u16>,
+    /// The ports of the agent's localhost that tools reach at their own with [`Net::Names`], each once.
+    pub agent_ports: Vec<u16>,
+    /// The engine's network that tools have with [`Net::Names`], instead of the named one.
+    pub join: Option<String>,
     /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -123,6 +128,8 @@ impl Containers {
             net: Net::default(),
             rules: NetworkRules::default(),
             host_ports: Vec::new(),
+            agent_ports: Vec::new(),
+            join: None,
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -189,7 +196,13 @@ impl Containers {
             return Ok(None);
         }
         self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
-        open_network(self.net, &self.rules, kinds, &self.host_ports).map(Some)
+        let ports = StackPorts {
+            host: self.host_ports.clone(),
+            agent: self.agent_ports.clone(),
+            joined: self.join.is_some(),
+            ..StackPorts::default()
+        };
+        open_network(self.net, &self.rules, kinds, ports).map(Some)
     }
 
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
@@ -243,7 +256,7 @@ impl Containers {
         runner: RunnerOptions<'_>,
         (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
         tmp: &Path,
-        (agent, stacks): (Option<AgentContainer>, Option<StackServer>),
+        (agent, stacks): (Option<AgentContainer>, Option<Arc<dyn StackServer>>),
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
@@ -258,6 +271,7 @@ impl Containers {
             images: self.images.clone(),
             net: self.net,
             stacks,
+            join: self.join.clone(),
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use aifo_egress::{AddressClass, ConnectionError, ConnectionEvent, Name, NetRules, Phase, Verdict};
 use aifo_proxy::RunningTool;
+use aifo_sidecar::AGENT_STACK;
 
 use crate::caller_finder::CallerFinder;
 use crate::connection_file::{ConnectionFile, ConnectionVerdict};
@@ -210,9 +211,6 @@ fn refusal_text(subject: &str, error: &ConnectionError, suggestion: Option<&str>
 fn quoted(rule: &str) -> String {
     if rule.contains(' ') { format!("'{rule}'") } else { rule.to_owned() }
 }
-
-/// The label of the agent's stack.
-pub(crate) const AGENT_STACK: &str = "agent";
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,12 @@
 //! Networks by name: those of local tools, and the check of all.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use aifo_sidecar::{MAX_LISTEN_PORTS, Net, Transport, stack_obstacle};
 use aifo_types::Kind;
 
 use crate::error::LaunchError;
-use crate::named_network::{NamedNetwork, UnlistedNames};
+use crate::named_network::{NamedNetwork, StackPorts, UnlistedNames};
 use crate::network_rules::NetworkRules;
 
 /// The network by name of local tools (`spec/network.md#local-sidecars`).
@@ -38,7 +37,10 @@ impl LocalNames {
             Some(reason) => Err(LaunchError::NamedNetwork(format!(
                 "local tools cannot have a network of their own: {reason}"
             ))),
-            None => open_network(self.net, &self.rules, kinds, &self.host_ports),
+            None => {
+                let ports = StackPorts { host: self.host_ports.clone(), ..StackPorts::default() };
+                open_network(self.net, &self.rules, kinds, ports)
+            }
         }
     }
 }
@@ -48,29 +50,38 @@ pub(crate) fn open_network(
     net: Net,
     rules: &NetworkRules,
     kinds: &[Kind],
-    host_ports: &[u16],
+    ports: StackPorts,
 ) -> Result<NamedNetwork, LaunchError> {
-    check_ports(&rules.of_all().ports(), host_ports).map_err(LaunchError::NamedNetwork)?;
+    let of_rules = rules.of_all().ports().into_iter().collect();
+    check_ports(of_rules, &ports).map_err(LaunchError::NamedNetwork)?;
     let mode = match net {
         Net::Learn => UnlistedNames::Allow,
         _ => UnlistedNames::Refuse,
     };
-    NamedNetwork::new(rules, kinds, mode, host_ports)
+    NamedNetwork::new(rules, kinds, mode, ports)
         .map_err(|error| LaunchError::NamedNetwork(error.to_string()))
 }
 
-fn check_ports(ports: &BTreeSet<u16>, host_ports: &[u16]) -> Result<(), String> {
-    if let Some(port) = host_ports.iter().find(|port| ports.contains(port)) {
-        return Err(format!(
-            "port {port} is both a host port and a port of network rules\n\
-             hint: remove it from one of them"
-        ));
+fn check_ports(of_rules: Vec<u16>, ports: &StackPorts) -> Result<(), String> {
+    let lists = [
+        ("a port of network rules", &of_rules),
+        ("a host port", &ports.host),
+        ("an agent port", &ports.agent),
+    ];
+    for (at, (what, ports)) in lists.iter().enumerate() {
+        for (before, others) in lists.iter().take(at) {
+            if let Some(port) = ports.iter().find(|port| others.contains(port)) {
+                return Err(format!(
+                    "port {port} is both {what} and {before}\nhint: remove it from one of them"
+                ));
+            }
+        }
     }
-    match ports.len().saturating_add(host_ports.len()) {
-        count if count > MAX_LISTEN_PORTS => Err(format!(
-            "network rules and host ports have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
-             hint: remove rules with ports of their own"
+    match lists.iter().map(|(_, ports)| ports.len()).sum() {
+        0..=MAX_LISTEN_PORTS => Ok(()),
+        count => Err(format!(
+            "network rules, host ports and agent ports have {count} ports, the limit is \
+             {MAX_LISTEN_PORTS}\nhint: remove rules with ports of their own"
         )),
-        _ => Ok(()),
     }
 }

@@ -3,15 +3,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
-use aifo_sidecar::{StackListeners, StackServer};
+use aifo_sidecar::{
+    AGENT_STACK, Listener, ListenerReport, Serving, StackListeners, StackServer, StackSockets,
+    TOOLS_STACK,
+};
 use aifo_types::Kind;
 
 use crate::caller_finder::CallerFinder;
-use crate::connection_log::{AGENT_STACK, ConnectionLog};
+use crate::connection_log::ConnectionLog;
 use crate::gateway_thread::GatewayThread;
-use crate::host_ports::relay_all;
 use crate::log_file::LogFile;
+use crate::mirrors::Mirrors;
 use crate::network_rules::{NetworkRules, RuleScope};
+use crate::port_relay::{dial_host, relay_all};
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
@@ -22,11 +26,27 @@ pub(crate) struct NamedNetwork {
     unlisted: UnlistedNames,
     /// Of the agent's stack, and of that of the tools.
     gateways: [Gateway; 2],
-    /// Those of rules, then those of this machine.
-    ports: Vec<u16>,
-    host_ports: usize,
+    ports: StackPorts,
+    mirrors: Mirrors,
+    thread: Arc<GatewayThread>,
     log: Arc<Mutex<ConnectionLog>>,
 }
+
+/// The ports that stacks listen on from the start, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StackPorts {
+    /// Those of rules.
+    pub(crate) rules: Vec<u16>,
+    /// Those of this machine's localhost.
+    pub(crate) host: Vec<u16>,
+    /// Those of the agent, in the stacks of tools.
+    pub(crate) agent: Vec<u16>,
+    /// True if the tools have a network of the engine.
+    pub(crate) joined: bool,
+}
+
+/// The port of DNS, which every stack has.
+const DNS: u16 = 53;
 
 /// The treatment of names without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +76,13 @@ impl NamedNetwork {
         rules: &NetworkRules,
         kinds: &[Kind],
         unlisted: UnlistedNames,
-        host_ports: &[u16],
+        ports: StackPorts,
     ) -> Result<Self, ParentError> {
         let listed = [rules.of_agent(), rules.of_kinds(kinds)];
         let [agent, tools] = unlisted.served(&listed);
         // Every name has an address, whichever stack may reach it.
         let all = agent.clone().union(tools.clone());
-        let ports = all.ports().into_iter().chain(host_ports.iter().copied()).collect();
+        let ports = StackPorts { rules: all.ports().into_iter().collect(), ..ports };
         let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(all), move |event| {
@@ -81,40 +101,22 @@ impl NamedNetwork {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
+        let mirrors = Mirrors::new(ports.agent.clone());
         Ok(NamedNetwork {
             rules: Arc::new(Mutex::new(rules.clone())),
             kinds: kinds.into(),
             unlisted,
             gateways: [agent, tools].map(|rules| gateway.with_rules(Arc::new(rules))),
             ports,
-            host_ports: host_ports.len(),
+            mirrors,
+            thread: Arc::new(GatewayThread::start()),
             log,
         })
     }
 
-    /// Returns the server of the session's stacks.
-    pub(crate) fn server(&self) -> StackServer {
-        let [agent, tools] = self.gateways.clone();
-        let thread = GatewayThread::start();
-        let names = self.ports.len().saturating_sub(self.host_ports);
-        StackServer {
-            ports: self.ports.clone(),
-            serve: Arc::new(move |name, listeners| {
-                let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
-                let of_host = listeners.split_off(names.min(listeners.len()));
-                let stack = Stack { dns_udp, dns_tcp, listeners };
-                let gateway = if name == AGENT_STACK { &agent } else { &tools };
-                let serving = gateway.serve(name.to_owned(), stack);
-                Box::pin(thread.run(async move {
-                    tokio::join!(serving, relay_all(of_host));
-                }))
-            }),
-        }
-    }
-
     /// Returns the ports of names that the stacks listen on.
     pub(crate) fn name_ports(&self) -> &[u16] {
-        self.ports.get(..self.ports.len().saturating_sub(self.host_ports)).unwrap_or_default()
+        &self.ports.rules
     }
 
     /// Adds a rule for later queries and connections. Errors: it is not valid.
@@ -143,6 +145,53 @@ impl NamedNetwork {
 
 fn lock(log: &Mutex<ConnectionLog>) -> MutexGuard<'_, ConnectionLog> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StackServer for NamedNetwork {
+    fn stack_of(&self, _: &Kind) -> String {
+        TOOLS_STACK.to_owned()
+    }
+
+    fn ports(&self, stack: &str) -> Option<Vec<u16>> {
+        let StackPorts { rules, host, agent, joined } = &self.ports;
+        match stack {
+            AGENT_STACK => Some([&rules[..], host].concat()),
+            _ => (!joined).then(|| [&rules[..], host, agent].concat()),
+        }
+    }
+
+    fn serve(
+        &self,
+        stack: &str,
+        listeners: Option<StackListeners>,
+        sockets: StackSockets,
+    ) -> Serving {
+        let reserved = self.ports(stack).into_iter().flatten().chain([DNS]).collect();
+        let mirrored = self.mirrors.add(stack, reserved, sockets);
+        let Some(StackListeners { dns_udp, dns_tcp, ports }) = listeners else {
+            return Box::pin(self.thread.run(async move { mirrored.serve().await }));
+        };
+        let mut of_rules = ports;
+        let mut of_host = of_rules.split_off(self.ports.rules.len().min(of_rules.len()));
+        let of_agent = of_host.split_off(self.ports.host.len().min(of_host.len()));
+        let [of_agents_stack, of_tools] = &self.gateways;
+        let gateway = if stack == AGENT_STACK { of_agents_stack } else { of_tools };
+        let (name, stack) = (stack.to_owned(), Stack { dns_udp, dns_tcp, listeners: of_rules });
+        let names = gateway.serve(name, stack);
+        let mirrors = self.mirrors.clone();
+        Box::pin(self.thread.run(async move {
+            let to_host = relay_all(of_host, dial_host);
+            let to_agent = relay_all(of_agent, move |port| {
+                let mirrors = mirrors.clone();
+                async move { mirrors.connect(AGENT_STACK, port).await }
+            });
+            tokio::join!(names, to_host, to_agent, mirrored.serve());
+        }))
+    }
+
+    fn report(&self, stack: &str, report: ListenerReport, listeners: Vec<Listener>) {
+        self.mirrors.report(stack, report, listeners);
+    }
 }
 
 impl std::fmt::Debug for NamedNetwork {

@@ -10,7 +10,7 @@ use aifo_process::raise_open_files;
 use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    LocalNetwork, Transport,
+    LocalNetwork, StackServer, Transport,
 };
 use aifo_types::{Endpoint, Token};
 use nix::unistd::getuid;
@@ -246,7 +246,7 @@ impl Backends {
             caches: dirs.caches.clone(),
             network: network
                 .as_ref()
-                .map(|network| LocalNetwork::new(network.server(), dirs.directory.path())),
+                .map(|network| LocalNetwork::new(Arc::new(network.clone()), dirs.directory.path())),
         };
         let host = LocalBackend {
             confinement: LocalConfinement::Unconfined,
@@ -289,7 +289,8 @@ impl Backends {
                 });
                 backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp)?;
                 let mounted = (workspace.as_path(), linked, dirs.caches.clone());
-                let stacks = network.as_ref().map(NamedNetwork::server);
+                let stacks =
+                    network.clone().map(|network| Arc::new(network) as Arc<dyn StackServer>);
                 let options = (agent, stacks);
                 let backend =
                     containers.backend(id, directory, runner, mounted, shared_tmp, options);

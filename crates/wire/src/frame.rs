@@ -7,7 +7,8 @@ use aifo_types::{ExecId, Signal, Stdio, WindowSize};
 
 use crate::exit::Exit;
 use crate::frame_codes::{
-    CancelCause, Delivery, FrameKind, Interrupt, OnlyCall, SocketType, Stream,
+    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
+    SocketType, Stream,
 };
 use crate::frame_error::FrameError;
 use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
@@ -171,6 +172,53 @@ pub enum Frame<'a> {
         /// A line for the user.
         text: String,
     },
+    /// Proxy to runner, before any tool: report the listeners of this network stack
+    /// (`spec/network.md#mirrors`). With two zeros: once, now.
+    Watch {
+        /// The interval while an exec runs, in ms; 0 for never.
+        interval: u16,
+        /// The interval while only background processes run, in ms; 0 for never.
+        background: u16,
+    },
+    /// Runner to proxy: the listeners at this stack's loopback address, after a change.
+    Listeners {
+        /// Whether these are all.
+        report: ListenerReport,
+        /// Each one, at most [`MAX_LISTENERS`].
+        listeners: Vec<Listener>,
+    },
+    /// Proxy to runner: bind 127.0.0.1 at this port, and pass the listener.
+    Bind {
+        /// Matches [`Frame::Opened`] to this request.
+        serial: u32,
+        /// The port, not 0.
+        port: u16,
+    },
+    /// Proxy to runner: connect to this port, and pass the connection, which may be in progress.
+    Connect {
+        /// Matches [`Frame::Opened`] to this request.
+        serial: u32,
+        /// The address.
+        address: Loopback,
+        /// The port, not 0.
+        port: u16,
+    },
+    /// Runner to proxy: the response to [`Frame::Bind`] or [`Frame::Connect`].
+    Opened {
+        /// The request's serial.
+        serial: u32,
+        /// Whether the socket comes with the first byte.
+        result: SocketResult,
+    },
+}
+
+/// A listening TCP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener {
+    /// Its port, not 0.
+    pub port: u16,
+    /// The inode of the socket, which no other open socket has.
+    pub inode: u32,
 }
 
 /// The version of these frames.
@@ -242,6 +290,11 @@ impl Frame<'_> {
             Frame::FindCaller { .. } => FrameKind::FindCaller,
             Frame::Caller { .. } => FrameKind::Caller,
             Frame::Refused { .. } => FrameKind::Refused,
+            Frame::Watch { .. } => FrameKind::Watch,
+            Frame::Listeners { .. } => FrameKind::Listeners,
+            Frame::Bind { .. } => FrameKind::Bind,
+            Frame::Connect { .. } => FrameKind::Connect,
+            Frame::Opened { .. } => FrameKind::Opened,
         }
     }
 }

@@ -55,6 +55,16 @@ code_table! {
         FindCaller = 0x30,
         /// [`Frame::Caller`](crate::Frame::Caller)
         Caller = 0x31,
+        /// [`Frame::Watch`](crate::Frame::Watch)
+        Watch = 0x29,
+        /// [`Frame::Listeners`](crate::Frame::Listeners)
+        Listeners = 0x2a,
+        /// [`Frame::Bind`](crate::Frame::Bind)
+        Bind = 0x2b,
+        /// [`Frame::Connect`](crate::Frame::Connect)
+        Connect = 0x2c,
+        /// [`Frame::Opened`](crate::Frame::Opened)
+        Opened = 0x2d,
     }
 }
 
@@ -121,5 +131,41 @@ code_table! {
         Delivered = 0,
         /// No such exec runs.
         NoSuchExec = 1,
+    }
+}
+
+code_table! {
+    /// Whether a report lists all listeners.
+    pub enum ListenerReport {
+        /// It does.
+        Complete = 0,
+        /// There are more than it may list.
+        Truncated = 1,
+        /// The kernel does not list them.
+        Unavailable = 2,
+    }
+}
+
+code_table! {
+    /// The result of [`Frame::Bind`](crate::Frame::Bind) or [`Frame::Connect`](crate::Frame::Connect).
+    pub enum SocketResult {
+        /// The socket comes with the first byte.
+        Passed = 0,
+        /// Another socket has the address.
+        InUse = 1,
+        /// No socket listens on the port.
+        Refused = 2,
+        /// Another error.
+        Failed = 3,
+    }
+}
+
+code_table! {
+    /// A loopback address.
+    pub enum Loopback {
+        /// 127.0.0.1
+        V4 = 0,
+        /// ::1
+        V6 = 1,
     }
 }

@@ -3,11 +3,12 @@
 use aifo_types::{ExecId, Signal};
 
 use crate::exit::Exit;
-use crate::frame::{Frame, Setup};
+use crate::frame::{Frame, Listener, Setup};
 use crate::frame_codes::{
-    CancelCause, Delivery, FrameKind, Interrupt, OnlyCall, SocketType, Stream,
+    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
+    SocketType, Stream,
 };
-use crate::frame_limits::MAX_LISTEN_PORTS;
+use crate::frame_limits::{MAX_LISTEN_PORTS, MAX_LISTENERS};
 use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
 use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
@@ -87,6 +88,30 @@ impl Frame<'_> {
                 out.extend_from_slice(id.as_bytes());
             }
             Frame::Refused { text } => out.extend_from_slice(text.as_bytes()),
+            Frame::Watch { interval, background } => {
+                out.extend(interval.to_be_bytes());
+                out.extend(background.to_be_bytes());
+            }
+            Frame::Listeners { report, listeners } => {
+                out.push(report.code());
+                for Listener { port, inode } in listeners {
+                    out.extend(port.to_be_bytes());
+                    out.extend(inode.to_be_bytes());
+                }
+            }
+            Frame::Bind { serial, port } => {
+                out.extend(serial.to_be_bytes());
+                out.extend(port.to_be_bytes());
+            }
+            Frame::Connect { serial, address, port } => {
+                out.extend(serial.to_be_bytes());
+                out.push(address.code());
+                out.extend(port.to_be_bytes());
+            }
+            Frame::Opened { serial, result } => {
+                out.extend(serial.to_be_bytes());
+                out.push(result.code());
+            }
         }
     }
 }
@@ -166,6 +191,21 @@ impl<'a> Frame<'a> {
             FrameKind::Refused => {
                 Frame::Refused { text: String::from_utf8(fields.rest().to_vec()).ok()? }
             }
+            FrameKind::Watch => Frame::Watch { interval: fields.u16()?, background: fields.u16()? },
+            FrameKind::Listeners => Frame::Listeners {
+                report: ListenerReport::from_code(fields.u8()?)?,
+                listeners: decode_listeners(fields)?,
+            },
+            FrameKind::Bind => Frame::Bind { serial: fields.u32()?, port: decode_port(fields)? },
+            FrameKind::Connect => Frame::Connect {
+                serial: fields.u32()?,
+                address: Loopback::from_code(fields.u8()?)?,
+                port: decode_port(fields)?,
+            },
+            FrameKind::Opened => Frame::Opened {
+                serial: fields.u32()?,
+                result: SocketResult::from_code(fields.u8()?)?,
+            },
         })
     }
 }
@@ -174,9 +214,22 @@ impl<'a> Frame<'a> {
 fn decode_ports(fields: &mut Payload<'_>) -> Option<Vec<u16>> {
     let mut ports = Vec::new();
     while !fields.is_empty() {
-        ports.push(fields.u16().filter(|port| *port != 0)?);
+        ports.push(decode_port(fields)?);
     }
     Some(ports).filter(|ports| ports.len() <= MAX_LISTEN_PORTS)
+}
+
+fn decode_port(fields: &mut Payload<'_>) -> Option<u16> {
+    fields.u16().filter(|port| *port != 0)
+}
+
+/// Reads listeners to the end of the payload.
+fn decode_listeners(fields: &mut Payload<'_>) -> Option<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    while !fields.is_empty() {
+        listeners.push(Listener { port: decode_port(fields)?, inode: fields.u32()? });
+    }
+    Some(listeners).filter(|listeners| listeners.len() <= MAX_LISTENERS)
 }
 
 /// Linux's `SIGRTMAX`.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
     CallNote, CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame,
-    FrameReader, Interrupt, Limits, OnlyCall, OutsideDirectory, Reports, RequestEvent,
-    RequestReader, ResponseEvent, ResponseReader, Setup, SocketType, Start, StartError,
-    StartErrorCause, Step, Stream, Usage, decode_form, encode_chunk, encode_form,
-    encode_invocation, encode_stream_end, parse_invocation,
+    FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall, OutsideDirectory,
+    Reports, RequestEvent, RequestReader, ResponseEvent, ResponseReader, Setup, SocketResult,
+    SocketType, Start, StartError, StartErrorCause, Step, Stream, Usage, decode_form, encode_chunk,
+    encode_form, encode_invocation, encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -206,6 +206,20 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             }
         ),
         (any::<u32>(), option::of(exec_id())).prop_map(|(serial, id)| Frame::Caller { serial, id }),
+        (any::<u16>(), any::<u16>())
+            .prop_map(|(interval, background)| Frame::Watch { interval, background }),
+        vec((1..=u16::MAX, any::<u32>()), 0..4).prop_map(|listeners| {
+            let listener = |(port, inode)| Listener { port, inode };
+            let listeners = listeners.into_iter().map(listener).collect();
+            Frame::Listeners { report: ListenerReport::Complete, listeners }
+        }),
+        (any::<u32>(), 1..=u16::MAX).prop_map(|(serial, port)| Frame::Bind { serial, port }),
+        (any::<u32>(), 1..=u16::MAX).prop_map(|(serial, port)| Frame::Connect {
+            serial,
+            address: Loopback::V4,
+            port
+        }),
+        any::<u32>().prop_map(|serial| Frame::Opened { serial, result: SocketResult::Refused }),
         (any::<u32>(), 0..=1u8).prop_map(|(serial, found)| Frame::Killed {
             serial,
             found: Delivery::from_code(found).unwrap(),

@@ -114,8 +114,13 @@ impl Config {
 
     /// Returns the first flag that applies to containers only.
     pub(crate) fn container_flag(&self) -> Option<&'static str> {
-        let of_containers =
-            [&self.publish.source, &self.memory.source, &self.pids.source, &self.cpus.source];
+        let of_containers = [
+            &self.publish.source,
+            &self.agent_ports.source,
+            &self.memory.source,
+            &self.pids.source,
+            &self.cpus.source,
+        ];
         let of_network = match self.has_local_names() {
             true => Vec::new(),
             false => {

@@ -246,6 +246,11 @@ table! {
             .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,
                 "With --net names, relay localhost:PORT of the containers to this machine's, for a \
                  local model or database; repeatable");
+    [agent_ports: Vec<u16> = Vec::new()]
+        setting("net.agent_ports", at!(agent_ports), PORTS, "opens ports of the agent")
+            .flag("--agent-port", Takes::Many("PORT"), FlagGroup::Containers,
+                "With --net names, let tools reach what the agent listens on at localhost:PORT; \
+                 repeatable");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

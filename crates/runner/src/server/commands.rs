@@ -1,21 +1,22 @@
 //! Frames from the proxy: starting, signalling and cancelling execs.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use aifo_process::{SocketTable, descendants_of, has_children, socket_owners};
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    CancelCause, Delivery, Frame, Interrupt, OnlyCall, Setup, SocketType, Start, StartError,
-    StartErrorCause,
+    CancelCause, Delivery, Frame, Interrupt, Loopback, OnlyCall, Setup, SocketResult, SocketType,
+    Start, StartError, StartErrorCause,
 };
 use nix::sys::epoll::EpollFlags;
 
 use super::{ExecEntry, ServeError, Server};
 use crate::control::StartAttachments;
 use crate::exec::Exec;
-use crate::listeners::bind_listeners;
+use crate::listener_watch::ListenerWatch;
+use crate::listeners::{bind_listeners, bind_loopback, connect_loopback};
 use crate::poller::{ExecFd, ExecKey};
 use crate::tool_launcher::{Execve, ToolLauncher};
 use crate::working_directory::Roots;
@@ -41,6 +42,11 @@ impl Server {
                 Some(Frame::Listen { ports }) => Command::Listen(ports),
                 Some(Frame::FindCaller { serial, socket, port, only, text }) => {
                     Command::FindCaller(serial, (socket, port), only, text)
+                }
+                Some(Frame::Watch { interval, background }) => Command::Watch(interval, background),
+                Some(Frame::Bind { serial, port }) => Command::Bind(serial, port),
+                Some(Frame::Connect { serial, address, port }) => {
+                    Command::Connect(serial, address, port)
                 }
                 Some(_) => return Err(ServeError::UnexpectedFrame),
             };
@@ -79,6 +85,18 @@ impl Server {
                         Some(exec.id.clone())
                     });
                     self.control.send(&Frame::Caller { serial, id });
+                }
+                Command::Watch(0, 0) => {
+                    if let Some(report) = ListenerWatch::new(0, 0).report() {
+                        self.control.send(&report);
+                    }
+                }
+                Command::Watch(interval, background) => {
+                    self.watch = Some(ListenerWatch::new(interval, background));
+                }
+                Command::Bind(serial, port) => self.pass_socket(serial, bind_loopback(port)),
+                Command::Connect(serial, address, port) => {
+                    self.pass_socket(serial, connect_loopback(address, port));
                 }
             }
         }
@@ -154,6 +172,23 @@ impl Server {
         }))
     }
 
+    /// Passes a socket to the proxy, or reports why there is none.
+    fn pass_socket(&mut self, serial: u32, opened: Result<OwnedFd, SocketResult>) {
+        let passed = |result| Frame::Opened { serial, result };
+        let result = match opened {
+            Ok(socket) => {
+                let frame = passed(SocketResult::Passed);
+                match self.control.send_with_fds(&frame, vec![socket]) {
+                    Ok(()) => return,
+                    // As when the proxy does not read. The descriptor is closed.
+                    Err(_) => SocketResult::Failed,
+                }
+            }
+            Err(result) => result,
+        };
+        self.control.send(&passed(result));
+    }
+
     fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
         let mut running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
         running.find(|(_, entry)| matches(&entry.exec)).map(|(key, _)| *key)
@@ -226,4 +261,7 @@ enum Command {
     Listen(Vec<u16>),
     /// The serial, the socket, whether no other call runs in its stack, and the refusal.
     FindCaller(u32, (SocketType, u16), OnlyCall, String),
+    Watch(u16, u16),
+    Bind(u32, u16),
+    Connect(u32, Loopback, u16),
 }
