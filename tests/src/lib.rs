@@ -30,7 +30,9 @@ mod connection;
 mod containers;
 mod editor;
 mod engine;
+mod executable;
 pub mod frames;
+mod hello_server;
 mod invocation;
 mod landlock;
 mod mailbox;
@@ -65,6 +67,8 @@ pub use containers::{
 };
 pub use editor::Editor;
 pub use engine::{Engine, Image};
+pub use executable::{copy_executable, write_executable, write_script};
+pub use hello_server::{CONNECT, HelloServer};
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
 pub use mailbox::{Mailbox, MailboxAnswer, host};

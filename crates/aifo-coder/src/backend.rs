@@ -4,8 +4,8 @@ use std::path::Path;
 
 use aifo_launch::{
     Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
-    EngineError, Fallback, Images, Net, RunnerTransport, SidecarBackend, TrustedPrograms,
-    own_certificates,
+    EngineError, Fallback, Images, LocalNames, Net, RunnerTransport, SidecarBackend,
+    TrustedPrograms, own_certificates,
 };
 use anyhow::{Context, bail};
 
@@ -76,6 +76,9 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
             fallback_reason.unwrap_or("the backend is local")
         );
     }
+    if config.has_local_names() {
+        warn_of_names(config.net.value, config);
+    }
     if config.net.value == Net::None {
         tracing::warn!(
             "containers.net = \"none\" ({}) has no effect: tools run as processes of this machine",
@@ -106,12 +109,22 @@ pub(crate) fn open_reason(containers: &Containers) -> &'static str {
     }
 }
 
+/// Returns the network by name of local tools, if the user has set it.
+pub(crate) fn local_names(config: &Config, workspace: &Path) -> Option<LocalNames> {
+    config.has_local_names().then(|| LocalNames {
+        net: config.net.value,
+        rules: config.network_rules(workspace).0,
+        host_ports: config.host_ports.value.clone(),
+    })
+}
+
 /// Logs settings of a network by name that do not hold.
 fn warn_of_names(net: Net, config: &Config) {
     if !net.is_by_name() {
         let sources = config.names.flag().into_iter();
-        let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
-        for source in sources.chain(host_ports) {
+        let ports = [&config.host_ports, &config.agent_ports].into_iter();
+        let ports = ports.filter(|ports| !ports.value.is_empty()).map(|ports| &ports.source);
+        for source in sources.chain(ports) {
             tracing::warn!("{source} has no effect with this network; use --net names");
         }
         return;
@@ -158,6 +171,7 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
     containers.host_ports.clone_from(&config.host_ports.value);
+    containers.agent_ports.clone_from(&config.agent_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

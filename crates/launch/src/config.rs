@@ -14,7 +14,8 @@ use crate::agent_variables::agent_variables;
 use crate::attachments::Attachments;
 use crate::backend::{RunnerOptions, RunnerTransport, SidecarBackend};
 use crate::call_log::CallLogRetention;
-use crate::confine::ConfinementMode;
+use crate::confine::{ConfinementMode, NetworkAccess};
+use crate::local_names::LocalNames;
 use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
 use crate::toolchain::Toolchain;
@@ -30,6 +31,8 @@ pub struct SessionConfig {
     pub toolchains: Vec<Toolchain>,
     /// Where they run.
     pub backend: SidecarBackend,
+    /// The network by name of local sidecars; `None` for this machine's network.
+    pub local_names: Option<LocalNames>,
     /// Kinds that run in the user's own containers instead.
     pub attached: Option<Attachments>,
     /// How their runners are connected.
@@ -93,6 +96,15 @@ impl SessionConfig {
         }
     }
 
+    /// Describes in one line what confines tools and what does not.
+    pub fn summary(&self) -> String {
+        let local = match self.local_names {
+            Some(_) => NetworkAccess::Names,
+            None => NetworkAccess::Machine,
+        };
+        self.backend.summary(self.confinement, local)
+    }
+
     /// Runs the agent in a container: forwards the variables of its row and [`agent_variables`] to
     /// it, uses its python for local decisions unless one is configured, and gives the groups of its
     /// hosts to the rules of a network by name.
@@ -124,6 +136,7 @@ impl SessionConfig {
             shim,
             toolchains: Vec::new(),
             backend: SidecarBackend::Local,
+            local_names: None,
             attached: None,
             runner_transport: RunnerTransport::Auto,
             caches: CacheScope::default(),

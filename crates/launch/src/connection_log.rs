@@ -1,12 +1,28 @@
-//! The names that a session's network refused, or that were reached without a rule (`spec/network.md#refusals`).
+//! The connections of a session: records them, and keeps the names that were refused, or reached without
+//! a rule (`spec/network.md#refusals`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Future;
+use std::sync::Arc;
 
-use aifo_egress::{AddressClass, ConnectionError, ConnectionEvent, Name, NetRules, Verdict};
+use aifo_egress::{AddressClass, ConnectionError, ConnectionEvent, Name, NetRules, Phase, Verdict};
+use aifo_proxy::RunningTool;
+use aifo_sidecar::AGENT_STACK;
 
-/// The names that connections were refused for, or that they reached without a rule.
+use crate::caller_finder::CallerFinder;
+use crate::connection_file::{ConnectionFile, ConnectionVerdict};
+use crate::log_file::LogFile;
+
+/// The connections of a session.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionLog {
+    /// The rules of the agent's stack, and of that of the tools, without those of learning.
+    listed: [NetRules; 2],
+    file: ConnectionFile,
+    /// Finds callers, once calls can run.
+    finder: Option<Arc<CallerFinder>>,
+    /// The callers of refused events that were found, by the event's number.
+    callers: HashMap<u64, Option<RunningTool>>,
     /// Each refused name, with its port if a connection was refused, and the rule that would allow it, if one
     /// would.
     named: BTreeMap<String, Option<String>>,
@@ -19,18 +35,104 @@ pub(crate) struct ConnectionLog {
 /// A tool can look up any number of names.
 const MAX_REFUSALS: usize = 200;
 
+/// More than refusals that wait at once.
+const MAX_CALLERS: usize = 1024;
+
 /// Names in the summary.
 const MAX_LISTED: usize = 10;
 
 impl ConnectionLog {
-    /// Records a connection that no listed rule allows.
-    pub(crate) fn learn(&mut self, event: &ConnectionEvent, listed: &NetRules) {
-        let Some((name, port)) = Name::parse(event.name.as_bytes()).ok().zip(event.port) else {
-            return;
-        };
-        if listed.judge(&name, port) == Verdict::Refused && self.learnt.len() < MAX_REFUSALS {
-            self.learnt.insert(format!("{name}:{port}"));
+    /// Creates a log. `listed` are the rules of the agent's stack, and of that of the tools, without those of
+    /// learning.
+    pub(crate) fn new(listed: [NetRules; 2]) -> Self {
+        ConnectionLog { listed, ..ConnectionLog::default() }
+    }
+
+    /// Replaces the rules without those of learning.
+    pub(crate) fn set_listed(&mut self, listed: [NetRules; 2]) {
+        self.listed = listed;
+    }
+
+    /// From now on, writes connections to `file`, with the callers that `finder` finds.
+    pub(crate) fn open(&mut self, file: LogFile, finder: CallerFinder) {
+        self.file.open(file);
+        self.finder = Some(Arc::new(finder));
+    }
+
+    /// Returns a future that finds the caller of a refused event; `None` if it cannot be found.
+    pub(crate) fn find_caller(
+        &self,
+        event: &ConnectionEvent,
+    ) -> Option<impl Future<Output = Option<RunningTool>> + Send + use<>> {
+        let error = event.error.as_ref().filter(|_| event.stack != AGENT_STACK)?;
+        let suggestion = self.suggestion(event);
+        let text = refusal_text(&subject(event), error, suggestion.as_deref());
+        self.finder.as_ref()?.find(event, text)
+    }
+
+    /// Records the caller of an event that follows.
+    pub(crate) fn set_caller(&mut self, event: u64, caller: Option<RunningTool>) {
+        // An event of a stack that has just ended does not follow.
+        if self.callers.len() >= MAX_CALLERS {
+            self.callers.clear();
         }
+        self.callers.insert(event, caller);
+    }
+
+    /// Records an event.
+    pub(crate) fn add(&mut self, event: &ConnectionEvent) {
+        let is_refused = event.error.as_ref().is_some_and(ConnectionError::is_refusal);
+        let learnt = self.learnt_rule(event).filter(|_| !is_refused);
+        let verdict = match (is_refused, &learnt) {
+            (true, _) => ConnectionVerdict::Refused,
+            (false, Some(_)) => ConnectionVerdict::Learnt,
+            (false, None) => ConnectionVerdict::Allowed,
+        };
+        let suggestion = learnt.clone().or_else(|| self.suggestion(event));
+        let tool = self.callers.remove(&event.id).unwrap_or_else(|| {
+            let finder = self.finder.as_ref().filter(|_| event.stack != AGENT_STACK)?;
+            finder.only()
+        });
+        self.file.append(event, verdict, suggestion.clone(), tool);
+        match event.phase {
+            Phase::Opened => {
+                let rule = learnt.filter(|_| self.learnt.len() < MAX_REFUSALS);
+                self.learnt.extend(rule);
+            }
+            Phase::Closed => self.report_end(event, suggestion),
+        }
+    }
+
+    /// Returns the rule for a connection that is allowed without one.
+    fn learnt_rule(&self, event: &ConnectionEvent) -> Option<String> {
+        let Verdict::Allowed { .. } = &event.verdict else { return None };
+        let (name, port) = Name::parse(event.name.as_bytes()).ok().zip(event.port)?;
+        let is_listed = self.listed(event).judge(&name, port) != Verdict::Refused;
+        (!is_listed).then(|| format!("{name}:{port}"))
+    }
+
+    /// Returns the rule that would allow a refused connection.
+    fn suggestion(&self, event: &ConnectionEvent) -> Option<String> {
+        match event.error.as_ref()? {
+            ConnectionError::NoRule => {
+                let (name, rule) = (Name::parse(event.name.as_bytes()).ok()?, subject(event));
+                let added = NetRules::parse(std::slice::from_ref(&rule)).ok()?;
+                let rules = self.listed(event).clone().union(added);
+                rules.permits_name(&name).then_some(rule)
+            }
+            // The user's own network; other refused addresses are never the name's intended ones.
+            ConnectionError::Address {
+                class: AddressClass::Private | AddressClass::Shared,
+                ..
+            } => Some(format!("{} private", subject(event))),
+            _ => None,
+        }
+    }
+
+    /// Returns the rules of a stack without those of learning.
+    fn listed(&self, event: &ConnectionEvent) -> &NetRules {
+        let [agent, tools] = &self.listed;
+        if event.stack == AGENT_STACK { agent } else { tools }
     }
 
     /// Returns a line with all names, because it is the result of the session.
@@ -41,13 +143,10 @@ impl ConnectionLog {
             .then(|| format!("names were reached without a rule; to allow them: allow = [{list}]"))
     }
 
-    /// Records and logs a refusal, each one once.
-    pub(crate) fn record(&mut self, event: &ConnectionEvent) {
+    /// Logs a refusal or failure; each refusal once.
+    fn report_end(&mut self, event: &ConnectionEvent, suggestion: Option<String>) {
         let Some(error) = event.error.as_ref() else { return };
-        let subject = match event.port {
-            Some(port) => format!("{}:{port}", event.name),
-            None => event.name.clone(),
-        };
+        let subject = subject(event);
         if !error.is_refusal() {
             tracing::info!("{} did not reach {subject}: {error}", event.stack);
             return;
@@ -59,30 +158,12 @@ impl ConnectionLog {
             self.omitted = self.omitted.saturating_add(1);
             return;
         }
-        let rule = match error {
-            ConnectionError::NoRule => event.hint().map(|_| subject.clone()),
-            // The user's own network; other refused addresses are never the name's intended ones.
-            ConnectionError::Address {
-                class: AddressClass::Private | AddressClass::Shared,
-                ..
-            } => Some(format!("'{subject} private'")),
-            _ => None,
-        };
         let who = match event.stack.as_str() {
-            "agent" => "the agent was",
+            AGENT_STACK => "the agent was",
             _ => "tools were",
         };
-        match &rule {
-            Some(rule) => {
-                let cause = match error {
-                    ConnectionError::NoRule => String::new(),
-                    error => format!(": {error}"),
-                };
-                tracing::warn!("{who} refused {subject}{cause}; allow it with: --allow-net {rule}");
-            }
-            None => tracing::warn!("{who} refused {subject}: {error}"),
-        }
-        self.named.insert(subject, rule);
+        tracing::warn!("{who} refused {}", refusal_text(&subject, error, suggestion.as_deref()));
+        self.named.insert(subject, suggestion);
     }
 
     /// Returns a line with the refused names.
@@ -93,23 +174,47 @@ impl ConnectionLog {
         }
         let listed: Vec<_> = self.named.keys().take(MAX_LISTED).map(String::as_str).collect();
         let rules = self.named.values().flatten().take(MAX_LISTED);
-        let flags: Vec<_> = rules.map(|rule| format!("--allow-net {rule}")).collect();
+        let rules: Vec<_> = rules.map(|rule| quoted(rule)).collect();
         let mut text = format!("the network refused {}", listed.join(", "));
         if let Some(more @ 1..) = count.checked_sub(listed.len()) {
             text += &format!(" and {more} more");
         }
-        if !flags.is_empty() {
-            text += &format!("; allow what is needed with: {}", flags.join(" "));
+        if !rules.is_empty() {
+            let rules = rules.join(" ");
+            text += &format!("; allow what is needed with: aifo-coder net allow {rules}");
         }
         Some(text)
     }
 }
 
+/// Returns the name with its port, if that is known.
+fn subject(event: &ConnectionEvent) -> String {
+    match event.port {
+        Some(port) => format!("{}:{port}", event.name),
+        None => event.name.clone(),
+    }
+}
+
+/// Returns the name, the cause unless a rule is missing, and the command that allows it.
+fn refusal_text(subject: &str, error: &ConnectionError, suggestion: Option<&str>) -> String {
+    let cause = match error {
+        ConnectionError::NoRule if suggestion.is_some() => String::new(),
+        ConnectionError::NoRule => ": net.deny takes it away".to_owned(),
+        error => format!(": {error}"),
+    };
+    let hint =
+        suggestion.map(|rule| format!("; allow it with: aifo-coder net allow {}", quoted(rule)));
+    format!("{subject}{cause}{}", hint.unwrap_or_default())
+}
+
+/// Quotes a rule with options for a shell.
+fn quoted(rule: &str) -> String {
+    if rule.contains(' ') { format!("'{rule}'") } else { rule.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
-
-    use aifo_egress::Phase;
 
     use super::*;
 
@@ -143,25 +248,39 @@ mod tests {
         let class = AddressClass::Private;
         for _ in 0..2 {
             let private = ConnectionError::Address { address, class };
-            log.record(&event("tools", "b.example", Some(443), private));
-            log.record(&event("agent", "a.example", None, ConnectionError::NoRule));
-            log.record(&event("tools", "c.example", Some(443), ConnectionError::NoSni));
+            log.add(&event("tools", "b.example", Some(443), private));
+            log.add(&event("agent", "a.example", None, ConnectionError::NoRule));
+            log.add(&event("tools", "c.example", Some(443), ConnectionError::NoSni));
             let failed = ConnectionError::Connect("timed out".to_owned());
-            log.record(&event("tools", "d.example", Some(443), failed));
+            log.add(&event("tools", "d.example", Some(443), failed));
         }
         let expected = "the network refused a.example, b.example:443, c.example:443; allow what is \
-                        needed with: --allow-net a.example --allow-net 'b.example:443 private'";
+                        needed with: aifo-coder net allow a.example 'b.example:443 private'";
         assert_eq!(log.report().as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_away_has_no_suggestion() {
+        let denied = NetRules::default().take_away(&["b.example".to_owned()]).unwrap();
+        let mut log = ConnectionLog::new([NetRules::default(), denied]);
+        log.add(&event("tools", "a.example", None, ConnectionError::NoRule));
+        log.add(&event("tools", "b.example", None, ConnectionError::NoRule));
+        let suggestions: Vec<_> = log.named.values().cloned().collect();
+        assert_eq!(suggestions, [Some("a.example".to_owned()), None]);
+        let text = refusal_text("b.example", &ConnectionError::NoRule, None);
+        assert_eq!(text, "b.example: net.deny takes it away");
     }
 
     #[test]
     fn learnt_names_are_those_without_a_rule() {
         let listed = NetRules::parse(&["a.example:443".to_owned()]).unwrap();
-        let mut log = ConnectionLog::default();
+        let learning = listed.clone().learning();
+        let mut log = ConnectionLog::new([NetRules::default(), listed]);
         assert_eq!(log.report_learnt(), None);
         for (name, port) in [("b.example", 443), ("a.example", 443), ("a.example", 22)] {
+            let verdict = learning.judge(&Name::parse(name.as_bytes()).unwrap(), port);
             let event = event("tools", name, Some(port), ConnectionError::NoRule);
-            log.learn(&event, &listed);
+            log.add(&ConnectionEvent { verdict, phase: Phase::Opened, error: None, ..event });
         }
         let expected = "names were reached without a rule; to allow them: \
                         allow = [\"a.example:22\", \"b.example:443\"]";
@@ -173,7 +292,7 @@ mod tests {
         let mut log = ConnectionLog::default();
         for number in 0..1000 {
             let name = format!("n{number}.example");
-            log.record(&event("tools", &name, None, ConnectionError::NoRule));
+            log.add(&event("tools", &name, None, ConnectionError::NoRule));
         }
         assert_eq!(log.named.len(), MAX_REFUSALS);
         assert!(log.report().unwrap().contains(" and 990 more; allow"));

@@ -31,6 +31,7 @@
 //! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
 //! and ends its sidecars.
 
+mod added_rules;
 mod agent;
 mod agent_container;
 mod agent_endpoint;
@@ -43,6 +44,7 @@ mod beneath;
 mod cache;
 mod call_log;
 mod call_stats;
+mod caller_finder;
 mod certificates;
 mod check;
 mod choose;
@@ -50,6 +52,7 @@ mod claim;
 mod cleanup;
 mod config;
 mod confine;
+mod connection_file;
 mod connection_log;
 mod detect;
 mod devcontainer;
@@ -57,17 +60,22 @@ mod end_signals;
 mod engines;
 mod environments;
 mod error;
+mod gateway_thread;
 mod git;
-mod host_ports;
 mod host_watch;
 mod identity;
 mod killed;
 mod linked;
+mod local_names;
+mod log_file;
+mod mirror_table;
+mod mirrors;
 mod named_network;
 mod network_rules;
 mod own_directories;
 mod pins;
 mod plan;
+mod port_relay;
 mod project;
 mod project_files;
 mod proxy_task;
@@ -100,7 +108,7 @@ pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
     StateFile, StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{NetRules, RuleError};
+pub use aifo_egress::{GROUPS, NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -108,8 +116,8 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, PROXY_VARIABLES, ProjectKey, Reporter,
+    SidecarError, SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -124,7 +132,10 @@ pub use check::Finding;
 pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
-pub use confine::ConfinementMode;
+pub use confine::{ConfinementMode, NetworkAccess};
+pub use connection_file::{
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
@@ -132,6 +143,7 @@ pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};

@@ -1,30 +1,52 @@
 //! The gateway of a session's network by name (`spec/network.md`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, Phase, Stack};
-use aifo_sidecar::{StackListeners, StackServer};
+use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
+use aifo_sidecar::{
+    AGENT_STACK, Listener, ListenerReport, Serving, StackListeners, StackServer, StackSockets,
+    TOOLS_STACK,
+};
 use aifo_types::Kind;
 
+use crate::caller_finder::CallerFinder;
 use crate::connection_log::ConnectionLog;
-use crate::host_ports::relay_all;
-use crate::network_rules::NetworkRules;
-
-/// The label of the agent's stack.
-const AGENT_STACK: &str = "agent";
+use crate::gateway_thread::GatewayThread;
+use crate::log_file::LogFile;
+use crate::mirrors::Mirrors;
+use crate::network_rules::{NetworkRules, RuleScope};
+use crate::port_relay::{dial_host, relay_all};
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NamedNetwork {
-    gateway: Gateway,
-    /// The rules of the agent's stack, and of that of the tools.
-    agent: Arc<NetRules>,
-    tools: Arc<NetRules>,
-    /// Those of rules, then those of this machine.
-    ports: Vec<u16>,
-    host_ports: usize,
+    rules: Arc<Mutex<NetworkRules>>,
+    /// The kinds of the tools' stack.
+    kinds: Arc<[Kind]>,
+    unlisted: UnlistedNames,
+    /// Of the agent's stack, and of that of the tools.
+    gateways: [Gateway; 2],
+    ports: StackPorts,
+    mirrors: Mirrors,
+    thread: Arc<GatewayThread>,
     log: Arc<Mutex<ConnectionLog>>,
 }
+
+/// The ports that stacks listen on from the start, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StackPorts {
+    /// Those of rules.
+    pub(crate) rules: Vec<u16>,
+    /// Those of this machine's localhost.
+    pub(crate) host: Vec<u16>,
+    /// Those of the agent, in the stacks of tools.
+    pub(crate) agent: Vec<u16>,
+    /// True if the tools have a network of the engine.
+    pub(crate) joined: bool,
+}
+
+/// The port of DNS, which every stack has.
+const DNS: u16 = 53;
 
 /// The treatment of names without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +56,19 @@ pub(crate) enum UnlistedNames {
     Allow,
 }
 
+/// The source of a rule that was added to a running session.
+const ADDED_RULE: &str = "aifo-coder net allow";
+
+impl UnlistedNames {
+    /// Returns the rules that are served.
+    fn served(self, listed: &[NetRules; 2]) -> [NetRules; 2] {
+        listed.clone().map(|rules| match self {
+            UnlistedNames::Refuse => rules,
+            UnlistedNames::Allow => rules.learning(),
+        })
+    }
+}
+
 impl NamedNetwork {
     /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
     /// Errors: that proxy's URL is not supported.
@@ -41,63 +76,121 @@ impl NamedNetwork {
         rules: &NetworkRules,
         kinds: &[Kind],
         unlisted: UnlistedNames,
-        host_ports: &[u16],
+        ports: StackPorts,
     ) -> Result<Self, ParentError> {
-        let (of_agent, of_tools) = (rules.of_agent(), rules.of_kinds(kinds));
-        let listed = [of_agent.clone(), of_tools.clone()];
-        let served = |rules: NetRules| match unlisted {
-            UnlistedNames::Refuse => rules,
-            UnlistedNames::Allow => rules.learning(),
-        };
-        let (agent, tools) = (served(of_agent), served(of_tools));
+        let listed = [rules.of_agent(), rules.of_kinds(kinds)];
+        let [agent, tools] = unlisted.served(&listed);
         // Every name has an address, whichever stack may reach it.
-        let rules = agent.clone().union(tools.clone());
-        let ports = rules.ports().into_iter().chain(host_ports.iter().copied()).collect();
-        let log = Arc::new(Mutex::new(ConnectionLog::default()));
+        let all = agent.clone().union(tools.clone());
+        let ports = StackPorts { rules: all.ports().into_iter().collect(), ..ports };
+        let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
-        let gateway = Gateway::new(Arc::new(rules), move |event| {
-            let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            match event.phase {
-                Phase::Opened => {
-                    let [agent, tools] = &listed;
-                    let listed = if event.stack == AGENT_STACK { agent } else { tools };
-                    log.learn(&event, listed);
-                }
-                Phase::Closed => log.record(&event),
-            }
+        let gateway = Gateway::new(Arc::new(all), move |event| {
+            lock(&shared).add(&event);
+        });
+        let shared = Arc::clone(&log);
+        let gateway = gateway.with_refusal_hook(move |event| {
+            let finding = lock(&shared).find_caller(event)?;
+            let (shared, id) = (Arc::clone(&shared), event.id);
+            Some(Box::pin(async move {
+                let caller = finding.await;
+                lock(&shared).set_caller(id, caller);
+            }))
         });
         let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
-        let (agent, tools, host_ports) = (Arc::new(agent), Arc::new(tools), host_ports.len());
-        Ok(NamedNetwork { gateway, agent, tools, ports, host_ports, log })
+        let mirrors = Mirrors::new(ports.agent.clone());
+        Ok(NamedNetwork {
+            rules: Arc::new(Mutex::new(rules.clone())),
+            kinds: kinds.into(),
+            unlisted,
+            gateways: [agent, tools].map(|rules| gateway.with_rules(Arc::new(rules))),
+            ports,
+            mirrors,
+            thread: Arc::new(GatewayThread::start()),
+            log,
+        })
     }
 
-    /// Returns the server of the session's stacks.
-    pub(crate) fn server(&self) -> StackServer {
-        let [agent, tools] =
-            [&self.agent, &self.tools].map(|rules| self.gateway.with_rules(Arc::clone(rules)));
-        let names = self.ports.len().saturating_sub(self.host_ports);
-        StackServer {
-            ports: self.ports.clone(),
-            serve: Arc::new(move |name, listeners| {
-                let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
-                let of_host = listeners.split_off(names.min(listeners.len()));
-                let stack = Stack { dns_udp, dns_tcp, listeners };
-                let gateway = if name == AGENT_STACK { &agent } else { &tools };
-                let serving = gateway.serve(name.to_owned(), stack);
-                Box::pin(async move {
-                    tokio::join!(serving, relay_all(of_host));
-                })
-            }),
+    /// Returns the ports of names that the stacks listen on.
+    pub(crate) fn name_ports(&self) -> &[u16] {
+        &self.ports.rules
+    }
+
+    /// Adds a rule for later queries and connections. Errors: it is not valid.
+    pub(crate) fn allow(&self, scope: RuleScope, rule: &str) -> Result<(), RuleError> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.allow(scope, rule, ADDED_RULE)?;
+        let listed = [rules.of_agent(), rules.of_kinds(&self.kinds)];
+        for (gateway, rules) in self.gateways.iter().zip(self.unlisted.served(&listed)) {
+            gateway.set_rules(Arc::new(rules));
         }
+        lock(&self.log).set_listed(listed);
+        Ok(())
+    }
+
+    /// From now on, writes connections to a file, with their callers.
+    pub(crate) fn open_log(&self, file: LogFile, finder: CallerFinder) {
+        lock(&self.log).open(file, finder);
     }
 
     /// Returns a line about the refused names, and one about those that were reached without a rule.
     pub(crate) fn report(&self) -> Vec<String> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = lock(&self.log);
         [log.report(), log.report_learnt()].into_iter().flatten().collect()
+    }
+}
+
+fn lock(log: &Mutex<ConnectionLog>) -> MutexGuard<'_, ConnectionLog> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StackServer for NamedNetwork {
+    fn stack_of(&self, _: &Kind) -> String {
+        TOOLS_STACK.to_owned()
+    }
+
+    fn ports(&self, stack: &str) -> Option<Vec<u16>> {
+        let StackPorts { rules, host, agent, joined } = &self.ports;
+        match stack {
+            AGENT_STACK => Some([&rules[..], host].concat()),
+            _ => (!joined).then(|| [&rules[..], host, agent].concat()),
+        }
+    }
+
+    fn serve(
+        &self,
+        stack: &str,
+        listeners: Option<StackListeners>,
+        sockets: StackSockets,
+    ) -> Serving {
+        let reserved = self.ports(stack).into_iter().flatten().chain([DNS]).collect();
+        let mirrored = self.mirrors.add(stack, reserved, sockets);
+        let Some(StackListeners { dns_udp, dns_tcp, ports }) = listeners else {
+            return Box::pin(self.thread.run(async move { mirrored.serve().await }));
+        };
+        let mut of_rules = ports;
+        let mut of_host = of_rules.split_off(self.ports.rules.len().min(of_rules.len()));
+        let of_agent = of_host.split_off(self.ports.host.len().min(of_host.len()));
+        let [of_agents_stack, of_tools] = &self.gateways;
+        let gateway = if stack == AGENT_STACK { of_agents_stack } else { of_tools };
+        let (name, stack) = (stack.to_owned(), Stack { dns_udp, dns_tcp, listeners: of_rules });
+        let names = gateway.serve(name, stack);
+        let mirrors = self.mirrors.clone();
+        Box::pin(self.thread.run(async move {
+            let to_host = relay_all(of_host, dial_host);
+            let to_agent = relay_all(of_agent, move |port| {
+                let mirrors = mirrors.clone();
+                async move { mirrors.connect(AGENT_STACK, port).await }
+            });
+            tokio::join!(names, to_host, to_agent, mirrored.serve());
+        }))
+    }
+
+    fn report(&self, stack: &str, report: ListenerReport, listeners: Vec<Listener>) {
+        self.mirrors.report(stack, report, listeners);
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    Admitted, AgentSpec, NetworkRules, RuleScope, SmartRuntimes, UnreachableUrl, UserSettings,
+    Admitted, AgentSpec, NetworkRules, PROXY_VARIABLES, RuleScope, SmartRuntimes, UnreachableUrl,
+    UserSettings,
 };
-use aifo_policy::{CallerOptions, NotifyEnvironment, NotifyRules};
+use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
 
 use crate::config::choices::{NET, SmartMode};
 use crate::config::error::ConfigError;
@@ -92,19 +93,43 @@ impl Config {
         registries::resolve(&self.admit, self.ca_bundle.value.as_deref())
     }
 
+    /// Returns which of a caller's variables pass to tools. Tools that have a network by name do not reach
+    /// a proxy by its address, so they get no proxy variable that the user has not set.
+    pub(crate) fn forwarding(&self, tools_have_names: bool) -> Forwarding {
+        let mut forwarding = self.variables.forwarding.clone();
+        for name in PROXY_VARIABLES.iter().filter(|_| tools_have_names) {
+            let is_set = self.variables.forwarding.set_names().any(|set| set == *name);
+            if !is_set {
+                // The names are valid.
+                let _ = forwarding.deny(name);
+            }
+        }
+        forwarding
+    }
+
+    /// Returns whether local tools have a network by name: the user has set it, not only the default.
+    pub(crate) fn has_local_names(&self) -> bool {
+        self.net.value.is_by_name() && !self.net.is_builtin()
+    }
+
     /// Returns the first flag that applies to containers only.
     pub(crate) fn container_flag(&self) -> Option<&'static str> {
-        let sources = [
-            &self.net.source,
+        let of_containers = [
             &self.publish.source,
-            &self.host_ports.source,
+            &self.agent_ports.source,
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,
         ];
+        let of_network = match self.has_local_names() {
+            true => Vec::new(),
+            false => {
+                let names = self.names.flag();
+                [&self.net.source, &self.host_ports.source].into_iter().chain(names).collect()
+            }
+        };
         let images = self.kinds.images.values().map(|image| &image.source);
-        let names = self.names.flag();
-        sources.into_iter().chain(names).chain(images).find_map(|source| match source {
+        of_containers.into_iter().chain(of_network).chain(images).find_map(|source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
         })

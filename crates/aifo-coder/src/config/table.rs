@@ -170,9 +170,8 @@ table! {
                 is_stricter: |_, _| true,
             })
             .flag("--net", Takes::One("HOW"), FlagGroup::Containers,
-                "Network of containers: names (registries of the toolchains, forges, the agent's model, \
-                 and what --allow-net and [net] name), learn (all names, listed at the end), open (one \
-                 stack for all), separate (an open one for each), none or host");
+                "Network of containers: names (registries, forges, the agent's model, --allow-net), \
+                 learn (all names, listed at the end), open (one stack), separate (open), none or host");
     [publish: Vec<String> = Vec::new()]
         setting("containers.publish", at!(publish), TEXTS, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
@@ -218,9 +217,8 @@ table! {
             |config, item| config.names.allow(&config.kinds, item),
             Err("allows names"))
             .flag("--allow-net", Takes::Many("NAME"), FlagGroup::Containers,
-                "Let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group \
-                 such as @debian; KIND=NAME: only the tools of this kind, agent=NAME: only the agent; \
-                 repeatable")
+                "Let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group such as @debian; \
+                 KIND=NAME and agent=NAME: only these tools, or the agent; repeatable")
             .shown(|config| config.names.show_allow());
     []
         rule("net.kind.NAME.allow",
@@ -246,6 +244,10 @@ table! {
             .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,
                 "Relay localhost:PORT of the containers to this machine's, for a local model or \
                  database; repeatable");
+    [agent_ports: Vec<u16> = Vec::new()]
+        setting("net.agent_ports", at!(agent_ports), PORTS, "opens ports of the agent")
+            .flag("--agent-port", Takes::Many("PORT"), FlagGroup::Containers,
+                "Let tools reach what the agent listens on at localhost:PORT; repeatable");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));
