@@ -27,6 +27,7 @@ mod container_isolation;
 mod container_linked_repository;
 mod container_mailbox;
 mod container_mirrors;
+mod container_network_default;
 mod container_network_names;
 mod container_network_shown;
 mod container_ops;
