@@ -122,6 +122,19 @@ fn allowed_rules_are_in_the_file_and_in_running_sessions() {
     let expected = format!("session {id} has the rules from now on\n");
     assert!(outcome.stderr.ends_with(&expected), "{outcome:?}");
     eventually("the name is reached", || connect(&session, "later.test", server.port) == "hello");
+    let check = |name: &str| {
+        let subject = format!("{name}:{}", server.port);
+        let workspace = session.workspace();
+        let mut check = coder(&session, &["net", "check", &subject, "--workspace"]);
+        Outcome::of(check.arg(workspace)).exited(0).text()
+    };
+    let checked = check("later.test");
+    let cause = format!("tools  allowed: '{rule}' (/");
+    assert!(checked.contains(&cause) && checked.contains("config.toml:2)"), "{checked}");
+    let cause = "tools  refused: net.deny takes it away with 'evil.test'\n";
+    assert!(check("evil.test").contains(cause), "{}", check("evil.test"));
+    let cause = "\nhint: allow it with: aifo-coder net allow unknown.test:";
+    assert!(check("unknown.test").contains(cause), "{}", check("unknown.test"));
     // The workspace took it away.
     assert_eq!(connect(&session, "evil.test", server.port), "no such name");
     session.log_lines(&["tools were refused evil.test: net.deny takes it away"]);
