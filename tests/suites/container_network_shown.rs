@@ -200,7 +200,7 @@ fn a_failed_call_has_a_line_for_each_refused_name() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let many = call(&[&["1"], &names[..]].concat());
     let mut expected: Vec<String> = names.iter().take(3).map(|name| line(name)).collect();
-    expected.push("aifo: python3 was refused more 5 times; see: aifo-coder net".to_owned());
+    expected.push("aifo: python3 was refused 5 more times; see: aifo-coder net".to_owned());
     assert_eq!(refusals(&many), expected, "{many:?}");
 
     // Children have the call's tag, also after setsid; without it they are below the tool.
