@@ -127,6 +127,10 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
         }
         RuleScope::Kind(_) => return,
     };
+    if session.backend == LOCAL {
+        console::say(format_args!("session {id} has local sidecars: new sessions have the rules"));
+        return;
+    }
     if let Err(error) = session.allow_names(scope, rules) {
         console::say(format_args!("cannot add the rules to session {id}: {error}"));
         return;
@@ -143,6 +147,9 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
         ));
     }
 }
+
+/// The name of the local backend.
+const LOCAL: &str = "local";
 
 #[cfg(test)]
 mod tests {
