@@ -139,6 +139,18 @@ fn allowed_rules_are_in_the_file_and_in_running_sessions() {
     assert_eq!(connect(&session, "evil.test", server.port), "no such name");
     session.log_lines(&["tools were refused evil.test: net.deny takes it away"]);
 
+    // A tool has no access to the file of added rules, whatever is at its path.
+    let write = "
+import os, sys
+os.makedirs(sys.argv[1], exist_ok=True)
+open(sys.argv[1] + '/net-allowed', 'a').write(sys.argv[2])
+";
+    let dir = session.dir();
+    let line = format!("{{\"agent\":false,\"rule\":\"{}\"}}\n", server.rule("sneaky.test"));
+    session.run("python3", &["-c", write, dir.to_str().unwrap(), &line]);
+    assert!(!fs::read_to_string(dir.join("net-allowed")).unwrap().contains("sneaky.test"));
+    assert_eq!(connect(&session, "sneaky.test", server.port), "no such name");
+
     // Ports need listeners, kinds and agents their own keys, and rules must be valid.
     let missing = Outcome::of(&mut coder(&session, &["net", "allow", "other.test:7777"]));
     assert!(missing.stderr.contains("no listener at port 7777\n"), "{missing:?}");
