@@ -24,6 +24,10 @@ impl Refusals {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
     /// Returns a line for each.
     pub(super) fn lines(&self, tool: &ToolName) -> impl Iterator<Item = String> + use<> {
         let line = |text: &String| format!("{tool} was refused {text}");
