@@ -72,6 +72,7 @@ mod mirror_table;
 mod mirrors;
 mod named_network;
 mod network_rules;
+mod network_verdict;
 mod own_directories;
 mod pins;
 mod plan;
@@ -108,7 +109,7 @@ pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
     StateFile, StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{GROUPS, NetRules, RuleError};
+pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -145,6 +146,7 @@ pub use error::LaunchError;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
+pub use network_verdict::NetworkVerdict;
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;

@@ -131,7 +131,9 @@ impl Session {
         info.publish(&token)?;
         let mut record = JoinSet::new();
         record.spawn(update_record(info.clone(), running_kinds));
-        if let Some(network) = &network {
+        // Local tools have the session directory's user.
+        let is_local = matches!(config.backend, SidecarBackend::Local);
+        if let Some(network) = network.as_ref().filter(|_| !is_local) {
             record.spawn(added_rules::apply(info.directory.clone(), network.clone()));
         }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);

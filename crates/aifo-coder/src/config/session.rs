@@ -74,6 +74,11 @@ impl Config {
         text
     }
 
+    /// Returns the word of `--net`.
+    pub(crate) fn network_mode(&self) -> String {
+        (NET.show)(&self.net.value).as_str().unwrap_or_default().to_owned()
+    }
+
     /// Returns the rules of a network by name, without the hosts of an agent, and the settings of the user
     /// that no rule can allow.
     pub(crate) fn network_rules(&self, workspace: &Path) -> (NetworkRules, Vec<UnreachableUrl>) {
