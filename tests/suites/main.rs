@@ -27,6 +27,7 @@ mod container_isolation;
 mod container_linked_repository;
 mod container_mailbox;
 mod container_network_names;
+mod container_network_stream;
 mod container_ops;
 mod container_registries;
 mod container_repository;

@@ -180,25 +180,16 @@ impl Containers {
 
     /// Returns the network of [`Net::Names`], if that is the configured one. Errors: why it cannot work,
     /// with a hint.
-    pub(crate) fn named_network(
-        &self,
-        transport: RunnerTransport,
-    ) -> Result<Option<NamedNetwork>, LaunchError> {
+    pub(crate) fn named_network(&self) -> Result<Option<NamedNetwork>, LaunchError> {
         if !self.net.is_by_name() {
             return Ok(None);
         }
-        self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
+        self.check_names().map_err(LaunchError::NamedNetwork)?;
         open_network(self.net, &self.rules, &self.host_ports).map(Some)
     }
 
-    fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
+    fn check_names(&self) -> Result<(), String> {
         let hint = "hint: use --net shared";
-        if transport.containers(&self.engine) == Transport::Stream {
-            return Err(format!(
-                "--net names needs a runner that passes descriptors, which this transport \
-                 does not\n{hint}"
-            ));
-        }
         if let Some(publish) = self.publish.first() {
             return Err(format!(
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"

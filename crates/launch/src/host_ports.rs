@@ -1,9 +1,9 @@
 //! Relays ports of a stack's localhost to this machine's (`spec/network.md#host-ports`).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -31,7 +31,12 @@ async fn relay_port(listener: TcpListener) {
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((client, _)) => drop(connections.spawn(relay(client))),
+                Ok((client, _)) => {
+                    // The client may be gone.
+                    let Ok(dialled) = client.local_addr() else { continue };
+                    let _ = client.set_nodelay(true);
+                    connections.spawn(relay(client, dialled));
+                }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             Some(_) = connections.join_next() => {}
@@ -39,9 +44,9 @@ async fn relay_port(listener: TcpListener) {
     }
 }
 
-/// Relays one connection. Its failure is the client's: the connection closes.
-async fn relay(mut client: TcpStream) {
-    let Ok(dialled) = client.local_addr() else { return };
+/// Relays one connection to the port that the client dialled. Its failure is the client's: the connection
+/// closes.
+pub(crate) async fn relay(mut client: impl AsyncRead + AsyncWrite + Unpin, dialled: SocketAddr) {
     // The listener has all addresses; those of names are not this machine.
     if dialled.ip() != IpAddr::V4(Ipv4Addr::LOCALHOST) {
         return;
@@ -49,6 +54,6 @@ async fn relay(mut client: TcpStream) {
     let Ok(mut host) = TcpStream::connect((Ipv4Addr::LOCALHOST, dialled.port())).await else {
         return;
     };
-    let _ = (client.set_nodelay(true), host.set_nodelay(true));
+    let _ = host.set_nodelay(true);
     let _ = copy_bidirectional(&mut client, &mut host).await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use aifo_egress::NetRules;
-use aifo_sidecar::{MAX_LISTEN_PORTS, Net, Transport, stack_obstacle};
+use aifo_sidecar::{MAX_LISTEN_PORTS, Net, stack_obstacle};
 
 use crate::error::LaunchError;
 use crate::named_network::{NamedNetwork, UnlistedNames};
@@ -22,16 +22,7 @@ pub struct LocalNames {
 
 impl LocalNames {
     /// Returns the network. Errors: why it cannot work, with a hint.
-    pub(crate) fn named_network(
-        &self,
-        transport: Transport,
-        runner_program: &Path,
-    ) -> Result<NamedNetwork, LaunchError> {
-        if transport == Transport::Stream {
-            let reason = "--net names with local tools needs a runner that passes descriptors\n\
-                          hint: omit --runner-transport";
-            return Err(LaunchError::NamedNetwork(reason.to_owned()));
-        }
+    pub(crate) fn named_network(&self, runner_program: &Path) -> Result<NamedNetwork, LaunchError> {
         match stack_obstacle(runner_program) {
             Some(reason) => Err(LaunchError::NamedNetwork(format!(
                 "local tools cannot have a network of their own: {reason}"

@@ -7,9 +7,10 @@ use aifo_egress::{
     AddressClass, ConnectionError, ConnectionEvent, Gateway, Name, NetRules, ParentError,
     ParentProxy, Phase, Stack, Verdict,
 };
-use aifo_sidecar::{StackListeners, StackServer};
+use aifo_sidecar::{ServedStack, StackListeners, StackServer};
 
 use crate::host_ports::relay_all;
+use crate::relayed_stack::serve_relayed;
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
@@ -81,16 +82,23 @@ impl NamedNetwork {
     pub(crate) fn server(&self) -> StackServer {
         let gateway = self.gateway.clone();
         let names = self.ports.len().saturating_sub(self.host_ports);
+        let host_ports = self.ports.get(names..).unwrap_or_default().to_vec();
         StackServer {
             ports: self.ports.clone(),
-            serve: Arc::new(move |name, listeners| {
-                let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
-                let of_host = listeners.split_off(names.min(listeners.len()));
-                let stack = Stack { dns_udp, dns_tcp, listeners };
-                let serving = gateway.serve(name.to_owned(), stack);
-                Box::pin(async move {
-                    tokio::join!(serving, relay_all(of_host));
-                })
+            serve: Arc::new(move |name, served| match served {
+                ServedStack::Passed(listeners) => {
+                    let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
+                    let of_host = listeners.split_off(names.min(listeners.len()));
+                    let stack = Stack { dns_udp, dns_tcp, listeners };
+                    let serving = gateway.serve(name.to_owned(), stack);
+                    Box::pin(async move {
+                        tokio::join!(serving, relay_all(of_host));
+                    })
+                }
+                ServedStack::Relayed(stack) => {
+                    let gateway = gateway.relayed(name.to_owned());
+                    Box::pin(serve_relayed(stack, gateway, host_ports.clone()))
+                }
             }),
         }
     }

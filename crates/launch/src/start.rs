@@ -209,7 +209,7 @@ impl Backends {
         let SessionDirs { id, workspace, shared_tmp, .. } = dirs;
         let mut network = match (&config.backend, &config.local_names) {
             (SidecarBackend::Local, Some(names)) => {
-                Some(names.named_network(config.runner_transport.local(), &config.shim.program())?)
+                Some(names.named_network(&config.shim.program())?)
             }
             _ => None,
         };
@@ -245,7 +245,7 @@ impl Backends {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
-                network = containers.named_network(config.runner_transport)?;
+                network = containers.named_network()?;
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;

@@ -32,9 +32,9 @@ use tokio::sync::{Mutex, RwLock, watch};
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
 use crate::error::SidecarError;
-use crate::listeners::StackServer;
 use crate::local::Transport;
 use crate::progress::Progress;
+use crate::stack_server::StackServer;
 
 use self::repository::{MountPoints, Repository, RepositoryPlace};
 

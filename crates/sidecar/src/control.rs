@@ -5,7 +5,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_types::Kind;
 use aifo_wire::{CancelCause, Delivery, Frame, FrameReader, Interrupt};
@@ -16,6 +16,7 @@ use crate::event::ExecEvent;
 use crate::link::Link;
 use crate::listeners::StackListeners;
 use crate::outbox::Outbox;
+use crate::stack_table::SharedStackTable;
 
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
@@ -26,6 +27,7 @@ pub(crate) struct ControlConnection {
     /// Notified when the outbox has room for more of a client's bytes.
     room: Notify,
     replies: Mutex<PendingReplies>,
+    stack: SharedStackTable,
 }
 
 /// The receivers of the runner's frames, by serial.
@@ -79,7 +81,12 @@ impl ControlConnection {
             backlog: Notify::new(),
             room: Notify::new(),
             replies: Mutex::default(),
+            stack: SharedStackTable::default(),
         }
+    }
+
+    pub(crate) fn stack(&self) -> &SharedStackTable {
+        &self.stack
     }
 
     pub(crate) fn takes_descriptors(&self) -> bool {
@@ -146,7 +153,7 @@ impl ControlConnection {
 
     /// Dispatches the runner's frames and sends the backlog until the connection ends. Then drops all
     /// receivers, so that their tasks see that no reply follows.
-    pub(crate) async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
+    pub(crate) async fn serve(self: &Arc<Self>, kind: &Kind, mut frames: FrameReader) {
         loop {
             if !self.dispatch_frames(kind, &mut frames) {
                 self.shutdown(Shutdown::Both);
@@ -162,10 +169,11 @@ impl ControlConnection {
             }
         }
         *self.replies() = PendingReplies::default();
+        self.stack.clear();
     }
 
     /// Dispatches all complete frames. `false` after a protocol error.
-    fn dispatch_frames(&self, kind: &Kind, frames: &mut FrameReader) -> bool {
+    fn dispatch_frames(self: &Arc<Self>, kind: &Kind, frames: &mut FrameReader) -> bool {
         loop {
             let (serial, event) = match frames.next_frame() {
                 Ok(None) => return true,
@@ -190,6 +198,13 @@ impl ControlConnection {
                 Ok(Some(Frame::Busy)) => {
                     if let Some(waiting) = self.replies().busy.take() {
                         let _ = waiting.send(());
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Net(frame))) => {
+                    if self.receive_of_stack(frame).is_err() {
+                        tracing::warn!(%kind, "a runner broke the protocol of a connection");
+                        return false;
                     }
                     continue;
                 }
@@ -235,15 +250,15 @@ async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
 }
 
 impl ControlConnection {
-    /// Has the runner bind the listeners of its network stack, and checks them. Must be called before
-    /// [`ControlConnection::serve`]. Errors: the runner's, a descriptor that is none of these, or another
-    /// frame.
+    /// Has the runner bind the listeners of its network stack, and checks those that it passes; `None` if
+    /// the connection carries no descriptors. Must be called before [`ControlConnection::serve`]. Errors: the runner's, a descriptor that is none of
+    /// these, or another frame.
     pub(crate) async fn listen(
         &self,
         kind: &Kind,
         frames: &mut FrameReader,
         ports: &[u16],
-    ) -> Result<StackListeners, SidecarError> {
+    ) -> Result<Option<StackListeners>, SidecarError> {
         let refused = |reason| SidecarError::Listeners { kind: kind.clone(), reason };
         let max = ports.len().saturating_add(DNS_LISTENERS);
         self.send(&Frame::Listen { ports: ports.to_vec() }, Vec::new());
@@ -252,7 +267,11 @@ impl ControlConnection {
             match frames.next_frame() {
                 Ok(None) => {}
                 Ok(Some(Frame::Listening { error })) if error.is_empty() => {
-                    return StackListeners::check(fds, ports).map_err(refused);
+                    if !self.takes_descriptors() {
+                        return Ok(None);
+                    }
+                    let listeners = StackListeners::check(fds, ports).map_err(refused)?;
+                    return Ok(Some(listeners));
                 }
                 Ok(Some(Frame::Listening { error })) => return Err(refused(error)),
                 Ok(Some(_)) => {

@@ -1,12 +1,8 @@
 //! The listeners of a network stack, as a runner passes them (`spec/network.md#passed-listeners`).
 
-use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::pin::Pin;
-use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::{AcceptConn, ReuseAddr, ReusePort, SockType as TypeOfSocket};
@@ -22,49 +18,6 @@ pub struct StackListeners {
     /// One for each port, at any address.
     pub ports: Vec<TcpListener>,
 }
-
-/// Serves the network stacks of a session from outside.
-#[derive(Clone)]
-pub struct StackServer {
-    /// The TCP ports that each stack listens on besides DNS.
-    pub ports: Vec<u16>,
-    /// Serves the stack of this name until the future is dropped, which closes every connection.
-    pub serve: Arc<dyn Fn(&'static str, StackListeners) -> Serving + Send + Sync>,
-}
-
-impl StackServer {
-    /// Serves a stack in a task of its own until `lost` completes, which closes its listeners and
-    /// connections.
-    pub(crate) fn spawn(
-        &self,
-        name: &'static str,
-        listeners: StackListeners,
-        lost: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let serving = (self.serve)(name, listeners);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = serving => {}
-                () = lost => {}
-            }
-        });
-    }
-}
-
-/// The future that serves a stack.
-pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-impl fmt::Debug for StackServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StackServer").field("ports", &self.ports).finish_non_exhaustive()
-    }
-}
-
-/// The name of the stack of all tools.
-pub(crate) const TOOLS: &str = "tools";
-
-/// The resolver's configuration of a stack: it resolves names at its own loopback address.
-pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\n";
 
 /// The port of DNS.
 const DNS: u16 = 53;

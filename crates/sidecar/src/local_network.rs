@@ -19,9 +19,9 @@ use tokio::sync::Mutex;
 
 use crate::error::SidecarError;
 use crate::hidden::hidden_sockets;
-use crate::listeners::{RESOLVER, StackServer, TOOLS};
 use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
 use crate::runner::Runner;
+use crate::stack_server::{RESOLVER, ServedStack, StackServer, TOOLS};
 
 /// The network of all local sidecars of a session: one stack, which a process without tools holds. Cheap
 /// to clone.
@@ -108,7 +108,7 @@ impl LocalNetwork {
             reap(pid).await;
         });
         let (runner, listeners) = connected?;
-        self.0.server.spawn(TOOLS, listeners, runner.lost());
+        self.0.server.spawn(TOOLS, ServedStack::Passed(listeners), runner.lost());
         Ok(Holder { pid, runner })
     }
 }

@@ -15,6 +15,8 @@ use crate::error::SidecarError;
 use crate::link::Link;
 use crate::listeners::StackListeners;
 use crate::progress::OutdatedCause;
+use crate::relayed_stack::RelayedStack;
+use crate::stack_server::ServedStack;
 use crate::translation::PathTranslation;
 
 /// A runner that has answered. Cheap to clone. The connection closes with [`Runner::close`] or with
@@ -74,8 +76,8 @@ impl Runner {
     ) -> Result<(Self, StackListeners), SidecarError> {
         let link = Link::socket(control);
         match Self::connect_over(link, kind.clone(), setup, Some(ports)).await? {
-            (runner, Some(listeners)) => Ok((runner, listeners)),
-            (_, None) => Err(SidecarError::Protocol { kind, source: None }),
+            (runner, Some(ServedStack::Passed(listeners))) => Ok((runner, listeners)),
+            _ => Err(SidecarError::Protocol { kind, source: None }),
         }
     }
 
@@ -93,12 +95,29 @@ impl Runner {
         connected.map(|(runner, _)| runner)
     }
 
+    /// As [`Runner::connect_stream`], and has the runner bind the listeners of its network stack for these
+    /// ports, and relay their connections. Errors: the runner could not.
+    pub async fn connect_stream_listening(
+        kind: Kind,
+        reader: OwnedFd,
+        writer: OwnedFd,
+        setup: &Setup,
+        ports: &[u16],
+    ) -> Result<(Self, RelayedStack), SidecarError> {
+        let link = Link::pipes(reader, writer);
+        let link = link.map_err(|source| SidecarError::Start { kind: kind.clone(), source })?;
+        match Self::connect_over(link, kind.clone(), setup, Some(ports)).await? {
+            (runner, Some(ServedStack::Relayed(stack))) => Ok((runner, stack)),
+            _ => Err(SidecarError::Protocol { kind, source: None }),
+        }
+    }
+
     async fn connect_over(
         link: Link,
         kind: Kind,
         setup: &Setup,
         ports: Option<&[u16]>,
-    ) -> Result<(Self, Option<StackListeners>), SidecarError> {
+    ) -> Result<(Self, Option<ServedStack>), SidecarError> {
         let mut frames = FrameReader::new();
         let hello = read_hello(&kind, &link, &mut frames);
         let version = match tokio::time::timeout(HELLO_TIMEOUT, hello).await {
@@ -118,7 +137,10 @@ impl Runner {
         if let Some(ports) = ports {
             let bound = control.listen(&kind, &mut frames, ports);
             listeners = match tokio::time::timeout(HELLO_TIMEOUT, bound).await {
-                Ok(bound) => Some(bound?),
+                Ok(bound) => Some(match bound? {
+                    Some(listeners) => ServedStack::Passed(listeners),
+                    None => ServedStack::Relayed(control.relay_stack()),
+                }),
                 Err(_) => return Err(SidecarError::NoAnswer { kind, timeout: HELLO_TIMEOUT }),
             };
         }

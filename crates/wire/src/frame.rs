@@ -10,6 +10,7 @@ use crate::frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 use crate::frame_error::FrameError;
 use crate::frame_limits::{MAX_DATA, MAX_LISTEN_PORTS, MAX_TUNNEL};
 use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
+use crate::net_frame::NetFrame;
 use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
 
@@ -144,10 +145,12 @@ pub enum Frame<'a> {
         /// Why the runner could not bind; empty if it did.
         error: String,
     },
+    /// Both: connections of the runner's network stack, where no descriptors pass.
+    Net(NetFrame<'a>),
 }
 
 /// The version of these frames.
-pub const FRAMES_VERSION: u8 = 4;
+pub const FRAMES_VERSION: u8 = 5;
 
 /// A runner's kind and the session's directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
@@ -173,6 +176,9 @@ impl Frame<'_> {
             Frame::Tunnel { serial, data } => {
                 let pieces = data.chunks(MAX_TUNNEL);
                 pieces.for_each(|data| Frame::Tunnel { serial, data }.encode_one(out));
+            }
+            Frame::Net(frame) => {
+                frame.pieces().for_each(|piece| Frame::Net(piece).encode_one(out));
             }
             _ => self.encode_one(out),
         }
@@ -212,6 +218,7 @@ impl Frame<'_> {
             Frame::Busy => FrameKind::Busy,
             Frame::Listen { .. } => FrameKind::Listen,
             Frame::Listening { .. } => FrameKind::Listening,
+            Frame::Net(frame) => frame.kind(),
         }
     }
 
@@ -275,6 +282,7 @@ impl Frame<'_> {
             Frame::Retire | Frame::Busy => {}
             Frame::Listen { ports } => out.extend(ports.iter().flat_map(|port| port.to_be_bytes())),
             Frame::Listening { error } => out.extend_from_slice(error.as_bytes()),
+            Frame::Net(frame) => frame.encode_payload(out),
         }
     }
 }
@@ -343,6 +351,13 @@ impl<'a> Frame<'a> {
             FrameKind::Listening => {
                 Frame::Listening { error: String::from_utf8(fields.rest().to_vec()).ok()? }
             }
+            FrameKind::NetOpen
+            | FrameKind::NetData
+            | FrameKind::NetEnd
+            | FrameKind::NetReset
+            | FrameKind::NetCredit
+            | FrameKind::NetQuery
+            | FrameKind::NetAnswer => Frame::Net(NetFrame::decode(kind, fields)?),
         })
     }
 }

@@ -49,6 +49,20 @@ code_table! {
         Listen = 0x27,
         /// [`Frame::Listening`](crate::Frame::Listening)
         Listening = 0x28,
+        /// [`NetFrame::Open`](crate::NetFrame::Open)
+        NetOpen = 0x30,
+        /// [`NetFrame::Data`](crate::NetFrame::Data)
+        NetData = 0x31,
+        /// [`NetFrame::End`](crate::NetFrame::End)
+        NetEnd = 0x32,
+        /// [`NetFrame::Reset`](crate::NetFrame::Reset)
+        NetReset = 0x33,
+        /// [`NetFrame::Credit`](crate::NetFrame::Credit)
+        NetCredit = 0x34,
+        /// [`NetFrame::Query`](crate::NetFrame::Query)
+        NetQuery = 0x35,
+        /// [`NetFrame::Answer`](crate::NetFrame::Answer)
+        NetAnswer = 0x36,
     }
 }
 

@@ -1,12 +1,14 @@
 //! Frames byte for byte, and invalid frames.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError,
-    FrameKind, FrameReader, Interrupt, MAX_PAYLOAD, OutsideDirectory, Reports, Setup, Start,
-    StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
+    FrameKind, FrameReader, Interrupt, MAX_NET_DATA, MAX_PAYLOAD, NetFrame, OutsideDirectory,
+    Reports, Setup, Start, StartError, StartErrorCause, Stream, Usage, encode_frame_head,
+    encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -133,6 +135,37 @@ fn other_frames_of_a_control_connection() {
 }
 
 #[test]
+fn frames_of_a_network_stack() {
+    let dialled = SocketAddrV4::new([127, 64, 0, 1].into(), 443);
+    let peer = SocketAddrV4::new([127, 0, 0, 1].into(), 258);
+    let net = |frame, wire: &[u8]| check_both_ways(Frame::Net(frame), wire);
+    net(
+        NetFrame::Open { connection: 7, dialled, peer },
+        b"\x30\0\0\0\x10\0\0\0\x07\x7f\x40\0\x01\x01\xbb\x7f\0\0\x01\x01\x02",
+    );
+    net(NetFrame::Data { connection: 7, data: b"hi" }, b"\x31\0\0\0\x06\0\0\0\x07hi");
+    net(NetFrame::End { connection: 7 }, b"\x32\0\0\0\x04\0\0\0\x07");
+    net(NetFrame::Reset { connection: 7 }, b"\x33\0\0\0\x04\0\0\0\x07");
+    net(NetFrame::Credit { connection: 7, bytes: 258 }, b"\x34\0\0\0\x08\0\0\0\x07\0\0\x01\x02");
+    net(NetFrame::Query { peer, data: b"?" }, b"\x35\0\0\0\x07\x7f\0\0\x01\x01\x02?");
+    net(NetFrame::Answer { peer, data: b"" }, b"\x36\0\0\0\x06\x7f\0\0\x01\x01\x02");
+}
+
+#[test]
+fn long_data_of_a_connection_is_several_frames() {
+    let data = vec![7; MAX_NET_DATA + 1];
+    let mut wire = Vec::new();
+    Frame::Net(NetFrame::Data { connection: 1, data: &data }).encode(&mut wire);
+    let mut reader = FrameReader::new();
+    reader.receive(&wire);
+    let mut lengths = Vec::new();
+    while let Some(Frame::Net(NetFrame::Data { data, .. })) = reader.next_frame().unwrap() {
+        lengths.push(data.len());
+    }
+    assert_eq!(lengths, [MAX_NET_DATA, 1]);
+}
+
+#[test]
 fn frames_of_a_client_connection() {
     check_both_ways(Frame::Data { stream: Stream::Stderr, data: b"hi" }, b"\x02\0\0\0\x03\x02hi");
     check_both_ways(Frame::Closed { stream: Stream::Stdin }, b"\x03\0\0\0\x01\0");
@@ -211,7 +244,7 @@ fn invalid_heads() {
 
 #[test]
 fn invalid_payloads() {
-    let rows: [(FrameKind, &[u8]); 39] = [
+    let rows: [(FrameKind, &[u8]); 45] = [
         (FrameKind::Data, b""),
         (FrameKind::Data, b"\x01"),
         (FrameKind::Data, b"\x04x"),
@@ -251,6 +284,12 @@ fn invalid_payloads() {
         (FrameKind::Listen, b"\x01\xbb\0"),
         (FrameKind::Listen, &[1; 2 * 129]),
         (FrameKind::Listening, b"\xff"),
+        (FrameKind::NetOpen, b"\0\0\0\x07\x7f\x40\0\x01\x01\xbb\x7f\0\0\x01\x01"),
+        (FrameKind::NetData, b"\0\0\0\x07"),
+        (FrameKind::NetEnd, b"\0\0\0\x07\0"),
+        (FrameKind::NetCredit, b"\0\0\0\x07\0\0\x01"),
+        (FrameKind::NetQuery, &[0; 6 + 4097]),
+        (FrameKind::NetAnswer, &[0; 5]),
     ];
     for (kind, payload) in rows {
         check_malformed(kind, payload);

@@ -10,9 +10,9 @@ use aifo_types::Kind;
 
 use super::{Net, Shared};
 use crate::error::SidecarError;
-use crate::listeners::{RESOLVER, StackListeners, TOOLS};
 use crate::progress::Progress;
 use crate::runner::Runner;
+use crate::stack_server::{RESOLVER, ServedStack, TOOLS};
 
 /// The stack of the agent.
 const AGENT: &str = "agent";
@@ -74,12 +74,11 @@ impl Shared {
                 .map(|(runner, _)| runner);
         };
         let started = self.start_container(kind.clone(), spec, progress, Some(&server.ports)).await;
-        let (runner, listeners): (Runner, Option<StackListeners>) = started?;
-        let Some(listeners) = listeners else {
-            let reason = "its runner has no connection that passes descriptors".to_owned();
-            return Err(SidecarError::Listeners { kind, reason });
+        let (runner, served): (Runner, Option<ServedStack>) = started?;
+        let Some(served) = served else {
+            return Err(SidecarError::Protocol { kind, source: None });
         };
-        server.spawn(name, listeners, runner.lost());
+        server.spawn(name, served, runner.lost());
         Ok(runner)
     }
 }

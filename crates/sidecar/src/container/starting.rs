@@ -15,11 +15,11 @@ use super::kind::{self, TMP, WORKSPACE};
 use super::runner_listener::RunnerListener;
 use super::{REMOVE_ATTEMPTS, REMOVE_PAUSE, Shared, engine_error};
 use crate::error::SidecarError;
-use crate::listeners::StackListeners;
 use crate::local::Transport;
 use crate::progress::{OutdatedCause, Progress};
 use crate::runner::Runner;
 use crate::socket::on_reactor;
+use crate::stack_server::ServedStack;
 
 /// The end of an engine's command before its runner connected.
 struct StartFailure {
@@ -70,15 +70,15 @@ impl Shared {
         })
     }
 
-    /// Starts a container and returns when its runner has answered, with the listeners of its network
-    /// stack if these ports are requested and the connection passes descriptors.
+    /// Starts a container and returns when its runner has answered, with the clients of its network
+    /// stack if these ports are requested.
     pub(super) async fn start_container(
         &self,
         kind: Kind,
         spec: &ContainerSpec,
         progress: &Progress,
         listen: Option<&[u16]>,
-    ) -> Result<(Runner, Option<StackListeners>), SidecarError> {
+    ) -> Result<(Runner, Option<ServedStack>), SidecarError> {
         let has_volumes = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
         let reached = match self.try_start(&kind, spec, progress).await? {
             Ok(reached) => reached,
@@ -98,13 +98,19 @@ impl Shared {
             RunnerStreams::Socket(control) => match listen {
                 Some(ports) => Runner::connect_listening(kind, control, &setup, ports)
                     .await
-                    .map(|(runner, listeners)| (runner, Some(listeners))),
+                    .map(|(runner, listeners)| (runner, Some(ServedStack::Passed(listeners)))),
                 None => Runner::connect(kind, control, &setup).await.map(|runner| (runner, None)),
             },
-            RunnerStreams::Pipes { reader, writer } => {
-                let connected = Runner::connect_stream(kind, reader, writer, &setup).await;
-                connected.map(|runner| (runner, None))
-            }
+            RunnerStreams::Pipes { reader, writer } => match listen {
+                Some(ports) => {
+                    Runner::connect_stream_listening(kind, reader, writer, &setup, ports)
+                        .await
+                        .map(|(runner, stack)| (runner, Some(ServedStack::Relayed(stack))))
+                }
+                None => Runner::connect_stream(kind, reader, writer, &setup)
+                    .await
+                    .map(|runner| (runner, None)),
+            },
         };
         if connected.is_err() {
             let left = std::slice::from_ref(&spec.name);
