@@ -16,7 +16,7 @@ use aifo_types::{
 };
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame,
-    Interrupt, Limits, NetFrame, RequestEvent, RequestReader, Setup, SidecarLimit, Start, StartError,
+    Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
     StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
 };
 use transcript::Transcript;
@@ -154,6 +154,14 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Net(NetFrame::Credit { connection: 1, bytes: 2 }),
         Frame::Net(NetFrame::Reset { connection: 1 }),
         Frame::Net(NetFrame::Query { peer, data: b"?" }),
+        Frame::Watch { interval: 20, background: 200 },
+        Frame::Listeners {
+            report: ListenerReport::Complete,
+            listeners: vec![Listener { port: 3000, inode: 7 }],
+        },
+        Frame::Bind { serial: 7, port: 3000 },
+        Frame::Connect { serial: 7, address: Loopback::V6, port: 3000 },
+        Frame::Opened { serial: 7, result: SocketResult::Passed },
     ]
 }
 

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -111,9 +110,7 @@ impl Backend {
             real.display()
         );
         let command = dir.join(name);
-        fs::write(&command, script).expect("the scratch directory is writable");
-        let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&command, executable).expect("the scratch directory is writable");
+        crate::write_executable(&command, script, 0o755);
     }
 }
 

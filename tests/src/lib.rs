@@ -30,6 +30,7 @@ mod connection;
 mod containers;
 mod editor;
 mod engine;
+mod executable;
 pub mod frames;
 mod hello_server;
 mod invocation;
@@ -66,6 +67,7 @@ pub use containers::{
 };
 pub use editor::Editor;
 pub use engine::{Engine, Image};
+pub use executable::{copy_executable, write_executable, write_script};
 pub use hello_server::{CONNECT, HelloServer};
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;

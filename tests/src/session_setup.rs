@@ -2,13 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::trial::TRANSPORT;
-use crate::{Backend, Scratch, Session, binaries};
+use crate::{Backend, Scratch, Session, binaries, copy_executable, write_executable};
 
 /// A file in the tools directory.
 #[derive(Clone, Debug)]
@@ -125,12 +124,12 @@ impl SessionSetup {
     pub fn tool(self, name: &str, tool: Tool) -> Self {
         let setup = self.without(name);
         let path = setup.tools().join(name);
-        let made = match tool {
-            Tool::Fake => symlink(setup.fake(), path),
-            Tool::Link(program) => symlink(program, path),
-            Tool::File(content, mode) => write_file(&path, &content, mode),
-        };
-        made.expect("the tools directory is writable");
+        let link = |target| symlink(target, &path).expect("the tools directory is writable");
+        match tool {
+            Tool::Fake => link(setup.fake()),
+            Tool::Link(program) => link(program),
+            Tool::File(content, mode) => write_executable(&path, content, mode),
+        }
         setup
     }
 
@@ -155,7 +154,7 @@ impl SessionSetup {
         }
         let copy = self.tools().join(".fake");
         if !copy.exists() {
-            fs::copy(built, &copy).expect("the scratch directory is writable");
+            copy_executable(built, &copy);
         }
         copy
     }
@@ -266,9 +265,4 @@ impl SessionSetup {
     pub(crate) fn spawn(self, serve: Command, kinds: usize) -> Session {
         Session::spawn(serve, self.scratch, kinds)
     }
-}
-
-fn write_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    fs::write(path, content)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }

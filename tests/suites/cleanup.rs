@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Listen, Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
+use aifo_tests::{
+    Listen, Outcome, Running, Session, SessionSetup, Signal, binaries, eventually, write_executable,
+};
 
 /// `aifo-coder` with `run` as the parent of session directories.
 fn coder(run: &Path, args: &[&str]) -> Command {
@@ -157,8 +159,7 @@ fn a_session_that_is_starting_is_not_touched() {
     // It does not respond as a runner, so the session keeps starting.
     let script =
         format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec /bin/cat\n");
-    fs::write(&shim, script).unwrap();
-    fs::set_permissions(&shim, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_executable(&shim, script, 0o755);
     let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
     let run = setup.runtime();
     let mut serve = setup.coder();

@@ -5,11 +5,10 @@ mod start;
 mod state;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Running};
+use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, write_script};
 
 /// Prints a variable that only one kind's sidecar has.
 pub(crate) const WHERE: &str = "all:\n\t@echo made for $${CCACHE_DIR:-nobody}\n";
@@ -40,8 +39,7 @@ pub(crate) fn printed(containers: &ContainerSetup, script: &str) -> String {
 /// Writes a script into the workspace, which is an agent of this name.
 fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     let path = containers.setup().workspace().join(name);
-    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, body);
     path.display().to_string()
 }
 

@@ -2,13 +2,12 @@
 //! starts a new sidecar, and cleanup can find all leftovers.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use aifo_tests::{
     ContainerSession, ContainerSetup, Engine, Outcome, Running, Scratch, Signal, eventually,
-    is_alive, send_signal,
+    is_alive, send_signal, write_script,
 };
 
 /// The protocol versions that a shim can use.
@@ -154,8 +153,7 @@ fn the_launcher_is_killed() {
 fn in_place_of(engine: &Engine, dir: &Path, body: &str) -> String {
     let real = Outcome::of(Command::new("which").arg(engine.name())).exited(0).text();
     let path = dir.join(engine.name());
-    fs::write(&path, format!("#!/bin/sh\n{body}\nexec {} \"$@\"\n", real.trim_end())).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(path, &format!("{body}\nexec {} \"$@\"", real.trim_end()));
     format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", dir.display())
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use aifo_tests::{ContainerSetup, Engine, Outcome, Running, Scratch};
+use aifo_tests::{ContainerSetup, Engine, Outcome, Running, Scratch, copy_executable};
 
 /// Prints a tool's user and directory.
 const WHO: &str = "import os; open('made', 'w'); print(os.getuid(), os.getcwd())";
@@ -135,7 +135,7 @@ fn of_another_architecture() {
     let root = Scratch::new();
     let cargo = root.path().join("bin/cargo");
     fs::create_dir(cargo.parent().unwrap()).unwrap();
-    fs::copy("/bin/true", &cargo).unwrap();
+    copy_executable("/bin/true", &cargo);
     // The machine number in the ELF header.
     let mut program = fs::read(&cargo).unwrap();
     program[18] = machine;

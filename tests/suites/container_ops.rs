@@ -3,11 +3,10 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually};
+use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually, write_executable};
 
 const BASE: &str = "aifo-test-base:latest";
 
@@ -132,8 +131,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     // A runner that never connects and survives its launcher.
     let script =
         format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec sleep 600\n");
-    fs::write(&shim, script).unwrap();
-    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&shim, script, 0o755);
     let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
     let mut serve = setup.coder();
     let backend = ["--no-toolchain-cache", "--backend", &engine()];

@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
 use aifo_tests::{
     ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Scratch, can_run,
-    eventually,
+    eventually, write_script,
 };
 
 /// Prints the sidecar, by variables that only one kind has.
@@ -23,12 +23,6 @@ with open('port.new', 'w') as file:
 os.rename('port.new', 'port')
 server.serve_forever()
 ";
-
-fn script(path: &Path, body: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
 
 #[track_caller]
 fn serve(session: &ContainerSession, port: &str) -> (Running, String) {
@@ -63,8 +57,8 @@ fn a_project_brings_its_own_tools() {
     let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "tsc\n-p\n", "the image's");
     let workspace = session.workspace();
-    script(&workspace.join("node_modules/.bin/tsc"), "echo local \"$@\"");
-    script(&workspace.join(".venv/bin/python3"), "echo \"$VIRTUAL_ENV\" \"$@\"");
+    write_script(workspace.join("node_modules/.bin/tsc"), "echo local \"$@\"");
+    write_script(workspace.join(".venv/bin/python3"), "echo \"$VIRTUAL_ENV\" \"$@\"");
     assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "local -p\n");
     let message = session.run("python3", &["-V"]).exited(0).text();
     assert_eq!(message, format!("{}/.venv -V\n", workspace.display()));
@@ -269,8 +263,8 @@ fn a_dry_run_prints_what_a_run_does() {
     let bin = Scratch::new();
     let heard = bin.path().join("heard");
     let real = Outcome::of(std::process::Command::new("which").arg(engine.name())).text();
-    script(
-        &bin.path().join(engine.name()),
+    write_script(
+        bin.path().join(engine.name()),
         &format!(
             "{{ printf '%s\\0' \"$@\"; printf '\\n'; }} >> {}\nexec {} \"$@\"",
             heard.display(),

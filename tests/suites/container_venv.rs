@@ -2,11 +2,11 @@
 //! their sidecar, by their own path (`spec/decide.md#programs-by-path`).
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Image, Outcome};
+use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Image, Outcome, write_executable};
 
 /// An agent's image without interpreters in the usual places; python is its own.
 const AGENT: &str = "FROM aifo-test-base:latest\n\
@@ -43,10 +43,7 @@ impl Fixture {
 
     /// Writes an executable file.
     fn write(&self, path: &str, text: &str) {
-        let path = self.workspace().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(self.workspace().join(path), text, 0o755);
     }
 
     fn link(&self, target: impl AsRef<Path>, path: &str) {

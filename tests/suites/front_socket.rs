@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use aifo_tests::{
     Listen, Outcome, Running, Scratch, Session, SessionSetup, Signal, binaries, can_run,
-    eventually, send_signal,
+    copy_executable, eventually, send_signal,
 };
 
 /// Runs a program as a user who is neither root nor the session's.
@@ -46,7 +46,7 @@ fn another_user_is_disconnected_without_a_response() {
     }
     let scratch = Scratch::new();
     let (socket, tool) = (scratch.path().join("front.sock"), scratch.path().join("tool"));
-    fs::copy(&binaries().tool, &tool).unwrap();
+    copy_executable(&binaries().tool, &tool);
     let session = listening_at(&socket);
     opened_to_all(scratch.path(), 0o755);
     opened_to_all(&tool, 0o755);

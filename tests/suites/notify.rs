@@ -1,12 +1,12 @@
 //! `/notify`: allowlisted commands on the user's machine.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use aifo_tests::{
     Answer, Landlock, Outcome, Request, Running, Session, SessionSetup, Signal, binaries,
-    eventually, is_alive,
+    copy_executable, eventually, is_alive, write_script,
 };
 
 const SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
@@ -17,7 +17,7 @@ fn setup() -> SessionSetup {
     let setup = SessionSetup::new();
     let safe = safe(&setup);
     fs::create_dir(&safe).unwrap();
-    fs::copy(&binaries().tool, safe.join("say")).unwrap();
+    copy_executable(&binaries().tool, safe.join("say"));
     setup.env_path(SAFE_DIRS, &safe)
 }
 
@@ -28,9 +28,7 @@ fn safe(setup: &SessionSetup) -> PathBuf {
 /// Replaces `say` by a shell script.
 fn script(setup: SessionSetup, body: &str) -> SessionSetup {
     let say = safe(&setup).join("say");
-    fs::remove_file(&say).unwrap();
-    fs::write(&say, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(&say, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(say, body);
     setup
 }
 
@@ -133,7 +131,7 @@ fn a_list_in_the_environment_replaces_the_default() {
 fn an_executable_must_really_lie_in_a_safe_directory() {
     let setup = setup();
     let elsewhere = setup.workspace().join("planted");
-    fs::copy(&binaries().tool, &elsewhere).unwrap();
+    copy_executable(&binaries().tool, &elsewhere);
     let say = safe(&setup).join("say");
     fs::remove_file(&say).unwrap();
     symlink(&elsewhere, &say).unwrap();
@@ -168,7 +166,7 @@ fn a_configured_command_without_a_place_for_arguments_takes_its_own_only() {
 fn a_configured_command_is_judged_as_any_other() {
     let setup = setup();
     let planted = setup.workspace().join("say");
-    fs::copy(&binaries().tool, &planted).unwrap();
+    copy_executable(&binaries().tool, &planted);
     let planted = planted.into_os_string().into_string().unwrap();
     let session = configure(setup, &[&planted, "{args}"]).start();
     let refused = format!("notifications executable '{planted}' is not in a safe directory");

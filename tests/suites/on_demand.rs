@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aifo_tests::{
     Invocation, Outcome, Running, Session, SessionSetup, Sidecar, Signal, Terminal, binaries,
-    eventually, fresh_id, is_alive, send_signal,
+    copy_executable, eventually, fresh_id, is_alive, send_signal,
 };
 
 /// A shim whose guards a test controls: each appends a line to `starts`, waits while the file
@@ -171,7 +171,7 @@ fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
     let bin = setup.workspace().join(".venv/bin");
     fs::create_dir_all(&bin).unwrap();
     for tool in ["python3", "cmake"] {
-        fs::copy(&binaries().tool, bin.join(tool)).unwrap();
+        copy_executable(&binaries().tool, bin.join(tool));
     }
     let (gate, setup) = Gate::for_setup(setup);
     let session = setup.start();

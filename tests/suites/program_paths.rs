@@ -2,20 +2,19 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use aifo_tests::{Answer, Client, Invocation, Outcome, Session, SessionSetup, binaries};
+use aifo_tests::{
+    Answer, Client, Invocation, Outcome, Session, SessionSetup, binaries, write_executable,
+};
 
 /// Prints its path, its arguments, the active environment and PATH.
 const WHICH: &str = "#!/bin/sh\necho \"$0\" \"$@\"; echo \"${VIRTUAL_ENV-none}\"; echo \"$PATH\"\n";
 
 fn script(path: &str) {
-    let path = Path::new(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, WHICH).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(path, WHICH, 0o755);
 }
 
 /// A python and a rust sidecar, and environments whose python prints its view.

@@ -1,25 +1,18 @@
 //! Tools of a project are found where the tool runs.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use aifo_tests::{Answer, Outcome, Session, SessionSetup};
+use aifo_tests::{Answer, Outcome, Session, SessionSetup, write_script};
 
 /// A script that prints its path, arguments, VIRTUAL_ENV and PATH.
 const WHICH: &str = "echo \"$0\" \"$@\"; echo \"${VIRTUAL_ENV-none}\"; echo \"$PATH\"";
 
-fn script(path: impl AsRef<Path>, body: &str) {
-    let path = path.as_ref();
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 /// A minimal virtual environment: python and pip.
 fn environment(path: &Path) {
     for tool in ["python3", "pip"] {
-        script(path.join("bin").join(tool), WHICH);
+        write_script(path.join("bin").join(tool), WHICH);
     }
     symlink("python3", path.join("bin/python")).unwrap();
 }
@@ -106,7 +99,7 @@ fn only_a_python_sidecar_looks_for_environments() {
     let session = session(&["c-cpp", "node"], &["make", "node"]);
     environment(&session.workspace().join(".venv"));
     for tool in ["make", "node"] {
-        script(session.workspace().join(".venv/bin").join(tool), "echo planted");
+        write_script(session.workspace().join(".venv/bin").join(tool), "echo planted");
         check_sidecars_own(&session, tool, "");
     }
 }
@@ -143,15 +136,15 @@ fn python_is_python3_where_that_is_all_there_is() {
 fn the_projects_own_tsc_comes_first() {
     let session = session(&["node"], &["tsc", "npx"]);
     let root = session.workspace();
-    script(root.join("web/node_modules/.bin/tsc"), WHICH);
-    script(session.scratch().join("node_modules/.bin/tsc"), WHICH);
+    write_script(root.join("web/node_modules/.bin/tsc"), WHICH);
+    write_script(session.scratch().join("node_modules/.bin/tsc"), WHICH);
     let own = root.join("web/node_modules/.bin/tsc").display().to_string();
     for cwd in ["web", "web/src/deep"] {
         assert_eq!(printed(&session, "tsc", cwd)[0], own, "{cwd}");
     }
     assert_eq!(printed(&session, "tsc", "")[0], format!("{}/tsc", tools(&session)));
     // As npm links it: to a file in a package.
-    script(root.join("app/node_modules/typescript/bin/tsc"), WHICH);
+    write_script(root.join("app/node_modules/typescript/bin/tsc"), WHICH);
     fs::create_dir_all(root.join("app/node_modules/.bin")).unwrap();
     let link = root.join("app/node_modules/.bin/tsc");
     symlink("../typescript/bin/tsc", &link).unwrap();

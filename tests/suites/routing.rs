@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use aifo_tests::{Session, SessionSetup, Tool, binaries, fresh_id};
+use aifo_tests::{Session, SessionSetup, Tool, binaries, copy_executable, fresh_id};
 
 /// Every kind with the tools that the protocol assigns to it, in the order in which development
 /// tools try them.
@@ -82,7 +82,7 @@ fn a_dev_tool_goes_on_to_the_next_sidecar_that_has_it() {
     let bin = setup.workspace().join(".venv/bin");
     fs::create_dir_all(&bin).unwrap();
     for tool in ["python3", "cmake"] {
-        fs::copy(&binaries().tool, bin.join(tool)).unwrap();
+        copy_executable(&binaries().tool, bin.join(tool));
     }
     let session = setup.start();
     assert_eq!(kind_of(&session, "cmake"), "python");

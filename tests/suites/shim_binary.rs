@@ -1,11 +1,11 @@
 //! The launcher's search for its shim; it rejects one of another build.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, SessionSetup, binaries};
+use aifo_tests::{Outcome, SessionSetup, binaries, copy_executable, write_script};
 
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
@@ -21,7 +21,7 @@ impl Installation {
         let root = setup.scratch().join("installed");
         fs::create_dir_all(root.join("bin")).unwrap();
         fs::create_dir_all(root.join("lib/aifo")).unwrap();
-        fs::copy(&binaries().coder, root.join("bin/aifo-coder")).unwrap();
+        copy_executable(&binaries().coder, root.join("bin/aifo-coder"));
         Installation { setup, root }
     }
 
@@ -41,8 +41,7 @@ impl Installation {
     }
 
     fn script(self, name: &str, body: &str) -> Self {
-        fs::write(self.path(name), format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(self.path(name), body);
         self
     }
 

@@ -2,12 +2,13 @@
 //! falls back to this machine silently.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, SessionSetup, Signal, Tool, binaries, descendants, eventually, is_alive,
+    Outcome, Running, SessionSetup, Signal, Tool, binaries, copy_executable, descendants,
+    eventually, is_alive, write_script,
 };
 
 /// A setup whose tools include a shell.
@@ -20,10 +21,7 @@ fn setup() -> SessionSetup {
 
 /// A program that creates a file, and fails like a missing engine.
 fn plant(directory: &Path, name: &str, trace: &Path) {
-    fs::create_dir_all(directory).unwrap();
-    let file = directory.join(name);
-    fs::write(&file, format!("#!/bin/sh\n: > '{}'\nexit 1\n", trace.display())).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(directory.join(name), &format!(": > '{}'\nexit 1", trace.display()));
 }
 
 #[test]
@@ -150,7 +148,7 @@ fn a_workspace_around_our_own_programs_is_refused() {
     let programs = setup.workspace().join("bin");
     fs::create_dir(&programs).unwrap();
     for (from, name) in [(&binaries().coder, "aifo-coder"), (&binaries().shim, "aifo-shim")] {
-        fs::copy(from, programs.join(name)).unwrap();
+        copy_executable(from, programs.join(name));
     }
     let exec = ["exec", "--toolchain=rust", "--", "cargo", "exit", "0"];
     // Only the shim, and both.

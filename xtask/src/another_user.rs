@@ -59,13 +59,16 @@ impl Copies {
     /// Runs the copy as the other user, whose only group is the daemon's.
     pub(crate) fn run(&self, args: &[String], variables: &[(&str, &str)]) -> Result<()> {
         let group = fs::metadata(SOCKET).with_context(|| format!("no {SOCKET}"))?.gid().to_string();
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
-        command.arg("--").arg(&self.program).args(args).current_dir("/var/tmp");
-        command
-            .env("AIFO_TEST_BIN_DIR", self.dir.path().join("debug"))
-            .envs(variables.iter().copied());
-        test_program::run_tests(&mut command)
+        let command = |args: &[String]| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
+            command.arg("--").arg(&self.program).args(args).current_dir("/var/tmp");
+            command
+                .env("AIFO_TEST_BIN_DIR", self.dir.path().join("debug"))
+                .envs(variables.iter().copied());
+            command
+        };
+        test_program::run_tests(command, args)
     }
 }
 

@@ -105,8 +105,12 @@ pub(crate) fn ask(engine: Engine, suites: &[String], args: &[String]) -> Result<
     let before = held_for_suites(engine)?;
     let args = Arguments::parse(args);
     let run = |names: &[String]| {
-        let mut command = test(engine, ENGINE);
-        test_program::run_tests(command.args(["--", "--include-ignored"]).args(names))
+        let command = |names: &[String]| {
+            let mut command = test(engine, ENGINE);
+            command.args(["--", "--include-ignored"]).args(names);
+            command
+        };
+        test_program::run_tests(command, names)
     };
     test_program::run_each(suites.iter().map(|suite| (suite.as_str(), &[][..])), &args, run)?;
     check_nothing_left(engine, &before)
@@ -128,9 +132,12 @@ fn again_in_containers(
     let args = Arguments::parse(args);
     let runs = |rows: &[&Row], image: Option<&str>| {
         test_program::run_each(with_left_out(rows), &args, |names| {
-            let mut command = test(engine, BACKEND);
-            command.envs(image.map(|image| (IMAGE, image)));
-            test_program::run_tests(command.arg("--").args(names))
+            let command = |names: &[String]| {
+                let mut command = test(engine, BACKEND);
+                command.envs(image.map(|image| (IMAGE, image))).arg("--").args(names);
+                command
+            };
+            test_program::run_tests(command, names)
         })
     };
     runs(rows, None)?;

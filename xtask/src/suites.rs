@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         None => (&args[..], &[][..]),
     };
     match ours {
-        [] => run_tests(cargo_test().arg("--").args(theirs)),
+        [] => run_tests(with_arguments, theirs),
         [name] if name == "pending" => pending(),
         [name, agents @ ..] if name == "agents" => agents::run(agents, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             if !suites.contains(name) {
                 bail!("unknown suite '{name}'\nhint: the suites are: {}", suites.join(" "));
             }
-            let run = |args: &[String]| run_tests(cargo_test().arg("--").args(args));
+            let run = |args: &[String]| run_tests(with_arguments, args);
             run_each([(name.as_str(), &[][..])], &Arguments::parse(theirs), run)
         }
         _ => {
@@ -43,6 +44,12 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             )
         }
     }
+}
+
+fn with_arguments(args: &[String]) -> Command {
+    let mut command = cargo_test();
+    command.arg("--").args(args);
+    command
 }
 
 /// Runs the tests that are ignored as `pending: ..` and fails if one passes: then its attribute

@@ -61,14 +61,44 @@ pub(crate) fn run_each<'a>(
     Ok(())
 }
 
-/// Runs a command that runs tests, and fails with the names of those that failed.
-pub(crate) fn run_tests(command: &mut Command) -> Result<()> {
-    let (status, report) = shell::capture(command)?;
-    match failures(&report).as_slice() {
-        _ if status.success() => Ok(()),
+/// The failed tests of a run that run a second time. More of them are no accident.
+const MAX_FLAKY: usize = 3;
+
+/// Runs a command that runs tests with these arguments, and fails with the names of those that failed.
+///
+/// A few failed tests run once more, alone. If they pass, the run succeeds and reports them as flaky.
+pub(crate) fn run_tests(
+    command: impl Fn(&[String]) -> Command,
+    arguments: &[String],
+) -> Result<()> {
+    let (status, report) = shell::capture(&mut command(arguments))?;
+    let failed = failures(&report);
+    if status.success() {
+        return Ok(());
+    }
+    if may_be_flaky(&failed) {
+        let options = Arguments::parse(arguments).options.into_iter();
+        let names = failed.iter().map(|&name| name.to_owned());
+        let alone: Vec<String> = options.chain(["--exact".to_owned()]).chain(names).collect();
+        let (status, report) = shell::capture(&mut command(&alone))?;
+        if status.success() && failed.iter().all(|name| has_passed(&report, name)) {
+            eprintln!("flaky, passed when run again: {}", failed.join(" "));
+            return Ok(());
+        }
+    }
+    match failed.as_slice() {
         [] => bail!("the tests did not run: {status}"),
         names => bail!("{} tests failed:\n  {}", names.len(), names.join("\n  ")),
     }
+}
+
+/// True for so few failed tests that they run a second time.
+pub(crate) fn may_be_flaky(failed: &[&str]) -> bool {
+    (1..=MAX_FLAKY).contains(&failed.len())
+}
+
+fn has_passed(report: &str, name: &str) -> bool {
+    report.lines().any(|line| line.strip_prefix("test ") == Some(&format!("{name} ... ok")))
 }
 
 /// Returns the names of the tests that a report lists as failed.
@@ -166,5 +196,31 @@ mod tests {
     fn failed_tests_are_listed_by_name() {
         let report = "test a::one ... ok\ntest a::two ... FAILED\nfailures:\n    a::two\n";
         assert_eq!(failures(report), ["a::two"]);
+        assert!(has_passed(report, "a::one"));
+        assert!(!has_passed(report, "a::two") && !has_passed(report, "one"));
+    }
+
+    /// Runs a script as the tests; its first argument is a directory for its own use.
+    fn run_script(body: &str) -> Result<()> {
+        let scratch = tempfile::tempdir().unwrap();
+        let command = |args: &[String]| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", body]).arg(scratch.path()).args(args);
+            command
+        };
+        run_tests(command, &["--test-threads".to_owned(), "1".to_owned(), "some".to_owned()])
+    }
+
+    #[test]
+    fn a_failed_test_runs_once_more_alone() {
+        let flaky = r#"
+            [ -e "$0/ran" ] || { : > "$0/ran"; echo "test a::one ... FAILED"; exit 101; }
+            [ "$*" = "--test-threads 1 --exact a::one" ] && echo "test a::one ... ok""#;
+        run_script(flaky).unwrap();
+        let broken = run_script("echo 'test a::one ... FAILED'; exit 101").unwrap_err();
+        assert_eq!(broken.to_string(), "1 tests failed:\n  a::one");
+        let not_run = r#"[ -e "$0/ran" ] && exit; : > "$0/ran"; echo "test a ... FAILED"; exit 1"#;
+        assert!(run_script(not_run).is_err());
+        assert!(run_script("exit 101").unwrap_err().to_string().contains("did not run"));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn session_config(
     };
     (session.backend, session.attached) =
         backend::choose(config, workspace, fallback, &programs, dialogue).await?;
-    session.local_names = backend::local_names(config);
+    session.local_names = backend::local_names(config, workspace);
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,
         StartMode::OnDemand => {

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, Fallback, SessionConfig, SidecarBackend, StateImport,
-    StateMode,
+    AgentContainerConfig, AgentSpec, Containers, Fallback, SessionConfig, SidecarBackend,
+    StateImport, StateMode,
 };
 use anyhow::bail;
 
@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) image: Option<Image>,
     /// Whose state the agent works with, and the part of the user's that a new state gets.
     state: (StateMode, StateImport),
+    /// Whether the agent reaches hosts that no setting of `[net]` names.
+    has_default_rules: bool,
 }
 
 /// The image of an agent's container.
@@ -47,7 +49,8 @@ impl Target {
             Some(name) => Image::named(name),
             None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
         });
-        Ok(Target { command, spec: Some(spec), image, state: state(config) })
+        let has_default_rules = config.net_defaults.value;
+        Ok(Target { command, spec: Some(spec), image, state: state(config), has_default_rules })
     }
 
     /// Any command. It is an agent if its program has an agent's name, or if an image is given.
@@ -56,7 +59,8 @@ impl Target {
         let program = program.unwrap_or_default().to_string_lossy();
         let known = config.agent_named(&program).ok().cloned();
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        Target { command, spec, image: image.map(Image::named), state: state(config) }
+        let (image, has_default_rules) = (image.map(Image::named), config.net_defaults.value);
+        Target { command, spec, image, state: state(config), has_default_rules }
     }
 
     /// The agent's name, else the program's.
@@ -74,7 +78,8 @@ impl Target {
     /// Errors: the default image is missing.
     pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
         let (Some(image), Some(spec)) = (&self.image, &self.spec) else { return Ok(()) };
-        if let SidecarBackend::Containers(containers) = &session.backend {
+        if let SidecarBackend::Containers(containers) = &mut session.backend {
+            self.allow_hosts(spec, containers);
             let is_default = !image.is_named && containers.images.prefix.is_empty();
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
@@ -101,6 +106,20 @@ impl Target {
         });
         session.reporter = progress::reporter(session.starts());
         Ok(())
+    }
+}
+
+impl Target {
+    /// Allows the agent the hosts that its variables name.
+    fn allow_hosts(&self, spec: &AgentSpec, containers: &mut Containers) {
+        if !self.has_default_rules {
+            return;
+        }
+        let (rules, ports) = (&mut containers.rules, &containers.host_ports);
+        let unreachable = rules.allow_urls(spec, ports, &|name| std::env::var_os(name));
+        if containers.net.is_by_name() {
+            unreachable.iter().for_each(|url| tracing::warn!("{url}"));
+        }
     }
 }
 

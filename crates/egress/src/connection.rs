@@ -17,6 +17,7 @@ use crate::hello::{Hello, parse_hello};
 use crate::http::{Request, parse_request};
 use crate::name::Name;
 use crate::refusal::refuse;
+use crate::resolver::BoxFuture;
 use crate::rule::Protocol;
 use crate::rules::Verdict;
 use crate::splice::{Counts, splice};
@@ -35,6 +36,9 @@ pub(crate) async fn serve(stack: Arc<StackContext>, mut client: Client) {
             record.close(Some(error));
         }
         Err(error) => {
+            if let Some(work) = record.before_refusal(&error) {
+                work.await;
+            }
             // The event comes before the answer, so its hint is there when the client fails.
             record.close(Some(error.clone()));
             refuse(client, record.protocol, name.as_ref(), port, &error, &limits).await;
@@ -61,7 +65,7 @@ async fn run(
     let gateway = &stack.gateway;
     let limits = &gateway.limits;
     let name = name.ok_or(ConnectionError::UnknownAddress)?;
-    let verdict = gateway.rules.judge(name, port);
+    let verdict = gateway.rules().judge(name, port);
     let Verdict::Allowed { rule } = &verdict else { return Err(ConnectionError::NoRule) };
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);
@@ -183,6 +187,15 @@ impl Record {
         self.event.phase = Phase::Opened;
         self.event.address = address;
         self.stack.report(self.event.clone());
+    }
+
+    /// Returns the work that a refusal waits for; `None` for a failure.
+    fn before_refusal(&self, error: &ConnectionError) -> Option<BoxFuture<()>> {
+        if !error.is_refusal() {
+            return None;
+        }
+        let (verdict, error) = (Verdict::Refused, Some(error.clone()));
+        self.stack.before_refusal(&ConnectionEvent { verdict, error, ..self.event.clone() })
     }
 
     /// Reports the end.

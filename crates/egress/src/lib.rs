@@ -16,6 +16,7 @@
 
 mod address;
 mod body;
+mod buffer;
 mod client;
 mod connection;
 mod context;
@@ -54,3 +55,4 @@ pub use relayed::RelayedStack;
 pub use resolver::{BoxFuture, Resolve, SystemResolver};
 pub use rule::{Protocol, Rule, RuleError};
 pub use rules::{LEARNING_PORTS, NetRules, Verdict};
+pub use splice::relay;

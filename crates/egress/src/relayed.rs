@@ -32,7 +32,7 @@ impl RelayedStack {
 
     /// Answers a datagram for DNS; `None` if it gets no response.
     pub fn answer(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
-        self.resolver.answer(query, peer)
+        self.resolver.answer_relayed(query, peer)
     }
 
     /// Serves a connection to its end: DNS at port 53. Dropping the future ends it.

@@ -174,11 +174,11 @@ fn parse_all(
     Ok(rules)
 }
 
-/// The hint that permits a refused name: `--allow-net NAME[:PORT]`.
+/// The hint that permits a refused name: `aifo-coder net allow NAME[:PORT]`.
 pub(crate) fn allow_hint(name: &Name, port: Option<u16>) -> String {
     match port.filter(|port| !DEFAULT_PORTS.contains(port)) {
-        Some(port) => format!("--allow-net {name}:{port}"),
-        None => format!("--allow-net {name}"),
+        Some(port) => format!("aifo-coder net allow {name}:{port}"),
+        None => format!("aifo-coder net allow {name}"),
     }
 }
 
@@ -322,8 +322,8 @@ mod tests {
 
     #[test]
     fn hints_name_other_ports() {
-        assert_eq!(allow_hint(&name("a.example"), Some(443)), "--allow-net a.example");
-        assert_eq!(allow_hint(&name("a.example"), Some(22)), "--allow-net a.example:22");
-        assert_eq!(allow_hint(&name("a.example"), None), "--allow-net a.example");
+        assert_eq!(allow_hint(&name("a.example"), Some(443)), "aifo-coder net allow a.example");
+        assert_eq!(allow_hint(&name("a.example"), Some(22)), "aifo-coder net allow a.example:22");
+        assert_eq!(allow_hint(&name("a.example"), None), "aifo-coder net allow a.example");
     }
 }

@@ -79,8 +79,7 @@ fn forward(stream: impl AsyncRead + Send + Unpin + 'static, to: mpsc::UnboundedS
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
     use std::time::Instant;
 
     use super::*;
@@ -93,8 +92,12 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("aifo-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let file = directory.join("engine");
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+        // Written here, it could not be executed while a fork of another test holds the descriptor.
+        let write = "printf '#!/bin/sh\n%s\n' \"$2\" > \"$1\" && chmod 755 \"$1\"";
+        let mut writer = std::process::Command::new("/bin/sh");
+        assert!(
+            writer.args(["-c", write, "sh"]).arg(&file).arg(script).status().unwrap().success()
+        );
         let facts = Facts::parse(Flavor::Docker, b"{}").unwrap();
         let program = Program { file, path: "/usr/bin:/bin".into() };
         let engine = Engine::with(Flavor::Docker, program, facts);

@@ -96,26 +96,19 @@ const SLIM: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-
-    use aifo_engine::{Flavor, Program};
+    use aifo_engine::Flavor;
 
     use super::*;
+    use crate::script::script;
 
     #[test]
     fn a_user_without_ids_gets_a_hint() {
         let scratch = tempfile::tempdir().unwrap();
-        let program = |name: &str, script: &str| {
-            let file = scratch.path().join(name);
-            fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-            Program { file, path: "/usr/bin:/bin".into() }
-        };
+        let program = |name: &str, body: &str| script(scratch.path(), name, body);
         let root = DebianRoot { image: "x", release: RELEASE, packages: &[] };
-        let failed = |script: &str| {
+        let failed = |body: &str| {
             let engine = program("docker", "exit 1");
-            let mmdebstrap = Some(program("mmdebstrap", script));
+            let mmdebstrap = Some(program("mmdebstrap", body));
             let host = Host { flavor: Flavor::Docker, engine, mmdebstrap };
             root.provide(&[host], false, &mut Vec::new()).unwrap_err()
         };

@@ -212,9 +212,9 @@ const SHOWN: usize = 120;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::script::script;
 
     fn host(flavor: Flavor) -> Host {
         let engine = Program { file: flavor.program().into(), path: OsString::new() };
@@ -233,12 +233,8 @@ mod tests {
     #[test]
     fn the_toolchain_has_a_directory_of_its_own() {
         let scratch = tempfile::tempdir().unwrap();
-        let selected = |script: &str| {
-            let file = scratch.path().join("rustc");
-            std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-            toolchain(&Program { file, path: "/usr/bin:/bin".into() }, Path::new("/"))
-        };
+        let selected =
+            |body: &str| toolchain(&script(scratch.path(), "rustc", body), Path::new("/"));
         assert_eq!(selected("pwd").unwrap_err().to_string().lines().count(), 2);
         assert_eq!(selected("echo /opt/rust").unwrap(), Path::new("/opt/rust"));
         assert!(selected("echo /usr").is_err());

@@ -27,6 +27,8 @@ mod recipes;
 mod registry;
 mod resolve;
 mod scratch;
+#[cfg(test)]
+mod script;
 mod update;
 
 pub use aifo_engine::{Flavor, Program};

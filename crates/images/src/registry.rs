@@ -99,17 +99,13 @@ fn forward(stream: impl Read + Send + 'static, lines: Sender<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aifo_engine::{Flavor, Program};
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use crate::script::script;
+    use aifo_engine::Flavor;
 
     /// Pulls with an engine that is a script.
-    fn with_script(script: &str) -> (Result<(), String>, Duration) {
+    fn with_script(body: &str) -> (Result<(), String>, Duration) {
         let scratch = tempfile::tempdir().unwrap();
-        let file = scratch.path().join("engine");
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-        let engine = Program { file, path: "/usr/bin:/bin".into() };
+        let engine = script(scratch.path(), "engine", body);
         let host = Host { flavor: Flavor::Docker, engine, mmdebstrap: None };
         let start = Instant::now();
         (pull(&host, "x", Duration::from_secs(1)), start.elapsed())

@@ -3,8 +3,8 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use aifo_egress::NetRules;
 use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
@@ -17,7 +17,8 @@ use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
 use crate::local_names::open_network;
-use crate::named_network::NamedNetwork;
+use crate::named_network::{NamedNetwork, StackPorts};
+use crate::network_rules::NetworkRules;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -95,9 +96,13 @@ pub struct Containers {
     /// Their network.
     pub net: Net,
     /// The names that they reach with [`Net::Names`].
-    pub rules: NetRules,
+    pub rules: NetworkRules,
     /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
     pub host_ports: Vec<u16>,
+    /// The ports of the agent's localhost that tools reach at their own with [`Net::Names`], each once.
+    pub agent_ports: Vec<u16>,
+    /// The engine's network that tools have with [`Net::Names`], instead of the named one.
+    pub join: Option<String>,
     /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -121,8 +126,10 @@ impl Containers {
             engine,
             images: Images::default(),
             net: Net::default(),
-            rules: NetRules::default(),
+            rules: NetworkRules::default(),
             host_ports: Vec::new(),
+            agent_ports: Vec::new(),
+            join: None,
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -180,16 +187,35 @@ impl Containers {
 
     /// Returns the network of [`Net::Names`], if that is the configured one. Errors: why it cannot work,
     /// with a hint.
-    pub(crate) fn named_network(&self) -> Result<Option<NamedNetwork>, LaunchError> {
+    pub(crate) fn named_network(
+        &self,
+        kinds: &[Kind],
+        transport: RunnerTransport,
+    ) -> Result<Option<NamedNetwork>, LaunchError> {
         if !self.net.is_by_name() {
             return Ok(None);
         }
-        self.check_names().map_err(LaunchError::NamedNetwork)?;
-        open_network(self.net, &self.rules, &self.host_ports).map(Some)
+        self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
+        let ports = StackPorts {
+            host: self.host_ports.clone(),
+            agent: self.agent_ports.clone(),
+            joined: self.join.is_some(),
+            ..StackPorts::default()
+        };
+        open_network(self.net, &self.rules, kinds, ports).map(Some)
     }
 
-    fn check_names(&self) -> Result<(), String> {
+    fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
         let hint = "hint: use --net shared";
+        let option = (!self.agent_ports.is_empty()).then_some("--agent-port");
+        let option = option.or_else(|| self.join.as_ref().map(|_| "--join"));
+        let is_stream = transport.containers(&self.engine) == Transport::Stream;
+        if let Some(option) = option.filter(|_| is_stream) {
+            return Err(format!(
+                "{option} needs a runner that passes descriptors, which this transport does \
+                 not\nhint: omit it"
+            ));
+        }
         if let Some(publish) = self.publish.first() {
             return Err(format!(
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"
@@ -233,7 +259,7 @@ impl Containers {
         runner: RunnerOptions<'_>,
         (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
         tmp: &Path,
-        (agent, stacks): (Option<AgentContainer>, Option<StackServer>),
+        (agent, stacks): (Option<AgentContainer>, Option<Arc<dyn StackServer>>),
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
@@ -248,6 +274,7 @@ impl Containers {
             images: self.images.clone(),
             net: self.net,
             stacks,
+            join: self.join.clone(),
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),

@@ -7,7 +7,7 @@ use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::Restriction;
 use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
-use aifo_types::Endpoint;
+use aifo_types::{Endpoint, Kind};
 
 use crate::agent_container::AgentContainerConfig;
 use crate::agent_variables::agent_variables;
@@ -82,6 +82,11 @@ pub enum Verbosity {
 }
 
 impl SessionConfig {
+    /// Returns the kinds of the sidecars.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        self.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect()
+    }
+
     /// Returns the runner of all containers.
     pub(crate) fn runner(&self) -> RunnerOptions<'_> {
         RunnerOptions {
@@ -101,7 +106,8 @@ impl SessionConfig {
     }
 
     /// Runs the agent in a container: forwards the variables of its row and [`agent_variables`] to
-    /// it, and uses its python for local decisions unless one is configured.
+    /// it, uses its python for local decisions unless one is configured, and gives the groups of its
+    /// hosts to the rules of a network by name.
     pub fn contain_agent(&mut self, agent: AgentContainerConfig) {
         self.agent_forwarding = self.forwarding.clone();
         for name in agent.spec.variables.iter().cloned().chain(agent_variables()) {
@@ -109,6 +115,11 @@ impl SessionConfig {
             let _ = self.agent_forwarding.allow(&name);
         }
         self.local_python = self.local_python.take().or_else(|| agent.spec.local_python.clone());
+        if let SidecarBackend::Containers(containers) = &mut self.backend
+            && let Err(error) = containers.rules.set_agent(&agent.spec.hosts)
+        {
+            tracing::warn!("the agent's hosts are not allowed: {error}");
+        }
         self.agent = Some(agent);
     }
 

@@ -43,6 +43,7 @@ mod root_directory;
 mod same_object;
 mod signal_set;
 mod signals;
+mod socket_owner;
 mod spawn;
 mod start;
 mod sys;
@@ -72,6 +73,7 @@ pub use signals::{
     become_subreaper, die_by_signal, forbid_tracing, ignored_signals, is_ignored,
     reset_dispositions, set_parent_death_signal, signal_group_number, signal_process,
 };
+pub use socket_owner::{SocketTable, socket_owners};
 pub use spawn::{Group, Spawn, SpawnError, variable};
 #[doc(hidden)]
 pub use start::start;

@@ -69,12 +69,13 @@ mod runner;
 mod slot;
 mod socket;
 mod stack_server;
+mod stack_sockets;
 mod stack_table;
 mod translation;
 mod tunnel;
 mod usage;
 
-pub use aifo_wire::MAX_LISTEN_PORTS;
+pub use aifo_wire::{Listener, ListenerReport, MAX_LISTEN_PORTS, OnlyCall, SocketType};
 pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
@@ -97,5 +98,6 @@ pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
 pub use relayed_stack::RelayedStack;
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};
-pub use stack_server::{ServedStack, Serving, StackServer};
+pub use stack_server::{AGENT_STACK, ServedStack, Serving, StackServer, TOOLS_STACK};
+pub use stack_sockets::{SocketError, StackSockets};
 pub use stack_table::{StackConnection, StackEvent};

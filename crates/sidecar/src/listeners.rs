@@ -19,6 +19,9 @@ pub struct StackListeners {
     pub ports: Vec<TcpListener>,
 }
 
+/// The resolver's configuration of a stack: it resolves names at its own loopback address.
+pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\n";
+
 /// The port of DNS.
 const DNS: u16 = 53;
 
@@ -51,7 +54,11 @@ impl StackListeners {
 }
 
 /// Checks one socket and makes it non-blocking. Everything is read from the kernel.
-fn check_one(fd: BorrowedFd<'_>, kind: SockType, address: SocketAddr) -> Result<(), String> {
+pub(crate) fn check_one(
+    fd: BorrowedFd<'_>,
+    kind: SockType,
+    address: SocketAddr,
+) -> Result<(), String> {
     let is_listener = kind == SockType::Stream;
     if option(fd, TypeOfSocket)? != kind {
         return Err(format!("it is no {} socket", if is_listener { "TCP" } else { "UDP" }));
@@ -86,7 +93,7 @@ fn clone(fd: BorrowedFd<'_>) -> Result<OwnedFd, String> {
     fd.try_clone_to_owned().map_err(|error: io::Error| error.to_string())
 }
 
-fn option<O: GetSockOpt>(fd: BorrowedFd<'_>, option: O) -> Result<O::Val, String> {
+pub(crate) fn option<O: GetSockOpt>(fd: BorrowedFd<'_>, option: O) -> Result<O::Val, String> {
     getsockopt(&fd, option).map_err(|error| error.to_string())
 }
 

@@ -19,9 +19,10 @@ use tokio::sync::Mutex;
 
 use crate::error::SidecarError;
 use crate::hidden::hidden_sockets;
+use crate::listeners::RESOLVER;
 use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
 use crate::runner::Runner;
-use crate::stack_server::{RESOLVER, ServedStack, StackServer, TOOLS};
+use crate::stack_server::{ServedStack, StackServer, TOOLS_STACK, serve_until};
 
 /// The network of all local sidecars of a session: one stack, which a process without tools holds. Cheap
 /// to clone.
@@ -30,7 +31,7 @@ pub struct LocalNetwork(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    server: StackServer,
+    server: Arc<dyn StackServer>,
     /// The resolver's configuration that tools have.
     resolver: PathBuf,
     holder: Mutex<Option<Holder>>,
@@ -53,7 +54,7 @@ pub(crate) struct LocalStack {
 impl LocalNetwork {
     /// Returns a network without a stack, which starts with the first sidecar. `directory` is the
     /// session's.
-    pub fn new(server: StackServer, directory: &Path) -> Self {
+    pub fn new(server: Arc<dyn StackServer>, directory: &Path) -> Self {
         let resolver = directory.join("resolv.conf");
         LocalNetwork(Arc::new(Shared { server, resolver, holder: Mutex::new(None) }))
     }
@@ -94,8 +95,9 @@ impl LocalNetwork {
         // It never starts a tool.
         let setup =
             Setup { workspace: vec![b"/".to_vec()], tmp: Vec::new(), kind: kind.to_string() };
-        let ports = &self.0.server.ports;
-        let connected = Runner::connect_listening(kind.clone(), control, &setup, ports).await;
+        let server = &self.0.server;
+        let ports = server.ports(TOOLS_STACK).unwrap_or_default();
+        let connected = Runner::connect_listening(kind.clone(), control, &setup, &ports).await;
         let lost = connected.as_ref().ok().map(|(runner, _)| runner.lost());
         if lost.is_none() {
             // The cause is logged before the failure.
@@ -108,7 +110,9 @@ impl LocalNetwork {
             reap(pid).await;
         });
         let (runner, listeners) = connected?;
-        self.0.server.spawn(TOOLS, ServedStack::Passed(listeners), runner.lost());
+        let serving =
+            server.serve(TOOLS_STACK, Some(ServedStack::Passed(listeners)), runner.stack_sockets());
+        serve_until(serving, runner.lost());
         Ok(Holder { pid, runner })
     }
 }

@@ -3,10 +3,19 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_types::Kind;
+use aifo_wire::{Listener, ListenerReport};
 
 use crate::listeners::StackListeners;
 use crate::relayed_stack::RelayedStack;
+use crate::stack_sockets::StackSockets;
+
+/// The stack of tools whose kind has none of its own.
+pub const TOOLS_STACK: &str = "tools";
+/// The stack of the agent.
+pub const AGENT_STACK: &str = "agent";
 
 /// The clients of a network stack, for a process outside of it.
 #[derive(Debug)]
@@ -18,44 +27,50 @@ pub enum ServedStack {
 }
 
 /// Serves the network stacks of a session from outside.
-#[derive(Clone)]
-pub struct StackServer {
-    /// The TCP ports that each stack listens on besides DNS.
-    pub ports: Vec<u16>,
-    /// Serves the stack of this name until the future is dropped, which closes every connection.
-    pub serve: Arc<dyn Fn(&'static str, ServedStack) -> Serving + Send + Sync>,
-}
+pub trait StackServer: fmt::Debug + Send + Sync {
+    /// Returns the stack of the tools of a kind: [`TOOLS_STACK`], or that and `:NAME`.
+    fn stack_of(&self, kind: &Kind) -> String;
 
-impl StackServer {
-    /// Serves a stack in a task of its own until `lost` completes, which closes its listeners and
-    /// connections.
-    pub(crate) fn spawn(
-        &self,
-        name: &'static str,
-        stack: ServedStack,
-        lost: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let serving = (self.serve)(name, stack);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = serving => {}
-                () = lost => {}
-            }
-        });
-    }
+    /// Returns the TCP ports that a stack listens on besides DNS, or `None` if it has a network of the
+    /// engine.
+    fn ports(&self, stack: &str) -> Option<Vec<u16>>;
+
+    /// Serves a stack until the future is dropped, which closes every connection. `clients` are
+    /// those of [`StackServer::ports`].
+    fn serve(&self, stack: &str, clients: Option<ServedStack>, sockets: StackSockets) -> Serving;
+
+    /// Receives what listens in a stack, after a change.
+    fn report(&self, stack: &str, report: ListenerReport, listeners: Vec<Listener>);
 }
 
 /// The future that serves a stack.
 pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl fmt::Debug for StackServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StackServer").field("ports", &self.ports).finish_non_exhaustive()
-    }
+/// Serves a stack in a task of its own until `lost` completes, which closes its listeners and
+/// connections.
+pub(crate) fn serve_until(serving: Serving, lost: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(async move {
+        tokio::select! {
+            () = serving => {}
+            () = lost => {}
+        }
+    });
 }
 
-/// The name of the stack of all tools.
-pub(crate) const TOOLS: &str = "tools";
+/// Intervals between two reads of a stack's listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WatchIntervals {
+    /// While an exec runs.
+    pub(crate) execs: Duration,
+    /// While only background processes run; zero for never.
+    pub(crate) background: Duration,
+}
 
-/// The resolver's configuration of a stack: it resolves names at its own loopback address.
-pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\n";
+impl WatchIntervals {
+    /// A tool's listener is mirrored after this time, and a millisecond or two.
+    pub(crate) const TOOLS: WatchIntervals =
+        WatchIntervals { execs: Duration::from_millis(20), background: Duration::from_millis(200) };
+    /// The agent runs for the whole session, and its listeners are only logged.
+    pub(crate) const AGENT: WatchIntervals =
+        WatchIntervals { execs: Duration::from_secs(5), background: Duration::ZERO };
+}

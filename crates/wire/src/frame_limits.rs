@@ -20,3 +20,5 @@ pub const MAX_NET_DATA: usize = MAX_PAYLOAD - 4;
 pub const MAX_DATAGRAM: usize = 4096;
 /// Maximum number of connections of a network stack that are open at once.
 pub const MAX_NET_CONNECTIONS: usize = 1024;
+/// Maximum number of listeners in [`Frame::Listeners`](crate::Frame::Listeners).
+pub const MAX_LISTENERS: usize = 256;

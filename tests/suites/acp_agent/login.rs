@@ -1,10 +1,11 @@
 //! An agent's authentication in a terminal.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Script, SessionSetup, Step, Terminal};
+use aifo_tests::{
+    AcpAgent, Editor, Outcome, Script, SessionSetup, Step, Terminal, write_executable,
+};
 use serde_json::{Value, json};
 
 /// A workspace, and an agent with an ACP profile: `fake`, which speaks ACP unless it is given words.
@@ -25,8 +26,7 @@ impl PromptTest {
             "#!/bin/sh\nif [ $# = 1 ] && ! [ -t 0 ]; then exec {}; fi\nshift\n{login}\n",
             agent.command_line()
         );
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&program, text, 0o755);
         let dir = setup.scratch().join("home/.config/aifo");
         fs::create_dir_all(&dir).unwrap();
         let profile = format!(

@@ -1,11 +1,11 @@
 //! An agent's runtimes and the sidecars' ones, each of which prints how it was started.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{Scratch, Session, SessionSetup, Tool, binaries};
+use aifo_tests::{Scratch, Session, SessionSetup, Tool, binaries, write_script};
 
 /// An agent's python outside the workspace. It is a shell, so that a program can print its name and
 /// pid.
@@ -36,11 +36,7 @@ impl Place {
 
     /// A runtime that is a script.
     pub(crate) fn script(&self, name: &str, body: &str) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let _ = fs::remove_file(&path);
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(self.path(name), body);
     }
 
     /// A shim with all smart decisions on, with or without a session.

@@ -238,7 +238,7 @@ impl CallExplainer<'_> {
         });
         let has_own_network =
             self.place == SidecarLocation::Containers || self.config.has_local_names();
-        explanation.network = has_own_network.then(|| self.config.network());
+        explanation.network = has_own_network.then(|| self.config.network(self.workspace));
         explanation.route = Some(route);
     }
 

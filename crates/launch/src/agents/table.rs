@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
+use super::hosts::{self, HostRows};
 use super::state::{self, CopiedFile, CopiedState};
 use super::{AgentSpec, SmartRuntimes};
 
@@ -20,6 +21,7 @@ struct AgentRow {
     settings: &'static [&'static str],
     variables: &'static [&'static str],
     set: &'static [(&'static str, &'static str)],
+    hosts: HostRows,
     acp: Option<AcpRow>,
 }
 
@@ -84,6 +86,7 @@ const ROWS: &[AgentRow] = &[
             ("AIDER_ANALYTICS", "false"),
             ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
         ],
+        hosts: hosts::AIDER,
         acp: None,
     },
     AgentRow {
@@ -109,6 +112,7 @@ const ROWS: &[AgentRow] = &[
             // Otherwise it refuses to run as root.
             ("IS_SANDBOX", "1"),
         ],
+        hosts: hosts::CLAUDE,
         acp: Some(AcpRow::plain(&["claude-agent-acp"])),
     },
     AgentRow {
@@ -124,6 +128,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         set: &[],
+        hosts: hosts::CODEX,
         acp: Some(AcpRow {
             // Without the policy it requests no permissions, as the container is its sandbox.
             kill_on_eof: true,
@@ -149,6 +154,7 @@ const ROWS: &[AgentRow] = &[
             "GITHUB_TOKEN",
         ],
         set: &[("COPILOT_AUTO_UPDATE", "false")],
+        hosts: hosts::COPILOT_CLI,
         acp: Some(AcpRow::plain(&["copilot", "--acp"])),
     },
     AgentRow {
@@ -162,6 +168,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: PROVIDERS,
         set: &[("CRUSH_DISABLE_METRICS", "1")],
+        hosts: hosts::CRUSH,
         acp: None,
     },
     AgentRow {
@@ -183,6 +190,7 @@ const ROWS: &[AgentRow] = &[
             "GOOGLE_GENAI_USE_VERTEXAI",
         ],
         set: &[],
+        hosts: hosts::GEMINI,
         acp: Some(AcpRow {
             // It reads a file before it writes it, and cannot create one after an error.
             fs: true,
@@ -201,6 +209,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
+        hosts: hosts::KIMI,
         acp: Some(AcpRow {
             // Without a terminal it has no shell.
             fs: true,
@@ -220,6 +229,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
         set: &[("DISABLE_AUTOUPDATER", "1")],
+        hosts: hosts::LETTA,
         acp: None,
     },
     AgentRow {
@@ -233,6 +243,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: PROVIDERS,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+        hosts: hosts::OPENCODE,
         acp: Some(AcpRow {
             // It writes files by itself, whatever the reply.
             kill_on_eof: true,
@@ -250,6 +261,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
+        hosts: hosts::OPENHANDS,
         acp: Some(AcpRow {
             // The second option that allows once lowers its later checks.
             allow_option: Some("accept"),
@@ -275,6 +287,7 @@ const ROWS: &[AgentRow] = &[
             "OPENROUTER_API_KEY",
         ],
         set: &[],
+        hosts: hosts::QWEN,
         acp: Some(AcpRow {
             // Served files would include its own in /tmp, so none are. The second option that
             // allows once changes its mode.
@@ -293,6 +306,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         variables: &["MISTRAL_API_KEY"],
         set: &[],
+        hosts: hosts::VIBE,
         acp: Some(AcpRow { initialize_secs: 120, ..AcpRow::plain(&["vibe-acp"]) }),
     },
 ];
@@ -318,6 +332,7 @@ impl AgentRow {
             settings: self.settings.iter().map(PathBuf::from).collect(),
             variables: words(self.variables),
             set: self.set.iter().map(pair).collect(),
+            hosts: self.hosts.hosts(),
             acp: self.acp.as_ref().map(AcpRow::profile),
             ..AgentSpec::unknown(self.name)
         }
