@@ -30,6 +30,7 @@ mod container_mirrors;
 mod container_network_default;
 mod container_network_names;
 mod container_network_shown;
+mod container_network_stream;
 mod container_ops;
 mod container_registries;
 mod container_repository;

@@ -32,7 +32,7 @@ fn user() -> &'static [&'static str] {
 /// A setup in which `python3` and `make` are Python.
 fn setup() -> SessionSetup {
     let python = || Tool::Link(program("python3").expect("this machine has Python"));
-    let setup = SessionSetup::new().kinds(&["python", "c-cpp"]).transport("socket");
+    let setup = SessionSetup::new().kinds(&["python", "c-cpp"]);
     setup.tool("python3", python()).tool("make", python())
 }
 
@@ -317,6 +317,18 @@ time.sleep(600)
     call.finish();
 }
 
+/// The holder of the stack passes its listeners, whatever the transport of the sidecars' runners is.
+#[test]
+fn runners_without_descriptors_share_the_stack() {
+    if !possible("runners_without_descriptors_share_the_stack") {
+        return;
+    }
+    let server = HelloServer::new();
+    let session = start(&server, &["--runner-transport", "stdio"]);
+    assert_eq!(connect(&session, "allowed.test", server.port), "hello");
+    assert_eq!(connect(&session, "other.test", server.port), "no such name");
+}
+
 /// An agent on this machine keeps its network.
 #[test]
 fn the_agent_keeps_its_network() {
@@ -367,9 +379,8 @@ fn without_namespaces_nothing_runs() {
 fn options_that_cannot_work_are_refused() {
     let server = HelloServer::new();
     let port = server.port.to_string();
-    let rows: [(&[&str], &str); 3] = [
+    let rows: [(&[&str], &str); 2] = [
         (&["--host-port", &port], "is both a host port and a port of network rules"),
-        (&["--runner-transport", "stdio"], "needs a runner that passes descriptors"),
         (&["--publish", "3000:3000"], "--publish needs containers"),
     ];
     for (more, expected) in rows {

@@ -81,6 +81,7 @@ mod project;
 mod project_files;
 mod proxy_task;
 mod registries;
+mod relayed_stack;
 mod remove_tree;
 mod repository;
 mod running;

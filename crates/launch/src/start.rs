@@ -226,8 +226,7 @@ impl Backends {
         let SessionDirs { id, workspace, shared_tmp, .. } = dirs;
         let mut network = match (&config.backend, &config.local_names) {
             (SidecarBackend::Local, Some(names)) => {
-                let (transport, runner) = (config.runner_transport.local(), config.shim.program());
-                Some(names.named_network(&config.kinds(), transport, &runner)?)
+                Some(names.named_network(&config.kinds(), &config.shim.program())?)
             }
             _ => None,
         };
