@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use aifo_types::proxy_variables::{ALL_PROXY, HTTPS_PROXY, NO_PROXY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -102,10 +103,10 @@ impl ParentProxy {
             let values = names.iter().filter_map(|name| variable(name));
             values.into_iter().find(|value| !value.trim().is_empty())
         };
-        let Some(url) = first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]) else {
+        let Some(url) = first([HTTPS_PROXY, ALL_PROXY].as_flattened()) else {
             return Ok(None);
         };
-        let bypass = first(&["no_proxy", "NO_PROXY"]).unwrap_or_default();
+        let bypass = first(&NO_PROXY).unwrap_or_default();
         Ok(Some(ParentProxy::parse(&url)?.with_bypass(&bypass)))
     }
 
