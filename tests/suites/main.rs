@@ -38,6 +38,7 @@ mod container_restrictions;
 mod container_session;
 mod container_venv;
 mod container_versions;
+mod container_ways_out;
 mod curl;
 mod descriptors;
 mod doctor;

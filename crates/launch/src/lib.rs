@@ -118,8 +118,8 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, PROXY_VARIABLES, ProjectKey, Reporter,
-    SidecarError, SidecarEvent, Startup, namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
+    SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};

@@ -81,8 +81,8 @@ pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
-    PROXY_VARIABLES, ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins,
-    proxy_variables, remove_mount_points, remove_session,
+    ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
+    remove_mount_points, remove_session,
 };
 pub use deadline::deadline_reached;
 pub use error::SidecarError;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    Admitted, AgentSpec, NetworkRules, PROXY_VARIABLES, RuleScope, SmartRuntimes, UnreachableUrl,
-    UserSettings,
+    Admitted, AgentSpec, NetworkRules, RuleScope, SmartRuntimes, UnreachableUrl, UserSettings,
 };
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
+use aifo_types::proxy_variables::PROXY_VARIABLES;
 
 use crate::config::choices::{NET, SmartMode};
 use crate::config::error::ConfigError;
