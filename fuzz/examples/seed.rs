@@ -7,6 +7,7 @@ mod transcript;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use aifo_types::{
@@ -15,7 +16,7 @@ use aifo_types::{
 };
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame,
-    Interrupt, Limits, Listener, ListenerReport, Loopback, RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
+    Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
     StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
 };
 use transcript::Transcript;
@@ -123,6 +124,7 @@ fn frames() -> Vec<Frame<'static>> {
     let workspace = vec![b"/workspace".to_vec(), b"/home/me/project".to_vec()];
     let tmp = vec![b"/tmp".to_vec()];
     let error = StartError { cause: StartErrorCause::NotFound, message: "none".to_owned() };
+    let peer = SocketAddrV4::new([127, 64, 0, 1].into(), 443);
     vec![
         Frame::Start(Box::new(start())),
         Frame::Data { stream: Stream::Stdout, data: b"hello\n" },
@@ -147,6 +149,11 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
         Frame::Listen { ports: vec![80, 443] },
         Frame::Listening { error: "no".to_owned() },
+        Frame::Net(NetFrame::Open { connection: 1, dialled: peer, peer }),
+        Frame::Net(NetFrame::Data { connection: 1, data: b"hi" }),
+        Frame::Net(NetFrame::Credit { connection: 1, bytes: 2 }),
+        Frame::Net(NetFrame::Reset { connection: 1 }),
+        Frame::Net(NetFrame::Query { peer, data: b"?" }),
         Frame::Watch { interval: 20, background: 200 },
         Frame::Listeners {
             report: ListenerReport::Complete,

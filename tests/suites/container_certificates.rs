@@ -199,6 +199,22 @@ fn a_call_that_may_need_a_ca_ends_with_a_line() {
 }
 
 #[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_refused_name_explains_a_failure_without_certificates() {
+    let test = "a_refused_name_explains_a_failure_without_certificates";
+    let Some(engine) = engine(test) else { return };
+    let server = Server::start();
+    let ca = server.directory.path().join("ca.pem").display().to_string();
+    let setup = ContainerSetup::of(&engine).env("SSL_CERT_FILE", &ca).flag("--net", "names");
+    let session = setup.kind_from("node", "aifo-toolchain-node:latest").start();
+    let view = ["view", "thing", "--fetch-retries=0", "--registry", "https://npm.test/"];
+    let outcome = session.run("npm", &view);
+    let line = "aifo: npm was refused npm.test; allow it with: aifo-coder net allow npm.test\n";
+    assert!(!outcome.status.success() && outcome.stderr.ends_with(line), "{outcome:?}");
+    session.finish();
+}
+
+#[test]
 fn the_doctor_names_the_admission() {
     let containers = aifo_tests::SessionSetup::new();
     let ca = containers.scratch().join("ca.pem");

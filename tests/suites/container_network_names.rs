@@ -368,11 +368,10 @@ fn what_cannot_work_is_refused() {
     let Some(engine) = Engine::of_run("what_cannot_work_is_refused") else { return };
     let server = Server::start();
     let port = server.port.to_string();
-    let rows: [(&[&str], &str); 6] = [
+    let rows: [(&[&str], &str); 5] = [
         (&["--host-port", &port], "is both a host port and a port of network rules"),
         (&["--host-port", "53"], "invalid port '53'"),
         (&["--publish", "3000:3000"], "have no network to publish"),
-        (&["--runner-transport", "stdio"], "needs a runner that passes descriptors"),
         (&["--allow-net", "http://x.example/"], "is a URL"),
         (&["--allow-net", "x.example:53"], "has port 53"),
     ];

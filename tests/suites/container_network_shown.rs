@@ -122,9 +122,34 @@ fn allowed_rules_are_in_the_file_and_in_running_sessions() {
     let expected = format!("session {id} has the rules from now on\n");
     assert!(outcome.stderr.ends_with(&expected), "{outcome:?}");
     eventually("the name is reached", || connect(&session, "later.test", server.port) == "hello");
+    let check = |name: &str| {
+        let subject = format!("{name}:{}", server.port);
+        let workspace = session.workspace();
+        let mut check = coder(&session, &["net", "check", &subject, "--workspace"]);
+        Outcome::of(check.arg(workspace)).exited(0).text()
+    };
+    let checked = check("later.test");
+    let cause = format!("tools  allowed: '{rule}' (/");
+    assert!(checked.contains(&cause) && checked.contains("config.toml:2)"), "{checked}");
+    let cause = "tools  refused: net.deny takes it away with 'evil.test'\n";
+    assert!(check("evil.test").contains(cause), "{}", check("evil.test"));
+    let cause = "\nhint: allow it with: aifo-coder net allow unknown.test:";
+    assert!(check("unknown.test").contains(cause), "{}", check("unknown.test"));
     // The workspace took it away.
     assert_eq!(connect(&session, "evil.test", server.port), "no such name");
     session.log_lines(&["tools were refused evil.test: net.deny takes it away"]);
+
+    // A tool has no access to the file of added rules, whatever is at its path.
+    let write = "
+import os, sys
+os.makedirs(sys.argv[1], exist_ok=True)
+open(sys.argv[1] + '/net-allowed', 'a').write(sys.argv[2])
+";
+    let dir = session.dir();
+    let line = format!("{{\"agent\":false,\"rule\":\"{}\"}}\n", server.rule("sneaky.test"));
+    session.run("python3", &["-c", write, dir.to_str().unwrap(), &line]);
+    assert!(!fs::read_to_string(dir.join("net-allowed")).unwrap().contains("sneaky.test"));
+    assert_eq!(connect(&session, "sneaky.test", server.port), "no such name");
 
     // Ports need listeners, kinds and agents their own keys, and rules must be valid.
     let missing = Outcome::of(&mut coder(&session, &["net", "allow", "other.test:7777"]));
@@ -187,7 +212,7 @@ fn a_failed_call_has_a_line_for_each_refused_name() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let many = call(&[&["1"], &names[..]].concat());
     let mut expected: Vec<String> = names.iter().take(3).map(|name| line(name)).collect();
-    expected.push("aifo: python3 was refused more 5 times; see: aifo-coder net".to_owned());
+    expected.push("aifo: python3 was refused 5 more times; see: aifo-coder net".to_owned());
     assert_eq!(refusals(&many), expected, "{many:?}");
 
     // Children have the call's tag, also after setsid; without it they are below the tool.

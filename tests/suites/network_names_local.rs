@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 use aifo_tests::{
     CONNECT, HelloServer, Outcome, Running, Session, SessionSetup, Signal, Tool, argv, binaries,
@@ -31,7 +32,7 @@ fn user() -> &'static [&'static str] {
 /// A setup in which `python3` and `make` are Python.
 fn setup() -> SessionSetup {
     let python = || Tool::Link(program("python3").expect("this machine has Python"));
-    let setup = SessionSetup::new().kinds(&["python", "c-cpp"]).transport("socket");
+    let setup = SessionSetup::new().kinds(&["python", "c-cpp"]);
     setup.tool("python3", python()).tool("make", python())
 }
 
@@ -109,6 +110,44 @@ fn allowed_names_are_reached_and_nothing_else() {
     assert_eq!(server.accepted(), 2, "the server saw none of them");
     session.log_lines(&["tools were refused other.test"]);
     session.log_lines(&["reach permitted names only"]);
+}
+
+/// The call is found by its socket, also with another one in the stack; rules are not added.
+#[test]
+fn a_failed_call_has_a_line_for_a_refused_name() {
+    if !possible("a_failed_call_has_a_line_for_a_refused_name") {
+        return;
+    }
+    let server = HelloServer::new();
+    let session = start(&server, &[]);
+    let waits = "import time; print('runs', flush=True); time.sleep(600)";
+    let other = Running::start(session.shim("make").args(["-c", waits]));
+    other.expect("runs");
+    let look_up = "
+import socket, sys
+try: socket.gethostbyname('other.test')
+except socket.gaierror: pass
+sys.exit(int(sys.argv[1]))
+";
+    for code in [0, 3] {
+        let outcome = Outcome::of(session.shim("python3").args(["-c", look_up, &code.to_string()]));
+        assert_eq!(outcome.code(), Some(code), "{outcome:?}");
+        let line = "aifo: python3 was refused other.test; allow it with: aifo-coder net allow \
+                    other.test\n";
+        assert_eq!(outcome.stderr, if code == 0 { "" } else { line });
+    }
+    let mut allow = Command::new(&binaries().coder);
+    allow.env_clear().env("HOME", session.scratch().join("home"));
+    allow.env("XDG_RUNTIME_DIR", session.scratch().join("run"));
+    let allowed = Outcome::of(allow.args(["net", "allow", "other.test"]));
+    let expected = "has local sidecars: new sessions have the rules\n";
+    assert!(allowed.exited(0).stderr.ends_with(expected), "{allowed:?}");
+    let directory = fs::read_dir(session.scratch().join("run")).unwrap().flatten().next().unwrap();
+    fs::write(directory.path().join("net-allowed"), "{\"agent\":false,\"rule\":\"other.test\"}\n")
+        .unwrap();
+    assert_eq!(connect(&session, "other.test", 443), "no such name");
+    other.signal(Signal::SIGTERM);
+    other.finish();
 }
 
 /// Without privileges, in each confinement: uid and gid are the user's, and there is no capability.
@@ -278,6 +317,18 @@ time.sleep(600)
     call.finish();
 }
 
+/// The holder of the stack passes its listeners, whatever the transport of the sidecars' runners is.
+#[test]
+fn runners_without_descriptors_share_the_stack() {
+    if !possible("runners_without_descriptors_share_the_stack") {
+        return;
+    }
+    let server = HelloServer::new();
+    let session = start(&server, &["--runner-transport", "stdio"]);
+    assert_eq!(connect(&session, "allowed.test", server.port), "hello");
+    assert_eq!(connect(&session, "other.test", server.port), "no such name");
+}
+
 /// An agent on this machine keeps its network.
 #[test]
 fn the_agent_keeps_its_network() {
@@ -328,9 +379,8 @@ fn without_namespaces_nothing_runs() {
 fn options_that_cannot_work_are_refused() {
     let server = HelloServer::new();
     let port = server.port.to_string();
-    let rows: [(&[&str], &str); 3] = [
+    let rows: [(&[&str], &str); 2] = [
         (&["--host-port", &port], "is both a host port and a port of network rules"),
-        (&["--runner-transport", "stdio"], "needs a runner that passes descriptors"),
         (&["--publish", "3000:3000"], "--publish needs containers"),
     ];
     for (more, expected) in rows {

@@ -21,7 +21,7 @@ use self::help::{
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
-pub(crate) use self::net::{Net, NetAllow, NetCommand, NetList};
+pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Sessions, Why,

@@ -1,6 +1,7 @@
 //! `aifo-coder net`: the connections of a session's network by name (`spec/cli.md#net`).
 
 mod allow;
+mod check;
 mod edit;
 mod line;
 mod list;
@@ -15,6 +16,7 @@ pub(crate) fn run(flags: &Net) -> anyhow::Result<ExitCode> {
     match &flags.command {
         None => list::list(&flags.list),
         Some(NetCommand::Allow(flags)) => allow::allow(flags),
+        Some(NetCommand::Check(flags)) => check::check(flags),
         Some(NetCommand::Suggest { json, session }) => suggest::suggest(session.as_deref(), *json),
     }
 }

@@ -16,6 +16,7 @@ use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::hello::{Hello, parse_hello};
 use crate::http::{Request, parse_request};
 use crate::name::Name;
+use crate::parent::ParentProxy;
 use crate::refusal::refuse;
 use crate::resolver::BoxFuture;
 use crate::rule::Protocol;
@@ -70,11 +71,17 @@ async fn run(
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);
     record.protocol = rule.protocol(port);
-    let reading = read_first(client, record.protocol, name, port);
+    let parent = gateway.outside.parent_for(name, rule);
+    // The parent proxy gets requests themselves; it may refuse CONNECT to other ports than 443.
+    let request_parent = parent.filter(|_| record.protocol == Protocol::Http);
+    let reading = read_first(client, record.protocol, name, port, request_parent);
     let timed_out = ConnectionError::FirstBytesTimeout(limits.first_bytes);
     let first = timeout(limits.first_bytes, reading).await.map_err(|_| timed_out)??;
-    record.event.via_parent = gateway.outside.parent_for(name, rule).is_some();
-    let mut outside = gateway.outside.connect(name, port, rule, limits).await?;
+    record.event.via_parent = parent.is_some();
+    let mut outside = match request_parent {
+        Some(parent) => gateway.outside.connect_parent(parent, limits).await?,
+        None => gateway.outside.connect(name, port, rule, limits).await?,
+    };
     record.open(outside.address);
     let _ = outside.stream.set_nodelay(true);
     outside.stream.write_all(&first.bytes).await?;
@@ -92,18 +99,20 @@ struct First {
     body: Option<Body>,
 }
 
-/// Reads a ClientHello, or the head of a request, and checks its name.
+/// Reads a ClientHello, or the head of a request, and checks its name. The head is rewritten for a
+/// parent proxy.
 async fn read_first(
     client: &TcpStream,
     protocol: Protocol,
     name: &Name,
     port: u16,
+    parent: Option<&ParentProxy>,
 ) -> Result<First, ConnectionError> {
     let mut bytes = Vec::new();
     loop {
         let checked = match protocol {
             Protocol::Raw => Some(First { bytes: Vec::new(), body: None }),
-            Protocol::Http => check_request(&bytes, name, port)?,
+            Protocol::Http => check_request(&bytes, name, port, parent)?,
             Protocol::Tls => {
                 check_hello(&bytes, name)?.then(|| First { bytes: bytes.clone(), body: None })
             }
@@ -130,10 +139,18 @@ fn check_hello(bytes: &[u8], name: &Name) -> Result<bool, ConnectionError> {
 }
 
 /// Returns the head for the host, and the part of the body that followed it.
-fn check_request(bytes: &[u8], name: &Name, port: u16) -> Result<Option<First>, ConnectionError> {
+fn check_request(
+    bytes: &[u8],
+    name: &Name,
+    port: u16,
+    parent: Option<&ParentProxy>,
+) -> Result<Option<First>, ConnectionError> {
     let Some(Request { mut head, received, mut body }) = parse_request(bytes, name, port)? else {
         return Ok(None);
     };
+    if let Some(parent) = parent {
+        head = parent.request_head(&head, name, port);
+    }
     let rest = &bytes[received..];
     let taken = body.take(rest)?;
     head.extend(&rest[..taken]);

@@ -214,6 +214,35 @@ impl Outside {
         }
     }
 
+    /// Connects to the parent proxy itself.
+    pub(crate) async fn connect_parent(
+        &self,
+        parent: &ParentProxy,
+        limits: &Limits,
+    ) -> Result<Connected, ConnectionError> {
+        let stream = match timeout(limits.connect, self.dial_parent(parent, limits)).await {
+            Ok(dialled) => dialled?,
+            Err(_) => return Err(ParentError::Unreachable(timed_out(limits)).into()),
+        };
+        Ok(Connected { stream, address: None, first: Vec::new() })
+    }
+
+    async fn dial_parent(
+        &self,
+        parent: &ParentProxy,
+        limits: &Limits,
+    ) -> Result<TcpStream, ConnectionError> {
+        let unreachable = |error: &dyn fmt::Display| ParentError::Unreachable(error.to_string());
+        let (host, port) = parent.endpoint();
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.addresses(host, limits).await.map_err(|error| unreachable(&error))?,
+        };
+        let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, port));
+        let dialled = self.dial_first(addresses.collect(), limits).await;
+        dialled.map(|(stream, _)| stream).map_err(|error| unreachable(&error).into())
+    }
+
     /// Connects to a name through the parent proxy.
     async fn connect_through(
         &self,
@@ -222,17 +251,8 @@ impl Outside {
         port: u16,
         limits: &Limits,
     ) -> Result<Connected, ConnectionError> {
-        let unreachable = |error: &dyn fmt::Display| ParentError::Unreachable(error.to_string());
-        let (host, proxy_port) = parent.endpoint();
-        let addresses = match host.parse::<IpAddr>() {
-            Ok(address) => vec![address],
-            Err(_) => self.addresses(host, limits).await.map_err(|error| unreachable(&error))?,
-        };
-        let addresses =
-            addresses.into_iter().map(|address| SocketAddr::new(address, proxy_port)).collect();
-        let dialing = self.dial_first(addresses, limits).await;
-        let (mut stream, _) = dialing.map_err(|error| unreachable(&error))?;
-        let io_error = |error: io::Error| unreachable(&error);
+        let mut stream = self.dial_parent(parent, limits).await?;
+        let io_error = |error: io::Error| ParentError::Unreachable(error.to_string());
         stream.write_all(&parent.connect_request(name, port)).await.map_err(io_error)?;
         let mut response = Vec::new();
         loop {

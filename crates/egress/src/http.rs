@@ -50,8 +50,15 @@ pub const MAX_HEAD: usize = 32 * 1024;
 pub const MAX_HEADERS: usize = 128;
 
 /// Headers for one hop, and the one that is replaced.
-const DROPPED: [&str; 6] =
-    ["connection", "http2-settings", "keep-alive", "proxy-connection", "te", "upgrade"];
+const DROPPED: [&str; 7] = [
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "upgrade",
+];
 
 /// Parses the first bytes that a client sends to a host at a port; `None` if the head is incomplete.
 pub fn parse_request(
@@ -207,7 +214,7 @@ mod tests {
             (
                 "GET / HTTP/1.1\r\nHost: A.Example:80\r\nConnection: keep-alive, x\r\n\
                  Keep-Alive: 5\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\nTE: trailers\r\n\
-                 Proxy-Connection: keep-alive\r\n\r\n",
+                 Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\n\r\n",
                 "GET / HTTP/1.1\r\nHost: A.Example:80\r\nConnection: close\r\n\r\n",
             ),
             (

@@ -1,11 +1,12 @@
-//! Parent proxy: connections through an HTTP proxy of the launcher's environment (RFC 9110, CONNECT).
+//! Parent proxy: connections through an HTTP proxy of the launcher's environment (RFC 9110).
 //!
-//! In scope: the URL, the names that bypass the proxy, the request, and the head of the response. Out of
+//! In scope: the URL, the names that bypass the proxy, the requests, and the head of the response to CONNECT. Out of
 //! scope: sockets (`dial.rs`). The URL's credentials are in no error and no `Debug` output.
 
 use std::fmt;
 use std::net::IpAddr;
 
+use aifo_types::proxy_variables::{ALL_PROXY, HTTPS_PROXY, NO_PROXY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -102,10 +103,10 @@ impl ParentProxy {
             let values = names.iter().filter_map(|name| variable(name));
             values.into_iter().find(|value| !value.trim().is_empty())
         };
-        let Some(url) = first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]) else {
+        let Some(url) = first([HTTPS_PROXY, ALL_PROXY].as_flattened()) else {
             return Ok(None);
         };
-        let bypass = first(&["no_proxy", "NO_PROXY"]).unwrap_or_default();
+        let bypass = first(&NO_PROXY).unwrap_or_default();
         Ok(Some(ParentProxy::parse(&url)?.with_bypass(&bypass)))
     }
 
@@ -144,6 +145,25 @@ impl ParentProxy {
         }
         request += "\r\n";
         request.into_bytes()
+    }
+
+    /// Returns the head of a checked request for the proxy: in absolute-form (RFC 9112, section 3.2.2), with
+    /// the proxy's login.
+    pub(crate) fn request_head(&self, head: &[u8], name: &Name, port: u16) -> Vec<u8> {
+        let target = head.iter().position(|byte| *byte == b' ').map_or(0, |space| space + 1);
+        let (method, rest) = head.split_at(target);
+        // `OPTIONS *` has no path in absolute-form.
+        let rest = rest.strip_prefix(b"*").unwrap_or(rest);
+        let host = match port {
+            80 => format!("http://{name}"),
+            _ => format!("http://{name}:{port}"),
+        };
+        let login = match &self.authorization {
+            Some(authorization) => format!("Proxy-Authorization: {authorization}\r\n"),
+            None => String::new(),
+        };
+        let fields = rest.strip_suffix(b"\r\n").unwrap_or(rest);
+        [method, host.as_bytes(), fields, login.as_bytes(), b"\r\n"].concat()
     }
 }
 
@@ -259,6 +279,25 @@ mod tests {
                         Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n";
         assert_eq!(String::from_utf8(request).unwrap(), expected);
         assert!(!format!("{proxy:?}").contains("bWU6"));
+    }
+
+    #[test]
+    fn requests_have_the_absolute_form_and_the_login() {
+        let login = "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n";
+        let rows = [
+            ("http://p", 80, "GET /x?y HTTP/1.1", "GET http://a.example/x?y HTTP/1.1", ""),
+            ("http://me:secret@p", 80, "GET / HTTP/1.1", "GET http://a.example/ HTTP/1.1", login),
+            ("http://p", 8080, "PUT //b HTTP/1.0", "PUT http://a.example:8080//b HTTP/1.0", ""),
+            ("http://p", 80, "OPTIONS * HTTP/1.1", "OPTIONS http://a.example HTTP/1.1", ""),
+        ];
+        for (url, port, line, expected, login) in rows {
+            let head = format!("{line}\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+            let proxy = ParentProxy::parse(url).unwrap();
+            let sent = proxy.request_head(head.as_bytes(), &name("a.example"), port);
+            let expected =
+                format!("{expected}\r\nHost: a.example\r\nConnection: close\r\n{login}\r\n");
+            assert_eq!(String::from_utf8(sent).unwrap(), expected, "{line}");
+        }
     }
 
     #[test]

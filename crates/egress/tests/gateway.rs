@@ -340,6 +340,44 @@ async fn a_parent_proxy_is_asked_by_name() {
     assert_eq!(outside.dialled().last().unwrap().ip().to_string(), PUBLIC);
 }
 
+/// A proxy that permits CONNECT only to port 443 serves plain requests.
+#[tokio::test]
+async fn a_parent_proxy_gets_plain_requests() {
+    let (listener, address) = server().await;
+    let outside = Outside::default();
+    outside.server("10.0.0.9", address);
+    let parent = ParentProxy::parse("http://me:secret@10.0.0.9:3128").unwrap();
+    let mut world =
+        start_with(&["a.test:PORT http"], &outside, |gateway| gateway.with_parent_proxy(parent))
+            .await;
+    let mut client = world.connect("a.test").await;
+    let host = format!("a.test:{}", world.port);
+    let second = "GET /second HTTP/1.1\r\nHost: evil.test\r\n\r\n";
+    let request =
+        format!("POST /x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody{second}");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut proxy, _) = soon(listener.accept()).await.unwrap();
+    let received = String::from_utf8(read_until(&mut proxy, "body").await).unwrap();
+    let expected = format!(
+        "POST http://{host}/x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\nConnection: close\r\n\
+         Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\nbody"
+    );
+    assert_eq!(received, expected);
+    proxy.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+    assert!(read_until(&mut client, "ok").await.starts_with(b"HTTP/1.1 200 OK"));
+    let opened = world.event().await;
+    assert!(opened.via_parent && opened.address.is_none(), "{opened:?}");
+    client.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut proxy).await, b"", "no second request");
+    drop(proxy);
+    assert_eq!(world.event().await.error, None);
+    // Another host is refused before the proxy is dialled.
+    let request = format!("GET http://evil.test/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let (cause, _) = world.send_refused("a.test", request.as_bytes()).await;
+    assert!(cause.to_string().contains("names the host"), "{cause}");
+    assert_eq!(outside.dialled().len(), 1);
+}
+
 #[tokio::test]
 async fn the_end_of_serving_closes_everything() {
     let (listener, address) = server().await;

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use aifo_engine::{Flavor, Program, error_line};
+use aifo_types::proxy_variables::{HTTP_PROXY, HTTPS_PROXY, NO_PROXY};
 
 use crate::error::ImageError;
 
@@ -49,7 +50,7 @@ impl Host {
         for label in labels {
             command.args(["--label", label]);
         }
-        for name in PASSED.iter().filter(|name| std::env::var_os(name).is_some()) {
+        for name in PASSED.as_flattened().iter().filter(|name| std::env::var_os(name).is_some()) {
             // Name only: the engine's program reads the value, so it is not printed.
             command.args(["--build-arg", name]);
         }
@@ -78,8 +79,7 @@ pub const INPUTS_LABEL: &str = "dev.aifo.inputs";
 
 /// Proxy variables. Both engines pass them without a Dockerfile's ARG and keep them out of the
 /// image's history.
-const PASSED: [&str; 6] =
-    ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+const PASSED: [[&str; 2]; 3] = [HTTP_PROXY, HTTPS_PROXY, NO_PROXY];
 
 fn command_of(program: &Program) -> Command {
     let mut command = Command::new(&program.file);

@@ -185,7 +185,7 @@ impl Containers {
         nix::unistd::getuid().is_root() && !self.engine.facts().rootless
     }
 
-    /// Returns whether the containers can pass descriptors to the launcher, which [`Net::Names`] needs.
+    /// Returns whether the containers can pass descriptors to the launcher, which mirrors need.
     pub fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
         transport.containers(&self.engine) == Transport::Descriptors
     }
@@ -212,10 +212,12 @@ impl Containers {
 
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
         let hint = "hint: use --net open";
-        if !self.passes_descriptors(transport) {
+        let option = (!self.agent_ports.is_empty()).then_some("--agent-port");
+        let option = option.or_else(|| self.join.as_ref().map(|_| "--join"));
+        if let Some(option) = option.filter(|_| !self.passes_descriptors(transport)) {
             return Err(format!(
-                "--net names needs a runner that passes descriptors, which this transport \
-                 does not\n{hint}"
+                "{option} needs a runner that passes descriptors, which this transport does \
+                 not\nhint: omit it"
             ));
         }
         if let Some(publish) = self.publish.first() {

@@ -135,3 +135,27 @@ fn remove_old(directory: &Path) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_logs_are_removed_with_their_connections() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = |number: usize| directory.path().join(format!("{number:02}.jsonl"));
+        let now = SystemTime::now();
+        for number in 0..=MAX_LOGS {
+            let (log, age) = (log(number), std::time::Duration::from_secs(number as u64));
+            for path in [&connections_path(&log), &log] {
+                fs::write(rotated_log(path), "").unwrap();
+                let file = fs::File::create(path).unwrap();
+                file.set_modified(now.checked_sub(age).unwrap()).unwrap();
+            }
+        }
+        remove_old(directory.path());
+        let left = fs::read_dir(directory.path()).unwrap().flatten().count();
+        assert_eq!(left, 4 * (MAX_LOGS - 1), "there is room for a new one");
+        assert!(log(0).exists() && !log(MAX_LOGS).exists() && !log(MAX_LOGS - 1).exists());
+    }
+}

@@ -39,7 +39,7 @@ const PER_SECOND: u32 = 32;
 const MAX_ASKED: usize = 1024;
 
 /// The longest time that a refusal waits. A runner that starts a tool replies later.
-const TIMEOUT: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 impl CallerFinder {
     pub(crate) fn new(fleet: &Arc<Fleet>, running: RunningTable, outside: BTreeSet<Kind>) -> Self {
@@ -70,7 +70,8 @@ impl CallerFinder {
             return None;
         }
         let running = self.running.clone();
-        let only = if only.is_some() { OnlyCall::Yes } else { OnlyCall::No };
+        let only_call = only;
+        let only = if only_call.is_some() { OnlyCall::Yes } else { OnlyCall::No };
         Some(async move {
             let mut replies = JoinSet::new();
             for runner in runners {
@@ -85,8 +86,11 @@ impl CallerFinder {
                 }
                 None
             };
-            let id = tokio::time::timeout(TIMEOUT, found).await.ok().flatten()?;
-            running.find(id.as_str())
+            match tokio::time::timeout(TIMEOUT, found).await {
+                Ok(id) => running.find(id?.as_str()),
+                // The runner may still find it.
+                Err(_) => only_call,
+            }
         })
     }
 

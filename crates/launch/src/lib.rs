@@ -72,6 +72,7 @@ mod mirror_table;
 mod mirrors;
 mod named_network;
 mod network_rules;
+mod network_verdict;
 mod own_directories;
 mod pins;
 mod plan;
@@ -80,6 +81,7 @@ mod project;
 mod project_files;
 mod proxy_task;
 mod registries;
+mod relayed_stack;
 mod remove_tree;
 mod repository;
 mod running;
@@ -108,7 +110,7 @@ pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
     StateFile, StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{GROUPS, NetRules, RuleError};
+pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -116,8 +118,8 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, PROXY_VARIABLES, ProjectKey, Reporter,
-    SidecarError, SidecarEvent, Startup, namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
+    SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -145,6 +147,7 @@ pub use error::LaunchError;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
+pub use network_verdict::NetworkVerdict;
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;

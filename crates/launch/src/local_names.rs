@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_sidecar::{MAX_LISTEN_PORTS, Net, Transport, stack_obstacle};
+use aifo_sidecar::{MAX_LISTEN_PORTS, Net, stack_obstacle};
 use aifo_types::Kind;
 
 use crate::error::LaunchError;
@@ -25,14 +25,8 @@ impl LocalNames {
     pub(crate) fn named_network(
         &self,
         kinds: &[Kind],
-        transport: Transport,
         runner_program: &Path,
     ) -> Result<NamedNetwork, LaunchError> {
-        if transport == Transport::Stream {
-            let reason = "--net names with local tools needs a runner that passes descriptors\n\
-                          hint: omit --runner-transport";
-            return Err(LaunchError::NamedNetwork(reason.to_owned()));
-        }
         match stack_obstacle(runner_program) {
             Some(reason) => Err(LaunchError::NamedNetwork(format!(
                 "local tools cannot have a network of their own: {reason}"

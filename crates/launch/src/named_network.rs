@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
 use aifo_sidecar::{
-    AGENT_STACK, Listener, ListenerReport, Serving, StackListeners, StackServer, StackSockets,
-    TOOLS_STACK,
+    AGENT_STACK, Listener, ListenerReport, ServedStack, Serving, StackListeners, StackServer,
+    StackSockets, TOOLS_STACK,
 };
 use aifo_types::Kind;
 
@@ -16,6 +16,7 @@ use crate::log_file::LogFile;
 use crate::mirrors::Mirrors;
 use crate::network_rules::{NetworkRules, RuleScope};
 use crate::port_relay::{dial_host, relay_all};
+use crate::relayed_stack::serve_relayed;
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
@@ -160,22 +161,23 @@ impl StackServer for NamedNetwork {
         }
     }
 
-    fn serve(
-        &self,
-        stack: &str,
-        listeners: Option<StackListeners>,
-        sockets: StackSockets,
-    ) -> Serving {
+    fn serve(&self, stack: &str, clients: Option<ServedStack>, sockets: StackSockets) -> Serving {
         let reserved = self.ports(stack).into_iter().flatten().chain([DNS]).collect();
         let mirrored = self.mirrors.add(stack, reserved, sockets);
-        let Some(StackListeners { dns_udp, dns_tcp, ports }) = listeners else {
-            return Box::pin(self.thread.run(async move { mirrored.serve().await }));
+        let [of_agents_stack, of_tools] = &self.gateways;
+        let gateway = if stack == AGENT_STACK { of_agents_stack } else { of_tools };
+        let StackListeners { dns_udp, dns_tcp, ports } = match clients {
+            Some(ServedStack::Passed(listeners)) => listeners,
+            Some(ServedStack::Relayed(clients)) => {
+                let gateway = gateway.relayed(stack.to_owned());
+                let serving = serve_relayed(clients, gateway, self.ports.host.clone());
+                return Box::pin(self.thread.run(serving));
+            }
+            None => return Box::pin(self.thread.run(async move { mirrored.serve().await })),
         };
         let mut of_rules = ports;
         let mut of_host = of_rules.split_off(self.ports.rules.len().min(of_rules.len()));
         let of_agent = of_host.split_off(self.ports.host.len().min(of_host.len()));
-        let [of_agents_stack, of_tools] = &self.gateways;
-        let gateway = if stack == AGENT_STACK { of_agents_stack } else { of_tools };
         let (name, stack) = (stack.to_owned(), Stack { dns_udp, dns_tcp, listeners: of_rules });
         let names = gateway.serve(name, stack);
         let mirrors = self.mirrors.clone();

@@ -149,7 +149,7 @@ impl NetworkRules {
     }
 
     /// Returns a list with the hosts of the agent's groups in place of their names.
-    fn expanded<'a>(&self, list: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    pub(crate) fn expanded<'a>(&self, list: impl IntoIterator<Item = &'a String>) -> Vec<String> {
         let hosts_of = |rule: &str| {
             let group = AGENT_GROUPS.iter().find(|(name, _)| *name == rule.trim());
             group.map(|(_, hosts_of)| hosts_of(&self.agent).to_vec())

@@ -131,7 +131,9 @@ impl Session {
         info.publish(&token)?;
         let mut record = JoinSet::new();
         record.spawn(update_record(info.clone(), running_kinds));
-        if let Some(network) = &network {
+        // Local tools have the session directory's user.
+        let is_local = matches!(config.backend, SidecarBackend::Local);
+        if let Some(network) = network.as_ref().filter(|_| !is_local) {
             record.spawn(added_rules::apply(info.directory.clone(), network.clone()));
         }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
@@ -224,8 +226,7 @@ impl Backends {
         let SessionDirs { id, workspace, shared_tmp, .. } = dirs;
         let mut network = match (&config.backend, &config.local_names) {
             (SidecarBackend::Local, Some(names)) => {
-                let (transport, runner) = (config.runner_transport.local(), config.shim.program());
-                Some(names.named_network(&config.kinds(), transport, &runner)?)
+                Some(names.named_network(&config.kinds(), &config.shim.program())?)
             }
             _ => None,
         };

@@ -337,6 +337,9 @@ impl Exec {
             };
             let taken = self.session.bytes_read();
             let Exec { cancelled, note, .. } = *self;
+            // The refusal explains the failure.
+            let note =
+                note.filter(|note| *note != CallNote::Certificates || self.refusals.is_empty());
             let exit = Exit { ending: reaped.ending, cancelled, note, taken, usage };
             if reaped.ending != Ending::Exited(0) {
                 for text in self.refusals.lines(&self.tool) {

@@ -3,7 +3,8 @@
 //! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
 //! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
 //! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
-//! network of a container, and binding listeners in it for the launcher; the non-blocking [`NonblockingWriter`], which the shim uses too.
+//! network of a container, and binding listeners in it for the launcher, or relaying their connections;
+//! the non-blocking [`NonblockingWriter`], which the shim uses too.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
 //! frames are specified in `spec/runner.md`.
@@ -46,6 +47,7 @@ mod program_path;
 mod project_tools;
 mod server;
 mod sidecar_limits;
+mod stack_relay;
 mod start_failure;
 mod stream_pipe;
 mod tool_launcher;

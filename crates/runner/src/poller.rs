@@ -18,6 +18,19 @@ pub(crate) enum EventSource {
     ControlOutput,
     Signals,
     Exec(ExecKey, ExecFd),
+    /// A socket of the network stack.
+    Stack(StackFd),
+}
+
+/// A socket of the network stack that the runner serves itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StackFd {
+    /// Datagrams for DNS.
+    Dns,
+    /// A listener, by its position.
+    Listener(u16),
+    /// An accepted connection, by its number.
+    Connection(u32),
 }
 
 /// A descriptor of an exec.
@@ -125,10 +138,21 @@ impl EventSource {
                 let fd = ExecFd::ALL.iter().position(|known| *known == fd).unwrap_or(0);
                 (key + 1) * FDS_PER_EXEC + fd as u64
             }
+            EventSource::Stack(StackFd::Dns) => STACK,
+            EventSource::Stack(StackFd::Listener(index)) => STACK | LISTENER | u64::from(index),
+            EventSource::Stack(StackFd::Connection(id)) => STACK | CONNECTION | u64::from(id),
         }
     }
 
     fn from_token(token: u64) -> Self {
+        if token & STACK != 0 {
+            let number = token as u32;
+            return EventSource::Stack(match token & (LISTENER | CONNECTION) {
+                LISTENER => StackFd::Listener(number as u16),
+                CONNECTION => StackFd::Connection(number),
+                _ => StackFd::Dns,
+            });
+        }
         match (token / FDS_PER_EXEC, (token % FDS_PER_EXEC) as usize) {
             (0, 0) => EventSource::Control,
             (0, 1) => EventSource::Signals,
@@ -139,6 +163,11 @@ impl EventSource {
         }
     }
 }
+
+// The highest bits of a token, which no exec's has.
+const STACK: u64 = 1 << 63;
+const LISTENER: u64 = 1 << 62;
+const CONNECTION: u64 = 1 << 61;
 
 /// Tokens per exec; at least the number of descriptors.
 const FDS_PER_EXEC: u64 = 8;
@@ -161,6 +190,11 @@ mod tests {
         for source in [EventSource::Control, EventSource::ControlOutput, EventSource::Signals]
             .into_iter()
             .chain(execs)
+            .chain(
+                [StackFd::Dns, StackFd::Listener(0), StackFd::Listener(129)]
+                    .map(EventSource::Stack),
+            )
+            .chain([0, 1, u32::MAX].map(|id| EventSource::Stack(StackFd::Connection(id))))
         {
             assert_eq!(EventSource::from_token(source.token()), source);
         }

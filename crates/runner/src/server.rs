@@ -13,7 +13,7 @@ use aifo_process::{
     forbid_tracing, give_back_freed_memory, has_children, raise_open_files, reap,
     reset_dispositions,
 };
-use aifo_wire::{CancelCause, FRAMES_VERSION, Frame, FrameError, Interrupt};
+use aifo_wire::{CancelCause, FRAMES_VERSION, Frame, FrameError, Interrupt, NetFlowError};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
@@ -25,6 +25,7 @@ use crate::data_frame::DataFrame;
 use crate::exec::{Exec, ExecContext};
 use crate::listener_watch::{Activity, ListenerWatch};
 use crate::poller::{EventSource, ExecFd, ExecKey, Poller};
+use crate::stack_relay::StackRelay;
 use crate::tool_launcher::ToolLauncher;
 
 /// Why a runner could not start, or stopped serving.
@@ -39,6 +40,9 @@ pub enum ServeError {
     /// A frame that is invalid on the control connection, or a `Start` without its descriptors.
     #[error("unexpected frame on the control connection")]
     UnexpectedFrame,
+    /// A frame of a connection that does not exist, or has ended.
+    #[error("on the control connection: {0}")]
+    Connection(#[from] NetFlowError),
     /// A directory of the session does not exist.
     #[error("cannot use a directory of the session: {0}")]
     Roots(String),
@@ -74,6 +78,8 @@ struct Server {
     next_key: ExecKey,
     /// The listeners of this network stack have been bound.
     has_listened: bool,
+    /// The listeners, if the control connection passes none.
+    stack: Option<StackRelay>,
     /// Reports what tools listen on, if the proxy requested it.
     watch: Option<ListenerWatch>,
     /// Rotates which exec sends first when the control connection has room again.
@@ -124,6 +130,7 @@ impl Server {
             by_pid: HashMap::new(),
             next_key: 0,
             has_listened: false,
+            stack: None,
             watch: None,
             next_turn: 0,
             frame: DataFrame::new(),
@@ -144,6 +151,11 @@ impl Server {
                     EventSource::Control => self.on_control()?,
                     EventSource::ControlOutput => self.control.flush(),
                     EventSource::Signals => self.on_signals()?,
+                    EventSource::Stack(fd) => {
+                        if let Some(stack) = &mut self.stack {
+                            stack.on_ready(event, fd, &self.poller, &mut self.control)?;
+                        }
+                    }
                     EventSource::Exec(key, fd) => {
                         self.with_exec(key, |exec, context| exec.on_ready(event, fd, context))?;
                     }
@@ -170,6 +182,9 @@ impl Server {
             self.next_turn = self.next_turn.wrapping_add(1);
             for key in keys {
                 self.with_exec(key, Exec::on_room)?;
+            }
+            if let Some(stack) = &mut self.stack {
+                stack.on_room(&self.poller, &mut self.control)?;
             }
         }
         let blocked = self.control.is_blocked();
@@ -244,6 +259,8 @@ impl Server {
         }
         // epoll would report the end of file again and again.
         self.poller.remove(self.control.input());
+        // Closes its connections.
+        self.stack = None;
         self.with_all(Exec::on_proxy_lost)?;
         self.shut_down()
     }

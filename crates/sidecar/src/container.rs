@@ -41,7 +41,7 @@ use self::repository::{MountPoints, Repository, RepositoryPlace};
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
-pub use self::http_proxies::{PROXY_VARIABLES, ProxyLogin, proxy_logins, proxy_variables};
+pub use self::http_proxies::{ProxyLogin, proxy_logins, proxy_variables};
 pub use self::images::Images;
 pub use self::kind::{
     HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,

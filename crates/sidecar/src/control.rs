@@ -7,7 +7,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_types::{ExecId, Kind};
 use aifo_wire::{
@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::event::ExecEvent;
 use crate::link::Link;
 use crate::outbox::Outbox;
+use crate::stack_table::SharedStackTable;
 
 pub(crate) use self::start::read_hello;
 
@@ -30,6 +31,7 @@ pub(crate) struct ControlConnection {
     /// Notified when the outbox has room for more of a client's bytes.
     room: Notify,
     replies: Mutex<PendingReplies>,
+    stack: SharedStackTable,
 }
 
 /// The receivers of the runner's frames, by serial.
@@ -106,7 +108,12 @@ impl ControlConnection {
             backlog: Notify::new(),
             room: Notify::new(),
             replies: Mutex::default(),
+            stack: SharedStackTable::default(),
         }
+    }
+
+    pub(crate) fn stack(&self) -> &SharedStackTable {
+        &self.stack
     }
 
     pub(crate) fn takes_descriptors(&self) -> bool {
@@ -188,7 +195,12 @@ impl ControlConnection {
 
     /// Dispatches the runner's frames and sends the backlog until the connection ends. Then drops all
     /// receivers, so that their tasks see that no reply follows.
-    pub(crate) async fn serve(&self, kind: &Kind, mut frames: FrameReader, passes: PassesSockets) {
+    pub(crate) async fn serve(
+        self: &Arc<Self>,
+        kind: &Kind,
+        mut frames: FrameReader,
+        passes: PassesSockets,
+    ) {
         let mut fds = VecDeque::new();
         loop {
             if !self.dispatch_frames(kind, &mut frames, &mut fds) {
@@ -205,6 +217,7 @@ impl ControlConnection {
             }
         }
         *self.replies() = PendingReplies { has_ended: true, ..PendingReplies::default() };
+        self.stack.clear();
     }
 
     /// Reads bytes from the runner, and at most one descriptor. `Ok(false)` when it has closed its end.
@@ -230,7 +243,7 @@ impl ControlConnection {
 
     /// Dispatches all complete frames. `false` after a protocol error.
     fn dispatch_frames(
-        &self,
+        self: &Arc<Self>,
         kind: &Kind,
         frames: &mut FrameReader,
         fds: &mut VecDeque<OwnedFd>,
@@ -266,6 +279,13 @@ impl ControlConnection {
                 Ok(Some(Frame::Busy)) => {
                     if let Some(waiting) = self.replies().busy.take() {
                         let _ = waiting.send(());
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Net(frame))) => {
+                    if self.receive_of_stack(frame).is_err() {
+                        tracing::warn!(%kind, "a runner broke the protocol of a connection");
+                        return false;
                     }
                     continue;
                 }

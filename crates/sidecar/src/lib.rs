@@ -64,11 +64,13 @@ mod local_process;
 mod outbox;
 mod places;
 mod progress;
+mod relayed_stack;
 mod runner;
 mod slot;
 mod socket;
 mod stack_server;
 mod stack_sockets;
+mod stack_table;
 mod translation;
 mod tunnel;
 mod usage;
@@ -79,8 +81,8 @@ pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
-    PROXY_VARIABLES, ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins,
-    proxy_variables, remove_mount_points, remove_session,
+    ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
+    remove_mount_points, remove_session,
 };
 pub use deadline::deadline_reached;
 pub use error::SidecarError;
@@ -93,7 +95,9 @@ pub use local::{LocalBackend, LocalConfinement, Transport, namespace_obstacle};
 pub use local_network::{LocalNetwork, stack_obstacle};
 pub use places::{LocalCache, cache_directory, local_caches};
 pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
+pub use relayed_stack::RelayedStack;
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};
-pub use stack_server::{AGENT_STACK, Serving, StackServer, TOOLS_STACK};
+pub use stack_server::{AGENT_STACK, ServedStack, Serving, StackServer, TOOLS_STACK};
 pub use stack_sockets::{SocketError, StackSockets};
+pub use stack_table::{StackConnection, StackEvent};

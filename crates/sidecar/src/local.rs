@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Group, ResourceLimit, Restriction, Spawn, variable};
+use aifo_types::proxy_variables::PROXY_VARIABLES;
 use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::fcntl::OFlag;
@@ -17,7 +18,6 @@ use nix::unistd::{Pid, pipe2};
 
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
-use crate::container::PROXY_VARIABLES;
 use crate::error::SidecarError;
 use crate::hidden::hidden_paths;
 use crate::local_network::{LocalNetwork, LocalStack};

@@ -22,7 +22,7 @@ use crate::hidden::hidden_sockets;
 use crate::listeners::RESOLVER;
 use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
 use crate::runner::Runner;
-use crate::stack_server::{StackServer, TOOLS_STACK, serve_until};
+use crate::stack_server::{ServedStack, StackServer, TOOLS_STACK, serve_until};
 
 /// The network of all local sidecars of a session: one stack, which a process without tools holds. Cheap
 /// to clone.
@@ -110,7 +110,8 @@ impl LocalNetwork {
             reap(pid).await;
         });
         let (runner, listeners) = connected?;
-        let serving = server.serve(TOOLS_STACK, Some(listeners), runner.stack_sockets());
+        let serving =
+            server.serve(TOOLS_STACK, Some(ServedStack::Passed(listeners)), runner.stack_sockets());
         serve_until(serving, runner.lost());
         Ok(Holder { pid, runner })
     }

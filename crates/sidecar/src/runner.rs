@@ -18,7 +18,8 @@ use crate::error::SidecarError;
 use crate::link::Link;
 use crate::listeners::StackListeners;
 use crate::progress::OutdatedCause;
-use crate::stack_server::WatchIntervals;
+use crate::relayed_stack::RelayedStack;
+use crate::stack_server::{ServedStack, WatchIntervals};
 use crate::stack_sockets::StackSockets;
 use crate::translation::PathTranslation;
 
@@ -99,7 +100,7 @@ impl Runner {
         control: OwnedFd,
         setup: &Setup,
         role: StackRole<'_>,
-    ) -> Result<(Self, Option<StackListeners>), SidecarError> {
+    ) -> Result<(Self, Option<ServedStack>), SidecarError> {
         Self::connect_over(Link::socket(control), kind, setup, role).await
     }
 
@@ -113,8 +114,8 @@ impl Runner {
     ) -> Result<(Self, StackListeners), SidecarError> {
         let link = Link::socket(control);
         match Self::connect_over(link, kind.clone(), setup, StackRole::Served(ports)).await? {
-            (runner, Some(listeners)) => Ok((runner, listeners)),
-            (_, None) => Err(SidecarError::Protocol { kind, source: None }),
+            (runner, Some(ServedStack::Passed(listeners))) => Ok((runner, listeners)),
+            _ => Err(SidecarError::Protocol { kind, source: None }),
         }
     }
 
@@ -126,10 +127,38 @@ impl Runner {
         writer: OwnedFd,
         setup: &Setup,
     ) -> Result<Self, SidecarError> {
+        let role = StackRole::None;
+        let connected = Self::connect_stream_in_role(kind, reader, writer, setup, role).await;
+        connected.map(|(runner, _)| runner)
+    }
+
+    /// As [`Runner::connect_stream`], with a runner that may hold a network stack.
+    pub(crate) async fn connect_stream_in_role(
+        kind: Kind,
+        reader: OwnedFd,
+        writer: OwnedFd,
+        setup: &Setup,
+        role: StackRole<'_>,
+    ) -> Result<(Self, Option<ServedStack>), SidecarError> {
         let link = Link::pipes(reader, writer);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        let connected = Self::connect_over(link.map_err(failed)?, kind, setup, StackRole::None);
-        connected.await.map(|(runner, _)| runner)
+        Self::connect_over(link.map_err(failed)?, kind, setup, role).await
+    }
+
+    /// As [`Runner::connect_stream`], and has the runner bind the listeners of its network stack for these
+    /// ports, and relay their connections. Errors: the runner could not.
+    pub async fn connect_stream_listening(
+        kind: Kind,
+        reader: OwnedFd,
+        writer: OwnedFd,
+        setup: &Setup,
+        ports: &[u16],
+    ) -> Result<(Self, RelayedStack), SidecarError> {
+        let role = StackRole::Served(ports);
+        match Self::connect_stream_in_role(kind.clone(), reader, writer, setup, role).await? {
+            (runner, Some(ServedStack::Relayed(stack))) => Ok((runner, stack)),
+            _ => Err(SidecarError::Protocol { kind, source: None }),
+        }
     }
 
     async fn connect_over(
@@ -137,7 +166,7 @@ impl Runner {
         kind: Kind,
         setup: &Setup,
         held: StackRole<'_>,
-    ) -> Result<(Self, Option<StackListeners>), SidecarError> {
+    ) -> Result<(Self, Option<ServedStack>), SidecarError> {
         let mut frames = FrameReader::new();
         let hello = read_hello(&kind, &link, &mut frames);
         let version = match tokio::time::timeout(HELLO_TIMEOUT, hello).await {
@@ -157,13 +186,18 @@ impl Runner {
         if let StackRole::Served(ports) = held {
             let bound = control.listen(&kind, &mut frames, ports);
             listeners = match tokio::time::timeout(HELLO_TIMEOUT, bound).await {
-                Ok(bound) => Some(bound?),
+                Ok(bound) => Some(match bound? {
+                    Some(listeners) => ServedStack::Passed(listeners),
+                    None => ServedStack::Relayed(control.relay_stack()),
+                }),
                 Err(_) => return Err(SidecarError::NoAnswer { kind, timeout: HELLO_TIMEOUT }),
             };
         }
         let passes = match held {
-            StackRole::None => PassesSockets::No,
-            StackRole::Joined | StackRole::Served(_) => PassesSockets::Yes,
+            StackRole::Joined | StackRole::Served(_) if control.takes_descriptors() => {
+                PassesSockets::Yes
+            }
+            _ => PassesSockets::No,
         };
         let (lost_sender, lost) = watch::channel(false);
         tokio::spawn({

@@ -9,12 +9,22 @@ use aifo_types::Kind;
 use aifo_wire::{Listener, ListenerReport};
 
 use crate::listeners::StackListeners;
+use crate::relayed_stack::RelayedStack;
 use crate::stack_sockets::StackSockets;
 
 /// The stack of tools whose kind has none of its own.
 pub const TOOLS_STACK: &str = "tools";
 /// The stack of the agent.
 pub const AGENT_STACK: &str = "agent";
+
+/// The clients of a network stack, for a process outside of it.
+#[derive(Debug)]
+pub enum ServedStack {
+    /// The sockets that they connect to.
+    Passed(StackListeners),
+    /// Their connections, from a runner that passes no descriptors.
+    Relayed(RelayedStack),
+}
 
 /// Serves the network stacks of a session from outside.
 pub trait StackServer: fmt::Debug + Send + Sync {
@@ -25,14 +35,9 @@ pub trait StackServer: fmt::Debug + Send + Sync {
     /// engine.
     fn ports(&self, stack: &str) -> Option<Vec<u16>>;
 
-    /// Serves a stack until the future is dropped, which closes every connection. `listeners` are those
-    /// of [`StackServer::ports`].
-    fn serve(
-        &self,
-        stack: &str,
-        listeners: Option<StackListeners>,
-        sockets: StackSockets,
-    ) -> Serving;
+    /// Serves a stack until the future is dropped, which closes every connection. `clients` are
+    /// those of [`StackServer::ports`].
+    fn serve(&self, stack: &str, clients: Option<ServedStack>, sockets: StackSockets) -> Serving;
 
     /// Receives what listens in a stack, after a change.
     fn report(&self, stack: &str, report: ListenerReport, listeners: Vec<Listener>);

@@ -30,6 +30,7 @@ mod git_variables;
 mod kind;
 mod logged_call;
 mod path;
+pub mod proxy_variables;
 mod refusal;
 mod request;
 mod secret;

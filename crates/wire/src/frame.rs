@@ -12,6 +12,7 @@ use crate::frame_codes::{
 };
 use crate::frame_error::FrameError;
 use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
+use crate::net_frame::NetFrame;
 use crate::payload::Payload;
 use crate::start::{Start, StartError};
 
@@ -146,6 +147,8 @@ pub enum Frame<'a> {
         /// Why the runner could not bind; empty if it did.
         error: String,
     },
+    /// Both: connections of the runner's network stack, where no descriptors pass.
+    Net(NetFrame<'a>),
     /// Proxy to runner: find the call that a socket of this network stack belongs to, whose connection or
     /// query is refused (`spec/network.md#callers`).
     FindCaller {
@@ -249,6 +252,9 @@ impl Frame<'_> {
                 let pieces = data.chunks(MAX_TUNNEL);
                 pieces.for_each(|data| Frame::Tunnel { serial, data }.encode_one(out));
             }
+            Frame::Net(frame) => {
+                frame.pieces().for_each(|piece| Frame::Net(piece).encode_one(out));
+            }
             _ => self.encode_one(out),
         }
     }
@@ -287,6 +293,7 @@ impl Frame<'_> {
             Frame::Busy => FrameKind::Busy,
             Frame::Listen { .. } => FrameKind::Listen,
             Frame::Listening { .. } => FrameKind::Listening,
+            Frame::Net(frame) => frame.kind(),
             Frame::FindCaller { .. } => FrameKind::FindCaller,
             Frame::Caller { .. } => FrameKind::Caller,
             Frame::Refused { .. } => FrameKind::Refused,

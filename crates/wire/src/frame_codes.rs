@@ -65,6 +65,20 @@ code_table! {
         Connect = 0x2c,
         /// [`Frame::Opened`](crate::Frame::Opened)
         Opened = 0x2d,
+        /// [`NetFrame::Open`](crate::NetFrame::Open)
+        NetOpen = 0x40,
+        /// [`NetFrame::Data`](crate::NetFrame::Data)
+        NetData = 0x41,
+        /// [`NetFrame::End`](crate::NetFrame::End)
+        NetEnd = 0x42,
+        /// [`NetFrame::Reset`](crate::NetFrame::Reset)
+        NetReset = 0x43,
+        /// [`NetFrame::Credit`](crate::NetFrame::Credit)
+        NetCredit = 0x44,
+        /// [`NetFrame::Query`](crate::NetFrame::Query)
+        NetQuery = 0x45,
+        /// [`NetFrame::Answer`](crate::NetFrame::Answer)
+        NetAnswer = 0x46,
     }
 }
 

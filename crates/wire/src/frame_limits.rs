@@ -13,5 +13,12 @@ pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
 /// Maximum number of ports in [`Frame::Listen`](crate::Frame::Listen). With two descriptors for DNS they
 /// stay below the kernel's 253 per message.
 pub const MAX_LISTEN_PORTS: usize = 128;
+/// Maximum data of one [`NetFrame::Data`](crate::NetFrame::Data), in bytes.
+pub const MAX_NET_DATA: usize = MAX_PAYLOAD - 4;
+/// Maximum datagram of [`NetFrame::Query`](crate::NetFrame::Query) and
+/// [`NetFrame::Answer`](crate::NetFrame::Answer), in bytes; a longer query is dropped.
+pub const MAX_DATAGRAM: usize = 4096;
+/// Maximum number of connections of a network stack that are open at once.
+pub const MAX_NET_CONNECTIONS: usize = 1024;
 /// Maximum number of listeners in [`Frame::Listeners`](crate::Frame::Listeners).
 pub const MAX_LISTENERS: usize = 256;

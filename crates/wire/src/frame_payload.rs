@@ -10,6 +10,7 @@ use crate::frame_codes::{
 };
 use crate::frame_limits::{MAX_LISTEN_PORTS, MAX_LISTENERS};
 use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
+use crate::net_frame::NetFrame;
 use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
 
@@ -75,6 +76,7 @@ impl Frame<'_> {
             Frame::Retire | Frame::Busy => {}
             Frame::Listen { ports } => out.extend(ports.iter().flat_map(|port| port.to_be_bytes())),
             Frame::Listening { error } => out.extend_from_slice(error.as_bytes()),
+            Frame::Net(frame) => frame.encode_payload(out),
             Frame::FindCaller { serial, socket, port, only, text } => {
                 out.extend(serial.to_be_bytes());
                 out.push(socket.code());
@@ -174,6 +176,13 @@ impl<'a> Frame<'a> {
             FrameKind::Listening => {
                 Frame::Listening { error: String::from_utf8(fields.rest().to_vec()).ok()? }
             }
+            FrameKind::NetOpen
+            | FrameKind::NetData
+            | FrameKind::NetEnd
+            | FrameKind::NetReset
+            | FrameKind::NetCredit
+            | FrameKind::NetQuery
+            | FrameKind::NetAnswer => Frame::Net(NetFrame::decode(kind, fields)?),
             FrameKind::FindCaller => Frame::FindCaller {
                 serial: fields.u32()?,
                 socket: SocketType::from_code(fields.u8()?)?,

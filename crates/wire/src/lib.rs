@@ -3,8 +3,8 @@
 //! In scope: HTTP/1.1 of protocol versions 1 and 2 for servers ([`RequestReader`], `encode_*`) and
 //! clients ([`ExecCall`], [`ResponseReader`]); the chunked coding with trailers; forms
 //! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`parse_invocation`]); frames
-//! ([`Frame`], [`FrameReader`]) and their flow control ([`SendWindow`], [`ReceiveWindow`]); and the
-//! limits on peers ([`Limits`]).
+//! ([`Frame`], [`FrameReader`]) and their flow control ([`SendWindow`], [`ReceiveWindow`], [`NetFlow`]);
+//! and the limits on peers ([`Limits`]).
 //!
 //! Out of scope: sockets, time, accepted paths and headers (`aifo-proxy`), and executing calls.
 //!
@@ -79,6 +79,8 @@ mod head;
 mod invocation;
 mod limits;
 mod message_error;
+mod net_flow;
+mod net_frame;
 mod payload;
 mod request_body;
 mod request_head;
@@ -103,7 +105,8 @@ pub use frame_codes::{
 };
 pub use frame_error::FrameError;
 pub use frame_limits::{
-    MAX_DATA, MAX_INVOCATION, MAX_LISTEN_PORTS, MAX_LISTENERS, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
+    MAX_DATA, MAX_DATAGRAM, MAX_INVOCATION, MAX_LISTEN_PORTS, MAX_LISTENERS, MAX_NET_CONNECTIONS,
+    MAX_NET_DATA, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
 };
 pub use frame_reader::FrameReader;
 pub use framing::FramingError;
@@ -113,6 +116,8 @@ pub use invocation::{
 };
 pub use limits::Limits;
 pub use message_error::MessageError;
+pub use net_flow::{NetBytes, NetFlow, NetFlowError};
+pub use net_frame::NetFrame;
 pub use request_head::{RequestHead, Version};
 pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{

@@ -1,13 +1,14 @@
 //! Frames byte for byte, and invalid frames.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError,
-    FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback, MAX_PAYLOAD, OnlyCall,
-    OutsideDirectory, Reports, Setup, SocketResult, SocketType, Start, StartError, StartErrorCause,
-    Stream, Usage, encode_frame_head, encode_invocation,
+    FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback, MAX_NET_DATA,
+    MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Reports, Setup, SocketResult, SocketType,
+    Start, StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -163,6 +164,37 @@ fn other_frames_of_a_control_connection() {
 }
 
 #[test]
+fn frames_of_a_network_stack() {
+    let dialled = SocketAddrV4::new([127, 64, 0, 1].into(), 443);
+    let peer = SocketAddrV4::new([127, 0, 0, 1].into(), 258);
+    let net = |frame, wire: &[u8]| check_both_ways(Frame::Net(frame), wire);
+    net(
+        NetFrame::Open { connection: 7, dialled, peer },
+        b"\x40\0\0\0\x10\0\0\0\x07\x7f\x40\0\x01\x01\xbb\x7f\0\0\x01\x01\x02",
+    );
+    net(NetFrame::Data { connection: 7, data: b"hi" }, b"\x41\0\0\0\x06\0\0\0\x07hi");
+    net(NetFrame::End { connection: 7 }, b"\x42\0\0\0\x04\0\0\0\x07");
+    net(NetFrame::Reset { connection: 7 }, b"\x43\0\0\0\x04\0\0\0\x07");
+    net(NetFrame::Credit { connection: 7, bytes: 258 }, b"\x44\0\0\0\x08\0\0\0\x07\0\0\x01\x02");
+    net(NetFrame::Query { peer, data: b"?" }, b"\x45\0\0\0\x07\x7f\0\0\x01\x01\x02?");
+    net(NetFrame::Answer { peer, data: b"" }, b"\x46\0\0\0\x06\x7f\0\0\x01\x01\x02");
+}
+
+#[test]
+fn long_data_of_a_connection_is_several_frames() {
+    let data = vec![7; MAX_NET_DATA + 1];
+    let mut wire = Vec::new();
+    Frame::Net(NetFrame::Data { connection: 1, data: &data }).encode(&mut wire);
+    let mut reader = FrameReader::new();
+    reader.receive(&wire);
+    let mut lengths = Vec::new();
+    while let Some(Frame::Net(NetFrame::Data { data, .. })) = reader.next_frame().unwrap() {
+        lengths.push(data.len());
+    }
+    assert_eq!(lengths, [MAX_NET_DATA, 1]);
+}
+
+#[test]
 fn frames_of_a_client_connection() {
     check_both_ways(Frame::Data { stream: Stream::Stderr, data: b"hi" }, b"\x02\0\0\0\x03\x02hi");
     check_both_ways(Frame::Closed { stream: Stream::Stdin }, b"\x03\0\0\0\x01\0");
@@ -241,7 +273,7 @@ fn invalid_heads() {
 
 #[test]
 fn invalid_payloads() {
-    let rows: [(FrameKind, &[u8]); 58] = [
+    let rows: [(FrameKind, &[u8]); 64] = [
         (FrameKind::Data, b""),
         (FrameKind::Data, b"\x01"),
         (FrameKind::Data, b"\x04x"),
@@ -281,6 +313,12 @@ fn invalid_payloads() {
         (FrameKind::Listen, b"\x01\xbb\0"),
         (FrameKind::Listen, &[1; 2 * 129]),
         (FrameKind::Listening, b"\xff"),
+        (FrameKind::NetOpen, b"\0\0\0\x07\x7f\x40\0\x01\x01\xbb\x7f\0\0\x01\x01"),
+        (FrameKind::NetData, b"\0\0\0\x07"),
+        (FrameKind::NetEnd, b"\0\0\0\x07\0"),
+        (FrameKind::NetCredit, b"\0\0\0\x07\0\0\x01"),
+        (FrameKind::NetQuery, &[0; 6 + 4097]),
+        (FrameKind::NetAnswer, &[0; 5]),
         (FrameKind::FindCaller, b"\0\0\0\x07\x02\x01\xbb\0"),
         (FrameKind::FindCaller, b"\0\0\0\x07\x01\0\0\0"),
         (FrameKind::FindCaller, b"\0\0\0\x07\x01\x01\xbb\x02"),

@@ -200,6 +200,7 @@ Examples:
   aifo-coder net -f
   aifo-coder net --failed 5d0c
   aifo-coder net suggest
+  aifo-coder net check static.example.org:443
   aifo-coder net allow static.example.org:443
   aifo-coder net allow --kind python '*.registry.example'
   aifo-coder net --json | jq -r 'select(.state == \"closed\") | [.name, .received] | @tsv'

@@ -1,6 +1,8 @@
 //! Commands about the connections of a session's network by name.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
+
+use super::session::Project;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -41,6 +43,8 @@ pub(crate) enum NetCommand {
     },
     /// Add rules to your configuration file and to running sessions
     Allow(NetAllow),
+    /// Explain which rules allow or refuse a name
+    Check(Box<NetCheck>),
 }
 
 #[derive(Debug, Args)]
@@ -54,4 +58,19 @@ pub(crate) struct NetAllow {
     /// Rules and groups: NAME, NAME:PORT, '*.NAME', @GROUP
     #[arg(value_name = "RULE", required = true)]
     pub(crate) rules: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetCheck {
+    #[command(flatten)]
+    pub(crate) project: Project,
+    /// Also apply the hosts of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Name, and port if it is not 443
+    #[arg(value_name = "NAME[:PORT]", value_hint = ValueHint::Hostname)]
+    pub(crate) name: String,
 }

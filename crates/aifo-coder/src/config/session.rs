@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    Admitted, AgentSpec, NetworkRules, PROXY_VARIABLES, RuleScope, SmartRuntimes, UnreachableUrl,
-    UserSettings,
+    Admitted, AgentSpec, NetworkRules, RuleScope, SmartRuntimes, UnreachableUrl, UserSettings,
 };
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
+use aifo_types::proxy_variables::PROXY_VARIABLES;
 
 use crate::config::choices::{NET, SmartMode};
 use crate::config::error::ConfigError;
@@ -72,6 +72,11 @@ impl Config {
             text += &format!(": {}", if list.is_empty() { none() } else { list.join(", ") });
         }
         text
+    }
+
+    /// Returns the word of `--net`.
+    pub(crate) fn network_mode(&self) -> String {
+        (NET.show)(&self.net.value).as_str().unwrap_or_default().to_owned()
     }
 
     /// Returns the rules of a network by name, without the hosts of an agent, and the settings of the user

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{NetRules, RuleScope, SessionInfo, running_sessions};
+use aifo_launch::{NetRules, NetworkRules, RuleScope, SessionInfo, running_sessions};
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
@@ -16,7 +16,12 @@ use crate::config::{self, Config, File, Source};
 use crate::{console, paint};
 
 pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
-    let parsed = NetRules::parse(&flags.rules).map_err(|error| UsageError(error.to_string()))?;
+    let mut parsed = NetworkRules::default();
+    for rule in &flags.rules {
+        let added = parsed.allow(RuleScope::All, rule, "");
+        added.map_err(|error| UsageError(error.to_string()))?;
+    }
+    let parsed = parsed.of_all();
     let blanks_once = |rule: &String| rule.split_whitespace().collect::<Vec<_>>().join(" ");
     let rules: Vec<String> = flags.rules.iter().map(blanks_once).collect();
     let scope = scope(flags)?;
@@ -122,6 +127,10 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
         }
         RuleScope::Kind(_) => return,
     };
+    if session.backend == LOCAL {
+        console::say(format_args!("session {id} has local sidecars: new sessions have the rules"));
+        return;
+    }
     if let Err(error) = session.allow_names(scope, rules) {
         console::say(format_args!("cannot add the rules to session {id}: {error}"));
         return;
@@ -138,6 +147,9 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
         ));
     }
 }
+
+/// The name of the local backend.
+const LOCAL: &str = "local";
 
 #[cfg(test)]
 mod tests {

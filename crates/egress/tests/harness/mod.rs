@@ -191,6 +191,11 @@ impl World {
         soon(self.events.recv()).await.expect("an event")
     }
 
+    /// Takes the next event, if there is one.
+    pub(crate) fn try_event(&mut self) -> Option<ConnectionEvent> {
+        self.events.try_recv().ok()
+    }
+
     /// Takes all events so far, and returns their number.
     pub(crate) fn count_events(&mut self) -> usize {
         std::iter::from_fn(|| self.events.try_recv().ok()).count()

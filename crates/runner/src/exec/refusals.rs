@@ -24,12 +24,19 @@ impl Refusals {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
     /// Returns a line for each.
     pub(super) fn lines(&self, tool: &ToolName) -> impl Iterator<Item = String> + use<> {
         let line = |text: &String| format!("{tool} was refused {text}");
-        let more = (self.omitted > 0).then(|| {
-            format!("{tool} was refused more {} times; see: aifo-coder net", self.omitted)
-        });
+        let more = match self.omitted {
+            0 => None,
+            1 => Some("1 more time".to_owned()),
+            count => Some(format!("{count} more times")),
+        };
+        let more = more.map(|more| format!("{tool} was refused {more}; see: aifo-coder net"));
         self.texts.iter().map(line).chain(more).collect::<Vec<_>>().into_iter()
     }
 }
@@ -51,7 +58,7 @@ mod tests {
             "cargo was refused n1.example",
             "cargo was refused n2.example",
             "cargo was refused n3.example",
-            "cargo was refused more 3 times; see: aifo-coder net",
+            "cargo was refused 3 more times; see: aifo-coder net",
         ];
         assert_eq!(lines, expected);
     }

@@ -1,14 +1,13 @@
 //! Frames from the proxy: starting, signalling and cancelling execs.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use aifo_process::{SocketTable, descendants_of, has_children, socket_owners};
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    CancelCause, Delivery, Frame, Interrupt, Loopback, OnlyCall, Setup, SocketResult, SocketType,
-    Start, StartError, StartErrorCause,
+    CancelCause, Delivery, Frame, Interrupt, Loopback, NetFrame, OnlyCall, Setup, SocketResult,
+    SocketType, Start, StartError, StartErrorCause,
 };
 use nix::sys::epoll::EpollFlags;
 
@@ -18,6 +17,7 @@ use crate::exec::Exec;
 use crate::listener_watch::ListenerWatch;
 use crate::listeners::{bind_listeners, bind_loopback, connect_loopback};
 use crate::poller::{ExecFd, ExecKey};
+use crate::stack_relay::StackRelay;
 use crate::tool_launcher::{Execve, ToolLauncher};
 use crate::working_directory::Roots;
 
@@ -40,6 +40,10 @@ impl Server {
                 Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
                 Some(Frame::Retire) => Command::Retire,
                 Some(Frame::Listen { ports }) => Command::Listen(ports),
+                Some(Frame::Net(frame)) => {
+                    let (frame, data) = frame.detach();
+                    Command::Net(frame, data)
+                }
                 Some(Frame::FindCaller { serial, socket, port, only, text }) => {
                     Command::FindCaller(serial, (socket, port), only, text)
                 }
@@ -78,6 +82,15 @@ impl Server {
                 }
                 Command::Retire => self.retire()?,
                 Command::Listen(ports) => self.listen(&ports)?,
+                Command::Net(frame, data) => {
+                    // After the proxy's end there may be frames left.
+                    if let Some(stack) = &mut self.stack {
+                        let frame = frame.with_data(&data);
+                        stack.receive(frame, &self.poller, &mut self.control)??;
+                    } else if !self.proxy_lost {
+                        return Err(ServeError::UnexpectedFrame);
+                    }
+                }
                 Command::FindCaller(serial, socket, only, text) => {
                     let id = self.find_caller(socket, only).and_then(|key| {
                         let exec = &mut self.execs.get_mut(&key)?.exec;
@@ -113,27 +126,35 @@ impl Server {
         Ok(())
     }
 
-    /// Binds the listeners of this network stack and passes them to the proxy. Before any tool: a tool
-    /// must not be able to take an address first.
+    /// Binds the listeners of this network stack, and passes them to the proxy or relays their connections.
+    /// Before any tool: a tool must not be able to take an address first.
     fn listen(&mut self, ports: &[u16]) -> Result<(), ServeError> {
         if self.has_listened || self.next_key > 0 {
             return Err(ServeError::UnexpectedFrame);
         }
         self.has_listened = true;
-        let bound = match self.control.carries_descriptors() {
-            true => bind_listeners(ports),
-            false => Err(io::Error::other("the control connection carries no descriptors")),
-        };
-        match bound {
-            Ok(bound) => {
-                let frame = Frame::Listening { error: String::new() };
-                Ok(self.control.send_with_fds(&frame, bound)?)
-            }
-            Err(error) => {
-                self.control.send(&Frame::Listening { error: error.to_string() });
-                Ok(())
-            }
+        match self.control.carries_descriptors() {
+            true => match bind_listeners(ports) {
+                Ok(bound) => {
+                    let frame = Frame::Listening { error: String::new() };
+                    return Ok(self.control.send_with_fds(&frame, bound)?);
+                }
+                Err(error) => self.report_listening(error.to_string()),
+            },
+            false => match StackRelay::bind(ports) {
+                Ok(mut stack) => {
+                    self.report_listening(String::new());
+                    stack.on_room(&self.poller, &mut self.control)?;
+                    self.stack = Some(stack);
+                }
+                Err(error) => self.report_listening(error.to_string()),
+            },
         }
+        Ok(())
+    }
+
+    fn report_listening(&mut self, error: String) {
+        self.control.send(&Frame::Listening { error });
     }
 
     /// Returns the running exec whose process has this socket; `None` if several have one at the port.
@@ -259,6 +280,8 @@ enum Command {
     Tunnel(u32, Vec<u8>),
     Retire,
     Listen(Vec<u16>),
+    /// A frame of a connection of the stack, and its data.
+    Net(NetFrame<'static>, Vec<u8>),
     /// The serial, the socket, whether no other call runs in its stack, and the refusal.
     FindCaller(u32, (SocketType, u16), OnlyCall, String),
     Watch(u16, u16),

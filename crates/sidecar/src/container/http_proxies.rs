@@ -4,20 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use aifo_engine::Value;
-
-/// The names of proxy variables.
-pub const PROXY_VARIABLES: [&str; 10] = [
-    "http_proxy",
-    "https_proxy",
-    "ftp_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "FTP_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-];
+use aifo_types::proxy_variables::PROXY_VARIABLES;
 
 /// A login for a proxy, in the variable's URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,10 +12,11 @@ use aifo_types::Kind;
 
 use super::Shared;
 use crate::error::SidecarError;
-use crate::listeners::{RESOLVER, StackListeners};
+use crate::listeners::RESOLVER;
+use crate::local::Transport;
 use crate::progress::Progress;
 use crate::runner::{Runner, StackRole};
-use crate::stack_server::{AGENT_STACK, TOOLS_STACK, WatchIntervals, serve_until};
+use crate::stack_server::{AGENT_STACK, ServedStack, TOOLS_STACK, WatchIntervals, serve_until};
 
 /// The name of the resolver's configuration in the directory of sockets. No kind has a dot.
 const RESOLV_CONF: &str = "resolv.conf";
@@ -100,13 +101,15 @@ impl Shared {
             (false, Some(ports)) => StackRole::Served(ports),
         };
         let started = self.start_container(kind.clone(), spec, progress, role).await;
-        let (runner, listeners): (Runner, Option<StackListeners>) = started?;
+        let (runner, clients): (Runner, Option<ServedStack>) = started?;
         let report = {
             let (server, stack) = (Arc::clone(server), stack.clone());
             move |report, listeners| server.report(&stack, report, listeners)
         };
         runner.receive_listeners(report);
-        if joins_stack || is_agent {
+        // A mirror needs a listener that is passed.
+        let has_mirrors = self.config.transport == Transport::Descriptors;
+        if has_mirrors && (joins_stack || is_agent) {
             // The runner that holds a stack of tools runs none.
             runner.watch_listeners(match is_agent {
                 true => WatchIntervals::AGENT,
@@ -114,14 +117,12 @@ impl Shared {
             });
         }
         if joins_stack {
-            self.report_after_loss(&stack, &runner).await;
+            if has_mirrors {
+                self.report_after_loss(&stack, &runner).await;
+            }
             return Ok(runner);
         }
-        if listeners.is_none() && ports.is_some() {
-            let reason = "its runner has no connection that passes descriptors".to_owned();
-            return Err(SidecarError::Listeners { kind, reason });
-        }
-        let serving = server.serve(&stack, listeners, runner.stack_sockets());
+        let serving = server.serve(&stack, clients, runner.stack_sockets());
         serve_until(serving, runner.lost());
         Ok(runner)
     }

@@ -15,11 +15,11 @@ use super::kind::{self, TMP, WORKSPACE};
 use super::runner_listener::RunnerListener;
 use super::{REMOVE_ATTEMPTS, REMOVE_PAUSE, Shared, engine_error};
 use crate::error::SidecarError;
-use crate::listeners::StackListeners;
 use crate::local::Transport;
 use crate::progress::{OutdatedCause, Progress};
 use crate::runner::{Runner, StackRole};
 use crate::socket::on_reactor;
+use crate::stack_server::ServedStack;
 
 /// The end of an engine's command before its runner connected.
 struct StartFailure {
@@ -71,15 +71,15 @@ impl Shared {
         })
     }
 
-    /// Starts a container and returns when its runner has answered, with the listeners of its network
-    /// stack if it is served and the connection passes descriptors.
+    /// Starts a container and returns when its runner has answered, with the clients of its network
+    /// stack if it is served.
     pub(super) async fn start_container(
         &self,
         kind: Kind,
         spec: &ContainerSpec,
         progress: &Progress,
         role: StackRole<'_>,
-    ) -> Result<(Runner, Option<StackListeners>), SidecarError> {
+    ) -> Result<(Runner, Option<ServedStack>), SidecarError> {
         let has_volumes = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
         let reached = match self.try_start(&kind, spec, progress).await? {
             Ok(reached) => reached,
@@ -100,8 +100,7 @@ impl Shared {
                 Runner::connect_in_role(kind, control, &setup, role).await
             }
             RunnerStreams::Pipes { reader, writer } => {
-                let connected = Runner::connect_stream(kind, reader, writer, &setup).await;
-                connected.map(|runner| (runner, None))
+                Runner::connect_stream_in_role(kind, reader, writer, &setup, role).await
             }
         };
         if connected.is_err() {

@@ -11,15 +11,15 @@ use crate::link::Link;
 use crate::listeners::StackListeners;
 
 impl ControlConnection {
-    /// Has the runner bind the listeners of its network stack, and checks them. Must be called before
-    /// [`ControlConnection::serve`]. Errors: the runner's, a descriptor that is none of these, or another
-    /// frame.
+    /// Has the runner bind the listeners of its network stack, and checks those that it passes; `None` if
+    /// the connection carries no descriptors. Must be called before [`ControlConnection::serve`]. Errors: the
+    /// runner's, a descriptor that is none of these, or another frame.
     pub(crate) async fn listen(
         &self,
         kind: &Kind,
         frames: &mut FrameReader,
         ports: &[u16],
-    ) -> Result<StackListeners, SidecarError> {
+    ) -> Result<Option<StackListeners>, SidecarError> {
         let refused = |reason| SidecarError::Listeners { kind: kind.clone(), reason };
         let max = ports.len().saturating_add(DNS_LISTENERS);
         self.send(&Frame::Listen { ports: ports.to_vec() }, Vec::new());
@@ -28,7 +28,10 @@ impl ControlConnection {
             match frames.next_frame() {
                 Ok(None) => {}
                 Ok(Some(Frame::Listening { error })) if error.is_empty() => {
-                    return StackListeners::check(fds, ports).map_err(refused);
+                    if !self.takes_descriptors() {
+                        return Ok(None);
+                    }
+                    return StackListeners::check(fds, ports).map(Some).map_err(refused);
                 }
                 Ok(Some(Frame::Listening { error })) => return Err(refused(error)),
                 Ok(Some(_)) => {
