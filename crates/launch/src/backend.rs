@@ -186,7 +186,7 @@ impl Containers {
     }
 
     /// Returns whether the containers can pass descriptors to the launcher, which mirrors need.
-    pub fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
+    fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
         transport.containers(&self.engine) == Transport::Descriptors
     }
 

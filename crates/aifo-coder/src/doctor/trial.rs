@@ -3,8 +3,8 @@
 mod calls;
 
 use aifo_launch::{
-    CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, RunnerTransport,
-    Session, SessionConfig, SidecarBackend,
+    CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, Session,
+    SessionConfig, SidecarBackend,
 };
 use aifo_types::{Kind, ToolName};
 
@@ -41,12 +41,10 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
     let images = candidates(engine, context).await;
     let mut lacking = Vec::new();
     let mut findings = Vec::new();
-    let passes_descriptors =
-        Containers::of(engine.clone()).passes_descriptors(RunnerTransport::Auto);
     let mut net = match context.config.net.value {
-        net if net.is_by_name() && passes_descriptors => net,
+        net if net.is_by_name() => net,
         // Podman's networks need programs that are often missing; docker has started with its network.
-        net if flavor == Flavor::Podman && !net.is_by_name() => net,
+        net if flavor == Flavor::Podman => net,
         _ => Net::None,
     };
     for image in images {
