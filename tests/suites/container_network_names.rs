@@ -371,7 +371,7 @@ fn what_cannot_work_is_refused() {
     let rows: [(&[&str], &str); 5] = [
         (&["--host-port", &port], "is both a host port and a port of network rules"),
         (&["--host-port", "53"], "invalid port '53'"),
-        (&["--publish", "3000:3000"], "have no network to publish"),
+        (&["--publish", "5000:53/udp"], "invalid port '5000:53/udp'"),
         (&["--allow-net", "http://x.example/"], "is a URL"),
         (&["--allow-net", "x.example:53"], "has port 53"),
     ];

@@ -94,20 +94,15 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
 
 /// Opens the network if the default one cannot work.
 fn open_network(containers: &mut Containers, config: &Config, transport: RunnerTransport) {
-    let publishes = !containers.publish.is_empty();
-    if config.net.is_builtin() && (publishes || !containers.passes_descriptors(transport)) {
+    if config.net.is_builtin() && !containers.passes_descriptors(transport) {
         containers.net = Net::Shared;
-        tracing::info!("the network is open: {}", open_reason(containers));
+        tracing::info!("the network is open: {OPEN_REASON}");
     }
 }
 
-/// Returns why the network is open by default.
-pub(crate) fn open_reason(containers: &Containers) -> &'static str {
-    match containers.publish.is_empty() {
-        true => "this engine's containers cannot pass descriptors, which --net names needs",
-        false => "--net names publishes no ports",
-    }
-}
+/// Why the network is open by default.
+pub(crate) const OPEN_REASON: &str =
+    "this engine's containers cannot pass descriptors, which ports of --net names need";
 
 /// Returns the network by name of local tools, if the user has set it.
 pub(crate) fn local_names(config: &Config, workspace: &Path) -> Option<LocalNames> {

@@ -69,7 +69,7 @@ pub(crate) fn before(
         net: containers.net,
         net_source: match config.net.is_builtin() {
             true if containers.net == config.net.value => None,
-            true => Some(backend::open_reason(containers).to_owned()),
+            true => Some(backend::OPEN_REASON.to_owned()),
             false => Some(config.net.source.to_string()),
         },
         attached: config.kinds.attached.keys().cloned().collect(),

@@ -175,7 +175,8 @@ table! {
     [publish: Vec<String> = Vec::new()]
         setting("containers.publish", at!(publish), TEXTS, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
-                "Publish a port of the containers: PORT:PORT or IP:PORT:PORT; repeatable");
+                "Publish a port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT; at 127.0.0.1 without \
+                 ADDR; repeatable");
     [pools: Option<Vec<Subnet>> = None]
         setting("containers.pools", at!(pools), POOLS, "configures containers")
             .unset("podman's own");
