@@ -17,6 +17,7 @@
 mod address;
 mod body;
 mod connection;
+mod connector;
 mod context;
 mod dial;
 mod dns_server;
@@ -39,6 +40,7 @@ pub mod http;
 
 pub use address::{AddressClass, judge_address};
 pub use body::{Body, BodyError};
+pub use connector::{Addresses, Connector};
 pub use dial::{Dial, SystemDialer};
 pub use event::{ConnectionError, ConnectionEvent, Phase};
 pub use gateway::{Gateway, Stack};
