@@ -25,6 +25,7 @@ mod container_faults;
 mod container_images;
 mod container_isolation;
 mod container_linked_repository;
+mod container_keys;
 mod container_mailbox;
 mod container_network_names;
 mod container_ops;

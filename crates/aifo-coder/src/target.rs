@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, Fallback, SessionConfig, SidecarBackend, StateImport,
-    StateMode,
+    AgentContainerConfig, AgentSpec, Fallback, KeySettings, ModelKeys, Net, SessionConfig,
+    SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use anyhow::bail;
 
@@ -22,6 +22,10 @@ pub(crate) struct Target {
     pub(crate) image: Option<Image>,
     /// Whose state the agent works with, and the part of the user's that a new state gets.
     state: (StateMode, StateImport),
+    /// The settings for model keys; `None` if the agent gets the keys.
+    keys: Option<KeySettings>,
+    /// PEM files of certificates beside this machine's.
+    certificates: Vec<PathBuf>,
 }
 
 /// The image of an agent's container.
@@ -47,7 +51,7 @@ impl Target {
             Some(name) => Image::named(name),
             None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
         });
-        Ok(Target { command, spec: Some(spec), image, state: state(config) })
+        Ok(Target::of(command, Some(spec), image, config))
     }
 
     /// Any command. It is an agent if its program has an agent's name, or if an image is given.
@@ -56,7 +60,18 @@ impl Target {
         let program = program.unwrap_or_default().to_string_lossy();
         let known = config.agent_named(&program).ok().cloned();
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        Target { command, spec, image: image.map(Image::named), state: state(config) }
+        Target::of(command, spec, image.map(Image::named), config)
+    }
+
+    fn of(
+        command: Vec<OsString>,
+        spec: Option<AgentSpec>,
+        image: Option<Image>,
+        config: &Config,
+    ) -> Self {
+        let state = (config.state.value, config.state_import.value);
+        let certificates = config.ca_bundle.value.iter().cloned().collect();
+        Target { command, spec, image, state, keys: config.key_settings(), certificates }
     }
 
     /// The agent's name, else the program's.
@@ -92,7 +107,9 @@ impl Target {
         if state == StateMode::Host && !spec.state.is_empty() {
             tracing::warn!("{}", host_state_warning(spec));
         }
+        let keys = self.model_keys(spec, session)?;
         session.contain_agent(AgentContainerConfig {
+            keys,
             spec: spec.clone(),
             image: image.name.clone(),
             home,
@@ -102,10 +119,22 @@ impl Target {
         session.reporter = progress::reporter(session.starts());
         Ok(())
     }
-}
 
-fn state(config: &Config) -> (StateMode, StateImport) {
-    (config.state.value, config.state_import.value)
+    /// Returns the user's keys that the agent works with, without having them.
+    fn model_keys(
+        &self,
+        spec: &AgentSpec,
+        session: &SessionConfig,
+    ) -> anyhow::Result<Option<ModelKeys>> {
+        let SidecarBackend::Containers(containers) = &session.backend else { return Ok(None) };
+        // In this machine's own network, several sessions would have the same port.
+        let Some(keys) = self.keys.as_ref().filter(|_| containers.net != Net::Host) else {
+            return Ok(None);
+        };
+        let programs = TrustedPrograms::for_workspace(&session.workspace);
+        let variable = |name: &str| std::env::var(name).ok();
+        Ok(ModelKeys::collect(spec, keys, &programs, &self.certificates, variable)?)
+    }
 }
 
 fn host_state_warning(spec: &AgentSpec) -> String {

@@ -16,6 +16,7 @@ use nix::unistd::getuid;
 
 use crate::agent_container::AGENT_PROGRAM;
 use crate::error::LaunchError;
+use crate::keys::ModelKeys;
 use crate::proxy_task::ProxyTask;
 
 /// Container with a runner that can start the agent, and its proxy.
@@ -24,6 +25,7 @@ pub(crate) struct AgentEndpoint {
     endpoint: Endpoint,
     token: Token,
     forwarded: String,
+    keys: Option<ModelKeys>,
     fleet: Arc<Fleet>,
     proxy_task: ProxyTask,
 }
@@ -38,6 +40,8 @@ pub(crate) struct AgentEndpointConfig {
     pub(crate) forwarding: Forwarding,
     /// Directories whose descriptors may be passed.
     pub(crate) shared_directories: SharedDirectories,
+    /// The keys that the agent works with.
+    pub(crate) keys: Option<ModelKeys>,
     /// Receives the events of the container's start.
     pub(crate) reporter: Reporter,
 }
@@ -77,7 +81,7 @@ impl AgentEndpoint {
             Arc::clone(&fleet),
         );
         let proxy_task = ProxyTask::start(proxy, listener);
-        Ok(AgentEndpoint { endpoint, token, forwarded, fleet, proxy_task })
+        Ok(AgentEndpoint { endpoint, token, forwarded, keys: config.keys, fleet, proxy_task })
     }
 
     /// Returns the address to which the agent's shim connects.
@@ -92,6 +96,11 @@ impl AgentEndpoint {
     /// Returns the variables that pass besides those of the table, separated by commas.
     pub(crate) fn forwarded(&self) -> &str {
         &self.forwarded
+    }
+
+    /// Returns the keys that the agent works with, if aifo has them for it.
+    pub(crate) fn keys(&self) -> Option<&ModelKeys> {
+        self.keys.as_ref()
     }
 
     /// Ends the execs in the container, then the container.

@@ -1,6 +1,7 @@
 //! The table of agents (`spec/agents.md#table`).
 
 mod acp;
+mod keys;
 mod state;
 mod state_file;
 mod table;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use aifo_types::env;
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
+pub use self::keys::{BaseUrl, KeyRow};
 pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
 
@@ -41,6 +43,8 @@ pub struct AgentSpec {
     pub settings: Vec<PathBuf>,
     /// The user's variables that it gets, by exact name.
     pub variables: Vec<String>,
+    /// The providers whose keys it does not need to have.
+    pub keys: &'static [KeyRow],
     /// Variables that are always set, with their values.
     pub set: Vec<(String, String)>,
     /// The user's shell, in its image.
@@ -92,6 +96,7 @@ impl AgentSpec {
             conversations: Vec::new(),
             settings: Vec::new(),
             variables: Vec::new(),
+            keys: &[],
             set: Vec::new(),
             shell: PathBuf::from("/bin/bash"),
             acp: None,

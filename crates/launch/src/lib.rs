@@ -59,6 +59,7 @@ mod git;
 mod host_ports;
 mod host_watch;
 mod identity;
+mod keys;
 mod killed;
 mod linked;
 mod named_network;
@@ -91,8 +92,8 @@ pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnv
 pub use agent_container::AgentContainerConfig;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes, StateFile,
-    StateImport, StateMode, known_agents,
+    AcpProfile, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, MissingFileReply, SmartRuntimes,
+    StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{NetRules, RuleError};
 pub use aifo_engine::{
@@ -100,6 +101,7 @@ pub use aifo_engine::{
     MissingProgram, Program, Programs,
 };
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
+pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
@@ -125,6 +127,9 @@ pub use end_signals::EndSignals;
 pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
+pub use keys::{
+    KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, providers_of_keys,
+};
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -115,12 +116,12 @@ struct Shared {
 }
 
 impl ReverseProxy {
-    /// Creates the proxy. `certificates` (DER) are trusted beside this machine's own.
+    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
     /// Errors: this machine has no certificates.
     pub fn new(
         upstreams: Vec<Upstream>,
         connector: Connector,
-        certificates: &[Vec<u8>],
+        certificates: &[PathBuf],
         limits: UsageLimits,
     ) -> io::Result<Self> {
         let connections = Upstreams::new(connector, certificates)?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use aifo_egress::Connector;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
@@ -37,11 +39,16 @@ type Idle = (SendRequest<Passing>, Instant);
 
 impl Upstreams {
     /// Reads the certificates that this machine trusts. Errors: there are none.
-    pub(crate) fn new(connector: Connector, extra: &[Vec<u8>]) -> io::Result<Self> {
+    pub(crate) fn new(connector: Connector, extra: &[PathBuf]) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         let native = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(native.certs);
-        roots.add_parsable_certificates(extra.iter().map(|der| der.clone().into()));
+        for path in extra {
+            // A file with some other content is no reason to trust less of the rest.
+            let certificates = CertificateDer::pem_file_iter(path).into_iter().flatten().flatten();
+            let (_, ignored) = roots.add_parsable_certificates(certificates);
+            tracing::debug!("read certificates of '{}', ignored {ignored}", path.display());
+        }
         if roots.is_empty() {
             let reason = native.errors.first().map(|error| format!(": {error}"));
             let reason = reason.unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The URL of a provider's API.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use aifo_egress::{Addresses, Name};
@@ -114,6 +115,13 @@ impl UpstreamUrl {
         };
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
         format!("{}{below}{query}", self.path)
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }
 

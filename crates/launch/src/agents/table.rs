@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
+use super::keys::{self, KeyRow};
 use super::state::{self, CopiedFile, CopiedState};
 use super::{AgentSpec, SmartRuntimes};
 
@@ -19,6 +20,7 @@ struct AgentRow {
     copied: CopiedState,
     settings: &'static [&'static str],
     variables: &'static [&'static str],
+    keys: &'static [KeyRow],
     set: &'static [(&'static str, &'static str)],
     acp: Option<AcpRow>,
 }
@@ -79,6 +81,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::AIDER,
         settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
         variables: PROVIDERS,
+        keys: keys::AIDER,
         set: &[
             ("AIDER_CHECK_UPDATE", "false"),
             ("AIDER_ANALYTICS", "false"),
@@ -102,6 +105,7 @@ const ROWS: &[AgentRow] = &[
             "ANTHROPIC_MODEL",
             "CLAUDE_CODE_OAUTH_TOKEN",
         ],
+        keys: keys::CLAUDE,
         set: &[
             // Otherwise it replaces a file beside the directory, which a mount does not allow.
             ("CLAUDE_CONFIG_DIR", "/home/coder/.claude"),
@@ -123,6 +127,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::CODEX,
         settings: &[],
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+        keys: keys::CODEX,
         set: &[],
         acp: Some(AcpRow {
             // Without the policy it requests no permissions, as the container is its sandbox.
@@ -148,6 +153,7 @@ const ROWS: &[AgentRow] = &[
             "GH_TOKEN",
             "GITHUB_TOKEN",
         ],
+        keys: keys::COPILOT,
         set: &[("COPILOT_AUTO_UPDATE", "false")],
         acp: Some(AcpRow::plain(&["copilot", "--acp"])),
     },
@@ -161,6 +167,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::CRUSH,
         settings: &[],
         variables: PROVIDERS,
+        keys: &[],
         set: &[("CRUSH_DISABLE_METRICS", "1")],
         acp: None,
     },
@@ -182,6 +189,7 @@ const ROWS: &[AgentRow] = &[
             "GOOGLE_GEMINI_BASE_URL",
             "GOOGLE_GENAI_USE_VERTEXAI",
         ],
+        keys: keys::GEMINI,
         set: &[],
         acp: Some(AcpRow {
             // It reads a file before it writes it, and cannot create one after an error.
@@ -200,6 +208,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::KIMI,
         settings: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
+        keys: &[],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
         acp: Some(AcpRow {
             // Without a terminal it has no shell.
@@ -219,6 +228,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::LETTA,
         settings: &[],
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
+        keys: &[],
         set: &[("DISABLE_AUTOUPDATER", "1")],
         acp: None,
     },
@@ -232,6 +242,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::OPENCODE,
         settings: &[],
         variables: PROVIDERS,
+        keys: keys::OPENCODE,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
         acp: Some(AcpRow {
             // It writes files by itself, whatever the reply.
@@ -249,6 +260,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::OPENHANDS,
         settings: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
+        keys: keys::OPENHANDS,
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
         acp: Some(AcpRow {
             // The second option that allows once lowers its later checks.
@@ -274,6 +286,7 @@ const ROWS: &[AgentRow] = &[
             "OPENAI_MODEL",
             "OPENROUTER_API_KEY",
         ],
+        keys: keys::QWEN,
         set: &[],
         acp: Some(AcpRow {
             // Served files would include its own in /tmp, so none are. The second option that
@@ -292,6 +305,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::VIBE,
         settings: &[],
         variables: &["MISTRAL_API_KEY"],
+        keys: &[],
         set: &[],
         acp: Some(AcpRow { initialize_secs: 120, ..AcpRow::plain(&["vibe-acp"]) }),
     },
@@ -317,6 +331,7 @@ impl AgentRow {
             private: self.private.iter().map(PathBuf::from).collect(),
             settings: self.settings.iter().map(PathBuf::from).collect(),
             variables: words(self.variables),
+            keys: self.keys,
             set: self.set.iter().map(pair).collect(),
             acp: self.acp.as_ref().map(AcpRow::profile),
             ..AgentSpec::unknown(self.name)

@@ -55,7 +55,7 @@ impl Agent {
             (upstream.name().to_owned(), upstream.phantom().as_str().to_owned())
         };
         let phantoms = upstreams.iter().map(own).collect();
-        let certificates = [provider.certificate.clone()];
+        let certificates = [provider.certificate.path().to_owned()];
         let proxy =
             ReverseProxy::new(upstreams.into(), Connector::new(None), &certificates, limits)
                 .unwrap();

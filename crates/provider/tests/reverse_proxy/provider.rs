@@ -43,8 +43,8 @@ pub(crate) type Answer = dyn Fn(&Received, &mut Tls) -> bool + Send + Sync;
 
 pub(crate) struct TestProvider {
     pub(crate) port: u16,
-    /// DER.
-    pub(crate) certificate: Vec<u8>,
+    /// PEM.
+    pub(crate) certificate: tempfile::NamedTempFile,
     log: Arc<Mutex<Vec<Received>>>,
 }
 
@@ -73,7 +73,9 @@ impl TestProvider {
                 thread::spawn(move || serve(stream.unwrap(), config, &*answer, &log));
             }
         });
-        TestProvider { port, certificate: cert.der().to_vec(), log }
+        let mut certificate = tempfile::NamedTempFile::new().unwrap();
+        certificate.write_all(cert.pem().as_bytes()).unwrap();
+        TestProvider { port, certificate, log }
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
