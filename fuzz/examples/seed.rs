@@ -15,7 +15,7 @@ use aifo_types::{
 };
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame,
-    Interrupt, Limits, RequestEvent, RequestReader, Setup, SidecarLimit, Start, StartError,
+    Interrupt, Limits, Listener, ListenerReport, Loopback, RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
     StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
 };
 use transcript::Transcript;
@@ -147,6 +147,14 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
         Frame::Listen { ports: vec![80, 443] },
         Frame::Listening { error: "no".to_owned() },
+        Frame::Watch { interval: 20, background: 200 },
+        Frame::Listeners {
+            report: ListenerReport::Complete,
+            listeners: vec![Listener { port: 3000, inode: 7 }],
+        },
+        Frame::Bind { serial: 7, port: 3000 },
+        Frame::Connect { serial: 7, address: Loopback::V6, port: 3000 },
+        Frame::Opened { serial: 7, result: SocketResult::Passed },
     ]
 }
 

@@ -7,7 +7,8 @@ use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Signal, eventually, write_executable, write_script,
+    ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Signal, eventually, write_executable,
+    write_script,
 };
 
 use model_server::{KEY, ModelServer};
@@ -105,7 +106,9 @@ fn a_census_does_not_find_the_key() {
     let Some(engine) = Engine::of_run("a_census_does_not_find_the_key") else { return };
     let Some(server) = ModelServer::start("a_census_does_not_find_the_key") else { return };
     if !nix_is_root() {
-        eprintln!("skipped: a_census_does_not_find_the_key: only root reads the memory of containers");
+        eprintln!(
+            "skipped: a_census_does_not_find_the_key: only root reads the memory of containers"
+        );
         return;
     }
     let containers = ContainerSetup::of(&engine).kind("c-cpp");

@@ -14,8 +14,8 @@ use aifo_tests::{
 };
 
 /// A server of this machine, at a loopback address that only a rule with `address=` reaches.
-struct Server {
-    port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     /// The connections so far.
     accepted: Arc<AtomicUsize>,
     /// True when a client has closed its connection.
@@ -27,7 +27,7 @@ const ANSWER: &str = "HTTP/1.0 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
 
 impl Server {
     #[track_caller]
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Server::start_at(("127.0.0.1", 0)).expect("a free port")
     }
 
@@ -63,13 +63,13 @@ impl Server {
     }
 
     /// A rule that allows this name at the server's port.
-    fn rule(&self, name: &str) -> String {
+    pub(crate) fn rule(&self, name: &str) -> String {
         format!("{name}:{} address=127.0.0.1", self.port)
     }
 }
 
 /// Options of a session that reaches the server as `allowed.test`.
-fn setup(engine: &Engine, server: &Server) -> ContainerSetup {
+pub(crate) fn setup(engine: &Engine, server: &Server) -> ContainerSetup {
     let setup = ContainerSetup::of(engine).kind("python");
     setup.flag("--net", "names").flag("--allow-net", &server.rule("allowed.test"))
 }
@@ -92,7 +92,7 @@ except OSError as e:
 ";
 
 #[track_caller]
-fn connect(session: &ContainerSession, host: &str, port: u16) -> String {
+pub(crate) fn connect(session: &ContainerSession, host: &str, port: u16) -> String {
     session.python(CONNECT, &[host, &port.to_string()]).trim_end().to_owned()
 }
 
@@ -128,7 +128,7 @@ fn allowed_names_are_reached_and_nothing_else() {
     session.log_lines(&["tools were refused other.test"]);
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
     let log = session.log();
-    let summary = "allow it with: --allow-net other.test";
+    let summary = "allow it with: aifo-coder net allow other.test";
     assert!(log.contains(summary), "{log}");
 }
 

@@ -28,6 +28,9 @@ const EXIT: u8 = 0x13;
 const START_ERROR: u8 = 0x14;
 const LEFT: u8 = 0x16;
 const HELLO: u8 = 0x20;
+const BIND: u8 = 0x2b;
+const CONNECT: u8 = 0x2c;
+const OPENED: u8 = 0x2d;
 const SETUP: u8 = 0x21;
 const LISTEN: u8 = 0x27;
 const LISTENING: u8 = 0x28;
@@ -101,7 +104,7 @@ impl PidOne {
         let mut control = connected();
         control.set_read_timeout(Some(DEADLINE)).unwrap();
 
-        assert_eq!(read_frame(&mut control), Some((HELLO, vec![4])));
+        assert_eq!(read_frame(&mut control), Some((HELLO, vec![5])));
         let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
         let fds = fd_count(runner);
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
@@ -301,6 +304,27 @@ fn listeners_are_bound_once_before_any_tool_and_passed() {
     assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
     listen(&one);
     assert_eq!(read_frame(one.control()), None, "before any tool");
+}
+
+/// Mirrors and connections of a stack: the runner passes the sockets and keeps no copy.
+#[test]
+fn sockets_are_passed_on_request_and_not_kept() {
+    let Some(one) = PidOne::start("sockets_are_passed_on_request_and_not_kept") else { return };
+    let request = |kind: u8, fields: &[u8], port: u16| {
+        let payload = [&7u32.to_be_bytes()[..], fields, &port.to_be_bytes()].concat();
+        one.control().write_all(&frame(kind, &payload)).unwrap();
+        let (reply, payload) = one.proxy_frame();
+        assert_eq!((reply, &payload[..4]), (OPENED, &7u32.to_be_bytes()[..]));
+        payload[4]
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(request(BIND, &[], port), 1, "in use");
+    assert_eq!(request(CONNECT, &[0], port), 0);
+    listener.accept().unwrap();
+    drop(listener);
+    assert_eq!(request(BIND, &[], port), 0);
+    eventually("it keeps no copy", || fd_count(one.runner) <= one.fds);
 }
 
 /// Only the tool can be preferred: the runner's end would end every tool.

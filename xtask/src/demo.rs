@@ -51,6 +51,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         kinds: &names,
         backend,
         path: std::env::var_os("PATH").unwrap_or_default(),
+        arguments: &[],
         log: root.join("serve.log"),
     })?;
     eprintln!("session: {} with {}; {runs}", project.display(), names.join(", "));

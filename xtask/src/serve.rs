@@ -27,6 +27,8 @@ pub(crate) struct Options<'a> {
     pub(crate) backend: Backend<'a>,
     /// PATH of local sidecars.
     pub(crate) path: OsString,
+    /// Further arguments of `serve`.
+    pub(crate) arguments: &'a [String],
     /// A new file for stderr.
     pub(crate) log: PathBuf,
 }
@@ -72,6 +74,7 @@ impl Serve {
             }
         }
         command
+            .args(options.arguments)
             .env("PATH", &options.path)
             .env("AIFO_SHIM_BIN", &options.dist.shim)
             // With the caller's target directory, the tools would build into it.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use aifo_launch::{
     Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
-    EngineError, Fallback, Images, Net, SidecarBackend, TrustedPrograms, own_certificates,
+    EngineError, Fallback, Images, LocalNames, Net, SidecarBackend, TrustedPrograms,
+    own_certificates,
 };
 use anyhow::{Context, bail};
 
@@ -44,6 +45,11 @@ pub(crate) async fn choose(
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
             warn_of_names(config);
+            if containers.net.is_by_name() {
+                let (rules, unreachable) = config.network_rules(workspace);
+                unreachable.iter().for_each(|url| tracing::warn!("{url}"));
+                containers.rules = rules;
+            }
             containers.admitted = config.admitted()?;
             let is_admitted = config.admit.iter().any(|it| it.value == Admission::CaBundle);
             // Without a network they are not needed.
@@ -69,6 +75,9 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
             fallback_reason.unwrap_or("the backend is local")
         );
     }
+    if config.has_local_names() {
+        warn_of_names(config);
+    }
     if config.net.value == Net::None {
         tracing::warn!(
             "containers.net = \"none\" ({}) has no effect: tools run as processes of this machine",
@@ -82,12 +91,22 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
     Ok(())
 }
 
+/// Returns the network by name of local tools, if the user has set it.
+pub(crate) fn local_names(config: &Config, workspace: &Path) -> Option<LocalNames> {
+    config.has_local_names().then(|| LocalNames {
+        net: config.net.value,
+        rules: config.network_rules(workspace).0,
+        host_ports: config.host_ports.value.clone(),
+    })
+}
+
 /// Logs settings of a network by name that do not hold.
 fn warn_of_names(config: &Config) {
     if !config.net.value.is_by_name() {
-        let sources = config.names.flag().map(|list| &list.source).into_iter();
-        let host_ports = (!config.host_ports.value.is_empty()).then_some(&config.host_ports.source);
-        for source in sources.chain(host_ports) {
+        let sources = config.names.flag().into_iter();
+        let ports = [&config.host_ports, &config.agent_ports].into_iter();
+        let ports = ports.filter(|ports| !ports.value.is_empty()).map(|ports| &ports.source);
+        for source in sources.chain(ports) {
             tracing::warn!("{source} has no effect without --net names");
         }
         return;
@@ -132,9 +151,8 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     };
     containers.request_versions(&config.toolchains.value.list);
     containers.net = config.net.value;
-    // The keys were parsed before.
-    containers.rules = config.names.rules().unwrap_or_default();
     containers.host_ports.clone_from(&config.host_ports.value);
+    containers.agent_ports.clone_from(&config.agent_ports.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

@@ -3,6 +3,7 @@
 mod acp;
 mod help;
 mod images;
+mod net;
 mod proxy;
 mod queries;
 mod removal;
@@ -14,12 +15,13 @@ mod web;
 use clap::{Parser, Subcommand};
 
 use self::help::{
-    ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, PROMPT,
+    ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, NET, PROMPT,
     PROMPT_USAGE, PROXY, RUN, RUN_USAGE, SERVE, SETUP, STATE, WEB, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
+pub(crate) use self::net::{Net, NetAllow, NetCommand, NetList};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Sessions, Why,
@@ -76,6 +78,9 @@ pub(crate) enum Command {
     /// Show the tool calls of a session
     #[command(after_help = LOG)]
     Log(Log),
+    /// Show the connections of a session with a network by name, or change its rules
+    #[command(after_help = NET)]
+    Net(Net),
     /// List running sessions with their containers and tools
     Sessions(Sessions),
     /// Remove directories, containers, networks and sockets of killed sessions

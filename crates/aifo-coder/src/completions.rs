@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{Choice, Engine, TrustedPrograms, running_sessions, within_timeout};
+use aifo_launch::{Choice, Engine, GROUPS, TrustedPrograms, running_sessions, within_timeout};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
@@ -113,7 +113,8 @@ impl Vocabulary {
         let owned = |words: Vec<&str>| Some(words.into_iter().map(str::to_owned).collect());
         match argument {
             "words" | "agent" => Some(self.agents.clone()),
-            "kinds" => Some(self.kinds.clone()),
+            "kinds" | "kind" => Some(self.kinds.clone()),
+            "rules" => owned(GROUPS.iter().map(|group| group.name).collect()),
             "toolchain" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
             "yes-to" => owned(PermissionRule::keywords().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),

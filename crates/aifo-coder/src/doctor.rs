@@ -136,6 +136,7 @@ const CHECKS: &[Check] = &[
     Check { name: "programs", method: Method::Sync(session::programs) },
     Check { name: "config", method: Method::Sync(session::config) },
     Check { name: "certificates", method: Method::Sync(session::certificates) },
+    Check { name: "network", method: Method::Sync(session::network) },
     Check { name: "runtime directory", method: Method::Sync(session::runtime_dir) },
     Check { name: "killed sessions", method: Method::Sync(session::killed) },
     Check { name: "engines", method: Method::Sync(engine::engines) },

@@ -24,6 +24,7 @@ mod image_dialogue;
 mod images;
 mod log;
 mod man;
+mod net;
 mod paint;
 mod progress;
 mod proxy;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
+        Command::Net(flags) => (net::run(&flags), UNANSWERED),
         Command::Sessions(flags) => {
             let ended = match &flags.complete {
                 Some(query) => block_on(completions::answer(query)),

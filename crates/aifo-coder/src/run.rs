@@ -59,7 +59,7 @@ pub(crate) async fn run_target(
         false => None,
     };
     let backend = session.backend.clone();
-    let summary = backend.summary(session.confinement);
+    let summary = session.summary();
     let mut signals = EndSignals::listen()?;
     let session = match start(session, &mut signals).await? {
         Started::Running(session) => *session,

@@ -18,7 +18,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     if flags.session.containers.dry_run {
         return start::show_plan(&config).await;
     }
-    let summary = config.backend.summary(config.confinement);
+    let summary = config.summary();
     let session = match start(config, &mut signals).await? {
         Started::Running(session) => session,
         Started::Cancelled(_) => return Ok(ExitCode::SUCCESS),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use aifo_launch::{
-    CheckedWorkspace, Fallback, SessionConfig, ShimBinary, Startup, TrustedPrograms, Verbosity,
+    CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, Startup,
+    TrustedPrograms, Verbosity,
 };
 use std::path::Path;
 
@@ -56,6 +57,7 @@ pub(crate) async fn session_config(
     };
     (session.backend, session.attached) =
         backend::choose(config, workspace, fallback, &programs, dialogue).await?;
+    session.local_names = backend::local_names(config, workspace);
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,
         StartMode::OnDemand => {
@@ -67,7 +69,11 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     session.policy = config.kinds.policy.clone();
-    session.forwarding = config.variables.forwarding.clone();
+    let has_names = match &session.backend {
+        SidecarBackend::Containers(containers) => containers.net.is_by_name(),
+        SidecarBackend::Local => session.local_names.is_some(),
+    };
+    session.forwarding = config.forwarding(has_names);
     session.notify = config.notify_rules();
     session.local_python.clone_from(&config.local_python.value);
     session.confinement = config.confine.value;

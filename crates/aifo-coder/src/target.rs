@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, Fallback, KeySettings, ModelKeys, Net, SessionConfig,
-    SidecarBackend, StateImport, StateMode, TrustedPrograms,
+    AgentContainerConfig, AgentSpec, Containers, Fallback, KeySettings, ModelKeys, Net,
+    SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use anyhow::bail;
 
@@ -26,6 +26,8 @@ pub(crate) struct Target {
     keys: Option<KeySettings>,
     /// PEM files of certificates beside this machine's.
     certificates: Vec<PathBuf>,
+    /// Whether the agent reaches hosts that no setting of `[net]` names.
+    has_default_rules: bool,
 }
 
 /// The image of an agent's container.
@@ -69,9 +71,15 @@ impl Target {
         image: Option<Image>,
         config: &Config,
     ) -> Self {
-        let state = (config.state.value, config.state_import.value);
-        let certificates = config.ca_bundle.value.iter().cloned().collect();
-        Target { command, spec, image, state, keys: config.key_settings(), certificates }
+        Target {
+            command,
+            spec,
+            image,
+            state: (config.state.value, config.state_import.value),
+            keys: config.key_settings(),
+            certificates: config.ca_bundle.value.iter().cloned().collect(),
+            has_default_rules: config.net_defaults.value,
+        }
     }
 
     /// The agent's name, else the program's.
@@ -89,7 +97,8 @@ impl Target {
     /// Errors: the default image is missing.
     pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
         let (Some(image), Some(spec)) = (&self.image, &self.spec) else { return Ok(()) };
-        if let SidecarBackend::Containers(containers) = &session.backend {
+        if let SidecarBackend::Containers(containers) = &mut session.backend {
+            self.allow_hosts(spec, containers);
             let is_default = !image.is_named && containers.images.prefix.is_empty();
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
@@ -134,6 +143,18 @@ impl Target {
         let programs = TrustedPrograms::for_workspace(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
         Ok(ModelKeys::collect(spec, keys, &programs, &self.certificates, variable)?)
+    }
+
+    /// Allows the agent the hosts that its variables name.
+    fn allow_hosts(&self, spec: &AgentSpec, containers: &mut Containers) {
+        if !self.has_default_rules {
+            return;
+        }
+        let (rules, ports) = (&mut containers.rules, &containers.host_ports);
+        let unreachable = rules.allow_urls(spec, ports, &|name| std::env::var_os(name));
+        if containers.net.is_by_name() {
+            unreachable.iter().for_each(|url| tracing::warn!("{url}"));
+        }
     }
 }
 

@@ -10,10 +10,19 @@ use nix::libc;
 
 /// Prints one line. On a terminal, clears the current line first.
 pub(crate) fn line(text: impl Display) {
+    line_of("aifo-shim", text);
+}
+
+/// Prints one line that is not about the call itself.
+pub(crate) fn notice(text: impl Display) {
+    line_of("aifo", text);
+}
+
+fn line_of(sender: &str, text: impl Display) {
     let mut stderr = std::io::stderr().lock();
     let clear = if stderr.is_terminal() { CLEAR } else { "" };
     // One write per line, so that lines of several processes do not mix.
-    let line = format!("{clear}aifo-shim: {}\n", one_line(&text.to_string()));
+    let line = format!("{clear}{sender}: {}\n", one_line(&text.to_string()));
     // A failed write to stderr cannot be reported.
     let _ = stderr.write_all(line.as_bytes());
 }

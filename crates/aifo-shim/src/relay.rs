@@ -1,6 +1,7 @@
 //! Event loop of a version 3 call, from the sent request to the exit (`spec/exec3.md#frames`).
 
 mod job_control;
+mod refusals;
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use nix::libc;
 use nix::poll::{PollFlags, PollTimeout};
 use nix::unistd::getpgrp;
 
+use self::refusals::Refusals;
 use crate::failure::{self, Interrupted, ResponseFailure};
 use crate::fd_writer::FdWriter;
 use crate::frame_connection::FrameConnection;
@@ -48,6 +50,7 @@ pub(crate) struct Relay<'a> {
     outputs: [Option<OutputForwarder>; 3],
     /// True if the last read filled its buffer.
     reads_large: bool,
+    refusals: Refusals,
 }
 
 /// Why a call stopped before its exit status arrived.
@@ -80,6 +83,7 @@ impl<'a> Relay<'a> {
             is_passed: [false; 2],
             outputs: [const { None }; 3],
             reads_large: false,
+            refusals: Refusals::default(),
         }
     }
 
@@ -236,6 +240,7 @@ impl<'a> Relay<'a> {
             .map(drop)
             .map_err(protocol_error)?,
             Frame::Stopped { signal, resumed } => self.stop(*signal, *resumed)?,
+            Frame::Refused { text } => self.refusals.add(text),
             Frame::Exit { exit, .. } => return Ok(Some(*exit)),
             other => {
                 return Err(protocol_error(format_args!("an unexpected {:?} frame", other.kind())));
@@ -304,9 +309,7 @@ impl<'a> Relay<'a> {
         if let Some(number) = killed_by {
             return ShimExit::Signaled(number);
         }
-        if let Some(note) = exit.note {
-            failure::report_note(note);
-        }
+        self.refusals.report(exit.note);
         if let Ending::Signaled(number) = exit.ending {
             let from_keys = matches!(i32::from(number), libc::SIGINT | libc::SIGQUIT);
             if from_keys && self.was_typed(number) {

@@ -2,20 +2,24 @@
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
 //! PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
-//! [--restrict NAME,..] [--hide PATH]..` gets its control connection as stdin or connects itself;
-//! `aifo-runner watch` waits for the launcher to exit; `aifo-runner try-confinement` only confines
-//! itself.
+//! [--restrict NAME,..] [--hide PATH].. [--join-stack PID --resolver PATH [--mask PATH]..]` gets its
+//! control connection as stdin or connects itself; `aifo-runner hold-stack` does the same in a network
+//! stack of its own; `aifo-runner watch` waits for the launcher to exit; `aifo-runner try-confinement`
+//! and `try-stack` only do that.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use aifo_process::{
-    Confinement, Restriction, confine, restore_private_mode, restrict_system_calls,
-    set_parent_death_signal, take_fd,
+    Confinement, Restriction, confine, create_network_stack, join_network_stack,
+    restore_private_mode, restrict_system_calls, set_parent_death_signal, take_fd,
+    try_network_stack,
 };
 use aifo_runner::{ControlTransport, GUARDED_BY, NoteOptions, Owner};
 use aifo_types::{Signal, Subnet};
@@ -64,6 +68,11 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
             }
             _ => return usage(),
         },
+        Some("hold-stack") => hold_stack(words),
+        Some("try-stack") if words.is_empty() => try_network_stack().map_err(|error| {
+            log::to_launcher(&error);
+            io::Error::other(error)
+        }),
         Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch_launcher),
         Some("unlink") if words.is_empty() => aifo_runner::unlink_executable(),
         _ => return usage(),
@@ -87,6 +96,8 @@ struct Options {
     source: ControlSource,
     /// The confinement of tools, if they are confined.
     confinement: Option<Confinement>,
+    /// The network stack of tools, if it is not the machine's.
+    stack: Option<JoinedStack>,
     /// Directories that must be writable.
     writable: Vec<PathBuf>,
     /// Files that must be at their paths.
@@ -97,6 +108,16 @@ struct Options {
     restrictions: Vec<Restriction>,
     lifetime: Lifetime,
     notes: NoteOptions,
+}
+
+/// The network stack of another process.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct JoinedStack {
+    holder: i32,
+    /// The resolver's configuration.
+    resolver: PathBuf,
+    /// The paths to hide.
+    hidden: Vec<PathBuf>,
 }
 
 /// A file that the engine was to mount.
@@ -173,6 +194,15 @@ impl Options {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.namespace.get_or_insert_default().push(PathBuf::from(value));
                 }
+                Some(aifo_runner::JOIN_STACK) => {
+                    options.stack.get_or_insert_default().holder = value.to_str()?.parse().ok()?;
+                }
+                Some(aifo_runner::RESOLVER) => {
+                    options.stack.get_or_insert_default().resolver = PathBuf::from(value);
+                }
+                Some(aifo_runner::MASK) => {
+                    options.stack.get_or_insert_default().hidden.push(PathBuf::from(value));
+                }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
                 Some(aifo_runner::EXPECT) => options.expected.push(ExpectedFile::parse(value)?),
                 Some(aifo_runner::ISOLATE_NETWORK) => {
@@ -185,7 +215,8 @@ impl Options {
                 _ => return None,
             }
         }
-        Some(options)
+        let is_complete = |stack: &JoinedStack| stack.holder > 0 && stack.resolver.is_absolute();
+        options.stack.as_ref().is_none_or(is_complete).then_some(options)
     }
 
     /// Returns the first directory that is not writable for this user. First restores the mode of those
@@ -218,6 +249,11 @@ fn serve(options: &Options) -> io::Result<()> {
     if !options.network_pools.is_empty() {
         aifo_runner::isolate_network(&options.network_pools)?;
     }
+    // Before the confinement, which forbids it.
+    if let Some(stack) = &options.stack {
+        join_network_stack(Pid::from_raw(stack.holder), &stack.resolver, &stack.hidden)
+            .map_err(io::Error::other)?;
+    }
     if !options.restrictions.is_empty() {
         restrict_system_calls(&options.restrictions).map_err(|error| {
             let message = format!("cannot restrict system calls: {error}");
@@ -238,6 +274,13 @@ fn serve(options: &Options) -> io::Result<()> {
         let _ = aifo_runner::unlink_executable();
     }
     aifo_runner::serve(control, options.notes).map_err(io::Error::other)
+}
+
+/// Creates a network stack and executes `serve` in it.
+fn hold_stack(words: &[OsString]) -> io::Result<()> {
+    create_network_stack().map_err(io::Error::other)?;
+    let mut serve = Command::new("/proc/self/exe");
+    Err(serve.arg0("aifo-runner").arg("serve").args(words).exec())
 }
 
 fn parse_chown(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
@@ -293,6 +336,15 @@ mod tests {
         assert_eq!(restricted, Some(Options { restrictions, ..Options::default() }));
         for names in ["", "io-uring,", "uring"] {
             assert_eq!(parse(&[aifo_runner::RESTRICT, names]), None);
+        }
+        let [join, resolver, mask] =
+            [aifo_runner::JOIN_STACK, aifo_runner::RESOLVER, aifo_runner::MASK];
+        let joined = parse(&[join, "7", mask, "/a", resolver, "/r", mask, "/b"]);
+        let hidden = vec!["/a".into(), "/b".into()];
+        let stack = Some(JoinedStack { holder: 7, resolver: "/r".into(), hidden });
+        assert_eq!(joined, Some(Options { stack, ..Options::default() }));
+        for incomplete in [&[join, "7"][..], &[resolver, "/r"], &[join, "-1", resolver, "/r"]] {
+            assert_eq!(parse(incomplete), None, "{incomplete:?}");
         }
         let lifetime = Lifetime::UntilStarted;
         let unlinked = Some(Options { lifetime, ..Options::default() });

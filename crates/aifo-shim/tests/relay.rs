@@ -283,7 +283,15 @@ fn exit_codes_that_are_not_the_tools() {
         vec![Frame::Exit { serial: 1, exit }]
     };
     let [memory, processes, config, hooks, certificates] = CallNote::ALL;
-    let rows: [(Vec<Frame>, i32, &str); 9] = [
+    let refused = |text: &str| Frame::Refused { text: text.to_owned() };
+    let refusals = [
+        &[refused("cargo was refused a"), refused("b\u{1b}")],
+        &noted(memory, Ending::Exited(1))[..],
+    ];
+    let many: Vec<Frame> = (0..100).map(|number| refused(&format!("n{number}"))).collect();
+    let rows: [(Vec<Frame>, i32, &str); 11] = [
+        (refusals.concat(), 1, "aifo: cargo was refused a\naifo: b\\u{1b}\naifo-shim: the sidecar"),
+        ([many, noted(memory, Ending::Exited(1))].concat(), 1, "aifo: n7\naifo-shim: the sidecar"),
         (vec![Frame::Exit { serial: 1, exit: timeout }], 124, ""),
         (noted(memory, Ending::Exited(1)), 1, "memory limit, and a process was killed; raise it"),
         (noted(processes, Ending::Exited(254)), 254, "limit on processes, and none could be made"),

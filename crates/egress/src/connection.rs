@@ -10,30 +10,35 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::body::Body;
+use crate::client::Client;
 use crate::context::StackContext;
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::hello::{Hello, parse_hello};
 use crate::http::{Request, parse_request};
 use crate::name::Name;
 use crate::refusal::refuse;
+use crate::resolver::BoxFuture;
 use crate::rule::Protocol;
 use crate::rules::Verdict;
 use crate::splice::{Counts, splice};
 
 /// Serves a connection to its end, and reports it.
-pub(crate) async fn serve(stack: Arc<StackContext>, mut client: TcpStream, peer: SocketAddr) {
-    let Ok(local) = client.local_addr() else { return };
+pub(crate) async fn serve(stack: Arc<StackContext>, mut client: Client) {
+    let (local, peer) = (client.dialled, client.peer);
     let (port, limits) = (local.port(), stack.gateway.limits);
     let name = stack.name_of(local.ip());
     let mut record = Record::new(stack, name.as_ref(), local, peer);
-    match run(&mut record, &mut client, name.as_ref(), port).await {
+    match run(&mut record, &mut client.stream, name.as_ref(), port).await {
         Ok(()) => record.close(None),
         Err(error) if record.event.phase == Phase::Opened => {
             // The client must not take the part of a response for a whole one.
-            let _ = client.set_zero_linger();
+            client.reset();
             record.close(Some(error));
         }
         Err(error) => {
+            if let Some(work) = record.before_refusal(&error) {
+                work.await;
+            }
             // The event comes before the answer, so its hint is there when the client fails.
             record.close(Some(error.clone()));
             refuse(client, record.protocol, name.as_ref(), port, &error, &limits).await;
@@ -42,11 +47,11 @@ pub(crate) async fn serve(stack: Arc<StackContext>, mut client: TcpStream, peer:
 }
 
 /// Reports a connection that exceeds the limit, and resets it.
-pub(crate) fn refuse_excess(stack: Arc<StackContext>, client: TcpStream, peer: SocketAddr) {
-    let Ok(local) = client.local_addr() else { return };
+pub(crate) fn refuse_excess(stack: Arc<StackContext>, client: Client) {
+    let (local, peer) = (client.dialled, client.peer);
     let limit = stack.gateway.limits.connections;
     let name = stack.name_of(local.ip());
-    let _ = client.set_zero_linger();
+    client.reset();
     Record::new(stack, name.as_ref(), local, peer).close(Some(ConnectionError::TooMany(limit)));
 }
 
@@ -60,7 +65,7 @@ async fn run(
     let gateway = &stack.gateway;
     let limits = &gateway.limits;
     let name = name.ok_or(ConnectionError::UnknownAddress)?;
-    let verdict = gateway.rules.judge(name, port);
+    let verdict = gateway.rules().judge(name, port);
     let Verdict::Allowed { rule } = &verdict else { return Err(ConnectionError::NoRule) };
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);
@@ -182,6 +187,15 @@ impl Record {
         self.event.phase = Phase::Opened;
         self.event.address = address;
         self.stack.report(self.event.clone());
+    }
+
+    /// Returns the work that a refusal waits for; `None` for a failure.
+    fn before_refusal(&self, error: &ConnectionError) -> Option<BoxFuture<()>> {
+        if !error.is_refusal() {
+            return None;
+        }
+        let (verdict, error) = (Verdict::Refused, Some(error.clone()));
+        self.stack.before_refusal(&ConnectionEvent { verdict, error, ..self.event.clone() })
     }
 
     /// Reports the end.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,19 +13,24 @@ use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::limits::Limits;
 use crate::name::Name;
 use crate::names::NameTable;
+use crate::resolver::BoxFuture;
 use crate::rules::{NetRules, Verdict};
 
 /// The function that receives events.
 pub(crate) type EventFn = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
 
+/// The function that is called before a refusal is answered.
+pub(crate) type RefusalFn = Arc<dyn Fn(&ConnectionEvent) -> Option<BoxFuture<()>> + Send + Sync>;
+
 /// State of a gateway. Clones share names, cached addresses and the numbers of connections.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) rules: Arc<NetRules>,
+    rules: Arc<RwLock<Arc<NetRules>>>,
     pub(crate) outside: Outside,
     pub(crate) limits: Limits,
     names: Arc<Mutex<NameTable>>,
     events: EventFn,
+    pub(crate) before_refusal: Option<RefusalFn>,
     next_id: Arc<AtomicU64>,
 }
 
@@ -33,12 +38,28 @@ impl Shared {
     pub(crate) fn new(rules: Arc<NetRules>, events: EventFn) -> Shared {
         Shared {
             names: Arc::new(Mutex::new(NameTable::new(&rules))),
-            rules,
+            rules: Arc::new(RwLock::new(rules)),
             outside: Outside::new(),
             limits: Limits::default(),
             events,
+            before_refusal: None,
             next_id: Arc::new(AtomicU64::new(1)),
         }
+    }
+
+    /// Returns the rules that apply now.
+    pub(crate) fn rules(&self) -> Arc<NetRules> {
+        self.rules.read().unwrap_or_else(|error| error.into_inner()).clone()
+    }
+
+    /// Replaces the rules, also of clones.
+    pub(crate) fn set_rules(&self, rules: Arc<NetRules>) {
+        *self.rules.write().unwrap_or_else(|error| error.into_inner()) = rules;
+    }
+
+    /// Returns the same state with rules of its own.
+    pub(crate) fn with_rules(&self, rules: Arc<NetRules>) -> Shared {
+        Shared { rules: Arc::new(RwLock::new(rules)), ..self.clone() }
     }
 
     /// Locks the table of names.
@@ -93,6 +114,11 @@ impl StackContext {
 
     pub(crate) fn report(&self, event: ConnectionEvent) {
         (self.gateway.events)(event);
+    }
+
+    /// Returns the work that a refusal waits for.
+    pub(crate) fn before_refusal(&self, event: &ConnectionEvent) -> Option<BoxFuture<()>> {
+        self.gateway.before_refusal.as_ref().and_then(|before| before(event))
     }
 
     pub(crate) fn report_listener(&self, error: &io::Error) {

@@ -183,8 +183,18 @@ impl Outside {
     ) -> Result<(TcpStream, SocketAddr), String> {
         let deadline = Instant::now() + limits.connect;
         let mut waiting = addresses.into_iter();
+        let Some(address) = waiting.next() else { return Err("it has no address".to_owned()) };
+        // Most names need no further attempt, and no task.
+        let mut dialing = self.dialer.dial(address);
+        let first =
+            if waiting.len() > 0 { limits.attempt.min(limits.connect) } else { limits.connect };
         let mut attempts = JoinSet::new();
-        let mut failure = "it has no address".to_owned();
+        let mut failure = timed_out(limits);
+        match timeout(first, &mut dialing).await {
+            Ok(Ok(stream)) => return Ok((stream, address)),
+            Ok(Err(error)) => failure = error.to_string(),
+            Err(_) => drop(attempts.spawn(async move { (dialing.await, address) })),
+        }
         let mut start = true;
         loop {
             if std::mem::take(&mut start)

@@ -15,6 +15,7 @@ use crate::context::{ACCEPT_RETRY, StackContext};
 use crate::dns::{self, Lookup, MAX_QUERY, Question};
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::name::Name;
+use crate::resolver::BoxFuture;
 
 /// The time within which the refusals of a name to a socket are one event: clients query several types, and
 /// again.
@@ -28,17 +29,37 @@ const TCP_IDLE: Duration = Duration::from_secs(10);
 
 /// Answers datagrams, one response each.
 pub(crate) async fn serve_udp(stack: Arc<StackContext>, socket: UdpSocket) {
-    let resolver = Resolver::new(stack);
+    let resolver = Arc::new(Resolver::new(stack));
+    let socket = Arc::new(socket);
     let mut buffer = vec![0; MAX_QUERY];
+    let mut waiting = JoinSet::new();
     loop {
-        match socket.recv_from(&mut buffer).await {
-            Ok((length, peer)) => {
-                if let Some(response) = resolver.answer(&buffer[..length], peer) {
+        tokio::select! {
+            received = socket.recv_from(&mut buffer) => match received {
+                Ok((length, peer)) => {
+                    let Answer { response, refused } = resolver.answer(&buffer[..length], peer);
+                    let Some(response) = response else { continue };
+                    let refused = refused.map(|event| (resolver.before(&event), event));
+                    match refused {
+                        // Only this client waits.
+                        Some((Some(work), event)) => {
+                            let (resolver, socket) = (resolver.clone(), socket.clone());
+                            waiting.spawn(async move {
+                                work.await;
+                                resolver.stack.report(event);
+                                let _ = socket.send_to(&response, peer).await;
+                            });
+                            continue;
+                        }
+                        Some((None, event)) => resolver.stack.report(event),
+                        None => {}
+                    }
                     // A client that closed its socket needs no response.
                     let _ = socket.send_to(&response, peer).await;
                 }
-            }
-            Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            },
+            Some(_) = waiting.join_next() => {}
         }
         tokio::task::coop::consume_budget().await;
     }
@@ -67,7 +88,7 @@ pub(crate) async fn serve_tcp(stack: Arc<StackContext>, listener: TcpListener) {
     }
 }
 
-async fn serve_connection(
+pub(crate) async fn serve_connection(
     resolver: &Resolver,
     mut client: TcpStream,
     peer: SocketAddr,
@@ -75,7 +96,14 @@ async fn serve_connection(
     let mut received = Vec::new();
     loop {
         while let Some((query, length)) = dns::split_message(&received).map_err(io::Error::other)? {
-            if let Some(response) = resolver.answer(query, peer) {
+            let Answer { response, refused } = resolver.answer(query, peer);
+            if let Some(event) = refused {
+                if let Some(work) = resolver.before(&event) {
+                    work.await;
+                }
+                resolver.stack.report(event);
+            }
+            if let Some(response) = response {
                 let framed = [&(response.len() as u16).to_be_bytes()[..], &response].concat();
                 timeout(TCP_IDLE, client.write_all(&framed)).await??;
             }
@@ -87,38 +115,67 @@ async fn serve_connection(
     }
 }
 
+/// The response to a query.
+struct Answer {
+    /// `None` if the query gets none.
+    response: Option<Vec<u8>>,
+    /// The event of a refused name, to be reported first.
+    refused: Option<ConnectionEvent>,
+}
+
 /// Answers out of the rules and the table of names.
-struct Resolver {
+pub(crate) struct Resolver {
     stack: Arc<StackContext>,
     recent: Mutex<HashMap<(Name, SocketAddr), Instant>>,
 }
 
 impl Resolver {
-    fn new(stack: Arc<StackContext>) -> Resolver {
+    pub(crate) fn new(stack: Arc<StackContext>) -> Resolver {
         Resolver { stack, recent: Mutex::default() }
     }
 
-    fn answer(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
-        dns::answer(query, |question| self.look_up(question, peer))
+    fn answer(&self, query: &[u8], peer: SocketAddr) -> Answer {
+        let mut refused = None;
+        let response = dns::answer(query, |question| self.look_up(question, peer, &mut refused));
+        Answer { response, refused }
     }
 
-    fn look_up(&self, question: &Question, peer: SocketAddr) -> Lookup {
+    /// Answers at once: an event about a refused name does not know its caller.
+    pub(crate) fn answer_relayed(&self, query: &[u8], peer: SocketAddr) -> Option<Vec<u8>> {
+        let Answer { response, refused } = self.answer(query, peer);
+        if let Some(event) = refused {
+            self.stack.report(event);
+        }
+        response
+    }
+
+    /// Returns the work that the answer about a refused name waits for.
+    fn before(&self, event: &ConnectionEvent) -> Option<BoxFuture<()>> {
+        self.stack.before_refusal(event)
+    }
+
+    fn look_up(
+        &self,
+        question: &Question,
+        peer: SocketAddr,
+        refused: &mut Option<ConnectionEvent>,
+    ) -> Lookup {
         let gateway = &self.stack.gateway;
         match question {
-            Question::Name { name, .. } if gateway.rules.permits_name(name) => {
+            Question::Name { name, .. } if gateway.rules().permits_name(name) => {
                 match gateway.names().address(name) {
                     Ok(address) => Lookup::Address(address),
                     Err(error) => {
-                        self.report(name, peer, error.into());
+                        *refused = self.refusal(name, peer, error.into());
                         Lookup::Full
                     }
                 }
             }
-            Question::Name { host: Some(host), .. } if gateway.rules.permits_name(host) => {
+            Question::Name { host: Some(host), .. } if gateway.rules().permits_name(host) => {
                 Lookup::NoData
             }
             Question::Name { name, .. } => {
-                self.report(name, peer, ConnectionError::NoRule);
+                *refused = self.refusal(name, peer, ConnectionError::NoRule);
                 Lookup::NoName
             }
             Question::Pointer(address) => match gateway.names().name(*address) {
@@ -128,8 +185,13 @@ impl Resolver {
         }
     }
 
-    /// Reports a refused name, unless it was a moment ago.
-    fn report(&self, name: &Name, peer: SocketAddr, error: ConnectionError) {
+    /// Returns the event of a refused name, unless it had one a moment ago.
+    fn refusal(
+        &self,
+        name: &Name,
+        peer: SocketAddr,
+        error: ConnectionError,
+    ) -> Option<ConnectionEvent> {
         let now = Instant::now();
         let key = (name.clone(), peer);
         let mut recent = self.recent.lock().unwrap_or_else(|error| error.into_inner());
@@ -137,11 +199,11 @@ impl Resolver {
             recent.retain(|_, time| now - *time < REPEAT);
         }
         if recent.len() >= MAX_RECENT || recent.get(&key).is_some_and(|time| now - *time < REPEAT) {
-            return;
+            return None;
         }
         recent.insert(key, now);
         drop(recent);
         let event = self.stack.event(name.to_string(), Phase::Closed);
-        self.stack.report(ConnectionEvent { peer: Some(peer), error: Some(error), ..event });
+        Some(ConnectionEvent { peer: Some(peer), error: Some(error), ..event })
     }
 }

@@ -153,7 +153,7 @@ impl ConnectionError {
 }
 
 impl ConnectionEvent {
-    /// Returns the flag that permits the connection, if a missing rule is the cause.
+    /// Returns the command that permits the connection, if a missing rule is the cause.
     pub fn hint(&self) -> Option<String> {
         if !matches!(self.error, Some(ConnectionError::NoRule)) {
             return None;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use crate::client::Client;
 use crate::connection;
 use crate::context::{ACCEPT_RETRY, Shared, StackContext};
 use crate::dial::Dial;
@@ -19,7 +20,8 @@ use crate::dns_server;
 use crate::event::ConnectionEvent;
 use crate::limits::Limits;
 use crate::parent::ParentProxy;
-use crate::resolver::Resolve;
+use crate::relayed::RelayedStack;
+use crate::resolver::{BoxFuture, Resolve};
 use crate::rules::NetRules;
 
 /// The passed sockets of one network stack. The gateway makes them non-blocking, and closes them.
@@ -61,10 +63,36 @@ impl Gateway {
         Gateway(Shared::new(rules, Arc::new(events)))
     }
 
+    /// Returns a gateway with other rules, for other stacks. It shares the table of names, the cached
+    /// addresses, the numbers of connections and the receiver of events with this one, whose rules
+    /// have every name of `rules` without a wildcard.
+    #[must_use]
+    pub fn with_rules(&self, rules: Arc<NetRules>) -> Gateway {
+        Gateway(self.0.with_rules(rules))
+    }
+
+    /// Replaces the rules, also of clones and of stacks that are served. They apply to later queries and
+    /// connections; [`NetRules::ports`] of the new rules get no further listener.
+    pub fn set_rules(&self, rules: Arc<NetRules>) {
+        self.0.set_rules(rules);
+    }
+
     /// Dials through a parent proxy, which then chooses the addresses.
     #[must_use]
     pub fn with_parent_proxy(mut self, parent: ParentProxy) -> Gateway {
         self.0.outside.parent = Some(parent);
+        self
+    }
+
+    /// Waits for a future before a refusal is reported and answered, for example until the process of the
+    /// client is known, which still waits for the answer. `before` is called with the event, and must
+    /// bound the future's time and the number of futures. Other queries and connections do not wait.
+    #[must_use]
+    pub fn with_refusal_hook(
+        mut self,
+        before: impl Fn(&ConnectionEvent) -> Option<BoxFuture<()>> + Send + Sync + 'static,
+    ) -> Gateway {
+        self.0.before_refusal = Some(Arc::new(before));
         self
     }
 
@@ -118,10 +146,18 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// Returns a stack of which another process relays connections and datagrams. The caller serves each
+    /// one. `label` names the stack in events.
+    pub fn relayed(&self, label: String) -> RelayedStack {
+        RelayedStack::new(Arc::new(StackContext::new(self.0.clone(), label)))
+    }
+}
+
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parent = &self.0.outside.parent;
-        f.debug_struct("Gateway").field("rules", &self.0.rules).field("parent", parent).finish()
+        f.debug_struct("Gateway").field("rules", &self.0.rules()).field("parent", parent).finish()
     }
 }
 
@@ -131,16 +167,19 @@ async fn accept_all(stack: Arc<StackContext>, listener: tokio::net::TcpListener)
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((client, peer)) => match stack.try_permit() {
-                    Some(permit) => {
-                        let serving = connection::serve(stack.clone(), client, peer);
-                        connections.spawn(async move {
-                            serving.await;
-                            drop(permit);
-                        });
+                Ok((client, peer)) => {
+                    let Some(client) = Client::accepted(client, peer) else { continue };
+                    match stack.try_permit() {
+                        Some(permit) => {
+                            let serving = connection::serve(stack.clone(), client);
+                            connections.spawn(async move {
+                                serving.await;
+                                drop(permit);
+                            });
+                        }
+                        None => connection::refuse_excess(stack.clone(), client),
                     }
-                    None => connection::refuse_excess(stack.clone(), client, peer),
-                },
+                }
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
             Some(_) = connections.join_next() => {}

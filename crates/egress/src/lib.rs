@@ -2,7 +2,7 @@
 //!
 //! In scope: [`NetRules`], which names and ports are permitted; sans-IO parsers of DNS queries, TLS
 //! ClientHellos and HTTP/1 requests; refused addresses; and [`Gateway`], which serves the passed sockets
-//! of a [`Stack`], dials outside, and relays. `spec/network.md` defines the behaviour.
+//! of a [`Stack`] or the connections of a [`RelayedStack`], dials outside, and relays. `spec/network.md` defines the behaviour.
 //!
 //! Out of scope: the network namespaces and the creation of sockets in them (`aifo-runner`,
 //! `aifo-sidecar`), and the sources of rules (`aifo-coder`).
@@ -16,6 +16,8 @@
 
 mod address;
 mod body;
+mod buffer;
+mod client;
 mod connection;
 mod connector;
 mod context;
@@ -29,6 +31,7 @@ mod name;
 mod names;
 mod parent;
 mod refusal;
+mod relayed;
 mod resolver;
 mod rule;
 mod rules;
@@ -40,6 +43,7 @@ pub mod http;
 
 pub use address::{AddressClass, judge_address};
 pub use body::{Body, BodyError};
+pub use client::RelayedConnection;
 pub use connector::{Addresses, Connector};
 pub use dial::{Dial, SystemDialer};
 pub use event::{ConnectionError, ConnectionEvent, Phase};
@@ -49,6 +53,8 @@ pub use limits::Limits;
 pub use name::{Name, NameError};
 pub use names::{NameTable, TableFull};
 pub use parent::{ParentError, ParentProxy};
+pub use relayed::RelayedStack;
 pub use resolver::{BoxFuture, Resolve, SystemResolver};
 pub use rule::{Protocol, Rule, RuleError};
 pub use rules::{LEARNING_PORTS, NetRules, Verdict};
+pub use splice::relay;

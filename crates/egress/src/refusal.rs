@@ -1,9 +1,9 @@
 //! Refusals that a client can read: a TLS alert, an HTTP response, or a reset.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::client::Client;
 use crate::event::ConnectionError;
 use crate::limits::Limits;
 use crate::name::Name;
@@ -18,7 +18,7 @@ const MAX_DISCARDED: usize = 256 * 1024;
 /// TLS gets an alert, HTTP a response with the cause, other protocols a reset. The client has
 /// [`Limits::refusal`] to read it.
 pub(crate) async fn refuse(
-    mut client: TcpStream,
+    client: Client,
     protocol: Protocol,
     name: Option<&Name>,
     port: u16,
@@ -29,12 +29,13 @@ pub(crate) async fn refuse(
         Protocol::Http => response(name, port, error),
         Protocol::Tls => vec![21, 3, 1, 0, 2, 2, alert(error)],
         Protocol::Raw => {
-            let _ = client.set_zero_linger();
+            client.reset();
             return;
         }
     };
     // The client may be gone. Its unread bytes would turn the close into a reset, which can
     // overtake the answer.
+    let mut client = client.stream;
     let answering = async {
         client.write_all(&answer).await?;
         client.shutdown().await?;

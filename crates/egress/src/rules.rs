@@ -174,11 +174,11 @@ fn parse_all(
     Ok(rules)
 }
 
-/// The hint that permits a refused name: `--allow-net NAME[:PORT]`.
+/// The hint that permits a refused name: `aifo-coder net allow NAME[:PORT]`.
 pub(crate) fn allow_hint(name: &Name, port: Option<u16>) -> String {
     match port.filter(|port| !DEFAULT_PORTS.contains(port)) {
-        Some(port) => format!("--allow-net {name}:{port}"),
-        None => format!("--allow-net {name}"),
+        Some(port) => format!("aifo-coder net allow {name}:{port}"),
+        None => format!("aifo-coder net allow {name}"),
     }
 }
 
@@ -315,15 +315,17 @@ mod tests {
         let page = include_str!("../../../spec/network.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `@")?.split_once("` |"));
         let table = rows.filter(|(_, text)| !text.contains("the rules of a group"));
-        let listed: Vec<String> = table.map(|(name, _)| format!("@{name}")).collect();
+        // Those of an agent are in its row.
+        let groups = table.map(|(name, _)| name).filter(|name| !name.starts_with("agent-"));
+        let listed: Vec<String> = groups.map(|name| format!("@{name}")).collect();
         let names: Vec<&str> = groups::GROUPS.iter().map(|group| group.name).collect();
         assert_eq!(listed, names);
     }
 
     #[test]
     fn hints_name_other_ports() {
-        assert_eq!(allow_hint(&name("a.example"), Some(443)), "--allow-net a.example");
-        assert_eq!(allow_hint(&name("a.example"), Some(22)), "--allow-net a.example:22");
-        assert_eq!(allow_hint(&name("a.example"), None), "--allow-net a.example");
+        assert_eq!(allow_hint(&name("a.example"), Some(443)), "aifo-coder net allow a.example");
+        assert_eq!(allow_hint(&name("a.example"), Some(22)), "aifo-coder net allow a.example:22");
+        assert_eq!(allow_hint(&name("a.example"), None), "aifo-coder net allow a.example");
     }
 }

@@ -1,9 +1,8 @@
 //! Relays bytes between a client and a host outside, in both directions.
 //!
 //! In scope: half-closed connections, back-pressure, counts, and the end of the only request of an HTTP
-//! connection. An idle connection has no buffer; a stalled direction holds at most [`BUFFER`] bytes.
+//! connection. An idle connection has no buffer.
 
-use std::cell::RefCell;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +14,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 
 use crate::body::Body;
+use crate::buffer::Buffer;
 use crate::event::ConnectionError;
 use crate::limits::Limits;
 
@@ -27,12 +27,19 @@ pub(crate) struct Counts {
     pub(crate) received: AtomicU64,
 }
 
-/// Bytes per read. One buffer per thread serves all connections. Over loopback this is half again as fast
-/// as 64 KiB, and as fast as splice(2).
-const BUFFER: usize = 256 * 1024;
+/// Bytes of a direction after which other connections have their turn.
+const TURN: usize = 1 << 20;
 
-thread_local! {
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
+/// Relays all bytes between two connections until both sides closed or one failed, which resets the other
+/// one. An idle connection stays open, a half-closed one as [`Limits`] says.
+pub async fn relay(mut client: TcpStream, mut server: TcpStream) {
+    let (counts, limits) = (Counts::default(), Limits::default());
+    if splice(&mut client, &mut server, None, &counts, &limits).await.is_err() {
+        for side in [client, server] {
+            // Closing then resets the connection.
+            let _ = side.set_zero_linger();
+        }
+    }
 }
 
 /// Relays until both sides closed, or one failed. With a `body`, the server receives only its bytes from
@@ -48,17 +55,12 @@ pub(crate) async fn splice(
     let (server_read, server_write) = server.split();
     let idle = IdleLimit::default();
     let request = async {
-        match body {
-            None => pump(client_read, server_write, &counts.sent, &idle, limits).await?,
-            Some(body) => {
-                pump_body(client_read, server_write, body, &counts.sent, &idle, limits).await?;
-            }
-        }
+        pump(client_read, server_write, body, &counts.sent, &idle, limits).await?;
         idle.set(limits.half_closed);
         Ok(())
     };
     let response = async {
-        pump(server_read, client_write, &counts.received, &idle, limits).await?;
+        pump(server_read, client_write, None, &counts.received, &idle, limits).await?;
         idle.set(limits.half_closed);
         Ok::<(), ConnectionError>(())
     };
@@ -75,110 +77,59 @@ pub(crate) async fn splice(
 async fn pump(
     from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
+    mut body: Option<Body>,
     count: &AtomicU64,
     idle: &IdleLimit,
     limits: &Limits,
 ) -> Result<(), ConnectionError> {
     loop {
-        match read_and_write(&from, &to).await? {
-            Step::Moved(moved) => {
-                count.fetch_add(moved as u64, Ordering::Relaxed);
-            }
-            Step::Rest { moved, rest } => {
-                count.fetch_add(moved as u64, Ordering::Relaxed);
-                if to.write_all(&rest).await.is_err() {
-                    idle.set(limits.response_idle);
+        from.readable().await?;
+        // Only while there are bytes.
+        let mut buffer = Buffer::take();
+        let mut moved = 0;
+        loop {
+            let length = match from.try_read(&mut buffer) {
+                Ok(0) => {
+                    // The other side may be gone already.
+                    let _ = to.shutdown().await;
                     return Ok(());
                 }
-                count.fetch_add(rest.len() as u64, Ordering::Relaxed);
-            }
-            Step::Closed => {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            };
+            let taken = match &mut body {
+                None => length,
+                Some(body) => body.take(&buffer[..length])?,
+            };
+            let written = write_all(&to, &buffer[..taken], count).await;
+            // Further requests are discarded.
+            if written.is_err() || taken < length {
                 idle.set(limits.response_idle);
+            }
+            if written.is_err() {
                 return Ok(());
             }
-            Step::End => break,
-        }
-    }
-    // The other side may be gone already.
-    let _ = to.shutdown().await;
-    Ok(())
-}
-
-/// The result of one read.
-enum Step {
-    /// All bytes were written at once.
-    Moved(usize),
-    /// The rest must wait.
-    Rest { moved: usize, rest: Vec<u8> },
-    /// The writing side takes no more bytes.
-    Closed,
-    /// There are no more bytes.
-    End,
-}
-
-async fn read_and_write(from: &ReadHalf<'_>, to: &WriteHalf<'_>) -> io::Result<Step> {
-    loop {
-        from.readable().await?;
-        let step: io::Result<Step> = SCRATCH.with_borrow_mut(|scratch| {
-            let length = from.try_read(scratch)?;
-            if length == 0 {
-                return Ok(Step::End);
-            }
-            let moved = match to.try_write(&scratch[..length]) {
-                Ok(moved) => moved,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(_) => return Ok(Step::Closed),
-            };
-            Ok(match &scratch[moved..length] {
-                [] => Step::Moved(moved),
-                rest => Step::Rest { moved, rest: rest.to_vec() },
-            })
-        });
-        match step {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            step => {
-                tokio::task::coop::consume_budget().await;
-                return step;
+            moved += length;
+            if moved >= TURN {
+                tokio::task::yield_now().await;
+                moved = 0;
             }
         }
     }
 }
 
-/// Relays a request's body, then discards bytes until the client closes.
-async fn pump_body(
-    from: ReadHalf<'_>,
-    mut to: WriteHalf<'_>,
-    mut body: Body,
-    count: &AtomicU64,
-    idle: &IdleLimit,
-    limits: &Limits,
-) -> Result<(), ConnectionError> {
-    loop {
-        from.readable().await?;
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let length = from.try_read(scratch)?;
-            let taken = body.take(&scratch[..length]);
-            Ok((length, taken.map(|taken| scratch[..taken].to_vec())))
-        });
-        match read {
-            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error.into()),
-            Ok((0, _)) => break,
-            Ok((length, taken)) => {
-                let taken = taken?;
-                if to.write_all(&taken).await.is_err() {
-                    idle.set(limits.response_idle);
-                    return Ok(());
-                }
-                count.fetch_add(taken.len() as u64, Ordering::Relaxed);
-                if taken.len() < length {
-                    idle.set(limits.response_idle);
-                }
+async fn write_all(to: &WriteHalf<'_>, mut bytes: &[u8], count: &AtomicU64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match to.try_write(bytes) {
+            Ok(written) => {
+                count.fetch_add(written as u64, Ordering::Relaxed);
+                bytes = &bytes[written..];
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+            Err(error) => return Err(error),
         }
-        tokio::task::coop::consume_budget().await;
     }
-    let _ = to.shutdown().await;
     Ok(())
 }
 

@@ -157,7 +157,7 @@ async fn names_without_a_rule() {
     for name in ["evil.test", "wild.test", "x.tls.test", "tls.test.evil.test"] {
         assert_eq!(world.look_up(name).await, Err(3), "{name}");
         let event = world.event().await;
-        assert_eq!(event.hint(), Some(format!("--allow-net {name}")));
+        assert_eq!(event.hint(), Some(format!("aifo-coder net allow {name}")));
     }
     nothing_left(&outside);
 }
@@ -183,7 +183,7 @@ async fn another_port_of_a_permitted_name() {
     let mut client = world.connect("b.test").await;
     let event = world.event().await;
     assert_eq!(event.error, Some(ConnectionError::NoRule));
-    assert_eq!(event.hint(), Some(format!("--allow-net b.test:{}", world.port)));
+    assert_eq!(event.hint(), Some(format!("aifo-coder net allow b.test:{}", world.port)));
     assert_eq!(read_all(&mut client).await, b"");
     nothing_left(&outside);
 }

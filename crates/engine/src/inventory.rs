@@ -155,8 +155,9 @@ fn container(line: &str) -> Option<Container> {
 /// `-lost-1`.
 fn without_lost(container: &Container) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_holder = container.kind.split('.').next() == Some(POD);
     match container.name.rsplit_once("-lost-") {
-        Some((name, number)) if container.kind == POD && is_number(number) => name,
+        Some((name, number)) if is_holder && is_number(number) => name,
         _ => &container.name,
     }
 }

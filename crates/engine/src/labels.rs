@@ -53,7 +53,8 @@ impl Labels {
 
 /// The kind of an agent's container.
 const AGENT: &str = "agent";
-/// The kind of the container that holds a session's network.
+/// The kind of the container that holds a session's network. That of a further network stack has the
+/// stack's name behind a dot, which no sidecar's kind has.
 pub const POD: &str = "net";
 
 /// Returns the name of a session's container of a kind.
@@ -61,7 +62,10 @@ pub fn container_name(kind: &str, session: &str) -> String {
     match kind {
         AGENT => format!("aifo-agent-{session}"),
         POD => format!("aifo-pod-{session}"),
-        kind => format!("aifo-tc-{kind}-{session}"),
+        kind => match kind.split_once('.') {
+            Some((POD, stack)) => format!("aifo-pod-{stack}-{session}"),
+            _ => format!("aifo-tc-{kind}-{session}"),
+        },
     }
 }
 

@@ -1,6 +1,7 @@
 //! The table of agents (`spec/agents.md#table`).
 
 mod acp;
+mod hosts;
 mod keys;
 mod state;
 mod state_file;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use aifo_types::env;
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
+pub use self::hosts::AgentHosts;
 pub use self::keys::{BaseUrl, KeyRow};
 pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
@@ -47,6 +49,8 @@ pub struct AgentSpec {
     pub keys: &'static [KeyRow],
     /// Variables that are always set, with their values.
     pub set: Vec<(String, String)>,
+    /// The hosts that it connects to.
+    pub hosts: AgentHosts,
     /// The user's shell, in its image.
     pub shell: PathBuf,
     /// Its ACP profile, if it speaks ACP.
@@ -98,6 +102,7 @@ impl AgentSpec {
             variables: Vec::new(),
             keys: &[],
             set: Vec::new(),
+            hosts: AgentHosts::default(),
             shell: PathBuf::from("/bin/bash"),
             acp: None,
         }
@@ -139,6 +144,15 @@ mod tests {
             let is_reserved = |name: &str| name.starts_with(env::PREFIX);
             assert!(!agent.variables.iter().any(|name| is_reserved(name) || name.contains('*')));
             assert!(!agent.set.iter().any(|(name, _)| is_reserved(name)));
+            let AgentHosts { model, telemetry, update } = &agent.hosts;
+            assert!(!model.is_empty(), "{}", agent.name);
+            for hosts in [model, telemetry, update] {
+                assert!(aifo_egress::NetRules::parse(hosts).is_ok(), "{}", agent.name);
+                let stores = |host: &String| host.starts_with("storage.googleapis.com");
+                assert!(!hosts.iter().any(stores), "{}", agent.name);
+            }
+            let is_telemetry = |host: &&String| telemetry.contains(host);
+            assert_eq!(model.iter().find(is_telemetry), None, "{}", agent.name);
             if let Some(acp) = &agent.acp {
                 assert!(acp.command.iter().all(|word| !word.is_empty()), "{}", agent.name);
                 assert!(!acp.command.is_empty() && acp.initialize.as_secs() >= 60);

@@ -3,20 +3,22 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use aifo_egress::NetRules;
 use aifo_engine::{Engine, Flavor, Labels};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images,
-    LinkedRepository, MAX_LISTEN_PORTS, Net, StackServer, Transport, proxy_logins,
+    LinkedRepository, Net, StackServer, Transport, proxy_logins,
 };
 use aifo_types::{Kind, Subnet};
 
-use crate::confine::ConfinementMode;
+use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
-use crate::named_network::{NamedNetwork, UnlistedNames};
+use crate::local_names::open_network;
+use crate::named_network::{NamedNetwork, StackPorts};
+use crate::network_rules::NetworkRules;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -71,9 +73,9 @@ impl SidecarBackend {
     }
 
     /// Describes in one line what confines tools and what does not.
-    pub fn summary(&self, confinement: ConfinementMode) -> String {
+    pub fn summary(&self, confinement: ConfinementMode, local: NetworkAccess) -> String {
         match self {
-            SidecarBackend::Local => confinement.summary().to_owned(),
+            SidecarBackend::Local => confinement.summary(local),
             SidecarBackend::Containers(containers) => format!(
                 "tools run in containers of {} {}: of this machine's files they see the workspace, \
                  the session's temporary directory and caches",
@@ -94,9 +96,13 @@ pub struct Containers {
     /// Their network.
     pub net: Net,
     /// The names that they reach with [`Net::Names`].
-    pub rules: NetRules,
+    pub rules: NetworkRules,
     /// The ports of this machine's localhost that they reach at their own with [`Net::Names`], each once.
     pub host_ports: Vec<u16>,
+    /// The ports of the agent's localhost that tools reach at their own with [`Net::Names`], each once.
+    pub agent_ports: Vec<u16>,
+    /// The engine's network that tools have with [`Net::Names`], instead of the named one.
+    pub join: Option<String>,
     /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -120,8 +126,10 @@ impl Containers {
             engine,
             images: Images::default(),
             net: Net::default(),
-            rules: NetRules::default(),
+            rules: NetworkRules::default(),
             host_ports: Vec::new(),
+            agent_ports: Vec::new(),
+            join: None,
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -181,18 +189,20 @@ impl Containers {
     /// with a hint.
     pub(crate) fn named_network(
         &self,
+        kinds: &[Kind],
         transport: RunnerTransport,
     ) -> Result<Option<NamedNetwork>, LaunchError> {
         if !self.net.is_by_name() {
             return Ok(None);
         }
         self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
-        let mode = match self.net {
-            Net::Learn => UnlistedNames::Allow,
-            _ => UnlistedNames::Refuse,
+        let ports = StackPorts {
+            host: self.host_ports.clone(),
+            agent: self.agent_ports.clone(),
+            joined: self.join.is_some(),
+            ..StackPorts::default()
         };
-        let network = NamedNetwork::new(self.rules.clone(), mode, &self.host_ports);
-        network.map(Some).map_err(|error| LaunchError::NamedNetwork(error.to_string()))
+        open_network(self.net, &self.rules, kinds, ports).map(Some)
     }
 
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
@@ -208,20 +218,7 @@ impl Containers {
                 "containers of --net names have no network to publish '{publish}' in\n{hint}"
             ));
         }
-        let ports = self.rules.ports();
-        if let Some(port) = self.host_ports.iter().find(|port| ports.contains(port)) {
-            return Err(format!(
-                "port {port} is both a host port and a port of network rules\n\
-                 hint: remove it from one of them"
-            ));
-        }
-        match ports.len().saturating_add(self.host_ports.len()) {
-            count if count > MAX_LISTEN_PORTS => Err(format!(
-                "network rules and host ports have {count} ports, the limit is {MAX_LISTEN_PORTS}\n\
-                 hint: remove rules with ports of their own"
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Warns if containers get a proxy's URL without the login that it has on the host.
@@ -259,7 +256,7 @@ impl Containers {
         runner: RunnerOptions<'_>,
         (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
         tmp: &Path,
-        (agent, stacks): (Option<AgentContainer>, Option<StackServer>),
+        (agent, stacks): (Option<AgentContainer>, Option<Arc<dyn StackServer>>),
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
@@ -274,6 +271,7 @@ impl Containers {
             images: self.images.clone(),
             net: self.net,
             stacks,
+            join: self.join.clone(),
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),

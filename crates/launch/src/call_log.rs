@@ -2,17 +2,18 @@
 
 mod reader;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aifo_proxy::{CallLog, Limits};
 use serde::{Deserialize, Serialize};
 
 use crate::call_stats::CallCounter;
+use crate::log_file::{LogFile, append, connections_path, rotated_log};
 use crate::own_directories::state_directory;
 
 pub use reader::{CallLogReader, LoggedLine, LoggedMessage, LoggedRecord};
@@ -34,13 +35,6 @@ pub enum CallLogRetention {
 /// some services.
 pub fn log_directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("log"))
-}
-
-/// Returns the path of the older part of a log, which exists once the log has been rotated.
-fn rotated_log(log: &Path) -> PathBuf {
-    let mut name = log.as_os_str().to_owned();
-    name.push(".1");
-    name.into()
 }
 
 /// The severity of a message in a session's log.
@@ -124,50 +118,6 @@ pub(crate) fn open(
     Ok(OpenLog { path, calls, messages })
 }
 
-fn append(file: &Mutex<LogFile>, record: &impl Serialize) {
-    let Ok(mut line) = serde_json::to_vec(record) else { return };
-    line.push(b'\n');
-    // A full disk does not fail the call.
-    let _ = file.lock().unwrap_or_else(PoisonError::into_inner).append(&line);
-}
-
-/// A log of limited size.
-#[derive(Debug)]
-struct LogFile {
-    path: PathBuf,
-    file: File,
-    len: usize,
-    max: usize,
-}
-
-impl LogFile {
-    fn create(path: &Path, max: usize) -> io::Result<Self> {
-        let file = create(path)?;
-        Ok(LogFile { path: path.to_owned(), file, len: 0, max })
-    }
-
-    /// Appends a line. A line that makes the log too long starts a new file; the full one replaces
-    /// the older part. Without a new file the line is lost, so that the log stays bounded.
-    fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.len > 0 && self.len.saturating_add(line.len()) > self.max {
-            match fs::rename(&self.path, rotated_log(&self.path)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                // The user may have removed it.
-                _ => {}
-            }
-            self.file = create(&self.path)?;
-            self.len = 0;
-        }
-        self.len = self.len.saturating_add(line.len());
-        // One write per line, so readers see whole lines.
-        self.file.write_all(line)
-    }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
-}
-
 fn remove_old(directory: &Path) {
     let logs = fs::read_dir(directory).into_iter().flatten().flatten();
     let logs = logs.filter(|entry| entry.path().extension().is_some_and(|e| e == "jsonl"));
@@ -179,35 +129,9 @@ fn remove_old(directory: &Path) {
     let surplus = (logs.len() + 1).saturating_sub(MAX_LOGS);
     for (_, path) in logs.into_iter().take(surplus) {
         // Another session may remove logs at the same time.
-        let _ = fs::remove_file(rotated_log(&path));
-        let _ = fs::remove_file(path);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_log_is_rotated_and_stays_bounded() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("log.jsonl");
-        let mut log = LogFile::create(&path, 10).unwrap();
-        for line in
-            ["one\n", "two\n", "three\n", "four\n", "a line that alone is longer\n", "six\n"]
-        {
-            log.append(line.as_bytes()).unwrap();
-            let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-            let (older, newer) = (text(&rotated_log(&path)), text(&path));
-            let expected = match line {
-                "one\n" => ["", "one\n"],
-                "two\n" => ["", "one\ntwo\n"],
-                "three\n" => ["one\ntwo\n", "three\n"],
-                "four\n" => ["three\n", "four\n"],
-                "six\n" => ["a line that alone is longer\n", "six\n"],
-                long => ["four\n", long],
-            };
-            assert_eq!([older.as_str(), &newer], expected);
+        for path in [connections_path(&path), path] {
+            let _ = fs::remove_file(rotated_log(&path));
+            let _ = fs::remove_file(path);
         }
     }
 }

@@ -7,14 +7,15 @@ use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::Restriction;
 use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
-use aifo_types::Endpoint;
+use aifo_types::{Endpoint, Kind};
 
 use crate::agent_container::AgentContainerConfig;
 use crate::agent_variables::agent_variables;
 use crate::attachments::Attachments;
 use crate::backend::{RunnerOptions, RunnerTransport, SidecarBackend};
 use crate::call_log::CallLogRetention;
-use crate::confine::ConfinementMode;
+use crate::confine::{ConfinementMode, NetworkAccess};
+use crate::local_names::LocalNames;
 use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
 use crate::toolchain::Toolchain;
@@ -30,6 +31,8 @@ pub struct SessionConfig {
     pub toolchains: Vec<Toolchain>,
     /// Where they run.
     pub backend: SidecarBackend,
+    /// The network by name of local sidecars; `None` for this machine's network.
+    pub local_names: Option<LocalNames>,
     /// Kinds that run in the user's own containers instead.
     pub attached: Option<Attachments>,
     /// How their runners are connected.
@@ -79,6 +82,11 @@ pub enum Verbosity {
 }
 
 impl SessionConfig {
+    /// Returns the kinds of the sidecars.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        self.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect()
+    }
+
     /// Returns the runner of all containers.
     pub(crate) fn runner(&self) -> RunnerOptions<'_> {
         RunnerOptions {
@@ -88,8 +96,18 @@ impl SessionConfig {
         }
     }
 
+    /// Describes in one line what confines tools and what does not.
+    pub fn summary(&self) -> String {
+        let local = match self.local_names {
+            Some(_) => NetworkAccess::Names,
+            None => NetworkAccess::Machine,
+        };
+        self.backend.summary(self.confinement, local)
+    }
+
     /// Runs the agent in a container: forwards the variables of its row and [`agent_variables`] to
-    /// it, and uses its python for local decisions unless one is configured.
+    /// it, uses its python for local decisions unless one is configured, and gives the groups of its
+    /// hosts to the rules of a network by name.
     pub fn contain_agent(&mut self, agent: AgentContainerConfig) {
         self.agent_forwarding = self.forwarding.clone();
         let withheld = |name: &String| agent.keys.as_ref().is_some_and(|keys| keys.withholds(name));
@@ -99,6 +117,11 @@ impl SessionConfig {
             let _ = self.agent_forwarding.allow(&name);
         }
         self.local_python = self.local_python.take().or_else(|| agent.spec.local_python.clone());
+        if let SidecarBackend::Containers(containers) = &mut self.backend
+            && let Err(error) = containers.rules.set_agent(&agent.spec.hosts)
+        {
+            tracing::warn!("the agent's hosts are not allowed: {error}");
+        }
         self.agent = Some(agent);
     }
 
@@ -115,6 +138,7 @@ impl SessionConfig {
             shim,
             toolchains: Vec::new(),
             backend: SidecarBackend::Local,
+            local_names: None,
             attached: None,
             runner_transport: RunnerTransport::Auto,
             caches: CacheScope::default(),

@@ -22,6 +22,15 @@ pub enum ConfinementMode {
     Off,
 }
 
+/// The network of local tools, in a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkAccess {
+    /// This machine's.
+    Machine,
+    /// A network by name.
+    Names,
+}
+
 impl ConfinementMode {
     /// Returns the confinement of local tools. `runner_program` is tried out if a namespace is
     /// requested.
@@ -46,35 +55,40 @@ impl ConfinementMode {
     }
 
     /// Describes in one line what is enforced for local sidecars on this machine.
-    pub fn summary(self) -> &'static str {
+    pub fn summary(self, access: NetworkAccess) -> String {
+        let network = match access {
+            NetworkAccess::Machine => "use the network",
+            NetworkAccess::Names => "reach permitted names only",
+        };
         match (self, enforcement()) {
             (ConfinementMode::Off, _) => {
-                "tools are not confined, as asked: they can write whatever you can"
+                format!(
+                    "tools are not confined, as asked: they can write whatever you can and {network}"
+                )
             }
-            (ConfinementMode::Namespace, Enforcement::WritesAndSignals) => {
+            (ConfinementMode::Namespace, Enforcement::WritesAndSignals) => format!(
                 "tools write only to the workspace, the session's temporary directory and caches, and \
                  signal only each other (namespace, Landlock); they can read whatever you can but \
-                 ~/.ssh, ~/.aws, ~/.gnupg, ~/.config/gcloud and ~/.kube, and use the network"
-            }
-            (ConfinementMode::Namespace, _) => {
+                 ~/.ssh, ~/.aws, ~/.gnupg, ~/.config/gcloud and ~/.kube, and {network}"
+            ),
+            (ConfinementMode::Namespace, _) => format!(
                 "tools write only to the workspace, the session's temporary directory and caches \
                  (namespace); they can read whatever you can but ~/.ssh, ~/.aws, ~/.gnupg, \
-                 ~/.config/gcloud and ~/.kube, use the network and send signals to your processes"
-            }
-            (_, Enforcement::Nothing) => {
+                 ~/.config/gcloud and ~/.kube, {network} and send signals to your processes"
+            ),
+            (_, Enforcement::Nothing) => format!(
                 "tools are not confined: this kernel does not support it (Landlock), so they can \
-                 write whatever you can"
-            }
-            (_, Enforcement::Writes) => {
+                 write whatever you can and {network}"
+            ),
+            (_, Enforcement::Writes) => format!(
                 "tools write only to the workspace, the session's temporary directory and caches \
-                 (Landlock); they can read whatever you can, use the network and send signals to \
+                 (Landlock); they can read whatever you can, {network} and send signals to \
                  your processes"
-            }
-            (_, Enforcement::WritesAndSignals) => {
+            ),
+            (_, Enforcement::WritesAndSignals) => format!(
                 "tools write only to the workspace, the session's temporary directory and caches, \
-                 and signal only each other (Landlock); they can read whatever you can and use \
-                 the network"
-            }
+                 and signal only each other (Landlock); they can read whatever you can and {network}"
+            ),
         }
     }
 }

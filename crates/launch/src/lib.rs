@@ -31,9 +31,11 @@
 //! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
 //! and ends its sidecars.
 
+mod added_rules;
 mod agent;
 mod agent_container;
 mod agent_endpoint;
+mod agent_urls;
 mod agent_variables;
 mod agents;
 mod attachments;
@@ -42,6 +44,7 @@ mod beneath;
 mod cache;
 mod call_log;
 mod call_stats;
+mod caller_finder;
 mod certificates;
 mod check;
 mod choose;
@@ -49,23 +52,31 @@ mod claim;
 mod cleanup;
 mod config;
 mod confine;
+mod connection_file;
+mod connection_log;
 mod detect;
 mod devcontainer;
 mod end_signals;
 mod engines;
 mod environments;
 mod error;
+mod gateway_thread;
 mod git;
-mod host_ports;
 mod host_watch;
 mod identity;
 mod keys;
 mod killed;
 mod linked;
+mod local_names;
+mod log_file;
+mod mirror_table;
+mod mirrors;
 mod named_network;
+mod network_rules;
 mod own_directories;
 mod pins;
 mod plan;
+mod port_relay;
 mod project;
 mod project_files;
 mod proxy_task;
@@ -83,6 +94,8 @@ mod state;
 mod toolchain;
 mod toolchain_images;
 mod trusted;
+mod url_host;
+mod user_settings;
 mod versions;
 mod workspace_access;
 mod workspace_check;
@@ -90,12 +103,13 @@ mod workspace_lock;
 
 pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
 pub use agent_container::AgentContainerConfig;
+pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, MissingFileReply, SmartRuntimes,
-    StateFile, StateImport, StateMode, known_agents,
+    AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, MissingFileReply,
+    SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{NetRules, RuleError};
+pub use aifo_egress::{GROUPS, NetRules, RuleError};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -104,8 +118,8 @@ pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, namespace_obstacle,
+    Admitted, CacheOwner, Images, Net, OutdatedCause, PROXY_VARIABLES, ProjectKey, Reporter,
+    SidecarError, SidecarEvent, Startup, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -120,7 +134,10 @@ pub use check::Finding;
 pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};
 pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers};
 pub use config::{SessionConfig, Verbosity};
-pub use confine::ConfinementMode;
+pub use confine::{ConfinementMode, NetworkAccess};
+pub use connection_file::{
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
@@ -131,6 +148,8 @@ pub use keys::{
     KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, providers_of_keys,
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use local_names::LocalNames;
+pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;
@@ -146,6 +165,7 @@ pub use state::{StateError, StoredState, stored_states};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use toolchain_images::{ImageDialogue, NoDialogue, ToolchainImages};
 pub use trusted::TrustedPrograms;
+pub use user_settings::UserSettings;
 pub use versions::ProjectVersion;
 pub use workspace_access::WorkspaceAccess;
 pub use workspace_check::{CheckedWorkspace, WorkspaceError};

@@ -1,37 +1,52 @@
-//! The gateway of a session's network by name, and the names that it refused (`spec/network.md`).
+//! The gateway of a session's network by name (`spec/network.md`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aifo_egress::{
-    AddressClass, ConnectionError, ConnectionEvent, Gateway, Name, NetRules, ParentError,
-    ParentProxy, Phase, Stack, Verdict,
+use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
+use aifo_sidecar::{
+    AGENT_STACK, Listener, ListenerReport, Serving, StackListeners, StackServer, StackSockets,
+    TOOLS_STACK,
 };
-use aifo_sidecar::{StackListeners, StackServer};
+use aifo_types::Kind;
 
-use crate::host_ports::relay_all;
+use crate::caller_finder::CallerFinder;
+use crate::connection_log::ConnectionLog;
+use crate::gateway_thread::GatewayThread;
+use crate::log_file::LogFile;
+use crate::mirrors::Mirrors;
+use crate::network_rules::{NetworkRules, RuleScope};
+use crate::port_relay::{dial_host, relay_all};
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NamedNetwork {
-    gateway: Gateway,
-    /// Those of rules, then those of this machine.
-    ports: Vec<u16>,
-    host_ports: usize,
+    rules: Arc<Mutex<NetworkRules>>,
+    /// The kinds of the tools' stack.
+    kinds: Arc<[Kind]>,
+    unlisted: UnlistedNames,
+    /// Of the agent's stack, and of that of the tools.
+    gateways: [Gateway; 2],
+    ports: StackPorts,
+    mirrors: Mirrors,
+    thread: Arc<GatewayThread>,
     log: Arc<Mutex<ConnectionLog>>,
 }
 
-/// The names that connections were refused for, or that they reached without a rule.
-#[derive(Debug, Default)]
-struct ConnectionLog {
-    /// Each refused name, with its port if a connection was refused, and the rule that would allow it, if one
-    /// would.
-    named: BTreeMap<String, Option<String>>,
-    /// Further ones.
-    omitted: usize,
-    /// The names, with their ports, that were reached without a rule.
-    learnt: BTreeSet<String>,
+/// The ports that stacks listen on from the start, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StackPorts {
+    /// Those of rules.
+    pub(crate) rules: Vec<u16>,
+    /// Those of this machine's localhost.
+    pub(crate) host: Vec<u16>,
+    /// Those of the agent, in the stacks of tools.
+    pub(crate) agent: Vec<u16>,
+    /// True if the tools have a network of the engine.
+    pub(crate) joined: bool,
 }
+
+/// The port of DNS, which every stack has.
+const DNS: u16 = 53;
 
 /// The treatment of names without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,224 +56,146 @@ pub(crate) enum UnlistedNames {
     Allow,
 }
 
-/// A tool can look up any number of names.
-const MAX_REFUSALS: usize = 200;
+/// The source of a rule that was added to a running session.
+const ADDED_RULE: &str = "aifo-coder net allow";
 
-/// Names in the summary.
-const MAX_LISTED: usize = 10;
+impl UnlistedNames {
+    /// Returns the rules that are served.
+    fn served(self, listed: &[NetRules; 2]) -> [NetRules; 2] {
+        listed.clone().map(|rules| match self {
+            UnlistedNames::Refuse => rules,
+            UnlistedNames::Allow => rules.learning(),
+        })
+    }
+}
 
 impl NamedNetwork {
     /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
     /// Errors: that proxy's URL is not supported.
     pub(crate) fn new(
-        rules: NetRules,
+        rules: &NetworkRules,
+        kinds: &[Kind],
         unlisted: UnlistedNames,
-        host_ports: &[u16],
+        ports: StackPorts,
     ) -> Result<Self, ParentError> {
-        let listed = rules.clone();
-        let rules = match unlisted {
-            UnlistedNames::Refuse => rules,
-            UnlistedNames::Allow => rules.learning(),
-        };
-        let ports = rules.ports().into_iter().chain(host_ports.iter().copied()).collect();
-        let log = Arc::new(Mutex::new(ConnectionLog::default()));
+        let listed = [rules.of_agent(), rules.of_kinds(kinds)];
+        let [agent, tools] = unlisted.served(&listed);
+        // Every name has an address, whichever stack may reach it.
+        let all = agent.clone().union(tools.clone());
+        let ports = StackPorts { rules: all.ports().into_iter().collect(), ..ports };
+        let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
         let shared = Arc::clone(&log);
-        let gateway = Gateway::new(Arc::new(rules), move |event| {
-            let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            match event.phase {
-                Phase::Opened => log.learn(&event, &listed),
-                Phase::Closed => log.record(&event),
-            }
+        let gateway = Gateway::new(Arc::new(all), move |event| {
+            lock(&shared).add(&event);
+        });
+        let shared = Arc::clone(&log);
+        let gateway = gateway.with_refusal_hook(move |event| {
+            let finding = lock(&shared).find_caller(event)?;
+            let (shared, id) = (Arc::clone(&shared), event.id);
+            Some(Box::pin(async move {
+                let caller = finding.await;
+                lock(&shared).set_caller(id, caller);
+            }))
         });
         let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
-        Ok(NamedNetwork { gateway, ports, host_ports: host_ports.len(), log })
+        let mirrors = Mirrors::new(ports.agent.clone());
+        Ok(NamedNetwork {
+            rules: Arc::new(Mutex::new(rules.clone())),
+            kinds: kinds.into(),
+            unlisted,
+            gateways: [agent, tools].map(|rules| gateway.with_rules(Arc::new(rules))),
+            ports,
+            mirrors,
+            thread: Arc::new(GatewayThread::start()),
+            log,
+        })
     }
 
-    /// Returns the server of the session's stacks.
-    pub(crate) fn server(&self) -> StackServer {
-        let gateway = self.gateway.clone();
-        let names = self.ports.len().saturating_sub(self.host_ports);
-        StackServer {
-            ports: self.ports.clone(),
-            serve: Arc::new(move |name, listeners| {
-                let StackListeners { dns_udp, dns_tcp, ports: mut listeners } = listeners;
-                let of_host = listeners.split_off(names.min(listeners.len()));
-                let stack = Stack { dns_udp, dns_tcp, listeners };
-                let serving = gateway.serve(name.to_owned(), stack);
-                Box::pin(async move {
-                    tokio::join!(serving, relay_all(of_host));
-                })
-            }),
+    /// Returns the ports of names that the stacks listen on.
+    pub(crate) fn name_ports(&self) -> &[u16] {
+        &self.ports.rules
+    }
+
+    /// Adds a rule for later queries and connections. Errors: it is not valid.
+    pub(crate) fn allow(&self, scope: RuleScope, rule: &str) -> Result<(), RuleError> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.allow(scope, rule, ADDED_RULE)?;
+        let listed = [rules.of_agent(), rules.of_kinds(&self.kinds)];
+        for (gateway, rules) in self.gateways.iter().zip(self.unlisted.served(&listed)) {
+            gateway.set_rules(Arc::new(rules));
         }
+        lock(&self.log).set_listed(listed);
+        Ok(())
+    }
+
+    /// From now on, writes connections to a file, with their callers.
+    pub(crate) fn open_log(&self, file: LogFile, finder: CallerFinder) {
+        lock(&self.log).open(file, finder);
     }
 
     /// Returns a line about the refused names, and one about those that were reached without a rule.
     pub(crate) fn report(&self) -> Vec<String> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = lock(&self.log);
         [log.report(), log.report_learnt()].into_iter().flatten().collect()
+    }
+}
+
+fn lock(log: &Mutex<ConnectionLog>) -> MutexGuard<'_, ConnectionLog> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StackServer for NamedNetwork {
+    fn stack_of(&self, _: &Kind) -> String {
+        TOOLS_STACK.to_owned()
+    }
+
+    fn ports(&self, stack: &str) -> Option<Vec<u16>> {
+        let StackPorts { rules, host, agent, joined } = &self.ports;
+        match stack {
+            AGENT_STACK => Some([&rules[..], host].concat()),
+            _ => (!joined).then(|| [&rules[..], host, agent].concat()),
+        }
+    }
+
+    fn serve(
+        &self,
+        stack: &str,
+        listeners: Option<StackListeners>,
+        sockets: StackSockets,
+    ) -> Serving {
+        let reserved = self.ports(stack).into_iter().flatten().chain([DNS]).collect();
+        let mirrored = self.mirrors.add(stack, reserved, sockets);
+        let Some(StackListeners { dns_udp, dns_tcp, ports }) = listeners else {
+            return Box::pin(self.thread.run(async move { mirrored.serve().await }));
+        };
+        let mut of_rules = ports;
+        let mut of_host = of_rules.split_off(self.ports.rules.len().min(of_rules.len()));
+        let of_agent = of_host.split_off(self.ports.host.len().min(of_host.len()));
+        let [of_agents_stack, of_tools] = &self.gateways;
+        let gateway = if stack == AGENT_STACK { of_agents_stack } else { of_tools };
+        let (name, stack) = (stack.to_owned(), Stack { dns_udp, dns_tcp, listeners: of_rules });
+        let names = gateway.serve(name, stack);
+        let mirrors = self.mirrors.clone();
+        Box::pin(self.thread.run(async move {
+            let to_host = relay_all(of_host, dial_host);
+            let to_agent = relay_all(of_agent, move |port| {
+                let mirrors = mirrors.clone();
+                async move { mirrors.connect(AGENT_STACK, port).await }
+            });
+            tokio::join!(names, to_host, to_agent, mirrored.serve());
+        }))
+    }
+
+    fn report(&self, stack: &str, report: ListenerReport, listeners: Vec<Listener>) {
+        self.mirrors.report(stack, report, listeners);
     }
 }
 
 impl std::fmt::Debug for NamedNetwork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NamedNetwork").field("ports", &self.ports).finish_non_exhaustive()
-    }
-}
-
-impl ConnectionLog {
-    /// Records a connection that no listed rule allows.
-    fn learn(&mut self, event: &ConnectionEvent, listed: &NetRules) {
-        let Some((name, port)) = Name::parse(event.name.as_bytes()).ok().zip(event.port) else {
-            return;
-        };
-        if listed.judge(&name, port) == Verdict::Refused && self.learnt.len() < MAX_REFUSALS {
-            self.learnt.insert(format!("{name}:{port}"));
-        }
-    }
-
-    /// Returns a line with all names, because it is the result of the session.
-    fn report_learnt(&self) -> Option<String> {
-        let rules: Vec<_> = self.learnt.iter().map(|rule| format!("\"{rule}\"")).collect();
-        let list = rules.join(", ");
-        (!rules.is_empty())
-            .then(|| format!("names were reached without a rule; to allow them: allow = [{list}]"))
-    }
-
-    /// Records and logs a refusal, each one once.
-    fn record(&mut self, event: &ConnectionEvent) {
-        let Some(error) = event.error.as_ref() else { return };
-        let subject = match event.port {
-            Some(port) => format!("{}:{port}", event.name),
-            None => event.name.clone(),
-        };
-        if !error.is_refusal() {
-            tracing::info!("{} did not reach {subject}: {error}", event.stack);
-            return;
-        }
-        if self.named.contains_key(&subject) {
-            return;
-        }
-        if self.named.len() >= MAX_REFUSALS {
-            self.omitted = self.omitted.saturating_add(1);
-            return;
-        }
-        let rule = match error {
-            ConnectionError::NoRule => event.hint().map(|_| subject.clone()),
-            // The user's own network; other refused addresses are never the name's intended ones.
-            ConnectionError::Address {
-                class: AddressClass::Private | AddressClass::Shared,
-                ..
-            } => Some(format!("'{subject} private'")),
-            _ => None,
-        };
-        let who = match event.stack.as_str() {
-            "agent" => "the agent was",
-            _ => "tools were",
-        };
-        match &rule {
-            Some(rule) => {
-                let cause = match error {
-                    ConnectionError::NoRule => String::new(),
-                    error => format!(": {error}"),
-                };
-                tracing::warn!("{who} refused {subject}{cause}; allow it with: --allow-net {rule}");
-            }
-            None => tracing::warn!("{who} refused {subject}: {error}"),
-        }
-        self.named.insert(subject, rule);
-    }
-
-    fn report(&self) -> Option<String> {
-        let count = self.named.len().saturating_add(self.omitted);
-        if count == 0 {
-            return None;
-        }
-        let listed: Vec<_> = self.named.keys().take(MAX_LISTED).map(String::as_str).collect();
-        let rules = self.named.values().flatten().take(MAX_LISTED);
-        let flags: Vec<_> = rules.map(|rule| format!("--allow-net {rule}")).collect();
-        let mut text = format!("the network refused {}", listed.join(", "));
-        if let Some(more @ 1..) = count.checked_sub(listed.len()) {
-            text += &format!(" and {more} more");
-        }
-        if !flags.is_empty() {
-            text += &format!("; allow what is needed with: {}", flags.join(" "));
-        }
-        Some(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::IpAddr;
-
-    use super::*;
-
-    fn event(
-        stack: &str,
-        name: &str,
-        port: Option<u16>,
-        error: ConnectionError,
-    ) -> ConnectionEvent {
-        ConnectionEvent {
-            id: 1,
-            stack: stack.to_owned(),
-            peer: None,
-            name: name.to_owned(),
-            port,
-            verdict: Verdict::Refused,
-            phase: Phase::Closed,
-            address: None,
-            via_parent: false,
-            sent: 0,
-            received: 0,
-            error: Some(error),
-        }
-    }
-
-    #[test]
-    fn the_summary_has_each_refusal_once_and_the_rules_that_allow_it() {
-        let mut log = ConnectionLog::default();
-        assert_eq!(log.report(), None);
-        let address: IpAddr = [10, 0, 0, 7].into();
-        let class = AddressClass::Private;
-        for _ in 0..2 {
-            let private = ConnectionError::Address { address, class };
-            log.record(&event("tools", "b.example", Some(443), private));
-            log.record(&event("agent", "a.example", None, ConnectionError::NoRule));
-            log.record(&event("tools", "c.example", Some(443), ConnectionError::NoSni));
-            let failed = ConnectionError::Connect("timed out".to_owned());
-            log.record(&event("tools", "d.example", Some(443), failed));
-        }
-        let expected = "the network refused a.example, b.example:443, c.example:443; allow what is \
-                        needed with: --allow-net a.example --allow-net 'b.example:443 private'";
-        assert_eq!(log.report().as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn learnt_names_are_those_without_a_rule() {
-        let listed = NetRules::parse(&["a.example:443".to_owned()]).unwrap();
-        let mut log = ConnectionLog::default();
-        assert_eq!(log.report_learnt(), None);
-        for (name, port) in [("b.example", 443), ("a.example", 443), ("a.example", 22)] {
-            let event = event("tools", name, Some(port), ConnectionError::NoRule);
-            log.learn(&event, &listed);
-        }
-        let expected = "names were reached without a rule; to allow them: \
-                        allow = [\"a.example:22\", \"b.example:443\"]";
-        assert_eq!(log.report_learnt().as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn a_tool_that_looks_up_many_names_costs_little() {
-        let mut log = ConnectionLog::default();
-        for number in 0..1000 {
-            let name = format!("n{number}.example");
-            log.record(&event("tools", &name, None, ConnectionError::NoRule));
-        }
-        assert_eq!(log.named.len(), MAX_REFUSALS);
-        assert!(log.report().unwrap().contains(" and 990 more; allow"));
     }
 }

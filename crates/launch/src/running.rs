@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
+use crate::added_rules;
+use crate::network_rules::RuleScope;
 use crate::session_dir::{
     PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
 };
@@ -39,6 +41,8 @@ pub struct SessionInfo {
     pub backend: String,
     /// Its agent, if that runs in a container.
     pub agent: Option<String>,
+    /// The ports of names that its stacks listen on; `None` without a network by name.
+    pub name_ports: Option<Vec<u16>>,
     /// When it was ready.
     pub started: SystemTime,
     /// Its log of calls.
@@ -66,6 +70,8 @@ struct SessionRecord {
     backend: String,
     #[serde(default)]
     agent: Option<String>,
+    #[serde(default)]
+    name_ports: Option<Vec<u16>>,
     started_unix_ms: u64,
     log: PathBuf,
     tmp: PathBuf,
@@ -120,6 +126,7 @@ impl SessionInfo {
             up: self.up.iter().map(Kind::to_string).collect(),
             backend: self.backend.clone(),
             agent: self.agent.clone(),
+            name_ports: self.name_ports.clone(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
             tmp: self.tmp.clone(),
@@ -134,6 +141,12 @@ impl SessionInfo {
     /// Returns the running tools, the longest running first.
     pub fn running_tools(&self) -> Vec<RunningTool> {
         RunningTable::read(&self.directory.join(RUNNING_TABLE)).unwrap_or_default()
+    }
+
+    /// Adds rules to its network by name, for later queries and connections. Errors: the session has just
+    /// ended, or belongs to another user.
+    pub fn allow_names(&self, scope: &RuleScope, rules: &[String]) -> io::Result<()> {
+        added_rules::append(&self.directory, scope, rules)
     }
 
     /// Reads a session's record; the session need not run. `None` without a valid record: only the
@@ -162,6 +175,7 @@ impl SessionInfo {
             up: parse_kinds(&record.up),
             backend: record.backend,
             agent: record.agent,
+            name_ports: record.name_ports,
             started: UNIX_EPOCH + Duration::from_millis(record.started_unix_ms),
             log: record.log,
             directory: directory.to_owned(),

@@ -10,21 +10,24 @@ use aifo_process::raise_open_files;
 use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    Transport,
+    LocalNetwork, StackServer, Transport,
 };
-use aifo_types::{Endpoint, Kind, Token};
+use aifo_types::{Endpoint, Token};
 use nix::unistd::getuid;
 use tokio::task::JoinSet;
 
+use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
 use crate::backend::{self, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
+use crate::caller_finder::CallerFinder;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
+use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
@@ -100,6 +103,14 @@ impl Session {
         let counter = Arc::clone(&call_counter);
         let limits = &config.limits;
         let log = call_log::open(&id, directory.path(), config.call_logs, limits, counter)?;
+        let running_table = RunningTable::create(&directory.path().join(RUNNING_TABLE))?;
+        if let Some(network) = &network {
+            let file = LogFile::create(&connections_path(&log.path), limits.max_log)?;
+            let outside = config.attached.iter().flat_map(|attached| attached.containers.keys());
+            let outside = outside.cloned().collect();
+            let finder = CallerFinder::new(&fleet, running_table.clone(), outside);
+            network.open_log(file, finder);
+        }
         let info = SessionInfo {
             id,
             pid: std::process::id(),
@@ -110,6 +121,7 @@ impl Session {
             up: up_now,
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
+            name_ports: network.as_ref().map(|network| network.name_ports().to_vec()),
             started: SystemTime::now(),
             log: log.path,
             directory: directory.path().to_owned(),
@@ -119,6 +131,9 @@ impl Session {
         info.publish(&token)?;
         let mut record = JoinSet::new();
         record.spawn(update_record(info.clone(), running_kinds));
+        if let Some(network) = &network {
+            record.spawn(added_rules::apply(info.directory.clone(), network.clone()));
+        }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
@@ -128,7 +143,7 @@ impl Session {
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log: log.calls,
-                running_table: RunningTable::create(&directory.path().join(RUNNING_TABLE))?,
+                running_table,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
                 transcript: match config.verbosity {
@@ -207,6 +222,13 @@ struct Backends {
 impl Backends {
     async fn choose(config: &SessionConfig, dirs: &SessionDirs) -> Result<Self, LaunchError> {
         let SessionDirs { id, workspace, shared_tmp, .. } = dirs;
+        let mut network = match (&config.backend, &config.local_names) {
+            (SidecarBackend::Local, Some(names)) => {
+                let (transport, runner) = (config.runner_transport.local(), config.shim.program());
+                Some(names.named_network(&config.kinds(), transport, &runner)?)
+            }
+            _ => None,
+        };
         let local = LocalBackend {
             runner_program: config.shim.program(),
             workspace: workspace.clone(),
@@ -222,21 +244,24 @@ impl Backends {
             restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
             caches: dirs.caches.clone(),
+            network: network
+                .as_ref()
+                .map(|network| LocalNetwork::new(Arc::new(network.clone()), dirs.directory.path())),
         };
         let host = LocalBackend {
             confinement: LocalConfinement::Unconfined,
+            network: None,
             transport: Transport::Descriptors,
             ..local.clone()
         };
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
-        let mut network = None;
         let chosen = match &config.backend {
             SidecarBackend::Local => SelectedBackend { backend: Box::new(local), containers: None },
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
-                network = containers.named_network(config.runner_transport)?;
+                network = containers.named_network(&config.kinds(), config.runner_transport)?;
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
@@ -264,7 +289,8 @@ impl Backends {
                 });
                 backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp)?;
                 let mounted = (workspace.as_path(), linked, dirs.caches.clone());
-                let stacks = network.as_ref().map(NamedNetwork::server);
+                let stacks =
+                    network.clone().map(|network| Arc::new(network) as Arc<dyn StackServer>);
                 let options = (agent, stacks);
                 let backend =
                     containers.backend(id, directory, runner, mounted, shared_tmp, options);
@@ -313,8 +339,7 @@ async fn start_sidecars(
         Some(attached) => attached.over(others, &dirs.id, directory, runner, workspace),
         None => others,
     };
-    let kinds: Vec<Kind> =
-        config.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect();
+    let kinds = config.kinds();
     let fleet = async {
         let (startup, reporter) = (config.startup, config.reporter.clone());
         let fleet = Fleet::start(backend, Box::new(host.clone()), kinds, startup, reporter).await;

@@ -33,7 +33,8 @@ impl ExecTag {
         &self.0
     }
 
-    fn is_set_in(&self, pid: Pid) -> bool {
+    /// Returns whether a process was started with the tag.
+    pub fn is_set_in(&self, pid: Pid) -> bool {
         for _ in 0..ENVIRON_READS {
             // A process that ended or belongs to another user has no readable environment.
             let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };

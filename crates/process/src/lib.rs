@@ -34,6 +34,7 @@ mod initial_stack;
 mod limits;
 mod lookup;
 mod namespace;
+mod network_stack;
 mod oom_score;
 mod private_mode;
 mod pty;
@@ -42,6 +43,7 @@ mod root_directory;
 mod same_object;
 mod signal_set;
 mod signals;
+mod socket_owner;
 mod spawn;
 mod start;
 mod sys;
@@ -59,6 +61,7 @@ pub use initial_stack::{InitialStack, StackLayout, parse_stack};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path, is_executable};
 pub use namespace::{NamespaceError, enter_namespace};
+pub use network_stack::{create_network_stack, join_network_stack, try_network_stack};
 pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;
 pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
@@ -70,6 +73,7 @@ pub use signals::{
     become_subreaper, die_by_signal, forbid_tracing, ignored_signals, is_ignored,
     reset_dispositions, set_parent_death_signal, signal_group_number, signal_process,
 };
+pub use socket_owner::{SocketTable, socket_owners};
 pub use spawn::{Group, Spawn, SpawnError, variable};
 #[doc(hidden)]
 pub use start::start;

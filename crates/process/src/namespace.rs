@@ -82,7 +82,7 @@ fn remedy(errno: Errno) -> String {
         Some((.., remedy)) => format!("run as root: {remedy}"),
         None if errno == Errno::ENOSYS => "use Linux 5.12 or later, or containers".to_owned(),
         None => "a container or a security module forbids user namespaces here; use sidecars in \
-                 containers, or another value of 'confine'"
+                 containers, or a session without the namespace"
             .to_owned(),
     }
 }
@@ -94,18 +94,9 @@ fn remedy(errno: Errno) -> String {
 ///
 /// Must be called before the process starts a thread. It may change the current directory.
 pub fn enter_namespace(writable: &[PathBuf], hidden: &[PathBuf]) -> Result<(), NamespaceError> {
-    let failed = |step| move |errno| NamespaceError::Failed { step, path: None, errno };
-    let (uid, gid) = (getuid(), getgid());
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
-        .map_err(failed("create a user namespace"))?;
-    // The kernel demands it before an unprivileged process maps a group.
-    write_own("setgroups", "deny")?;
-    write_own("uid_map", &format!("{uid} {uid} 1"))?;
-    write_own("gid_map", &format!("{gid} {gid} 1"))?;
-
+    create_user_namespace(CloneFlags::CLONE_NEWNS)?;
     // Later mounts of the machine would be writable.
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(NOTHING, "/", NOTHING, private, NOTHING).map_err(failed("detach mounts"))?;
+    detach_mounts()?;
     let hidden = real_paths(hidden.iter().map(PathBuf::as_path));
     let devices = DEVICES.map(Path::new);
     let roots = real_paths(writable.iter().map(PathBuf::as_path).chain(devices));
@@ -131,25 +122,51 @@ pub fn enter_namespace(writable: &[PathBuf], hidden: &[PathBuf]) -> Result<(), N
     }
     // The directory of before is below the new mounts.
     nix::unistd::chdir("/").map_err(failed("change the directory"))?;
+    give_up_privileges()
+}
+
+/// Creates a user namespace, and others that it owns. User and group stay the same; no other one is
+/// mapped.
+pub(crate) fn create_user_namespace(others: CloneFlags) -> Result<(), NamespaceError> {
+    let (uid, gid) = (getuid(), getgid());
+    unshare(CloneFlags::CLONE_NEWUSER | others).map_err(failed("create a user namespace"))?;
+    // The kernel demands it before an unprivileged process maps a group.
+    write_file("/proc/self/setgroups", "deny")?;
+    write_file("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
+    write_file("/proc/self/gid_map", &format!("{gid} {gid} 1"))
+}
+
+/// Makes all mounts independent of the machine's.
+pub(crate) fn detach_mounts() -> Result<(), NamespaceError> {
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(NOTHING, "/", NOTHING, private, NOTHING).map_err(failed("detach mounts"))
+}
+
+/// Drops all capabilities, and sets `no_new_privs`.
+pub(crate) fn give_up_privileges() -> Result<(), NamespaceError> {
     sys::no_new_privileges().map_err(failed("give up privileges"))?;
     sys::drop_capabilities().map_err(failed("drop capabilities"))
 }
 
-const NOTHING: Option<&str> = None;
+pub(crate) fn failed(step: &'static str) -> impl FnOnce(Errno) -> NamespaceError {
+    move |errno| NamespaceError::Failed { step, path: None, errno }
+}
+
+pub(crate) const NOTHING: Option<&str> = None;
 
 /// Directories for memory that processes share, beside the writable ones.
 const DEVICES: [&str; 1] = ["/dev/shm"];
 
-fn write_own(name: &'static str, text: &str) -> Result<(), NamespaceError> {
-    let path = Path::new("/proc/self").join(name);
-    fs::write(&path, text).map_err(|error| {
-        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        NamespaceError::Failed { step: "write", path: Some(path), errno }
-    })
+pub(crate) fn write_file(path: &str, text: &str) -> Result<(), NamespaceError> {
+    fs::write(path, text).map_err(|error| at_path("write", Path::new(path))(errno_of(&error)))
+}
+
+pub(crate) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Returns the existing paths with links resolved, without those below another one.
-fn real_paths<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+pub(crate) fn real_paths<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = paths.filter_map(|path| path.canonicalize().ok()).collect();
     // A directory precedes all below it.
     all.sort();
@@ -166,18 +183,16 @@ fn real_paths<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
 fn open_path(path: &Path) -> Result<File, NamespaceError> {
     let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    opened.map_err(|error: io::Error| {
-        at_path("open", path)(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
-    })
+    opened.map_err(|error: io::Error| at_path("open", path)(errno_of(&error)))
 }
 
-fn at_path(step: &'static str, path: &Path) -> impl FnOnce(Errno) -> NamespaceError {
+pub(crate) fn at_path(step: &'static str, path: &Path) -> impl FnOnce(Errno) -> NamespaceError {
     let path = Some(path.to_owned());
     move |errno| NamespaceError::Failed { step, path, errno }
 }
 
 /// Mounts an empty directory over a directory, and the null device over another file.
-fn hide(path: &Path) -> nix::Result<()> {
+pub(crate) fn hide(path: &Path) -> nix::Result<()> {
     let at = open_path(path).map_err(|error| match error {
         NamespaceError::Failed { errno, .. } => errno,
         NamespaceError::HiddenRoot { .. } => Errno::EINVAL,

@@ -4,6 +4,7 @@
 //! microseconds for both; no tool waits for them. Lines are not moved, so a reader needs no lock: it
 //! skips an incomplete line.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -27,6 +28,8 @@ struct TableFile {
 struct Slots {
     free: Vec<u64>,
     count: u64,
+    /// The running tools, by line.
+    tools: HashMap<u64, RunningTool>,
 }
 
 /// A tool that runs, or has just ended.
@@ -65,18 +68,39 @@ impl RunningTable {
         Ok(tools)
     }
 
+    /// Returns the tool that runs, if it is the only one.
+    pub fn only(&self) -> Option<RunningTool> {
+        let slots = self.0.as_ref()?.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tools = slots.tools.values();
+        tools.next().filter(|_| slots.tools.len() == 1).cloned()
+    }
+
+    /// Returns the running tool of this call.
+    pub fn find(&self, exec_id: &str) -> Option<RunningTool> {
+        let slots = self.0.as_ref()?.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.tools.values().find(|tool| tool.exec_id == exec_id).cloned()
+    }
+
     pub(crate) fn insert(&self, record: &CallRecord) -> TableEntry {
         let Some(file) = &self.0 else { return TableEntry(None) };
-        let at = {
-            let mut slots = file.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            let Slots { free, count } = &mut *slots;
-            free.pop().unwrap_or_else(|| {
-                *count += 1;
-                *count - 1
-            })
-        };
         let kind = record.kind.as_deref().unwrap_or("-");
         let CallRecord { time, exec_id, tool, .. } = record;
+        let running = RunningTool {
+            since: UNIX_EPOCH + Duration::from_millis(*time),
+            kind: kind.to_owned(),
+            exec_id: exec_id.clone(),
+            tool: tool.clone(),
+        };
+        let at = {
+            let mut slots = file.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let Slots { free, count, tools } = &mut *slots;
+            let at = free.pop().unwrap_or_else(|| {
+                *count += 1;
+                *count - 1
+            });
+            tools.insert(at, running);
+            at
+        };
         file.write(at, &format!("{time} {kind} {exec_id} {tool}"));
         TableEntry(Some((Arc::clone(file), at)))
     }
@@ -86,7 +110,9 @@ impl Drop for TableEntry {
     fn drop(&mut self) {
         let Some((file, at)) = self.0.take() else { return };
         file.write(at, "");
-        file.slots.lock().unwrap_or_else(PoisonError::into_inner).free.push(at);
+        let mut slots = file.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.tools.remove(&at);
+        slots.free.push(at);
     }
 }
 
@@ -142,8 +168,10 @@ mod tests {
         let first = table.insert(&record("a", "cargo", 1_000));
         let second = table.insert(&record("b", "rustc", 2_000));
         assert_eq!(tools(), ["cargo", "rustc"]);
+        assert_eq!(table.only(), None);
         drop(first);
         assert_eq!(tools(), ["rustc"]);
+        assert_eq!(table.only().map(|tool| tool.exec_id).as_deref(), Some("b"));
         let third = table.insert(&record("c", "gcc", 500));
         assert_eq!(tools(), ["gcc", "rustc"], "the longest running first");
         assert_eq!(path.metadata().unwrap().len(), 2 * LINE_LEN as u64, "lines are used again");

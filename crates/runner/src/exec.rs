@@ -1,5 +1,6 @@
 //! One exec, from the start of its tool to its last byte.
 
+mod refusals;
 mod start;
 mod termination;
 
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
-use aifo_types::{Ending, ExecId, Stdio};
+use aifo_types::{Ending, ExecId, Stdio, ToolName};
 use aifo_wire::{CallNote, CancelCause, Exit, Frame, Reports, Start, Usage};
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
@@ -21,11 +22,14 @@ use crate::frame_socket::FrameSocket;
 use crate::poller::{ExecFd, Poller, ReadyEvent};
 use crate::tool_launcher::{LaunchedTool, StartingTool};
 
+use self::refusals::Refusals;
+
 /// A running tool, or one that has ended with output to send or processes to kill.
 #[derive(Debug)]
 pub(crate) struct Exec {
     serial: u32,
     pub(crate) id: ExecId,
+    tool: ToolName,
     exec_tag: ExecTag,
     pid: Pid,
     child: ChildKind,
@@ -51,6 +55,7 @@ pub(crate) struct Exec {
     ended: Option<(Reaped, Instant)>,
     /// A fact of the sidecar that may explain the outcome, once the tool has ended.
     note: Option<CallNote>,
+    refusals: Refusals,
     /// `Exit` or `StartError` was sent.
     is_exit_sent: bool,
     /// CONT signals of the client that were delivered.
@@ -88,6 +93,7 @@ impl Exec {
         Exec {
             serial: start.serial(),
             id: start.request.id.clone(),
+            tool: start.request.tool.clone(),
             exec_tag: ExecTag::new(&start.request.id),
             pid: launched.pid,
             child: if launched.monitor.is_some() { ChildKind::Monitor } else { ChildKind::Tool },
@@ -104,6 +110,7 @@ impl Exec {
             session: ClientSession::new(client, launched.pipes),
             ended: None,
             note: None,
+            refusals: Refusals::default(),
             is_exit_sent: false,
             resumed: 0,
             interrupted: false,
@@ -114,6 +121,20 @@ impl Exec {
 
     pub(crate) fn serial(&self) -> u32 {
         self.serial
+    }
+
+    /// Returns the tool's process id, or that of its monitor.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn tag(&self) -> &ExecTag {
+        &self.exec_tag
+    }
+
+    /// Keeps a refusal of the network for the client, which gets it if the tool fails.
+    pub(crate) fn add_refusal(&mut self, text: String) {
+        self.refusals.add(text);
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -317,6 +338,11 @@ impl Exec {
             let taken = self.session.bytes_read();
             let Exec { cancelled, note, .. } = *self;
             let exit = Exit { ending: reaped.ending, cancelled, note, taken, usage };
+            if reaped.ending != Ending::Exited(0) {
+                for text in self.refusals.lines(&self.tool) {
+                    self.send_to_client(&Frame::Refused { text });
+                }
+            }
             let frame = Frame::Exit { serial: self.serial, exit };
             // The client first: it is waiting.
             self.send_to_client(&frame);

@@ -89,6 +89,15 @@ pub const WRITE: &str = "--write";
 /// The option before a path to hide from tools, in a namespace.
 pub const HIDE: &str = "--hide";
 
+/// The option before the pid of the process whose network stack to join.
+pub const JOIN_STACK: &str = "--join-stack";
+
+/// The option before the resolver's configuration in a joined stack.
+pub const RESOLVER: &str = "--resolver";
+
+/// The option before a path to hide from tools in a joined stack.
+pub const MASK: &str = "--mask";
+
 /// The option before the names of restrictions of system calls, with commas between them.
 pub const RESTRICT: &str = "--restrict";
 

@@ -35,7 +35,9 @@ mod exec;
 mod frame_socket;
 mod guard;
 mod launcher_watch;
+mod listener_watch;
 mod listeners;
+mod listening_sockets;
 mod monitor;
 mod network;
 mod nonblocking_writer;
@@ -55,7 +57,8 @@ pub use call_notes::NoteOptions;
 pub use chown::{Owner, chown_tree};
 pub use control::ControlTransport;
 pub use guard::{
-    CONNECT, EXPECT, GUARDED_BY, HIDE, LACKS_CERTIFICATES, RESTRICT, STREAM, WRITABLE, WRITE, guard,
+    CONNECT, EXPECT, GUARDED_BY, HIDE, JOIN_STACK, LACKS_CERTIFICATES, MASK, RESOLVER, RESTRICT,
+    STREAM, WRITABLE, WRITE, guard,
 };
 pub use launcher_watch::watch_launcher;
 pub use monitor::monitor;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use aifo_process::{
     ChildEvent, OomScore, ResourceLimit, become_subreaper, current_limits, end_descendants,
-    forbid_tracing, give_back_freed_memory, raise_open_files, reap, reset_dispositions,
+    forbid_tracing, give_back_freed_memory, has_children, raise_open_files, reap,
+    reset_dispositions,
 };
 use aifo_wire::{CancelCause, FRAMES_VERSION, Frame, FrameError, Interrupt};
 use nix::sys::epoll::EpollFlags;
@@ -22,6 +23,7 @@ use crate::call_notes::{CallNotes, NoteOptions};
 use crate::control::{ControlConnection, ControlTransport};
 use crate::data_frame::DataFrame;
 use crate::exec::{Exec, ExecContext};
+use crate::listener_watch::{Activity, ListenerWatch};
 use crate::poller::{EventSource, ExecFd, ExecKey, Poller};
 use crate::tool_launcher::ToolLauncher;
 
@@ -72,6 +74,8 @@ struct Server {
     next_key: ExecKey,
     /// The listeners of this network stack have been bound.
     has_listened: bool,
+    /// Reports what tools listen on, if the proxy requested it.
+    watch: Option<ListenerWatch>,
     /// Rotates which exec sends first when the control connection has room again.
     next_turn: usize,
     frame: DataFrame,
@@ -120,6 +124,7 @@ impl Server {
             by_pid: HashMap::new(),
             next_key: 0,
             has_listened: false,
+            watch: None,
             next_turn: 0,
             frame: DataFrame::new(),
             shutdown_since: None,
@@ -191,7 +196,9 @@ impl Server {
     /// Returns when the next timeout is due.
     fn deadline(&self) -> Option<Instant> {
         let escalations = self.execs.values().filter_map(|entry| entry.exec.poll_timeout());
-        escalations.chain(self.shutdown_since.map(|started| started + SHUTDOWN_TIME)).min()
+        let watch = self.watch.as_ref().and_then(ListenerWatch::poll_timeout);
+        let shutdown = self.shutdown_since.map(|started| started + SHUTDOWN_TIME);
+        escalations.chain(shutdown).chain(watch).min()
     }
 
     fn handle_timeouts(&mut self) -> Result<(), ServeError> {
@@ -201,7 +208,21 @@ impl Server {
         for key in due.collect::<Vec<_>>() {
             self.with_exec(key, Exec::handle_timeout)?;
         }
+        self.watch_listeners(now);
         Ok(())
+    }
+
+    /// Reports the listeners of this network stack if they have changed and a report is due.
+    fn watch_listeners(&mut self, now: Instant) {
+        let Some(watch) = &mut self.watch else { return };
+        let activity = match self.execs.is_empty() {
+            false => Activity::Execs,
+            true if has_children() => Activity::Background,
+            true => Activity::None,
+        };
+        if let Some(report) = watch.update(activity, now) {
+            self.control.send(&report);
+        }
     }
 
     /// Rejects new execs and cancels the running ones.

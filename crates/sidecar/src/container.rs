@@ -16,6 +16,7 @@ mod repository;
 mod runner_listener;
 mod starting;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -32,15 +33,15 @@ use tokio::sync::{Mutex, RwLock, watch};
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
 use crate::error::SidecarError;
-use crate::listeners::StackServer;
 use crate::local::Transport;
 use crate::progress::Progress;
+use crate::stack_server::StackServer;
 
 use self::repository::{MountPoints, Repository, RepositoryPlace};
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
-pub use self::http_proxies::{ProxyLogin, proxy_logins, proxy_variables};
+pub use self::http_proxies::{PROXY_VARIABLES, ProxyLogin, proxy_logins, proxy_variables};
 pub use self::images::Images;
 pub use self::kind::{
     HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,
@@ -70,7 +71,9 @@ pub struct ContainerConfig {
     /// The network of the containers.
     pub net: Net,
     /// Serves the stacks of [`Net::Names`]; required for it.
-    pub stacks: Option<StackServer>,
+    pub stacks: Option<Arc<dyn StackServer>>,
+    /// The engine's network that tools join with [`Net::Names`], instead of a stack without one.
+    pub join: Option<String>,
     /// Published ports, as values of the engine's `--publish`.
     pub publish: Vec<String>,
     /// Podman's address pools, in its order, if they are not the defaults. With an empty list only
@@ -136,8 +139,8 @@ pub struct ContainerBackend(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ContainerConfig,
-    /// The session's network, once it exists.
-    pod: Mutex<Option<pod::Pod>>,
+    /// The session's networks that exist, by stack.
+    pods: Mutex<BTreeMap<String, pod::Pod>>,
     /// The mount points in the workspace's repository.
     repository: std::sync::Mutex<RepositoryState>,
     /// True if starts are cancelled.
@@ -159,7 +162,7 @@ impl ContainerBackend {
     pub fn new(config: ContainerConfig) -> Self {
         ContainerBackend(Arc::new(Shared {
             config,
-            pod: Mutex::new(None),
+            pods: Mutex::default(),
             repository: std::sync::Mutex::default(),
             cancelled: watch::Sender::new(false),
             in_progress: Arc::default(),
@@ -178,7 +181,7 @@ impl ContainerBackend {
             commands.push(shared.config.engine.run(&shared.sidecar(kind, &repository))?);
         }
         let mut names: Vec<_> = kinds.iter().map(|kind| shared.container_name(kind)).collect();
-        names.extend(shared.has_pod().then(|| shared.pod_name()));
+        names.extend(shared.stacks_of(&kinds).iter().map(|(stack, _)| shared.pod_name(stack)));
         commands
             .push(shared.config.engine.command().args(["rm", "--force", "--volumes"]).args(names));
         if shared.has_network() {
@@ -203,8 +206,8 @@ impl ContainerBackend {
         if settled.is_err() {
             tracing::warn!("{} is still starting a container", shared.config.engine.flavor());
         }
-        if let Ok(mut pod) = shared.pod.try_lock() {
-            pod.take();
+        if let Ok(mut pods) = shared.pods.try_lock() {
+            pods.clear();
         }
         let removed = remove_session(&shared.config.engine, &shared.config.labels.session).await;
         shared.repository_state().mount_points = [None, None];

@@ -1,21 +1,25 @@
 //! The control connection to a runner: sends frames and dispatches the runner's.
 
-use std::collections::HashMap;
+mod start;
+
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_types::Kind;
-use aifo_wire::{CancelCause, Delivery, Frame, FrameReader, Interrupt};
+use aifo_types::{ExecId, Kind};
+use aifo_wire::{
+    CancelCause, Delivery, Frame, FrameReader, Interrupt, Listener, ListenerReport, SocketResult,
+};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::error::SidecarError;
 use crate::event::ExecEvent;
 use crate::link::Link;
-use crate::listeners::StackListeners;
 use crate::outbox::Outbox;
+
+pub(crate) use self::start::read_hello;
 
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
@@ -33,11 +37,34 @@ pub(crate) struct ControlConnection {
 pub(crate) struct PendingReplies {
     last_serial: u32,
     pub(crate) signals: HashMap<u32, oneshot::Sender<Delivery>>,
+    pub(crate) callers: HashMap<u32, oneshot::Sender<Option<ExecId>>>,
     pub(crate) execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
     /// The tasks that relay bytes to and from a runner without descriptors.
     pub(crate) tunnels: HashMap<u32, mpsc::UnboundedSender<TunnelMessage>>,
     /// Signalled if the runner refuses to retire.
     pub(crate) busy: Option<oneshot::Sender<()>>,
+    /// The requested sockets of the runner's network stack.
+    sockets: HashMap<u32, oneshot::Sender<Result<OwnedFd, SocketResult>>>,
+    /// The receiver of reports about that stack's listeners.
+    pub(crate) listeners: Option<ListenerReceiver>,
+    /// The connection has ended; no reply follows.
+    has_ended: bool,
+}
+
+/// Receives what listens in a network stack.
+pub(crate) struct ListenerReceiver(pub(crate) Box<dyn Fn(ListenerReport, Vec<Listener>) + Send>);
+
+impl std::fmt::Debug for ListenerReceiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListenerReceiver").finish_non_exhaustive()
+    }
+}
+
+/// Whether a runner passes sockets of its network stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PassesSockets {
+    Yes,
+    No,
 }
 
 /// A runner's message to the task that relays an exec's bytes.
@@ -144,16 +171,32 @@ impl ControlConnection {
         self.replies().tunnels.remove(&serial);
     }
 
+    /// Registers the receiver of a socket, and returns the request's serial. `None` if the connection has
+    /// ended.
+    pub(crate) fn expect_socket(
+        &self,
+        receiver: oneshot::Sender<Result<OwnedFd, SocketResult>>,
+    ) -> Option<u32> {
+        let mut replies = self.replies();
+        if replies.has_ended {
+            return None;
+        }
+        let serial = replies.next_serial();
+        replies.sockets.insert(serial, receiver);
+        Some(serial)
+    }
+
     /// Dispatches the runner's frames and sends the backlog until the connection ends. Then drops all
     /// receivers, so that their tasks see that no reply follows.
-    pub(crate) async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
+    pub(crate) async fn serve(&self, kind: &Kind, mut frames: FrameReader, passes: PassesSockets) {
+        let mut fds = VecDeque::new();
         loop {
-            if !self.dispatch_frames(kind, &mut frames) {
+            if !self.dispatch_frames(kind, &mut frames, &mut fds) {
                 self.shutdown(Shutdown::Both);
                 break;
             }
             tokio::select! {
-                read = fill(&self.link, &mut frames) => {
+                read = self.fill(&mut frames, passes, &mut fds) => {
                     if !read.unwrap_or(false) {
                         break;
                     }
@@ -161,11 +204,37 @@ impl ControlConnection {
                 () = self.send_backlog() => {}
             }
         }
-        *self.replies() = PendingReplies::default();
+        *self.replies() = PendingReplies { has_ended: true, ..PendingReplies::default() };
+    }
+
+    /// Reads bytes from the runner, and at most one descriptor. `Ok(false)` when it has closed its end.
+    /// Cancel-safe.
+    async fn fill(
+        &self,
+        frames: &mut FrameReader,
+        passes: PassesSockets,
+        fds: &mut VecDeque<OwnedFd>,
+    ) -> io::Result<bool> {
+        if passes == PassesSockets::No {
+            return fill(&self.link, frames).await;
+        }
+        let received = self.link.receive_with_fds(frames.buffer().spare(READ), 1).await?;
+        frames.buffer().commit(received.bytes);
+        fds.extend(received.fds);
+        // Each comes with the first byte of its frame, and complete frames take theirs.
+        if fds.len() > MAX_UNCLAIMED {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(received.bytes > 0)
     }
 
     /// Dispatches all complete frames. `false` after a protocol error.
-    fn dispatch_frames(&self, kind: &Kind, frames: &mut FrameReader) -> bool {
+    fn dispatch_frames(
+        &self,
+        kind: &Kind,
+        frames: &mut FrameReader,
+        fds: &mut VecDeque<OwnedFd>,
+    ) -> bool {
         loop {
             let (serial, event) = match frames.next_frame() {
                 Ok(None) => return true,
@@ -173,6 +242,13 @@ impl ControlConnection {
                     if let Some(waiting) = self.replies().signals.remove(&serial) {
                         // The sender of the signal may have stopped waiting.
                         let _ = waiting.send(found);
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Caller { serial, id })) => {
+                    if let Some(waiting) = self.replies().callers.remove(&serial) {
+                        // The gateway waits for a moment only.
+                        let _ = waiting.send(id);
                     }
                     continue;
                 }
@@ -190,6 +266,23 @@ impl ControlConnection {
                 Ok(Some(Frame::Busy)) => {
                     if let Some(waiting) = self.replies().busy.take() {
                         let _ = waiting.send(());
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Opened { serial, result })) => {
+                    let opened = match result {
+                        SocketResult::Passed => fds.pop_front().ok_or(SocketResult::Failed),
+                        refused => Err(refused),
+                    };
+                    if let Some(waiting) = self.replies().sockets.remove(&serial) {
+                        // The requester may have stopped waiting, which closes the socket.
+                        let _ = waiting.send(opened);
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Listeners { report, listeners })) => {
+                    if let Some(ListenerReceiver(receive)) = &self.replies().listeners {
+                        receive(report, listeners);
                     }
                     continue;
                 }
@@ -234,53 +327,8 @@ async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
     Ok(count > 0)
 }
 
-impl ControlConnection {
-    /// Has the runner bind the listeners of its network stack, and checks them. Must be called before
-    /// [`ControlConnection::serve`]. Errors: the runner's, a descriptor that is none of these, or another
-    /// frame.
-    pub(crate) async fn listen(
-        &self,
-        kind: &Kind,
-        frames: &mut FrameReader,
-        ports: &[u16],
-    ) -> Result<StackListeners, SidecarError> {
-        let refused = |reason| SidecarError::Listeners { kind: kind.clone(), reason };
-        let max = ports.len().saturating_add(DNS_LISTENERS);
-        self.send(&Frame::Listen { ports: ports.to_vec() }, Vec::new());
-        let (mut fds, mut buffer) = (Vec::new(), [0; READ]);
-        loop {
-            match frames.next_frame() {
-                Ok(None) => {}
-                Ok(Some(Frame::Listening { error })) if error.is_empty() => {
-                    return StackListeners::check(fds, ports).map_err(refused);
-                }
-                Ok(Some(Frame::Listening { error })) => return Err(refused(error)),
-                Ok(Some(_)) => {
-                    return Err(SidecarError::Protocol { kind: kind.clone(), source: None });
-                }
-                Err(source) => {
-                    return Err(SidecarError::Protocol {
-                        kind: kind.clone(),
-                        source: Some(source),
-                    });
-                }
-            }
-            let received = self.link.receive_with_fds(&mut buffer, max).await;
-            let mut received = received.map_err(|error| refused(error.to_string()))?;
-            if received.bytes == 0 {
-                return Err(SidecarError::Lost(kind.clone()));
-            }
-            fds.append(&mut received.fds);
-            if fds.len() > max {
-                return Err(refused(format!("more than {max} descriptors came")));
-            }
-            frames.receive(buffer.get(..received.bytes).unwrap_or_default());
-        }
-    }
-}
-
-/// DNS over UDP and over TCP.
-const DNS_LISTENERS: usize = 2;
+/// Passed descriptors whose frames are not complete.
+const MAX_UNCLAIMED: usize = 2;
 
 /// Bytes per read: a runner sends a few bytes per exec.
 const READ: usize = 4 * 1024;
@@ -288,27 +336,3 @@ const READ: usize = 4 * 1024;
 const STREAM_READ: usize = 64 * 1024;
 /// Unsent bytes above which no more is read from clients.
 const MAX_UNSENT: usize = 256 * 1024;
-
-/// Reads the runner's first frame and returns its version of the frames.
-pub(crate) async fn read_hello(
-    kind: &Kind,
-    link: &Link,
-    frames: &mut FrameReader,
-) -> Result<u8, SidecarError> {
-    loop {
-        let protocol = |source| SidecarError::Protocol { kind: kind.clone(), source };
-        match frames.next_frame().map_err(|error| protocol(Some(error)))? {
-            Some(Frame::Hello { version }) => return Ok(version),
-            Some(_) => return Err(protocol(None)),
-            None => {}
-        }
-        let open = fill(link, frames).await;
-        match open.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
-            true => {}
-            false => {
-                let source = io::Error::other("its runner ended before it was ready");
-                return Err(SidecarError::Start { kind: kind.clone(), source });
-            }
-        }
-    }
-}

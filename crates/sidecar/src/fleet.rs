@@ -11,6 +11,7 @@ use crate::backend::Backend;
 use crate::error::SidecarError;
 use crate::lease::Lease;
 use crate::progress::Reporter;
+use crate::runner::Runner;
 use crate::slot::{RunningKinds, SidecarSlot};
 
 /// All sidecars of a session, by kind.
@@ -92,6 +93,12 @@ impl Fleet {
     /// Returns when sidecars are started.
     pub fn startup(&self) -> Startup {
         self.startup
+    }
+
+    /// Returns the runners that serve calls now, without those of the host. A runner that is kept keeps its
+    /// sidecar.
+    pub fn busy_runners(&self) -> Vec<Runner> {
+        self.slots.iter().filter_map(|slot| slot.busy_runner()).collect()
     }
 
     /// Returns a receiver of the running kinds.

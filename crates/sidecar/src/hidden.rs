@@ -1,5 +1,5 @@
-//! The paths that tools of local sidecars in a namespace cannot read or connect to
-//! (`spec/confinement.md#namespaces`).
+//! The paths that tools of local sidecars cannot read or connect to: in a namespace
+//! (`spec/confinement.md#namespaces`), and in a network stack.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,14 +23,35 @@ const SOCKET_VARIABLES: [(&str, &[u8]); 3] = [
     ("DBUS_SESSION_BUS_ADDRESS", b"unix:path="),
 ];
 
+/// Sockets of programs that resolve names outside of a network stack.
+const RESOLVERS: [&str; 5] = [
+    "/run/nscd/socket",
+    "/var/run/nscd/socket",
+    "/run/systemd/resolve/io.systemd.Resolve",
+    "/run/dbus/system_bus_socket",
+    "/run/avahi-daemon/socket",
+];
+
 /// Returns the paths, of which some may be absent.
 pub(crate) fn hidden_paths(environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let variable = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let uid = getuid();
-    let homes = [variable("HOME"), home_in_passwd(uid)];
+    let variable = |name| absolute(environment(name));
+    let homes = [variable("HOME"), home_in_passwd(getuid())];
     let of_home = homes.iter().flatten();
     let of_home = of_home.flat_map(|home| OF_HOME.iter().map(|name| home.join(name)));
-    let runtime = [variable("XDG_RUNTIME_DIR"), Some(format!("/run/user/{uid}").into())];
+    let directories = DIRECTORY_VARIABLES.iter().filter_map(|name| variable(name));
+    sorted(of_home.chain(directories).chain(command_sockets(&environment)))
+}
+
+/// Returns the sockets of programs outside of a network stack that execute commands, connect or resolve
+/// names for their clients (`spec/network.md#local-sidecars`). Some may be absent.
+pub(crate) fn hidden_sockets(environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    sorted(RESOLVERS.iter().map(PathBuf::from).chain(command_sockets(&environment)))
+}
+
+/// Returns sockets of programs that execute commands, and directories of such sockets.
+fn command_sockets(environment: &impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let own = PathBuf::from(format!("/run/user/{}", getuid()));
+    let runtime = [absolute(environment("XDG_RUNTIME_DIR")), Some(own)];
     let of_runtime = runtime.iter().flatten();
     let of_runtime =
         of_runtime.flat_map(|runtime| OF_RUNTIME_DIRECTORY.iter().map(|name| runtime.join(name)));
@@ -38,14 +59,17 @@ pub(crate) fn hidden_paths(environment: impl Fn(&str) -> Option<OsString>) -> Ve
         let value = environment(name)?;
         let path = value.as_bytes().strip_prefix(*prefix)?;
         let path = path.split(|byte| *byte == b',').next()?;
-        Some(PathBuf::from(OsStr::from_bytes(path))).filter(|path| path.is_absolute())
+        absolute(Some(OsStr::from_bytes(path).to_owned()))
     });
-    let mut paths: Vec<PathBuf> = of_home
-        .chain(DIRECTORY_VARIABLES.iter().filter_map(|name| variable(name)))
-        .chain(SOCKETS.iter().map(PathBuf::from))
-        .chain(of_runtime)
-        .chain(sockets)
-        .collect();
+    SOCKETS.iter().map(PathBuf::from).chain(of_runtime).chain(sockets).collect()
+}
+
+fn absolute(value: Option<OsString>) -> Option<PathBuf> {
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn sorted(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = paths.collect();
     paths.sort();
     paths.dedup();
     paths
@@ -94,5 +118,12 @@ mod tests {
             assert!(found.contains(&path.into()), "{path}: {found:?}");
         }
         assert!(found.iter().all(|path| path.is_absolute()));
+        assert!(!found.contains(&"/run/nscd/socket".into()), "names are resolved in a namespace");
+
+        let found = hidden_sockets(|name| (name == "HOME").then(|| "/h".into()));
+        for path in ["/run/nscd/socket", "/run/docker.sock"] {
+            assert!(found.contains(&path.into()), "{path}: {found:?}");
+        }
+        assert!(found.iter().all(|path| !path.starts_with("/h")), "{found:?}");
     }
 }

@@ -59,24 +59,28 @@ mod lease;
 mod link;
 mod listeners;
 mod local;
+mod local_network;
+mod local_process;
 mod outbox;
 mod places;
 mod progress;
 mod runner;
 mod slot;
 mod socket;
+mod stack_server;
+mod stack_sockets;
 mod translation;
 mod tunnel;
 mod usage;
 
-pub use aifo_wire::MAX_LISTEN_PORTS;
+pub use aifo_wire::{Listener, ListenerReport, MAX_LISTEN_PORTS, OnlyCall, SocketType};
 pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
-    ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
-    remove_mount_points, remove_session,
+    PROXY_VARIABLES, ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins,
+    proxy_variables, remove_mount_points, remove_session,
 };
 pub use deadline::deadline_reached;
 pub use error::SidecarError;
@@ -84,9 +88,12 @@ pub use event::ExecEvent;
 pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
-pub use listeners::{Serving, StackListeners, StackServer};
+pub use listeners::StackListeners;
 pub use local::{LocalBackend, LocalConfinement, Transport, namespace_obstacle};
+pub use local_network::{LocalNetwork, stack_obstacle};
 pub use places::{LocalCache, cache_directory, local_caches};
 pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};
+pub use stack_server::{AGENT_STACK, Serving, StackServer, TOOLS_STACK};
+pub use stack_sockets::{SocketError, StackSockets};

@@ -1,12 +1,8 @@
 //! The listeners of a network stack, as a runner passes them (`spec/network.md#passed-listeners`).
 
-use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::pin::Pin;
-use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::{AcceptConn, ReuseAddr, ReusePort, SockType as TypeOfSocket};
@@ -23,23 +19,8 @@ pub struct StackListeners {
     pub ports: Vec<TcpListener>,
 }
 
-/// Serves the network stacks of a session from outside.
-#[derive(Clone)]
-pub struct StackServer {
-    /// The TCP ports that each stack listens on besides DNS.
-    pub ports: Vec<u16>,
-    /// Serves the stack of this name until the future is dropped, which closes every connection.
-    pub serve: Arc<dyn Fn(&'static str, StackListeners) -> Serving + Send + Sync>,
-}
-
-/// The future that serves a stack.
-pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-impl fmt::Debug for StackServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StackServer").field("ports", &self.ports).finish_non_exhaustive()
-    }
-}
+/// The resolver's configuration of a stack: it resolves names at its own loopback address.
+pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\n";
 
 /// The port of DNS.
 const DNS: u16 = 53;
@@ -73,7 +54,11 @@ impl StackListeners {
 }
 
 /// Checks one socket and makes it non-blocking. Everything is read from the kernel.
-fn check_one(fd: BorrowedFd<'_>, kind: SockType, address: SocketAddr) -> Result<(), String> {
+pub(crate) fn check_one(
+    fd: BorrowedFd<'_>,
+    kind: SockType,
+    address: SocketAddr,
+) -> Result<(), String> {
     let is_listener = kind == SockType::Stream;
     if option(fd, TypeOfSocket)? != kind {
         return Err(format!("it is no {} socket", if is_listener { "TCP" } else { "UDP" }));
@@ -108,7 +93,7 @@ fn clone(fd: BorrowedFd<'_>) -> Result<OwnedFd, String> {
     fd.try_clone_to_owned().map_err(|error: io::Error| error.to_string())
 }
 
-fn option<O: GetSockOpt>(fd: BorrowedFd<'_>, option: O) -> Result<O::Val, String> {
+pub(crate) fn option<O: GetSockOpt>(fd: BorrowedFd<'_>, option: O) -> Result<O::Val, String> {
     getsockopt(&fd, option).map_err(|error| error.to_string())
 }
 

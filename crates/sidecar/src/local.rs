@@ -1,6 +1,6 @@
 //! Sidecars as child processes: no container, no engine.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use aifo_process::{Group, ResourceLimit, Restriction, Spawn, variable};
 use aifo_types::{Kind, env};
 use aifo_wire::Setup;
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, pipe2};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
+use crate::container::PROXY_VARIABLES;
 use crate::error::SidecarError;
 use crate::hidden::hidden_paths;
+use crate::local_network::{LocalNetwork, LocalStack};
+use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
 use crate::places::{Places, Site};
-use crate::progress::Progress;
+use crate::progress::{OutdatedCause, Progress};
 use crate::runner::Runner;
 
 /// Sidecars on this machine. Each is a runner under a guard, which outlives it.
@@ -51,6 +51,8 @@ pub struct LocalBackend {
     pub transport: Transport,
     /// The caches of downloads and builds.
     pub caches: Caches,
+    /// The network of tools; `None` for this machine's.
+    pub network: Option<LocalNetwork>,
 }
 
 /// The transport of a runner's control connection (`spec/runner.md#stream-transport`).
@@ -87,7 +89,12 @@ impl LocalBackend {
         let (local_end, guard_end) = Ends::create(self.transport).map_err(failed)?;
         let (stderr, guard_stderr) =
             pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
-        let guard = self.spawn_guard(&kind, &guard_end, guard_stderr.as_fd()).map_err(failed)?;
+        let stack = match &self.network {
+            Some(network) => Some(network.stack(&kind, &self.runner_program).await?),
+            None => None,
+        };
+        let guard = self.spawn_guard(&kind, stack.as_ref(), &guard_end, guard_stderr.as_fd());
+        let guard = guard.map_err(failed)?;
         drop((guard_end, guard_stderr));
         let messages = tokio::spawn(log_lines(kind.clone(), stderr));
         let setup = Setup {
@@ -106,12 +113,24 @@ impl LocalBackend {
             if let Some(lost) = lost {
                 lost.await;
             }
-            reap_guard(guard).await;
+            reap(guard).await;
         });
-        connected
+        let runner = connected?;
+        Ok(match stack {
+            Some(stack) => {
+                runner.with_outdated(move || stack.is_lost().then_some(OutdatedCause::LostStack))
+            }
+            None => runner,
+        })
     }
 
-    fn spawn_guard(&self, kind: &Kind, control: &Ends, stderr: BorrowedFd<'_>) -> io::Result<Pid> {
+    fn spawn_guard(
+        &self,
+        kind: &Kind,
+        stack: Option<&LocalStack>,
+        control: &Ends,
+        stderr: BorrowedFd<'_>,
+    ) -> io::Result<Pid> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let site =
             Site { caches: &self.caches, workspace: &self.workspace, tmp: self.tmp.as_deref() };
@@ -134,6 +153,7 @@ impl LocalBackend {
         if self.confinement == LocalConfinement::Namespace {
             argv.extend(hide_words());
         }
+        argv.extend(stack.iter().flat_map(|stack| stack.words()));
         let program = c_string(self.runner_program.as_os_str())?;
         let argv = argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?;
         let spawn = Spawn {
@@ -146,13 +166,16 @@ impl LocalBackend {
         spawn.spawn().map_err(io::Error::other)
     }
 
-    /// Returns the launcher's environment without `AIFO_` variables, with the variables of the kind.
+    /// Returns the launcher's environment without `AIFO_` variables, with the variables of the kind. A
+    /// stack of its own does not reach a proxy, so its tools have no proxy variable.
     fn environment(&self, places: &Places) -> Vec<CString> {
         let tmp = self.tmp.clone().map(|tmp| ("TMPDIR", tmp.into_os_string()));
         let own = [("PATH", self.path.clone())].into_iter().chain(tmp);
         let own: Vec<_> = own.map(|(name, value)| (OsString::from(name), value)).collect();
         let inherited = std::env::vars_os().filter(|(name, _)| {
             let is_own = name.as_bytes().starts_with(env::PREFIX.as_bytes());
+            let is_proxy = PROXY_VARIABLES.iter().any(|proxy| name == *proxy);
+            let is_own = is_own || is_proxy && self.network.is_some();
             !is_own && own.iter().all(|(own, _)| own != name)
         });
         let added = places.variables.iter();
@@ -218,14 +241,7 @@ fn hide_words() -> impl Iterator<Item = OsString> {
 pub fn namespace_obstacle(runner_program: &Path, workspace: &Path) -> Option<String> {
     let mut command = std::process::Command::new(runner_program);
     command.arg0("aifo-runner").args(["try-confinement", WRITE]).arg(workspace).args(hide_words());
-    match command.output() {
-        Ok(output) if output.status.success() => None,
-        Ok(output) if !output.stdout.is_empty() => {
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Ok(output) => Some(format!("the runner ended with {}", output.status)),
-        Err(error) => Some(format!("the runner cannot be executed: {error}")),
-    }
+    obstacle(&mut command)
 }
 
 /// Returns the runner's option for restrictions of system calls (`spec/runner.md#options`).
@@ -237,42 +253,6 @@ pub(crate) fn restriction_words(restrictions: &[Restriction]) -> Vec<OsString> {
     }
 }
 
-/// Logs what a guard and its runner print. The terminal on the launcher's stderr may belong to an
-/// agent, so they do not get it.
-async fn log_lines(kind: Kind, stderr: OwnedFd) {
-    let Ok(stderr) = tokio::net::unix::pipe::Receiver::from_owned_fd(stderr) else { return };
-    let mut lines = BufReader::new(stderr.take(MAX_STDERR)).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        let line = line.strip_prefix("aifo-shim: ").unwrap_or(&line);
-        tracing::warn!(%kind, "{line}");
-    }
-}
-
-/// Bytes that are logged of a guard and its runner.
-const MAX_STDERR: u64 = 64 * 1024;
-
-/// Time for the messages of a guard that failed.
-const MESSAGES_TIME: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// Reaps the guard, which ends right after its end of the connection is closed.
-async fn reap_guard(guard: Pid) {
-    for attempt in 0..REAP_ATTEMPTS {
-        match waitpid(guard, Some(WaitPidFlag::WNOHANG)) {
-            Ok(nix::sys::wait::WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
-            _ => return,
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1 << attempt)).await;
-    }
-    tracing::warn!(%guard, "a sidecar's guard did not end");
-}
-
-/// 1, 2, 4 .. 8192 ms: 16 s in all.
-const REAP_ATTEMPTS: u32 = 14;
-
 fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
-}
-
-fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes()).map_err(io::Error::from)
 }

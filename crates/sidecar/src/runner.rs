@@ -7,14 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_types::{ExecId, Kind, Signal};
-use aifo_wire::{Delivery, FRAMES_VERSION, Frame, FrameReader, Setup};
+use aifo_wire::{
+    Delivery, FRAMES_VERSION, Frame, FrameReader, Listener, ListenerReport, OnlyCall, Setup,
+    SocketType,
+};
 use tokio::sync::{oneshot, watch};
 
-use crate::control::{ControlConnection, read_hello};
+use crate::control::{ControlConnection, ListenerReceiver, PassesSockets, read_hello};
 use crate::error::SidecarError;
 use crate::link::Link;
 use crate::listeners::StackListeners;
 use crate::progress::OutdatedCause;
+use crate::stack_server::WatchIntervals;
+use crate::stack_sockets::StackSockets;
 use crate::translation::PathTranslation;
 
 /// A runner that has answered. Cheap to clone. The connection closes with [`Runner::close`] or with
@@ -36,6 +41,17 @@ struct Outdated(Arc<dyn Fn() -> Option<OutdatedCause> + Send + Sync>);
 /// hold it.
 #[derive(Debug)]
 struct ControlHandle(Arc<ControlConnection>);
+
+/// Whether a runner holds a network stack, whose sockets it passes.
+#[derive(Clone, Copy)]
+pub(crate) enum StackRole<'a> {
+    /// It does not.
+    None,
+    /// The stack has a network of the engine.
+    Joined,
+    /// The stack has listeners for DNS and these ports.
+    Served(&'a [u16]),
+}
 
 /// A runner's response to `Retire`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +76,31 @@ impl Runner {
         control: OwnedFd,
         setup: &Setup,
     ) -> Result<Self, SidecarError> {
-        let connected = Self::connect_over(Link::socket(control), kind, setup, None).await;
+        let link = Link::socket(control);
+        let connected = Self::connect_over(link, kind, setup, StackRole::None).await;
         connected.map(|(runner, _)| runner)
+    }
+
+    /// As [`Runner::connect`], with a runner that holds a network stack and passes its
+    /// [sockets](Runner::stack_sockets).
+    pub async fn connect_joined(
+        kind: Kind,
+        control: OwnedFd,
+        setup: &Setup,
+    ) -> Result<Self, SidecarError> {
+        let connected = Self::connect_in_role(kind, control, setup, StackRole::Joined).await;
+        connected.map(|(runner, _)| runner)
+    }
+
+    /// As [`Runner::connect`], with a runner that may hold a network stack. Errors: it could not bind the
+    /// listeners, or passed anything else.
+    pub(crate) async fn connect_in_role(
+        kind: Kind,
+        control: OwnedFd,
+        setup: &Setup,
+        role: StackRole<'_>,
+    ) -> Result<(Self, Option<StackListeners>), SidecarError> {
+        Self::connect_over(Link::socket(control), kind, setup, role).await
     }
 
     /// As [`Runner::connect`], and has the runner bind the listeners of its network stack for these
@@ -73,7 +112,7 @@ impl Runner {
         ports: &[u16],
     ) -> Result<(Self, StackListeners), SidecarError> {
         let link = Link::socket(control);
-        match Self::connect_over(link, kind.clone(), setup, Some(ports)).await? {
+        match Self::connect_over(link, kind.clone(), setup, StackRole::Served(ports)).await? {
             (runner, Some(listeners)) => Ok((runner, listeners)),
             (_, None) => Err(SidecarError::Protocol { kind, source: None }),
         }
@@ -89,15 +128,15 @@ impl Runner {
     ) -> Result<Self, SidecarError> {
         let link = Link::pipes(reader, writer);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        let connected = Self::connect_over(link.map_err(failed)?, kind, setup, None).await;
-        connected.map(|(runner, _)| runner)
+        let connected = Self::connect_over(link.map_err(failed)?, kind, setup, StackRole::None);
+        connected.await.map(|(runner, _)| runner)
     }
 
     async fn connect_over(
         link: Link,
         kind: Kind,
         setup: &Setup,
-        ports: Option<&[u16]>,
+        held: StackRole<'_>,
     ) -> Result<(Self, Option<StackListeners>), SidecarError> {
         let mut frames = FrameReader::new();
         let hello = read_hello(&kind, &link, &mut frames);
@@ -115,18 +154,22 @@ impl Runner {
         let control = Arc::new(ControlConnection::new(link));
         control.send(&Frame::Setup(setup.clone()), Vec::new());
         let mut listeners = None;
-        if let Some(ports) = ports {
+        if let StackRole::Served(ports) = held {
             let bound = control.listen(&kind, &mut frames, ports);
             listeners = match tokio::time::timeout(HELLO_TIMEOUT, bound).await {
                 Ok(bound) => Some(bound?),
                 Err(_) => return Err(SidecarError::NoAnswer { kind, timeout: HELLO_TIMEOUT }),
             };
         }
+        let passes = match held {
+            StackRole::None => PassesSockets::No,
+            StackRole::Joined | StackRole::Served(_) => PassesSockets::Yes,
+        };
         let (lost_sender, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));
             async move {
-                control.serve(&kind, frames).await;
+                control.serve(&kind, frames, passes).await;
                 // All receivers may have been dropped.
                 let _ = lost_sender.send(true);
             }
@@ -134,6 +177,26 @@ impl Runner {
         let control = Arc::new(ControlHandle(control));
         let runner = Runner { kind, control, lost, translation: Arc::default(), outdated: None };
         Ok((runner, listeners))
+    }
+
+    /// Returns what opens sockets in the runner's network stack, if it was connected for that.
+    pub fn stack_sockets(&self) -> StackSockets {
+        StackSockets::new(Arc::clone(self.control()))
+    }
+
+    /// Sends the receiver what listens in the runner's network stack, after each change.
+    pub(crate) fn receive_listeners(
+        &self,
+        receive: impl Fn(ListenerReport, Vec<Listener>) + Send + 'static,
+    ) {
+        self.control().replies().listeners = Some(ListenerReceiver(Box::new(receive)));
+    }
+
+    /// Has the runner report its stack's listeners while tools run.
+    pub(crate) fn watch_listeners(&self, intervals: WatchIntervals) {
+        let ms = |interval: Duration| u16::try_from(interval.as_millis()).unwrap_or(u16::MAX);
+        let (interval, background) = (ms(intervals.execs), ms(intervals.background));
+        self.control().send(&Frame::Watch { interval, background }, Vec::new());
     }
 
     /// Sets the translation of the clients' directories to the runner's.
@@ -178,6 +241,26 @@ impl Runner {
         };
         self.control().send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
         delivered.await.map_err(|_| SidecarError::Lost(self.kind.clone()))
+    }
+
+    /// Has the runner find the call that a socket of its network stack belongs to, and keep `text` for the
+    /// call's client. `None` if it is none of its calls, or the runner is lost.
+    pub async fn find_caller(
+        &self,
+        (socket, port): (SocketType, u16),
+        only: OnlyCall,
+        text: String,
+    ) -> Option<ExecId> {
+        let (sender, found) = oneshot::channel();
+        let serial = {
+            let mut replies = self.control().replies();
+            let serial = replies.next_serial();
+            replies.callers.insert(serial, sender);
+            serial
+        };
+        let frame = Frame::FindCaller { serial, socket, port, only, text };
+        self.control().send(&frame, Vec::new());
+        found.await.ok().flatten()
     }
 
     /// Has the runner end if no process runs below it. A runner that ends reads no further frames, so

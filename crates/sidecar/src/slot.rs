@@ -95,6 +95,16 @@ impl SidecarSlot {
         }
     }
 
+    /// Returns the runner if it serves calls.
+    pub(crate) fn busy_runner(&self) -> Option<Runner> {
+        match &*self.lock() {
+            SlotState::Active(active) if !active.runner.is_lost() => {
+                active.usage.idle_since().is_none().then(|| active.runner.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// Leases the sidecar, and starts it first if it does not run. A lost sidecar is started again: only
     /// its running calls have failed. If the future is dropped, the start continues for the next caller.
     pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease, Arc<SidecarError>> {

@@ -6,11 +6,13 @@
 use aifo_types::{ExecId, Signal, Stdio, WindowSize};
 
 use crate::exit::Exit;
-use crate::frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
+use crate::frame_codes::{
+    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
+    SocketType, Stream,
+};
 use crate::frame_error::FrameError;
-use crate::frame_limits::{MAX_DATA, MAX_LISTEN_PORTS, MAX_TUNNEL};
-use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
-use crate::payload::{Payload, push_bytes, push_strings};
+use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
+use crate::payload::Payload;
 use crate::start::{Start, StartError};
 
 /// One frame; data is borrowed.
@@ -144,10 +146,83 @@ pub enum Frame<'a> {
         /// Why the runner could not bind; empty if it did.
         error: String,
     },
+    /// Proxy to runner: find the call that a socket of this network stack belongs to, whose connection or
+    /// query is refused (`spec/network.md#callers`).
+    FindCaller {
+        /// Matches [`Frame::Caller`] to this request.
+        serial: u32,
+        /// The type of the socket.
+        socket: SocketType,
+        /// The port that it is bound to, not 0.
+        port: u16,
+        /// Whether a socket without a visible owner belongs to the only call.
+        only: OnlyCall,
+        /// The refusal, for the client of the call.
+        text: String,
+    },
+    /// Runner to proxy: the response to [`Frame::FindCaller`].
+    Caller {
+        /// The request's serial.
+        serial: u32,
+        /// The call; `None` if it is none of this runner's.
+        id: Option<ExecId>,
+    },
+    /// Runner to client, before [`Frame::Exit`] of a tool that failed: a refusal of the network.
+    Refused {
+        /// A line for the user.
+        text: String,
+    },
+    /// Proxy to runner, before any tool: report the listeners of this network stack
+    /// (`spec/network.md#mirrors`). With two zeros: once, now.
+    Watch {
+        /// The interval while an exec runs, in ms; 0 for never.
+        interval: u16,
+        /// The interval while only background processes run, in ms; 0 for never.
+        background: u16,
+    },
+    /// Runner to proxy: the listeners at this stack's loopback address, after a change.
+    Listeners {
+        /// Whether these are all.
+        report: ListenerReport,
+        /// Each one, at most [`MAX_LISTENERS`].
+        listeners: Vec<Listener>,
+    },
+    /// Proxy to runner: bind 127.0.0.1 at this port, and pass the listener.
+    Bind {
+        /// Matches [`Frame::Opened`] to this request.
+        serial: u32,
+        /// The port, not 0.
+        port: u16,
+    },
+    /// Proxy to runner: connect to this port, and pass the connection, which may be in progress.
+    Connect {
+        /// Matches [`Frame::Opened`] to this request.
+        serial: u32,
+        /// The address.
+        address: Loopback,
+        /// The port, not 0.
+        port: u16,
+    },
+    /// Runner to proxy: the response to [`Frame::Bind`] or [`Frame::Connect`].
+    Opened {
+        /// The request's serial.
+        serial: u32,
+        /// Whether the socket comes with the first byte.
+        result: SocketResult,
+    },
+}
+
+/// A listening TCP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener {
+    /// Its port, not 0.
+    pub port: u16,
+    /// The inode of the socket, which no other open socket has.
+    pub inode: u32,
 }
 
 /// The version of these frames.
-pub const FRAMES_VERSION: u8 = 4;
+pub const FRAMES_VERSION: u8 = 5;
 
 /// A runner's kind and the session's directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
@@ -212,69 +287,14 @@ impl Frame<'_> {
             Frame::Busy => FrameKind::Busy,
             Frame::Listen { .. } => FrameKind::Listen,
             Frame::Listening { .. } => FrameKind::Listening,
-        }
-    }
-
-    fn encode_payload(&self, out: &mut Vec<u8>) {
-        match self {
-            Frame::Start(start) => start.encode(out),
-            Frame::Data { stream, data } => {
-                out.push(stream.code());
-                out.extend_from_slice(data);
-            }
-            Frame::Closed { stream } => out.push(stream.code()),
-            Frame::Credit { stream, bytes } => {
-                out.push(stream.code());
-                out.extend(bytes.to_be_bytes());
-            }
-            Frame::Cancel { serial, cause, interrupt } => {
-                out.extend(serial.to_be_bytes());
-                out.extend([cause.code(), interrupt.code()]);
-            }
-            Frame::Signal { number } => out.push(*number),
-            Frame::Resize(size) => encode_size(size, out),
-            Frame::Started { serial, pid, stdio } => {
-                out.extend(serial.to_be_bytes());
-                out.extend(pid.to_be_bytes());
-                out.extend(encode_stdio(*stdio));
-            }
-            Frame::Exit { serial, exit } => {
-                out.extend(serial.to_be_bytes());
-                exit.encode(out);
-            }
-            Frame::StartError { serial, error } => {
-                out.extend(serial.to_be_bytes());
-                error.encode(out);
-            }
-            Frame::Stopped { signal, resumed } => {
-                out.push(*signal);
-                out.extend(resumed.to_be_bytes());
-            }
-            Frame::Tunnel { serial, data } => {
-                out.extend(serial.to_be_bytes());
-                out.extend_from_slice(data);
-            }
-            Frame::Left { serial } | Frame::TunnelEnd { serial } => {
-                out.extend(serial.to_be_bytes());
-            }
-            Frame::Hello { version } => out.push(*version),
-            Frame::Setup(setup) => {
-                push_strings(out, &setup.workspace);
-                push_strings(out, &setup.tmp);
-                push_bytes(out, setup.kind.as_bytes());
-            }
-            Frame::Kill { serial, signal, id } => {
-                out.extend(serial.to_be_bytes());
-                out.push(signal.number());
-                out.extend_from_slice(id.as_str().as_bytes());
-            }
-            Frame::Killed { serial, found } => {
-                out.extend(serial.to_be_bytes());
-                out.push(found.code());
-            }
-            Frame::Retire | Frame::Busy => {}
-            Frame::Listen { ports } => out.extend(ports.iter().flat_map(|port| port.to_be_bytes())),
-            Frame::Listening { error } => out.extend_from_slice(error.as_bytes()),
+            Frame::FindCaller { .. } => FrameKind::FindCaller,
+            Frame::Caller { .. } => FrameKind::Caller,
+            Frame::Refused { .. } => FrameKind::Refused,
+            Frame::Watch { .. } => FrameKind::Watch,
+            Frame::Listeners { .. } => FrameKind::Listeners,
+            Frame::Bind { .. } => FrameKind::Bind,
+            Frame::Connect { .. } => FrameKind::Connect,
+            Frame::Opened { .. } => FrameKind::Opened,
         }
     }
 }
@@ -286,78 +306,7 @@ impl<'a> Frame<'a> {
         let frame = Self::decode_fields(kind, &mut fields);
         frame.filter(|_| fields.is_empty()).ok_or(FrameError::Malformed(kind))
     }
-
-    fn decode_fields(kind: FrameKind, fields: &mut Payload<'a>) -> Option<Self> {
-        Some(match kind {
-            FrameKind::Start => Frame::Start(Box::new(Start::decode(fields)?)),
-            FrameKind::Data => {
-                let stream = Stream::from_code(fields.u8()?)?;
-                Frame::Data { stream, data: Some(fields.rest()).filter(|data| !data.is_empty())? }
-            }
-            FrameKind::Closed => Frame::Closed { stream: Stream::from_code(fields.u8()?)? },
-            FrameKind::Credit => {
-                Frame::Credit { stream: Stream::from_code(fields.u8()?)?, bytes: fields.u32()? }
-            }
-            FrameKind::Cancel => Frame::Cancel {
-                serial: fields.u32()?,
-                cause: CancelCause::from_code(fields.u8()?)?,
-                interrupt: Interrupt::from_code(fields.u8()?)?,
-            },
-            FrameKind::Signal => {
-                Frame::Signal { number: fields.u8().filter(|n| (1..=MAX_SIGNAL).contains(n))? }
-            }
-            FrameKind::Resize => Frame::Resize(decode_size(fields)?),
-            FrameKind::Started => Frame::Started {
-                serial: fields.u32()?,
-                pid: fields.u32()?,
-                stdio: decode_stdio(fields)?,
-            },
-            FrameKind::Exit => Frame::Exit { serial: fields.u32()?, exit: Exit::decode(fields)? },
-            FrameKind::StartError => {
-                Frame::StartError { serial: fields.u32()?, error: StartError::decode(fields)? }
-            }
-            FrameKind::Stopped => Frame::Stopped { signal: fields.u8()?, resumed: fields.u32()? },
-            FrameKind::Left => Frame::Left { serial: fields.u32()? },
-            FrameKind::Tunnel => {
-                let serial = fields.u32()?;
-                Frame::Tunnel { serial, data: Some(fields.rest()).filter(|data| !data.is_empty())? }
-            }
-            FrameKind::TunnelEnd => Frame::TunnelEnd { serial: fields.u32()? },
-            FrameKind::Hello => Frame::Hello { version: fields.u8()? },
-            FrameKind::Setup => Frame::Setup(Setup {
-                workspace: fields.strings(Payload::absolute).filter(|names| !names.is_empty())?,
-                tmp: fields.strings(Payload::absolute)?,
-                kind: String::from_utf8(fields.bytes()?.to_vec()).ok()?,
-            }),
-            FrameKind::Kill => Frame::Kill {
-                serial: fields.u32()?,
-                signal: Signal::from_number(fields.u8()?)?,
-                id: ExecId::parse(fields.rest()).ok()?,
-            },
-            FrameKind::Killed => {
-                Frame::Killed { serial: fields.u32()?, found: Delivery::from_code(fields.u8()?)? }
-            }
-            FrameKind::Retire => Frame::Retire,
-            FrameKind::Busy => Frame::Busy,
-            FrameKind::Listen => Frame::Listen { ports: decode_ports(fields)? },
-            FrameKind::Listening => {
-                Frame::Listening { error: String::from_utf8(fields.rest().to_vec()).ok()? }
-            }
-        })
-    }
 }
-
-/// Reads ports to the end of the payload.
-fn decode_ports(fields: &mut Payload<'_>) -> Option<Vec<u16>> {
-    let mut ports = Vec::new();
-    while !fields.is_empty() {
-        ports.push(fields.u16().filter(|port| *port != 0)?);
-    }
-    Some(ports).filter(|ports| ports.len() <= MAX_LISTEN_PORTS)
-}
-
-/// Linux's `SIGRTMAX`.
-const MAX_SIGNAL: u8 = 64;
 
 /// Appends the head of a frame whose payload of `len` bytes is sent separately.
 pub fn encode_frame_head(out: &mut Vec<u8>, kind: FrameKind, len: usize) {

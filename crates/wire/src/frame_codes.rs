@@ -33,6 +33,8 @@ code_table! {
         Stopped = 0x15,
         /// [`Frame::Left`](crate::Frame::Left)
         Left = 0x16,
+        /// [`Frame::Refused`](crate::Frame::Refused)
+        Refused = 0x17,
         /// [`Frame::Hello`](crate::Frame::Hello)
         Hello = 0x20,
         /// [`Frame::Setup`](crate::Frame::Setup)
@@ -49,6 +51,20 @@ code_table! {
         Listen = 0x27,
         /// [`Frame::Listening`](crate::Frame::Listening)
         Listening = 0x28,
+        /// [`Frame::FindCaller`](crate::Frame::FindCaller)
+        FindCaller = 0x30,
+        /// [`Frame::Caller`](crate::Frame::Caller)
+        Caller = 0x31,
+        /// [`Frame::Watch`](crate::Frame::Watch)
+        Watch = 0x29,
+        /// [`Frame::Listeners`](crate::Frame::Listeners)
+        Listeners = 0x2a,
+        /// [`Frame::Bind`](crate::Frame::Bind)
+        Bind = 0x2b,
+        /// [`Frame::Connect`](crate::Frame::Connect)
+        Connect = 0x2c,
+        /// [`Frame::Opened`](crate::Frame::Opened)
+        Opened = 0x2d,
     }
 }
 
@@ -89,11 +105,67 @@ code_table! {
 }
 
 code_table! {
+    /// The transport of a socket.
+    pub enum SocketType {
+        /// UDP.
+        Datagram = 0,
+        /// TCP.
+        Stream = 1,
+    }
+}
+
+code_table! {
+    /// Whether a runner may attribute a socket without a visible owner.
+    pub enum OnlyCall {
+        /// Other calls run in the network stack.
+        No = 0,
+        /// The only call that runs in the stack is the runner's.
+        Yes = 1,
+    }
+}
+
+code_table! {
     /// The result of sending a signal.
     pub enum Delivery {
         /// The process group received it.
         Delivered = 0,
         /// No such exec runs.
         NoSuchExec = 1,
+    }
+}
+
+code_table! {
+    /// Whether a report lists all listeners.
+    pub enum ListenerReport {
+        /// It does.
+        Complete = 0,
+        /// There are more than it may list.
+        Truncated = 1,
+        /// The kernel does not list them.
+        Unavailable = 2,
+    }
+}
+
+code_table! {
+    /// The result of [`Frame::Bind`](crate::Frame::Bind) or [`Frame::Connect`](crate::Frame::Connect).
+    pub enum SocketResult {
+        /// The socket comes with the first byte.
+        Passed = 0,
+        /// Another socket has the address.
+        InUse = 1,
+        /// No socket listens on the port.
+        Refused = 2,
+        /// Another error.
+        Failed = 3,
+    }
+}
+
+code_table! {
+    /// A loopback address.
+    pub enum Loopback {
+        /// 127.0.0.1
+        V4 = 0,
+        /// ::1
+        V6 = 1,
     }
 }

@@ -13,3 +13,5 @@ pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
 /// Maximum number of ports in [`Frame::Listen`](crate::Frame::Listen). With two descriptors for DNS they
 /// stay below the kernel's 253 per message.
 pub const MAX_LISTEN_PORTS: usize = 128;
+/// Maximum number of listeners in [`Frame::Listeners`](crate::Frame::Listeners).
+pub const MAX_LISTENERS: usize = 256;

@@ -72,6 +72,7 @@ mod frame;
 mod frame_codes;
 mod frame_error;
 mod frame_limits;
+mod frame_payload;
 mod frame_reader;
 mod framing;
 mod head;
@@ -95,11 +96,14 @@ pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, enc
 pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
 pub use exit::{CallNote, Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
-pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Setup, data_head, encode_frame_head};
-pub use frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
+pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Listener, Setup, data_head, encode_frame_head};
+pub use frame_codes::{
+    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
+    SocketType, Stream,
+};
 pub use frame_error::FrameError;
 pub use frame_limits::{
-    MAX_DATA, MAX_INVOCATION, MAX_LISTEN_PORTS, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
+    MAX_DATA, MAX_INVOCATION, MAX_LISTEN_PORTS, MAX_LISTENERS, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
 };
 pub use frame_reader::FrameReader;
 pub use framing::FramingError;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError,
-    FrameKind, FrameReader, Interrupt, MAX_PAYLOAD, OutsideDirectory, Reports, Setup, Start,
-    StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
+    FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback, MAX_PAYLOAD, OnlyCall,
+    OutsideDirectory, Reports, Setup, SocketResult, SocketType, Start, StartError, StartErrorCause,
+    Stream, Usage, encode_frame_head, encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -130,6 +131,35 @@ fn other_frames_of_a_control_connection() {
     check_both_ways(Frame::Listen { ports: vec![443, 80] }, b"\x27\0\0\0\x04\x01\xbb\0\x50");
     check_both_ways(Frame::Listening { error: String::new() }, b"\x28\0\0\0\0");
     check_both_ways(Frame::Listening { error: "no".to_owned() }, b"\x28\0\0\0\x02no");
+    let find = Frame::FindCaller {
+        serial: 7,
+        socket: SocketType::Stream,
+        port: 443,
+        only: OnlyCall::Yes,
+        text: "x".to_owned(),
+    };
+    check_both_ways(find, b"\x30\0\0\0\x09\0\0\0\x07\x01\x01\xbb\x01x");
+    let caller = Frame::Caller { serial: 7, id: Some(id()) };
+    check_both_ways(caller, b"\x31\0\0\0\x06\0\0\0\x07e1");
+    check_both_ways(Frame::Caller { serial: 7, id: None }, b"\x31\0\0\0\x04\0\0\0\x07");
+    check_both_ways(Frame::Refused { text: "no".to_owned() }, b"\x17\0\0\0\x02no");
+    check_both_ways(Frame::Watch { interval: 20, background: 256 }, b"\x29\0\0\0\x04\0\x14\x01\0");
+    check_both_ways(
+        Frame::Listeners {
+            report: ListenerReport::Truncated,
+            listeners: vec![Listener { port: 3000, inode: 7 }],
+        },
+        b"\x2a\0\0\0\x07\x01\x0b\xb8\0\0\0\x07",
+    );
+    check_both_ways(Frame::Bind { serial: 7, port: 3000 }, b"\x2b\0\0\0\x06\0\0\0\x07\x0b\xb8");
+    check_both_ways(
+        Frame::Connect { serial: 7, address: Loopback::V6, port: 80 },
+        b"\x2c\0\0\0\x07\0\0\0\x07\x01\0\x50",
+    );
+    check_both_ways(
+        Frame::Opened { serial: 7, result: SocketResult::InUse },
+        b"\x2d\0\0\0\x05\0\0\0\x07\x01",
+    );
 }
 
 #[test]
@@ -200,7 +230,7 @@ fn exit_frames() {
 #[test]
 fn invalid_heads() {
     // The last two were frame kinds of version 1.
-    for kind in [0, 0x0a, 0x12, 0x17, 0x29, 0xff, 0x11, 0x22] {
+    for kind in [0, 0x0a, 0x12, 0x18, 0x2e, 0xff, 0x11, 0x22] {
         check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
     }
     let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
@@ -211,7 +241,7 @@ fn invalid_heads() {
 
 #[test]
 fn invalid_payloads() {
-    let rows: [(FrameKind, &[u8]); 39] = [
+    let rows: [(FrameKind, &[u8]); 58] = [
         (FrameKind::Data, b""),
         (FrameKind::Data, b"\x01"),
         (FrameKind::Data, b"\x04x"),
@@ -251,6 +281,25 @@ fn invalid_payloads() {
         (FrameKind::Listen, b"\x01\xbb\0"),
         (FrameKind::Listen, &[1; 2 * 129]),
         (FrameKind::Listening, b"\xff"),
+        (FrameKind::FindCaller, b"\0\0\0\x07\x02\x01\xbb\0"),
+        (FrameKind::FindCaller, b"\0\0\0\x07\x01\0\0\0"),
+        (FrameKind::FindCaller, b"\0\0\0\x07\x01\x01\xbb\x02"),
+        (FrameKind::FindCaller, b"\0\0\0\x07\x01\x01\xbb\0\xff"),
+        (FrameKind::Caller, b"\0\0\x07"),
+        (FrameKind::Caller, b"\0\0\0\x07\x0b"),
+        (FrameKind::Refused, b"\xff"),
+        (FrameKind::Watch, b"\0\x14"),
+        (FrameKind::Watch, b"\0\x14\0\0\0"),
+        (FrameKind::Listeners, b""),
+        (FrameKind::Listeners, b"\x03"),
+        (FrameKind::Listeners, b"\0\0\0\0\0\0\x07"),
+        (FrameKind::Listeners, b"\0\x0b\xb8\0\0\0"),
+        (FrameKind::Listeners, &[1; 1 + 6 * 257]),
+        (FrameKind::Bind, b"\0\0\0\x07\0\0"),
+        (FrameKind::Bind, b"\0\0\0\x07\0\x50\0"),
+        (FrameKind::Connect, b"\0\0\0\x07\0\0\0"),
+        (FrameKind::Connect, b"\0\0\0\x07\x02\0\x50"),
+        (FrameKind::Opened, b"\0\0\0\x07\x04"),
     ];
     for (kind, payload) in rows {
         check_malformed(kind, payload);

@@ -8,9 +8,10 @@ use std::time::Duration;
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
     CallNote, CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame,
-    FrameReader, Interrupt, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader,
-    ResponseEvent, ResponseReader, Setup, Start, StartError, StartErrorCause, Step, Stream, Usage,
-    decode_form, encode_chunk, encode_form, encode_invocation, encode_stream_end, parse_invocation,
+    FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall, OutsideDirectory,
+    Reports, RequestEvent, RequestReader, ResponseEvent, ResponseReader, Setup, SocketResult,
+    SocketType, Start, StartError, StartErrorCause, Step, Stream, Usage, decode_form, encode_chunk,
+    encode_form, encode_invocation, encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -195,6 +196,30 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             signal,
             id
         }),
+        (any::<u32>(), 0..=1u8, 1..=u16::MAX, any::<String>()).prop_map(
+            |(serial, code, port, text)| Frame::FindCaller {
+                serial,
+                socket: SocketType::from_code(code).unwrap(),
+                port,
+                only: OnlyCall::from_code(code).unwrap(),
+                text,
+            }
+        ),
+        (any::<u32>(), option::of(exec_id())).prop_map(|(serial, id)| Frame::Caller { serial, id }),
+        (any::<u16>(), any::<u16>())
+            .prop_map(|(interval, background)| Frame::Watch { interval, background }),
+        vec((1..=u16::MAX, any::<u32>()), 0..4).prop_map(|listeners| {
+            let listener = |(port, inode)| Listener { port, inode };
+            let listeners = listeners.into_iter().map(listener).collect();
+            Frame::Listeners { report: ListenerReport::Complete, listeners }
+        }),
+        (any::<u32>(), 1..=u16::MAX).prop_map(|(serial, port)| Frame::Bind { serial, port }),
+        (any::<u32>(), 1..=u16::MAX).prop_map(|(serial, port)| Frame::Connect {
+            serial,
+            address: Loopback::V4,
+            port
+        }),
+        any::<u32>().prop_map(|serial| Frame::Opened { serial, result: SocketResult::Refused }),
         (any::<u32>(), 0..=1u8).prop_map(|(serial, found)| Frame::Killed {
             serial,
             found: Delivery::from_code(found).unwrap(),
@@ -216,6 +241,7 @@ fn client_frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         (1..=64u8, any::<u32>()).prop_map(|(signal, resumed)| Frame::Stopped { signal, resumed }),
         (any::<u32>(), exit()).prop_map(|(serial, exit)| Frame::Exit { serial, exit }),
+        any::<String>().prop_map(|text| Frame::Refused { text }),
     ]
 }
 

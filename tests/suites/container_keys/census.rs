@@ -14,7 +14,8 @@ pub(crate) fn phantom(engine: &Engine, containers: &ContainerSetup) -> String {
         let text = String::from_utf8_lossy(&environment).into_owned();
         text.split('\0').map(str::to_owned).collect::<Vec<_>>()
     });
-    let mut keys = variables.filter_map(|line| Some(line.strip_prefix("OPENAI_API_KEY=")?.to_owned()));
+    let mut keys =
+        variables.filter_map(|line| Some(line.strip_prefix("OPENAI_API_KEY=")?.to_owned()));
     keys.next().expect("the agent has a key")
 }
 

@@ -100,6 +100,7 @@ fn measure(bench: &Bench<'_>, compiler: &Compiler, backend: Backend<'_>) -> Resu
         kinds: &["rust"],
         backend,
         path: compiler.path()?,
+        arguments: &[],
         log: project.scratch.path().join("serve.log"),
     })?;
     let shims = project.scratch.path().join("shims");

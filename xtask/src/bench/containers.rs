@@ -74,7 +74,7 @@ pub(super) fn start_of_session(bench: &Bench<'_>) -> Result<Measured> {
     };
     let session = || {
         let start = Instant::now();
-        let session = Session::start(bench, &KINDS)?;
+        let session = Session::start(bench, &KINDS, &[])?;
         let time = start.elapsed();
         session.serve.stop()?;
         Ok(time)
@@ -84,15 +84,15 @@ pub(super) fn start_of_session(bench: &Bench<'_>) -> Result<Measured> {
 }
 
 /// A session with containers.
-struct Session {
-    serve: Serve,
+pub(super) struct Session {
+    pub(super) serve: Serve,
     calls: Calls,
-    container: String,
+    pub(super) container: String,
     _scratch: TempDir,
 }
 
 impl Session {
-    fn start(bench: &Bench<'_>, kinds: &[&str]) -> Result<Self> {
+    fn start(bench: &Bench<'_>, kinds: &[&str], arguments: &[String]) -> Result<Self> {
         let scratch = aifo_images::scratch()?;
         let serve = Serve::start(&Options {
             dist: bench.dist,
@@ -100,6 +100,7 @@ impl Session {
             kinds,
             backend: Backend::Containers { engine: ENGINE, image: IMAGE },
             path: std::env::var_os("PATH").unwrap_or_default(),
+            arguments,
             log: scratch.path().join("serve.log"),
         })?;
         // unix:///../aifo-ID/front/exec.sock
@@ -128,10 +129,19 @@ fn in_session(
     bench: &Bench<'_>,
     measure: impl FnOnce(&Session) -> Result<Measured>,
 ) -> Result<Measured> {
+    in_session_with(bench, &[], measure)
+}
+
+/// The same, with further arguments of the session.
+pub(super) fn in_session_with(
+    bench: &Bench<'_>,
+    arguments: &[String],
+    measure: impl FnOnce(&Session) -> Result<Measured>,
+) -> Result<Measured> {
     if let Some(reason) = unready()? {
         return Ok(Absent(reason));
     }
-    let session = Session::start(bench, &["c-cpp"])?;
+    let session = Session::start(bench, &["c-cpp"], arguments)?;
     let measured = measure(&session);
     session.serve.stop()?;
     measured
@@ -167,7 +177,7 @@ fn run_detached(name: &str) -> Command {
     run
 }
 
-fn engine(args: &[&str]) -> Command {
+pub(super) fn engine(args: &[&str]) -> Command {
     let mut command = Command::new(ENGINE);
     command.args(args).stdin(Stdio::null());
     command

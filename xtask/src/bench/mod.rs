@@ -11,6 +11,7 @@ mod frames;
 mod mailbox;
 mod measure;
 mod messages;
+mod network;
 mod parents;
 mod report;
 mod rows;
@@ -50,6 +51,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         kinds: &["c-cpp"],
         backend: serve::Backend::Local,
         path: serve::path_with(&tools)?,
+        arguments: &[],
         log: root.join("serve.log"),
     })?;
     dist.link_shims(&shims, Tool::NAMES)?;

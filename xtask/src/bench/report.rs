@@ -18,6 +18,8 @@ pub(super) enum Measured {
     Slowdown(Pairs),
     /// The figure is the native time divided by the proxied one.
     Throughput(Pairs),
+    /// The figure is the proxied median minus the native one, in milliseconds.
+    Added(Pairs),
     /// A size in MiB.
     Mib(f64),
     /// Thousands of instructions.
@@ -54,6 +56,10 @@ impl Measured {
         match self {
             Measured::Slowdown(pairs) => pairs.slowdown(),
             Measured::Throughput(pairs) => 1.0 / pairs.slowdown(),
+            Measured::Added(pairs) => {
+                let [native, proxied] = [pairs.native(), pairs.proxied()];
+                (proxied.median.as_secs_f64() - native.median.as_secs_f64()) * 1e3
+            }
             Measured::Mib(value) | Measured::Instructions(value) => *value,
             Measured::Absent(_) => f64::NAN,
         }
@@ -62,6 +68,7 @@ impl Measured {
     fn unit(&self) -> &'static str {
         match self {
             Measured::Slowdown(_) | Measured::Throughput(_) => "x",
+            Measured::Added(_) => "ms",
             Measured::Mib(_) => "MiB",
             Measured::Instructions(_) => "thousand",
             Measured::Absent(_) => "",
@@ -71,7 +78,7 @@ impl Measured {
     /// Native and proxied times.
     fn times(&self) -> Option<[Summary; 2]> {
         match self {
-            Measured::Slowdown(pairs) | Measured::Throughput(pairs) => {
+            Measured::Slowdown(pairs) | Measured::Throughput(pairs) | Measured::Added(pairs) => {
                 Some([pairs.native(), pairs.proxied()])
             }
             Measured::Mib(_) | Measured::Instructions(_) | Measured::Absent(_) => None,
@@ -175,7 +182,7 @@ const LEGEND: &str = "\
 Times in ms, native and proxied in turns; rows that name an engine's command compare with that.
 measured: proxied p10 / native p10, for concurrent calls native / proxied. Both p10s are of all times: a
 plain pipe has a fast and a slow mode, and the p10 of the pairs' ratios would select the pairs whose
-native half was slow.
+native half was slow. In ms: proxied median - native median.
 ";
 
 /// The subject, the table, and the legend.

@@ -12,6 +12,7 @@ use super::frames;
 use super::mailbox;
 use super::measure::{Bench, Party};
 use super::messages;
+use super::network;
 use super::parents::Parent;
 use super::report::Bound::{self, Reported};
 use super::report::Measured::{self, Absent, Instructions, Mib, Slowdown, Throughput};
@@ -75,6 +76,11 @@ pub(super) const ROWS: &[Row] = &[
         containers::start_of_session,
     ),
     row("containers: cargo build, 50 dependencies", at_most(1.03, 1.03), builds::in_container),
+    row("network: connect and 1 byte, added", at_most(0.2, 0.2), network::connects),
+    row("network: bytes received", at_least(0.9, 0.9), network::received),
+    row("network: bytes sent", at_least(0.9, 0.9), network::sent),
+    row("network: 1,000 connections at once", Reported, network::at_once),
+    row("network: launcher with 1,000 connections", at_most(16.0, 16.0), network::memory),
 ];
 
 /// Arguments: the name, the bound, the measurement.

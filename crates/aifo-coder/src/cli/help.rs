@@ -192,7 +192,22 @@ pub(super) const LOG: &str = "\
 Examples:
   aifo-coder log
   aifo-coder log --failed 5d0c
+  aifo-coder log -f --net
   aifo-coder log --json | jq 'select(.wall_ms > 1000)'";
+
+pub(super) const NET: &str = "\
+Examples:
+  aifo-coder net -f
+  aifo-coder net --failed 5d0c
+  aifo-coder net suggest
+  aifo-coder net allow static.example.org:443
+  aifo-coder net allow --kind python '*.registry.example'
+  aifo-coder net --json | jq -r 'select(.state == \"closed\") | [.name, .received] | @tsv'
+
+Exit codes:
+  0  success
+  1  the request failed
+  2  invalid command line";
 
 pub(super) const CLEANUP: &str = "\
 Running and starting sessions, and those of other users, are never touched.

@@ -57,6 +57,9 @@ pub(crate) struct Log {
     /// Only print calls that were refused or failed
     #[arg(long)]
     pub(crate) failed: bool,
+    /// Also print the connections of a network by name
+    #[arg(long)]
+    pub(crate) net: bool,
     /// Print the lines of the log unchanged
     #[arg(long)]
     pub(crate) json: bool,

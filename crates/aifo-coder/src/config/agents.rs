@@ -16,6 +16,7 @@ use crate::config::format::{
 };
 use crate::config::item::Item;
 use crate::config::key::ConfigEntry;
+use crate::config::network;
 use crate::config::source::{Source, Sourced};
 
 /// The table of agents, by name.
@@ -78,6 +79,9 @@ static KEYS: &[&dyn AgentKey] = &[
     &field!("settings", settings, BELOW_HOME),
     &field!("variables", variables, VARIABLES),
     &Field { merge: set, ..field!("set", set, SET) },
+    &field!("hosts.model", hosts.model, HOSTS),
+    &field!("hosts.telemetry", hosts.telemetry, HOSTS),
+    &field!("hosts.update", hosts.update, HOSTS),
     &field!("node", smart.node, SWITCH),
     &field!("python", smart.python, SWITCH),
     &field!("local_python", local_python, ABSOLUTE_PATH),
@@ -161,6 +165,14 @@ const SET: Format<Pairs> = Format::new(
         Ok(pairs.into_iter().collect())
     },
     |pairs| pairs.iter().map(|(name, _)| Value::from(name.as_str())).collect(),
+);
+const HOSTS: Format<Vec<String>> = Format::new(
+    |item| {
+        let list = item.list()?;
+        network::check(&list, item)?;
+        Ok(list)
+    },
+    plain,
 );
 /// An empty word removes the table's option.
 const OPTION: Format<Option<String>> =

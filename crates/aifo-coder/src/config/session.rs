@@ -1,9 +1,13 @@
 //! Settings of a session that follow from several keys.
 
+use std::path::Path;
 use std::time::Duration;
 
-use aifo_launch::{Admitted, AgentSpec, SmartRuntimes};
-use aifo_policy::{CallerOptions, NotifyEnvironment, NotifyRules};
+use aifo_launch::{
+    Admitted, AgentSpec, NetworkRules, PROXY_VARIABLES, RuleScope, SmartRuntimes, UnreachableUrl,
+    UserSettings,
+};
+use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
 
 use crate::config::choices::{NET, SmartMode};
 use crate::config::error::ConfigError;
@@ -52,14 +56,36 @@ impl Config {
         }
     }
 
-    /// Returns the word of `--net`, and the source of one that is not the default.
-    pub(crate) fn network(&self) -> String {
+    /// Returns the word of `--net`, the source of one that is not the default, and the tools' rules of a
+    /// network by name.
+    pub(crate) fn network(&self, workspace: &Path) -> String {
         let word = (NET.show)(&self.net.value);
-        let word = word.as_str().unwrap_or_default();
-        match self.net.is_builtin() {
-            true => word.to_owned(),
-            false => format!("{word} ({})", self.net.source),
+        let mut text = word.as_str().unwrap_or_default().to_owned();
+        if !self.net.is_builtin() {
+            text += &format!(" ({})", self.net.source);
         }
+        if self.net.value.is_by_name() {
+            let (rules, _) = self.network_rules(workspace);
+            let of_tools = rules.iter().filter(|rule| rule.scope != RuleScope::Agent);
+            let list: Vec<_> = of_tools.map(ToString::to_string).collect();
+            let none = || "no name".to_owned();
+            text += &format!(": {}", if list.is_empty() { none() } else { list.join(", ") });
+        }
+        text
+    }
+
+    /// Returns the rules of a network by name, without the hosts of an agent, and the settings of the user
+    /// that no rule can allow.
+    pub(crate) fn network_rules(&self, workspace: &Path) -> (NetworkRules, Vec<UnreachableUrl>) {
+        let kinds = self.toolchains.value.kinds();
+        let (mut rules, mut unreachable) = (NetworkRules::default(), Vec::new());
+        if self.net_defaults.value {
+            rules = NetworkRules::default_of(&kinds);
+            let settings = UserSettings::of_environment(workspace);
+            unreachable = rules.allow_settings(&kinds, &self.host_ports.value, &settings);
+        }
+        self.names.add_to(&mut rules);
+        (rules, unreachable)
     }
 
     /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
@@ -67,19 +93,43 @@ impl Config {
         registries::resolve(&self.admit, self.ca_bundle.value.as_deref())
     }
 
+    /// Returns which of a caller's variables pass to tools. Tools that have a network by name do not reach
+    /// a proxy by its address, so they get no proxy variable that the user has not set.
+    pub(crate) fn forwarding(&self, tools_have_names: bool) -> Forwarding {
+        let mut forwarding = self.variables.forwarding.clone();
+        for name in PROXY_VARIABLES.iter().filter(|_| tools_have_names) {
+            let is_set = self.variables.forwarding.set_names().any(|set| set == *name);
+            if !is_set {
+                // The names are valid.
+                let _ = forwarding.deny(name);
+            }
+        }
+        forwarding
+    }
+
+    /// Returns whether local tools have a network by name: the user has set it, not only the default.
+    pub(crate) fn has_local_names(&self) -> bool {
+        self.net.value.is_by_name() && !self.net.is_builtin()
+    }
+
     /// Returns the first flag that applies to containers only.
     pub(crate) fn container_flag(&self) -> Option<&'static str> {
-        let sources = [
-            &self.net.source,
+        let of_containers = [
             &self.publish.source,
-            &self.host_ports.source,
+            &self.agent_ports.source,
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,
         ];
+        let of_network = match self.has_local_names() {
+            true => Vec::new(),
+            false => {
+                let names = self.names.flag();
+                [&self.net.source, &self.host_ports.source].into_iter().chain(names).collect()
+            }
+        };
         let images = self.kinds.images.values().map(|image| &image.source);
-        let names = self.names.flag().map(|list| &list.source);
-        sources.into_iter().chain(names).chain(images).find_map(|source| match source {
+        of_containers.into_iter().chain(of_network).chain(images).find_map(|source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
         })

@@ -24,7 +24,7 @@ use crate::config::format::{
 use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
 use crate::config::keys::Keys;
 use crate::config::kinds::{Kinds, ToolEffect};
-use crate::config::network::NetworkRules;
+use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
 use crate::config::source::{Source, Sourced};
@@ -43,7 +43,7 @@ macro_rules! table {
             pub(crate) admit: Admissions,
             pub(crate) kinds: Kinds,
             pub(crate) variables: Variables,
-            pub(crate) names: NetworkRules,
+            pub(crate) names: ConfiguredRules,
             pub(crate) agents: Agents,
             pub(crate) keys: Keys,
             /// Rules for an agent's permission requests.
@@ -59,7 +59,7 @@ macro_rules! table {
                     admit: Admissions::new(),
                     kinds: Kinds::builtin(),
                     variables: Variables::builtin(),
-                    names: NetworkRules::default(),
+                    names: ConfiguredRules::default(),
                     agents: Agents::builtin(),
                     keys: Keys::default(),
                     permissions: PermissionRules::new(WithSource {
@@ -217,11 +217,28 @@ table! {
         setting("containers.ca_bundle", at!(ca_bundle), ABSOLUTE_PATH, "configures containers")
             .unset("that of the machine");
     []
-        rule("net.allow", |config, item| config.names.allow(item), Err("allows names"))
+        rule("net.allow",
+            |config, item| config.names.allow(&config.kinds, item),
+            Err("allows names"))
             .flag("--allow-net", Takes::Many("NAME"), FlagGroup::Containers,
-                "With --net names, let tools and agent reach NAME, NAME:PORT, '*.NAME' or a group such \
-                 as @rust; repeatable")
+                "With --net names, let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group \
+                 such as @debian; KIND=NAME: only the tools of this kind, agent=NAME: only the agent; \
+                 repeatable")
             .shown(|config| config.names.show_allow());
+    []
+        rule("net.kind.NAME.allow",
+            |config, item| config.names.allow_kind(&config.kinds, item),
+            Err("allows names"))
+            .shown(|config| config.names.show_kinds());
+    []
+        rule("net.agent.allow", |config, item| config.names.allow_agent(item), Err("allows names"))
+            .shown(|config| config.names.show_agent());
+    [net_defaults: bool = true]
+        setting("net.defaults", at!(net_defaults), SWITCH, "")
+            .tightened(Tightening {
+                objection: |on| on.then_some("= true allows names"),
+                is_stricter: |_, _| true,
+            });
     []
         rule("net.deny",
             |config, item| config.names.deny(item),
@@ -232,6 +249,11 @@ table! {
             .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,
                 "With --net names, relay localhost:PORT of the containers to this machine's, for a \
                  local model or database; repeatable");
+    [agent_ports: Vec<u16> = Vec::new()]
+        setting("net.agent_ports", at!(agent_ports), PORTS, "opens ports of the agent")
+            .flag("--agent-port", Takes::Many("PORT"), FlagGroup::Containers,
+                "With --net names, let tools reach what the agent listens on at localhost:PORT; \
+                 repeatable");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

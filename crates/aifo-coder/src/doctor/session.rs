@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use aifo_launch::{
-    Admission, CheckedWorkspace, killed_sessions, own_certificates, runtime_directory,
+    Admission, CheckedWorkspace, UnreachableUrl, killed_sessions, own_certificates,
+    runtime_directory,
 };
 
 use super::CheckContext;
@@ -42,6 +43,24 @@ pub(super) fn programs(context: &CheckContext) -> Vec<Finding> {
             Finding::warn(&check, text, "remove its directory from PATH")
         }));
         findings.extend(trusted.map(|file| Finding::ok(&check, file.display().to_string())));
+    }
+    findings
+}
+
+/// The network of containers and the names that their tools reach.
+pub(super) fn network(context: &CheckContext) -> Vec<Finding> {
+    let config = &context.config;
+    if config.backend.value.engine().is_none() {
+        return Vec::new();
+    }
+    let mut findings = vec![Finding::ok("network", config.network(&context.workspace))];
+    if config.net.value.is_by_name() {
+        let (_, unreachable) = config.network_rules(&context.workspace);
+        let warn = |url: &UnreachableUrl| {
+            let (text, fix) = (url.to_string(), url.remedy());
+            Finding::warn("network", text, fix)
+        };
+        findings.extend(unreachable.iter().map(warn));
     }
     findings
 }

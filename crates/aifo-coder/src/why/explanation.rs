@@ -36,7 +36,7 @@ pub(crate) struct Explanation {
     /// The variables that pass or are set; only for a call that goes to a sidecar.
     pub(crate) variables: Option<Vec<Variable>>,
     /// The confinement of a sidecar's tools.
-    pub(crate) confinement: Option<&'static str>,
+    pub(crate) confinement: Option<String>,
     /// The network of a sidecar's container, and the file, variable or flag that sets it.
     pub(crate) network: Option<String>,
     /// The tool's time limit in seconds; `None` for no limit.

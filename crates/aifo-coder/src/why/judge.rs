@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
+use aifo_launch::NetworkAccess;
 use aifo_policy::{KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_proxy::HostExecutables;
@@ -219,15 +220,25 @@ impl CallExplainer<'_> {
                 explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
-        explanation.variables = Some(judge_variables(self.config, self.workspace));
-        explanation.confinement = Some(match self.place {
-            SidecarLocation::Machine => self.config.confine.value.summary(),
-            SidecarLocation::Containers => IN_CONTAINERS,
-        });
-        explanation.network = match self.place {
-            SidecarLocation::Machine => None,
-            SidecarLocation::Containers => Some(self.config.network()),
+        let has_names = match self.place {
+            SidecarLocation::Machine => self.config.has_local_names(),
+            SidecarLocation::Containers => self.config.net.value.is_by_name(),
         };
+        let forwarding = self.config.forwarding(has_names);
+        explanation.variables = Some(judge_variables(self.config, &forwarding, self.workspace));
+        explanation.confinement = Some(match self.place {
+            SidecarLocation::Machine => {
+                let access = match self.config.has_local_names() {
+                    true => NetworkAccess::Names,
+                    false => NetworkAccess::Machine,
+                };
+                self.config.confine.value.summary(access)
+            }
+            SidecarLocation::Containers => IN_CONTAINERS.to_owned(),
+        });
+        let has_own_network =
+            self.place == SidecarLocation::Containers || self.config.has_local_names();
+        explanation.network = has_own_network.then(|| self.config.network(self.workspace));
         explanation.route = Some(route);
     }
 

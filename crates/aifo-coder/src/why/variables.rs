@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use aifo_policy::{ForwardDecision, StayReason};
+use aifo_policy::{ForwardDecision, Forwarding, StayReason};
 
 use super::explanation::{Fate, Variable};
 use crate::config::{Config, EnvEffect, EnvRule};
 
 /// Judges every variable of this process and of the configuration, sorted by name.
-pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable> {
+pub(crate) fn judge_variables(
+    config: &Config,
+    forwarding: &Forwarding,
+    workspace: &Path,
+) -> Vec<Variable> {
     let workspace = &[workspace.to_owned()];
     let mut all = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
-        let judged =
-            config.variables.forwarding.judge(name.as_bytes(), value.as_bytes(), workspace);
+        let judged = forwarding.judge(name.as_bytes(), value.as_bytes(), workspace);
         let name = name.to_string_lossy().into_owned();
         let (fate, reason, remedy) = match judged {
             ForwardDecision::Passes(why) => (Fate::Passes, why.to_string(), None),
@@ -26,7 +29,7 @@ pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable
         };
         all.insert(name.clone(), Variable { name, fate, reason, remedy });
     }
-    for name in config.variables.forwarding.set_names() {
+    for name in forwarding.set_names() {
         let reason = by("set", config, EnvEffect::Set, name);
         let variable = Variable { name: name.to_owned(), fate: Fate::Set, reason, remedy: None };
         all.insert(name.to_owned(), variable);

@@ -50,8 +50,7 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
                 explanation.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
             lines.push(("time limit", limit));
         }
-        lines
-            .extend(explanation.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
+        lines.extend(explanation.confinement.iter().map(|line| ("confinement", line.clone())));
         lines.extend(explanation.network.iter().map(|line| ("network", line.clone())));
     }
     let line = |(key, value): (&str, String)| {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
+use super::hosts::{self, HostRows};
 use super::keys::{self, KeyRow};
 use super::state::{self, CopiedFile, CopiedState};
 use super::{AgentSpec, SmartRuntimes};
@@ -22,6 +23,7 @@ struct AgentRow {
     variables: &'static [&'static str],
     keys: &'static [KeyRow],
     set: &'static [(&'static str, &'static str)],
+    hosts: HostRows,
     acp: Option<AcpRow>,
 }
 
@@ -87,6 +89,7 @@ const ROWS: &[AgentRow] = &[
             ("AIDER_ANALYTICS", "false"),
             ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
         ],
+        hosts: hosts::AIDER,
         acp: None,
     },
     AgentRow {
@@ -113,6 +116,7 @@ const ROWS: &[AgentRow] = &[
             // Otherwise it refuses to run as root.
             ("IS_SANDBOX", "1"),
         ],
+        hosts: hosts::CLAUDE,
         acp: Some(AcpRow::plain(&["claude-agent-acp"])),
     },
     AgentRow {
@@ -129,6 +133,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         keys: keys::CODEX,
         set: &[],
+        hosts: hosts::CODEX,
         acp: Some(AcpRow {
             // Without the policy it requests no permissions, as the container is its sandbox.
             kill_on_eof: true,
@@ -155,6 +160,7 @@ const ROWS: &[AgentRow] = &[
         ],
         keys: keys::COPILOT,
         set: &[("COPILOT_AUTO_UPDATE", "false")],
+        hosts: hosts::COPILOT_CLI,
         acp: Some(AcpRow::plain(&["copilot", "--acp"])),
     },
     AgentRow {
@@ -169,6 +175,7 @@ const ROWS: &[AgentRow] = &[
         variables: PROVIDERS,
         keys: &[],
         set: &[("CRUSH_DISABLE_METRICS", "1")],
+        hosts: hosts::CRUSH,
         acp: None,
     },
     AgentRow {
@@ -191,6 +198,7 @@ const ROWS: &[AgentRow] = &[
         ],
         keys: keys::GEMINI,
         set: &[],
+        hosts: hosts::GEMINI,
         acp: Some(AcpRow {
             // It reads a file before it writes it, and cannot create one after an error.
             fs: true,
@@ -210,6 +218,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
         keys: &[],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
+        hosts: hosts::KIMI,
         acp: Some(AcpRow {
             // Without a terminal it has no shell.
             fs: true,
@@ -230,6 +239,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
         keys: &[],
         set: &[("DISABLE_AUTOUPDATER", "1")],
+        hosts: hosts::LETTA,
         acp: None,
     },
     AgentRow {
@@ -244,6 +254,7 @@ const ROWS: &[AgentRow] = &[
         variables: PROVIDERS,
         keys: keys::OPENCODE,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+        hosts: hosts::OPENCODE,
         acp: Some(AcpRow {
             // It writes files by itself, whatever the reply.
             kill_on_eof: true,
@@ -262,6 +273,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         keys: keys::OPENHANDS,
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
+        hosts: hosts::OPENHANDS,
         acp: Some(AcpRow {
             // The second option that allows once lowers its later checks.
             allow_option: Some("accept"),
@@ -288,6 +300,7 @@ const ROWS: &[AgentRow] = &[
         ],
         keys: keys::QWEN,
         set: &[],
+        hosts: hosts::QWEN,
         acp: Some(AcpRow {
             // Served files would include its own in /tmp, so none are. The second option that
             // allows once changes its mode.
@@ -307,6 +320,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["MISTRAL_API_KEY"],
         keys: &[],
         set: &[],
+        hosts: hosts::VIBE,
         acp: Some(AcpRow { initialize_secs: 120, ..AcpRow::plain(&["vibe-acp"]) }),
     },
 ];
@@ -333,6 +347,7 @@ impl AgentRow {
             variables: words(self.variables),
             keys: self.keys,
             set: self.set.iter().map(pair).collect(),
+            hosts: self.hosts.hosts(),
             acp: self.acp.as_ref().map(AcpRow::profile),
             ..AgentSpec::unknown(self.name)
         }

@@ -35,6 +35,7 @@ pub async fn host_fleet(host: HostRunner) -> Result<Fleet, Arc<SidecarError>> {
         restrictions: Vec::new(),
         transport: Transport::Descriptors,
         caches: Caches::None,
+        network: None,
     };
     // The first backend serves no kind.
     let (kinds, host) = (Box::new(backend.clone()), Box::new(backend));

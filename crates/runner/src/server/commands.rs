@@ -1,20 +1,22 @@
 //! Frames from the proxy: starting, signalling and cancelling execs.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use aifo_process::has_children;
+use aifo_process::{SocketTable, descendants_of, has_children, socket_owners};
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    CancelCause, Delivery, Frame, Interrupt, Setup, Start, StartError, StartErrorCause,
+    CancelCause, Delivery, Frame, Interrupt, Loopback, OnlyCall, Setup, SocketResult, SocketType,
+    Start, StartError, StartErrorCause,
 };
 use nix::sys::epoll::EpollFlags;
 
 use super::{ExecEntry, ServeError, Server};
 use crate::control::StartAttachments;
 use crate::exec::Exec;
-use crate::listeners::bind_listeners;
+use crate::listener_watch::ListenerWatch;
+use crate::listeners::{bind_listeners, bind_loopback, connect_loopback};
 use crate::poller::{ExecFd, ExecKey};
 use crate::tool_launcher::{Execve, ToolLauncher};
 use crate::working_directory::Roots;
@@ -38,6 +40,14 @@ impl Server {
                 Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
                 Some(Frame::Retire) => Command::Retire,
                 Some(Frame::Listen { ports }) => Command::Listen(ports),
+                Some(Frame::FindCaller { serial, socket, port, only, text }) => {
+                    Command::FindCaller(serial, (socket, port), only, text)
+                }
+                Some(Frame::Watch { interval, background }) => Command::Watch(interval, background),
+                Some(Frame::Bind { serial, port }) => Command::Bind(serial, port),
+                Some(Frame::Connect { serial, address, port }) => {
+                    Command::Connect(serial, address, port)
+                }
                 Some(_) => return Err(ServeError::UnexpectedFrame),
             };
             match command {
@@ -68,6 +78,26 @@ impl Server {
                 }
                 Command::Retire => self.retire()?,
                 Command::Listen(ports) => self.listen(&ports)?,
+                Command::FindCaller(serial, socket, only, text) => {
+                    let id = self.find_caller(socket, only).and_then(|key| {
+                        let exec = &mut self.execs.get_mut(&key)?.exec;
+                        exec.add_refusal(text);
+                        Some(exec.id.clone())
+                    });
+                    self.control.send(&Frame::Caller { serial, id });
+                }
+                Command::Watch(0, 0) => {
+                    if let Some(report) = ListenerWatch::new(0, 0).report() {
+                        self.control.send(&report);
+                    }
+                }
+                Command::Watch(interval, background) => {
+                    self.watch = Some(ListenerWatch::new(interval, background));
+                }
+                Command::Bind(serial, port) => self.pass_socket(serial, bind_loopback(port)),
+                Command::Connect(serial, address, port) => {
+                    self.pass_socket(serial, connect_loopback(address, port));
+                }
             }
         }
     }
@@ -104,6 +134,59 @@ impl Server {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the running exec whose process has this socket; `None` if several have one at the port.
+    fn find_caller(&self, (socket, port): (SocketType, u16), only: OnlyCall) -> Option<ExecKey> {
+        let table = match socket {
+            SocketType::Datagram => SocketTable::Udp,
+            SocketType::Stream => SocketTable::Tcp,
+        };
+        let running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
+        let running: Vec<(ExecKey, &Exec)> =
+            running.map(|(key, entry)| (*key, &entry.exec)).collect();
+        if running.is_empty() {
+            return None;
+        }
+        let the_one = |found: &[ExecKey]| match found {
+            [key] => Some(*key),
+            _ => None,
+        };
+        let mut owners = socket_owners(table, port);
+        // Processes of an exec share the sockets that they inherit.
+        owners.truncate(MAX_OWNERS);
+        let keys = |has: &dyn Fn(&Exec) -> bool| -> Vec<ExecKey> {
+            running.iter().filter(|(_, exec)| has(exec)).map(|(key, _)| *key).collect()
+        };
+        if owners.is_empty() {
+            return the_one(&keys(&|_| only == OnlyCall::Yes));
+        }
+        let tagged = keys(&|exec| owners.iter().any(|owner| exec.tag().is_set_in(*owner)));
+        if !tagged.is_empty() {
+            return the_one(&tagged);
+        }
+        // Started without the tag.
+        the_one(&keys(&|exec| {
+            let below = descendants_of(exec.pid());
+            owners.iter().any(|owner| below.contains(owner))
+        }))
+    }
+
+    /// Passes a socket to the proxy, or reports why there is none.
+    fn pass_socket(&mut self, serial: u32, opened: Result<OwnedFd, SocketResult>) {
+        let passed = |result| Frame::Opened { serial, result };
+        let result = match opened {
+            Ok(socket) => {
+                let frame = passed(SocketResult::Passed);
+                match self.control.send_with_fds(&frame, vec![socket]) {
+                    Ok(()) => return,
+                    // As when the proxy does not read. The descriptor is closed.
+                    Err(_) => SocketResult::Failed,
+                }
+            }
+            Err(result) => result,
+        };
+        self.control.send(&passed(result));
     }
 
     fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
@@ -163,6 +246,9 @@ impl Server {
 /// sidecar's memory.
 const TOOL_OOM_SCORE_OFFSET: i16 = 500;
 
+/// The processes with a socket whose environments are read.
+const MAX_OWNERS: usize = 16;
+
 /// An owned frame of the control connection.
 enum Command {
     Setup(Setup),
@@ -173,4 +259,9 @@ enum Command {
     Tunnel(u32, Vec<u8>),
     Retire,
     Listen(Vec<u16>),
+    /// The serial, the socket, whether no other call runs in its stack, and the refusal.
+    FindCaller(u32, (SocketType, u16), OnlyCall, String),
+    Watch(u16, u16),
+    Bind(u32, u16),
+    Connect(u32, Loopback, u16),
 }

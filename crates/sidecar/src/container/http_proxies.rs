@@ -5,7 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use aifo_engine::Value;
 
-const NAMES: [&str; 10] = [
+/// The names of proxy variables.
+pub const PROXY_VARIABLES: [&str; 10] = [
     "http_proxy",
     "https_proxy",
     "ftp_proxy",
@@ -33,7 +34,7 @@ pub fn proxy_variables(
     login: ProxyLogin,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(OsString, Value)> {
-    let set = NAMES.into_iter().filter_map(|name| Some((name, variable(name)?)));
+    let set = PROXY_VARIABLES.into_iter().filter_map(|name| Some((name, variable(name)?)));
     let passed = set.filter_map(|(name, value)| {
         let value = match login {
             ProxyLogin::Kept => value,
@@ -48,7 +49,7 @@ pub fn proxy_variables(
 pub fn proxy_logins(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
     let has_login =
         |name: &&str| variable(name).is_some_and(|value| value.as_bytes().contains(&b'@'));
-    NAMES.into_iter().filter(has_login).collect()
+    PROXY_VARIABLES.into_iter().filter(has_login).collect()
 }
 
 fn without_login(url: &OsStr) -> Option<OsString> {

@@ -142,7 +142,9 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     spec.network = match config.net {
         // The agent has a stack of its own: tools must not reach what listens there.
         Net::Names | Net::Learn if spec.kind == Kind::agent().as_str() => Network::None,
-        Net::Shared | Net::Names | Net::Learn => Network::Of(shared.pod_name()),
+        Net::Shared | Net::Names | Net::Learn => {
+            Network::Of(shared.pod_name(&shared.stack_of(&spec.kind)))
+        }
         Net::Separate => Network::Named(shared.network_name()),
         Net::None => Network::None,
         Net::Host => Network::Host,
@@ -150,7 +152,8 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     if config.net == Net::Separate {
         shared.isolate_network(&mut spec);
     }
-    if config.net.is_by_name() {
+    let is_served = shared.is_served(&spec);
+    if is_served {
         shared.resolve_names(&mut spec);
     }
     spec.limits = config.limits.clone();
@@ -163,7 +166,7 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     ]);
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     spec.variables.extend(identity.map(plain));
-    if !config.net.is_by_name() {
+    if !is_served {
         let host = |name: &str| std::env::var_os(name);
         spec.variables.extend(proxy_variables(ProxyLogin::Removed, host));
     }

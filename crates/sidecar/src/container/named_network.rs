@@ -4,37 +4,45 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use aifo_engine::{ContainerSpec, Mount, Network};
 use aifo_types::Kind;
 
-use super::{Net, Shared};
+use super::Shared;
 use crate::error::SidecarError;
-use crate::listeners::StackListeners;
+use crate::listeners::{RESOLVER, StackListeners};
 use crate::progress::Progress;
-use crate::runner::Runner;
-
-/// The stack of all tools.
-pub(super) const TOOLS: &str = "tools";
-/// The stack of the agent.
-const AGENT: &str = "agent";
+use crate::runner::{Runner, StackRole};
+use crate::stack_server::{AGENT_STACK, TOOLS_STACK, WatchIntervals, serve_until};
 
 /// The name of the resolver's configuration in the directory of sockets. No kind has a dot.
 const RESOLV_CONF: &str = "resolv.conf";
-/// Its content: a stack resolves names at its own loopback address.
-const RESOLVER: &str = "nameserver 127.0.0.1\n";
 
 /// Lets the runner bind port 53, and ports of rules such as 443, without a capability.
 const ALL_PORTS: &str = "net.ipv4.ip_unprivileged_port_start=0";
 
+/// Time for the processes of a lost sidecar to end.
+const LOSS_PAUSE: Duration = Duration::from_secs(1);
+
 impl Shared {
-    /// Returns the stack that a container's runner holds and the launcher serves, if there is one.
-    fn own_stack(&self, spec: &ContainerSpec) -> Option<&'static str> {
-        match self.config.net {
-            Net::Names | Net::Learn if spec.kind == Kind::agent().as_str() => Some(AGENT),
-            Net::Names | Net::Learn if spec.network == Network::None => Some(TOOLS),
-            _ => None,
+    /// Returns the network stack of a kind's containers.
+    pub(super) fn stack_of(&self, kind: &str) -> String {
+        if !self.config.net.is_by_name() {
+            return TOOLS_STACK.to_owned();
         }
+        if kind == Kind::agent().as_str() {
+            return AGENT_STACK.to_owned();
+        }
+        let stacks = self.config.stacks.as_ref().zip(Kind::parse(kind).ok());
+        stacks.map_or_else(|| TOOLS_STACK.to_owned(), |(stacks, kind)| stacks.stack_of(&kind))
+    }
+
+    /// Returns whether a container's stack is served from outside, with no network of the engine.
+    pub(super) fn is_served(&self, spec: &ContainerSpec) -> bool {
+        let is_agent = spec.kind == Kind::agent().as_str();
+        self.config.net.is_by_name() && (is_agent || self.config.join.is_none())
     }
 
     /// Gives a container the resolver of its stack, and the right to bind every port of its own one.
@@ -63,34 +71,70 @@ impl Shared {
         std::fs::rename(own, path)
     }
 
-    /// Starts a container. If its runner holds a stack, the stack is served until the runner is lost.
+    /// Starts a container of this kind, or the one that holds the kind's stack. If its runner holds a
+    /// stack, the stack is served until the runner is lost.
     pub(super) async fn start_in_stack(
         &self,
         kind: Kind,
         spec: &ContainerSpec,
         progress: &Progress,
     ) -> Result<Runner, SidecarError> {
-        let stack = self.own_stack(spec).zip(self.config.stacks.as_ref());
-        let Some((name, server)) = stack else {
-            return self
-                .start_container(kind, spec, progress, None)
-                .await
-                .map(|(runner, _)| runner);
+        let stack = self.stack_of(kind.as_str());
+        let server = self.config.stacks.as_ref().filter(|_| self.config.net.is_by_name());
+        let Some(server) = server else {
+            // The agent's model keys have a listener in its stack, whatever its network is.
+            let role = match kind == Kind::agent() {
+                true => StackRole::Joined,
+                false => StackRole::None,
+            };
+            let started = self.start_container(kind, spec, progress, role).await;
+            return started.map(|(runner, _)| runner);
         };
-        let started = self.start_container(kind.clone(), spec, progress, Some(&server.ports)).await;
+        let is_agent = stack == AGENT_STACK;
+        let joins_stack = matches!(spec.network, Network::Of(_));
+        let ports = server.ports(&stack);
+        let role = match (joins_stack, &ports) {
+            (true, _) => StackRole::None,
+            (false, None) => StackRole::Joined,
+            (false, Some(ports)) => StackRole::Served(ports),
+        };
+        let started = self.start_container(kind.clone(), spec, progress, role).await;
         let (runner, listeners): (Runner, Option<StackListeners>) = started?;
-        let Some(listeners) = listeners else {
+        let report = {
+            let (server, stack) = (Arc::clone(server), stack.clone());
+            move |report, listeners| server.report(&stack, report, listeners)
+        };
+        runner.receive_listeners(report);
+        if joins_stack || is_agent {
+            // The runner that holds a stack of tools runs none.
+            runner.watch_listeners(match is_agent {
+                true => WatchIntervals::AGENT,
+                false => WatchIntervals::TOOLS,
+            });
+        }
+        if joins_stack {
+            self.report_after_loss(&stack, &runner).await;
+            return Ok(runner);
+        }
+        if listeners.is_none() && ports.is_some() {
             let reason = "its runner has no connection that passes descriptors".to_owned();
             return Err(SidecarError::Listeners { kind, reason });
-        };
-        let (serving, lost) = ((server.serve)(name, listeners), runner.lost());
-        // The end of the runner's connection closes listeners and connections.
-        tokio::spawn(async move {
-            tokio::select! {
-                () = serving => {}
-                () = lost => {}
-            }
-        });
+        }
+        let serving = server.serve(&stack, listeners, runner.stack_sockets());
+        serve_until(serving, runner.lost());
         Ok(runner)
+    }
+
+    /// Has the holder of the stack report its listeners when a sidecar is lost, whose tools may have
+    /// listened.
+    async fn report_after_loss(&self, stack: &str, sidecar: &Runner) {
+        let Some(sockets) = self.holder_sockets(stack).await else { return };
+        let lost = sidecar.lost();
+        tokio::spawn(async move {
+            lost.await;
+            // The kernel closes the runner's connection before it kills the other processes.
+            tokio::time::sleep(LOSS_PAUSE).await;
+            sockets.report_listeners();
+        });
     }
 }

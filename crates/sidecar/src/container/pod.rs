@@ -1,7 +1,7 @@
 //! The network of a session's containers.
 //!
-//! A network stack ends with the container that it was created for. A container of its own holds the
-//! session's stack, so that each sidecar can start and stop.
+//! A network stack ends with the container that it was created for. A container of its own holds each
+//! stack that sidecars share, so that each sidecar can start and stop.
 
 use aifo_engine::{
     ContainerSpec, EngineCommand, EngineError, Network, POD, container_name, network_name,
@@ -12,6 +12,7 @@ use super::{Net, Shared, engine_error, kind};
 use crate::error::SidecarError;
 use crate::progress::Progress;
 use crate::runner::Runner;
+use crate::stack_sockets::StackSockets;
 
 /// The container that holds the network, stopped on drop.
 #[derive(Debug)]
@@ -26,8 +27,23 @@ impl Shared {
         network_name(&self.config.labels.session)
     }
 
-    pub(super) fn pod_name(&self) -> String {
-        container_name(POD, &self.config.labels.session)
+    /// Returns the name of the container that holds a stack.
+    pub(super) fn pod_name(&self, stack: &str) -> String {
+        container_name(&holder_kind(stack), &self.config.labels.session)
+    }
+
+    /// Returns the stacks that sidecars of these kinds join, each with its first kind.
+    pub(super) fn stacks_of<'a>(&self, kinds: &'a [Kind]) -> Vec<(String, &'a Kind)> {
+        let mut stacks: Vec<(String, &Kind)> = Vec::new();
+        // The agent's container holds its own stack of `Net::Names`.
+        let joins = |kind: &&Kind| !self.config.net.is_by_name() || self.agent(kind).is_none();
+        for kind in kinds.iter().filter(joins).filter(|_| self.has_pod()) {
+            let stack = self.stack_of(kind.as_str());
+            if !stacks.iter().any(|(known, _)| *known == stack) {
+                stacks.push((stack, kind));
+            }
+        }
+        stacks
     }
 
     pub(super) fn has_network(&self) -> bool {
@@ -45,20 +61,21 @@ impl Shared {
         if self.has_network() {
             commands.push(engine.create_network(&self.network_name(), &self.config.labels));
         }
-        // The agent's container holds its own stack of `Net::Names`.
-        let joins = |kind: &&Kind| !self.config.net.is_by_name() || self.agent(kind).is_none();
-        if let Some(first) = kinds.iter().find(joins).filter(|_| self.has_pod()) {
-            commands.push(engine.run(&self.pod_container(first))?);
+        for (stack, first) in self.stacks_of(kinds) {
+            commands.push(engine.run(&self.pod_container(&stack, first))?);
         }
         Ok(commands)
     }
 
     /// Uses the image of the first sidecar, because the engine has it.
-    fn pod_container(&self, first: &Kind) -> ContainerSpec {
+    fn pod_container(&self, stack: &str, first: &Kind) -> ContainerSpec {
         let image = self.image(first);
-        let mut spec = kind::container(self, self.pod_name(), POD, image);
+        let mut spec = kind::container(self, self.pod_name(stack), &holder_kind(stack), image);
         if self.config.net.is_by_name() {
-            self.resolve_names(&mut spec);
+            match &self.config.join {
+                Some(network) => spec.network = Network::Named(network.clone()),
+                None => self.resolve_names(&mut spec),
+            }
             return spec;
         }
         spec.network = Network::Named(self.network_name());
@@ -81,18 +98,19 @@ impl Shared {
                 return Ok(());
             }
         }
-        let mut pod = self.pod.lock().await;
+        let stack = self.stack_of(kind.as_str());
+        let mut pods = self.pods.lock().await;
         let is_held = |pod: &Pod| pod.holder.as_ref().is_some_and(|holder| !holder.is_lost());
-        let exists = pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod());
+        let exists = pods.get(&stack).is_some_and(|pod| is_held(pod) || !self.has_pod());
         if exists || !(self.has_network() || self.has_pod()) {
             return Ok(());
         }
         let engine = &self.config.engine;
-        let lost = match pod.as_ref() {
+        let lost = match pods.get(&stack) {
             Some(pod) => {
                 let lost = pod.lost.saturating_add(1);
                 // Containers that share the lost stack keep running without a network.
-                let freed = self.free_pod_name(lost).await;
+                let freed = self.free_pod_name(&stack, lost).await;
                 freed.map_err(|error| engine_error(kind, error))?;
                 lost
             }
@@ -105,35 +123,51 @@ impl Shared {
             }
         };
         // The network exists from here on, also if its container fails.
-        let pod = pod.insert(Pod { holder: None, lost });
+        pods.insert(stack.clone(), Pod { holder: None, lost });
         if self.has_pod() {
-            let holder =
-                self.start_in_stack(kind.clone(), &self.pod_container(kind), progress).await?;
-            let running = engine.wait_until_running(&self.pod_name()).await;
+            let spec = self.pod_container(&stack, kind);
+            let holder = self.start_in_stack(kind.clone(), &spec, progress).await?;
+            let running = engine.wait_until_running(&spec.name).await;
             running.map_err(|error| engine_error(kind, error))?;
-            pod.holder = Some(holder);
+            pods.insert(stack, Pod { holder: Some(holder), lost });
         }
         Ok(())
     }
 
-    /// Returns a check whether the stack that sidecars share was lost, after which nothing serves it. Only
-    /// for [`Net::Names`]: another network lets them go on with what they have.
-    pub(super) async fn stack_loss(&self) -> impl Fn() -> bool + Send + Sync + use<> {
-        let pod = self.pod.lock().await;
-        let holder = pod.as_ref().and_then(|pod| pod.holder.as_ref());
+    /// Returns a check whether the stack that sidecars of this kind share was lost, after which nothing
+    /// serves it. Only for [`Net::Names`]: another network lets them go on with what they have.
+    pub(super) async fn stack_loss(&self, kind: &Kind) -> impl Fn() -> bool + Send + Sync + use<> {
+        let pods = self.pods.lock().await;
+        let holder = pods.get(&self.stack_of(kind.as_str())).and_then(|pod| pod.holder.as_ref());
         let loss = holder.filter(|_| self.config.net.is_by_name()).map(Runner::loss);
         move || loss.as_ref().is_some_and(|is_lost| is_lost())
     }
 
+    /// Returns what opens sockets in a stack that sidecars share, if it has a holder. Must not be called by
+    /// the start of one.
+    pub(super) async fn holder_sockets(&self, stack: &str) -> Option<StackSockets> {
+        let pods = self.pods.lock().await;
+        let holder = pods.get(stack).and_then(|pod| pod.holder.as_ref());
+        holder.map(Runner::stack_sockets)
+    }
+
     /// Frees the name of a lost container. Podman does not remove a container whose stack is shared, so
     /// it is renamed and removed with the session.
-    async fn free_pod_name(&self, lost: u32) -> Result<(), EngineError> {
-        let (engine, name) = (&self.config.engine, self.pod_name());
+    async fn free_pod_name(&self, stack: &str, lost: u32) -> Result<(), EngineError> {
+        let (engine, name) = (&self.config.engine, self.pod_name(stack));
         let Err(error) = engine.remove_containers(std::slice::from_ref(&name)).await else {
             return Ok(());
         };
         let aside = format!("{name}-lost-{lost}");
         let renamed = engine.output(&engine.command().args(["rename", &name, &aside])).await;
         renamed.map(drop).map_err(|_| error)
+    }
+}
+
+/// Returns the kind of the container that holds a stack.
+fn holder_kind(stack: &str) -> String {
+    match stack.split_once(':') {
+        Some((_, name)) => format!("{POD}.{name}"),
+        None => POD.to_owned(),
     }
 }

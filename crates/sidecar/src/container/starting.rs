@@ -18,7 +18,7 @@ use crate::error::SidecarError;
 use crate::listeners::StackListeners;
 use crate::local::Transport;
 use crate::progress::{OutdatedCause, Progress};
-use crate::runner::Runner;
+use crate::runner::{Runner, StackRole};
 use crate::socket::on_reactor;
 
 /// The end of an engine's command before its runner connected.
@@ -59,8 +59,9 @@ impl Shared {
         let repository = self.prepare_repository(&kind);
         let spec = self.sidecar(&kind, &repository);
         let is_agent = self.agent(&kind).is_some();
+        let of = kind.clone();
         let runner = self.start_in_stack(kind, &spec, progress).await?;
-        let has_lost_stack = self.stack_loss().await;
+        let has_lost_stack = self.stack_loss(&of).await;
         Ok(match is_agent {
             true => runner,
             false => runner.with_outdated(move || match repository.is_current() {
@@ -71,13 +72,13 @@ impl Shared {
     }
 
     /// Starts a container and returns when its runner has answered, with the listeners of its network
-    /// stack if these ports are requested and the connection passes descriptors.
+    /// stack if it is served and the connection passes descriptors.
     pub(super) async fn start_container(
         &self,
         kind: Kind,
         spec: &ContainerSpec,
         progress: &Progress,
-        listen: Option<&[u16]>,
+        role: StackRole<'_>,
     ) -> Result<(Runner, Option<StackListeners>), SidecarError> {
         let has_volumes = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
         let reached = match self.try_start(&kind, spec, progress).await? {
@@ -95,12 +96,9 @@ impl Shared {
         };
         let setup = self.setup(spec);
         let connected = match reached {
-            RunnerStreams::Socket(control) => match listen {
-                Some(ports) => Runner::connect_listening(kind, control, &setup, ports)
-                    .await
-                    .map(|(runner, listeners)| (runner, Some(listeners))),
-                None => Runner::connect(kind, control, &setup).await.map(|runner| (runner, None)),
-            },
+            RunnerStreams::Socket(control) => {
+                Runner::connect_in_role(kind, control, &setup, role).await
+            }
             RunnerStreams::Pipes { reader, writer } => {
                 let connected = Runner::connect_stream(kind, reader, writer, &setup).await;
                 connected.map(|runner| (runner, None))

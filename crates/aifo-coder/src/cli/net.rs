@@ -1,0 +1,57 @@
+//! Commands about the connections of a session's network by name.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Net {
+    #[command(subcommand)]
+    pub(crate) command: Option<NetCommand>,
+    #[command(flatten)]
+    pub(crate) list: NetList,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetList {
+    /// Print new connections until the session ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only print connections that were refused or failed
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Print the lines of the file unchanged
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Start of the session's id [default: the session with the latest connection; with -f the newest
+    /// running session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NetCommand {
+    /// Print the rules that a session lacked, as lines for the user's file
+    Suggest {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Start of the session's id [default: the session with the latest connection]
+        #[arg(value_name = "SESSION")]
+        session: Option<String>,
+    },
+    /// Add rules to your configuration file and to running sessions
+    Allow(NetAllow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetAllow {
+    /// Only for tools of this toolchain
+    #[arg(long, value_name = "KIND", conflicts_with = "for_agent")]
+    pub(crate) kind: Option<String>,
+    /// Only for the agent
+    #[arg(long = "agent", id = "for_agent")]
+    pub(crate) agent: bool,
+    /// Rules and groups: NAME, NAME:PORT, '*.NAME', @GROUP
+    #[arg(value_name = "RULE", required = true)]
+    pub(crate) rules: Vec<String>,
+}

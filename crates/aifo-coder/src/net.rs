@@ -1,0 +1,20 @@
+//! `aifo-coder net`: the connections of a session's network by name (`spec/cli.md#net`).
+
+mod allow;
+mod edit;
+mod line;
+mod list;
+mod suggest;
+
+use std::process::ExitCode;
+
+pub(crate) use self::line::{connection_line, ended};
+use crate::cli::{Net, NetCommand};
+
+pub(crate) fn run(flags: &Net) -> anyhow::Result<ExitCode> {
+    match &flags.command {
+        None => list::list(&flags.list),
+        Some(NetCommand::Allow(flags)) => allow::allow(flags),
+        Some(NetCommand::Suggest { json, session }) => suggest::suggest(session.as_deref(), *json),
+    }
+}

@@ -1,0 +1,145 @@
+//! One connection, formatted as a line.
+
+use aifo_launch::{ConnectionState, ConnectionVerdict, LoggedConnection};
+use aifo_types::escape_line;
+
+use crate::log::{Moment, duration};
+use crate::paint::Paint;
+
+/// The head of the columns of [`connection_line`].
+pub(super) const HEAD: &str = "TIME                  VERDICT    STACK   TOOL              SENT    RECEIVED     \
+     \x20DURATION  NAME\n";
+
+/// Returns a line with time, verdict, stack, tool, bytes, duration, name, and the cause of a refusal or
+/// failure.
+pub(crate) fn connection_line(logged: &LoggedConnection, paint: Paint) -> String {
+    let verdict = format!("{:<9}", verdict(logged));
+    let verdict = if logged.has_failed() { paint.bad(verdict) } else { paint.good(verdict) };
+    let time = paint.faint(Moment::from_unix_ms(logged.time));
+    let (stack, tool) = (escape_line(&logged.stack), logged.tool.as_deref().unwrap_or("-"));
+    let tool = escape_line(tool);
+    let is_counted = logged.state == ConnectionState::Closed
+        && logged.verdict != ConnectionVerdict::Refused
+        || logged.sent > 0;
+    let [sent, received] = [logged.sent, logged.received]
+        .map(|count| if is_counted { bytes(count) } else { String::new() });
+    let wall = if is_counted { duration(logged.wall_ms) } else { String::new() };
+    let name = escape_line(&logged.subject());
+    let mut line = format!(
+        "{time}  {verdict}  {stack:<6}  {tool:<10}  {sent:>10}  {received:>10}  {wall:>12}  {name}"
+    );
+    if let Some(error) = &logged.error {
+        line += &paint.faint(format!("  # {}", escape_line(error)));
+    }
+    line + "\n"
+}
+
+/// Returns when a connection ended, in milliseconds since 1970.
+pub(crate) fn ended(logged: &LoggedConnection) -> u64 {
+    logged.time.saturating_add(logged.wall_ms)
+}
+
+fn verdict(logged: &LoggedConnection) -> &'static str {
+    match (logged.state, logged.verdict) {
+        (ConnectionState::Open, _) => "open",
+        (_, ConnectionVerdict::Refused) => "refused",
+        _ if logged.has_failed() => "failed",
+        (_, ConnectionVerdict::Allowed) => "allowed",
+        (_, ConnectionVerdict::Learnt) => "learnt",
+    }
+}
+
+/// Formats a number of bytes: `900 B`, `1.2 KiB`, `34 MiB`.
+fn bytes(count: u64) -> String {
+    let (mut tenths, mut unit) = (count.saturating_mul(10), "B");
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if tenths < 10_240 {
+            break;
+        }
+        (tenths, unit) = (tenths / 1024, larger);
+    }
+    match unit {
+        "B" => format!("{count} B"),
+        _ if tenths < 100 => format!("{}.{} {unit}", tenths / 10, tenths % 10),
+        _ => format!("{} {unit}", tenths / 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(verdict: ConnectionVerdict) -> LoggedConnection {
+        LoggedConnection {
+            stack: "tools".to_owned(),
+            name: "a.example".to_owned(),
+            port: Some(443),
+            verdict,
+            ..LoggedConnection::default()
+        }
+    }
+
+    #[test]
+    fn a_line_for_each_verdict() {
+        let allowed = LoggedConnection {
+            tool: Some("cargo".to_owned()),
+            sent: 517,
+            received: 5 << 20,
+            wall_ms: 1234,
+            ..connection(ConnectionVerdict::Allowed)
+        };
+        let failed = LoggedConnection {
+            error: Some("cannot connect: x\u{1b}".to_owned()),
+            ..allowed.clone()
+        };
+        let open = LoggedConnection { state: ConnectionState::Open, sent: 0, ..allowed.clone() };
+        let refused = LoggedConnection {
+            port: None,
+            error: Some("no rule permits it".to_owned()),
+            ..connection(ConnectionVerdict::Refused)
+        };
+        let rows = [
+            (
+                allowed,
+                "allowed    tools   cargo            517 B     5.0 MiB        1.23 s  a.example:443\n",
+            ),
+            (failed, "failed     tools   cargo            517 B     5.0 MiB        1.23 s  "),
+            (
+                open,
+                "open       tools   cargo                                             a.example:443\n",
+            ),
+            (
+                connection(ConnectionVerdict::Learnt),
+                "learnt     tools   -                  0 B         0 B          0 ms  a.example:443\n",
+            ),
+            (
+                refused,
+                "refused    tools   -                                                 a.example  \
+                 # no rule permits it\n",
+            ),
+        ];
+        for (logged, expected) in rows {
+            let line = connection_line(&logged, Paint::Plain);
+            let start = format!("1970-01-01 00:00:00Z  {expected}");
+            assert!(line.starts_with(&start), "{line}{start}");
+        }
+        let columns = |line: &str| line.find("NAME").unwrap();
+        let line = connection_line(&connection(ConnectionVerdict::Learnt), Paint::Plain);
+        assert_eq!(line.find("a.example"), Some(columns(HEAD)));
+    }
+
+    #[test]
+    fn numbers_of_bytes() {
+        let rows = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (10 * 1024, "10 KiB"),
+            (1024 * 1024 - 1, "1023 KiB"),
+            (u64::MAX, "1677721 TiB"),
+        ];
+        for (count, expected) in rows {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+}

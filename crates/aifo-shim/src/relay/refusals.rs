@@ -1,0 +1,29 @@
+//! Names that the network refused to a tool that failed (`spec/network.md#callers`).
+
+use aifo_wire::CallNote;
+
+use crate::failure::report_note;
+use crate::log;
+
+/// The lines that have arrived.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Vec<String>);
+
+/// More than a runner sends.
+const MAX_LINES: usize = 8;
+
+impl Refusals {
+    pub(super) fn add(&mut self, text: &str) {
+        if self.0.len() < MAX_LINES {
+            self.0.push(text.to_owned());
+        }
+    }
+
+    /// Prints the lines and the call note, behind the tool's output.
+    pub(super) fn report(&self, note: Option<CallNote>) {
+        self.0.iter().for_each(log::notice);
+        if let Some(note) = note {
+            report_note(note);
+        }
+    }
+}

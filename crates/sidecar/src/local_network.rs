@@ -1,0 +1,162 @@
+//! The network stack of local sidecars (`spec/network.md#local-sidecars`).
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use aifo_process::{Group, Spawn, variable};
+use aifo_types::Kind;
+use aifo_wire::Setup;
+use nix::fcntl::OFlag;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::{Pid, pipe2};
+use tokio::sync::Mutex;
+
+use crate::error::SidecarError;
+use crate::hidden::hidden_sockets;
+use crate::listeners::RESOLVER;
+use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
+use crate::runner::Runner;
+use crate::stack_server::{StackServer, TOOLS_STACK, serve_until};
+
+/// The network of all local sidecars of a session: one stack, which a process without tools holds. Cheap
+/// to clone.
+#[derive(Clone, Debug)]
+pub struct LocalNetwork(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    server: Arc<dyn StackServer>,
+    /// The resolver's configuration that tools have.
+    resolver: PathBuf,
+    holder: Mutex<Option<Holder>>,
+}
+
+/// The process whose namespaces the sidecars join. It ends with the runner's last clone.
+#[derive(Clone, Debug)]
+struct Holder {
+    pid: Pid,
+    runner: Runner,
+}
+
+/// The stack that a sidecar joins.
+pub(crate) struct LocalStack {
+    holder: Pid,
+    resolver: PathBuf,
+    is_lost: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl LocalNetwork {
+    /// Returns a network without a stack, which starts with the first sidecar. `directory` is the
+    /// session's.
+    pub fn new(server: Arc<dyn StackServer>, directory: &Path) -> Self {
+        let resolver = directory.join("resolv.conf");
+        LocalNetwork(Arc::new(Shared { server, resolver, holder: Mutex::new(None) }))
+    }
+
+    /// Returns the stack for a sidecar of this kind. Starts its holder if there is none, or it was lost.
+    pub(crate) async fn stack(
+        &self,
+        kind: &Kind,
+        runner_program: &Path,
+    ) -> Result<LocalStack, SidecarError> {
+        let mut current = self.0.holder.lock().await;
+        let holder = match current.as_ref().filter(|holder| !holder.runner.is_lost()) {
+            Some(holder) => holder.clone(),
+            None => current.insert(self.start_holder(kind, runner_program).await?).clone(),
+        };
+        Ok(LocalStack {
+            holder: holder.pid,
+            resolver: self.0.resolver.clone(),
+            is_lost: Box::new(holder.runner.loss()),
+        })
+    }
+
+    async fn start_holder(
+        &self,
+        kind: &Kind,
+        runner_program: &Path,
+    ) -> Result<Holder, SidecarError> {
+        let failed = |source| SidecarError::Start { kind: kind.clone(), source };
+        std::fs::write(&self.0.resolver, RESOLVER).map_err(failed)?;
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let pair = socketpair(AddressFamily::Unix, SockType::Stream, None, flags);
+        let (control, of_holder) = pair.map_err(|errno| failed(errno.into()))?;
+        let (stderr, of_holder_stderr) =
+            pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let pid = spawn_holder(runner_program, &of_holder, &of_holder_stderr).map_err(failed)?;
+        drop((of_holder, of_holder_stderr));
+        let messages = tokio::spawn(log_lines(kind.clone(), stderr));
+        // It never starts a tool.
+        let setup =
+            Setup { workspace: vec![b"/".to_vec()], tmp: Vec::new(), kind: kind.to_string() };
+        let server = &self.0.server;
+        let ports = server.ports(TOOLS_STACK).unwrap_or_default();
+        let connected = Runner::connect_listening(kind.clone(), control, &setup, &ports).await;
+        let lost = connected.as_ref().ok().map(|(runner, _)| runner.lost());
+        if lost.is_none() {
+            // The cause is logged before the failure.
+            let _ = tokio::time::timeout(MESSAGES_TIME, messages).await;
+        }
+        tokio::spawn(async move {
+            if let Some(lost) = lost {
+                lost.await;
+            }
+            reap(pid).await;
+        });
+        let (runner, listeners) = connected?;
+        let serving = server.serve(TOOLS_STACK, Some(listeners), runner.stack_sockets());
+        serve_until(serving, runner.lost());
+        Ok(Holder { pid, runner })
+    }
+}
+
+impl LocalStack {
+    /// Returns the options of the runner that joins it.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let holder = self.holder.to_string();
+        let mut words = vec![JOIN_STACK.into(), holder.into(), RESOLVER_OPTION.into()];
+        words.push(self.resolver.clone().into_os_string());
+        let hidden = hidden_sockets(|name| std::env::var_os(name));
+        words.extend(hidden.into_iter().flat_map(|path| [MASK.into(), path.into_os_string()]));
+        words
+    }
+
+    /// Returns whether it is no longer served.
+    pub(crate) fn is_lost(&self) -> bool {
+        (self.is_lost)()
+    }
+}
+
+/// The runner's options for a stack (`spec/runner.md#options`).
+const JOIN_STACK: &str = "--join-stack";
+const RESOLVER_OPTION: &str = "--resolver";
+const MASK: &str = "--mask";
+
+fn spawn_holder(program: &Path, control: &OwnedFd, stderr: &OwnedFd) -> io::Result<Pid> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let argv = ["aifo-runner", "hold-stack"].map(CString::new).into_iter();
+    let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));
+    let spawn = Spawn {
+        stdio: [Some(control.as_fd()), Some(null.as_fd()), Some(stderr.as_fd())],
+        // Ctrl-C at the terminal must reach only the agent.
+        group: Group::Session,
+        ..Spawn::new(
+            c_string(program.as_os_str())?,
+            argv.collect::<Result<_, _>>()?,
+            variables.collect(),
+        )
+    };
+    spawn.spawn().map_err(io::Error::other)
+}
+
+/// Returns why local tools cannot have a network stack of their own here, with a line `hint: ..`; `None`
+/// if they can.
+pub fn stack_obstacle(runner_program: &Path) -> Option<String> {
+    obstacle(Command::new(runner_program).arg0("aifo-runner").arg("try-stack"))
+}
