@@ -29,6 +29,7 @@ mod refusal;
 mod server;
 mod source;
 mod target;
+mod tls;
 mod upstream;
 mod url;
 mod usage;

@@ -3,21 +3,20 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aifo_egress::Connector;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::body::Passing;
+use crate::tls;
 use crate::url::UpstreamUrl;
 
 /// Limit of a connection with TLS.
@@ -40,27 +39,7 @@ type Idle = (SendRequest<Passing>, Instant);
 impl Upstreams {
     /// Reads the certificates that this machine trusts. Errors: there are none.
     pub(crate) fn new(connector: Connector, extra: &[PathBuf]) -> io::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        let native = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(native.certs);
-        for path in extra {
-            // A file with some other content is no reason to trust less of the rest.
-            let certificates = CertificateDer::pem_file_iter(path).into_iter().flatten().flatten();
-            let (_, ignored) = roots.add_parsable_certificates(certificates);
-            tracing::debug!("read certificates of '{}', ignored {ignored}", path.display());
-        }
-        if roots.is_empty() {
-            let reason = native.errors.first().map(|error| format!(": {error}"));
-            let reason = reason.unwrap_or_default();
-            return Err(io::Error::other(format!("no certificates of this machine{reason}")));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let tls = TlsConnector::from(Arc::new(config));
+        let tls = tls::connector(extra)?;
         Ok(Upstreams { connector, tls, idle: Mutex::default() })
     }
 
