@@ -7,6 +7,7 @@ mod acp_giants;
 mod agent_acp;
 mod agent_environments;
 mod agent_images;
+mod agent_keys;
 mod agent_tasks;
 mod agent_web;
 mod argv;
