@@ -13,6 +13,7 @@ mod flags;
 mod format;
 mod item;
 mod key;
+mod keys;
 mod kinds;
 mod layers;
 mod network;

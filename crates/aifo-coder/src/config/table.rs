@@ -13,8 +13,8 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART,
-    STATE, STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, POOLS, PORTS, PROGRAM,
+    RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
@@ -22,6 +22,7 @@ use crate::config::format::{
     TEXT, TEXTS,
 };
 use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
+use crate::config::keys::Keys;
 use crate::config::kinds::{Kinds, ToolEffect};
 use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
@@ -44,6 +45,7 @@ macro_rules! table {
             pub(crate) variables: Variables,
             pub(crate) names: ConfiguredRules,
             pub(crate) agents: Agents,
+            pub(crate) keys: Keys,
             /// Rules for an agent's permission requests.
             pub(crate) permissions: PermissionRules<Source>,
         }
@@ -59,6 +61,7 @@ macro_rules! table {
                     variables: Variables::builtin(),
                     names: ConfiguredRules::default(),
                     agents: Agents::builtin(),
+                    keys: Keys::default(),
                     permissions: PermissionRules::new(WithSource {
                         value: DefaultVerdict::Ask,
                         source: Source::BuiltIn,
@@ -347,6 +350,24 @@ table! {
             .flag("--state-import", Takes::One("WHAT"), FlagGroup::State,
                 "Import into an agent's own state: settings or conversations (settings, and once \
                  your conversations)");
+    [key_mode: KeyMode = KeyMode::Proxy]
+        setting("agent.keys", at!(key_mode), KEY_MODE, "gives the agent your keys")
+            .flag("--keys", Takes::One("HOW"), FlagGroup::State,
+                "Model keys of an agent in a container: proxy (aifo adds them to its requests) or pass \
+                 (the agent gets them)");
+    [max_requests: Option<u64> = None]
+        setting("agent.max_requests", at!(max_requests), LIMIT, "changes a limit")
+            .unset("no limit")
+            .flag("--max-requests", Takes::One("N"), FlagGroup::State,
+                "Requests to models in this session, with --keys proxy; 0 for no limit");
+    [max_tokens: Option<u64> = None]
+        setting("agent.max_tokens", at!(max_tokens), LIMIT, "changes a limit")
+            .unset("no limit")
+            .flag("--max-tokens", Takes::One("N"), FlagGroup::State,
+                "Tokens of prompts and answers in this session, with --keys proxy; 0 for no limit");
+    []
+        rule("keys.NAME", |config, item| config.keys.apply(item), Err("names a key"))
+            .shown(|config| config.keys.show());
     []
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());
