@@ -6,6 +6,7 @@
 
 mod agents;
 mod choices;
+mod definition;
 mod environment;
 mod error;
 mod file;

@@ -4,18 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::{
-    KeyEntry, KeySettings, SecretSource, UpstreamUrl, UsageLimits, providers_of_keys,
-};
+use aifo_launch::{KeyEntry, SecretSource, UpstreamUrl, providers_of_keys};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::choices::KeyMode;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::item::Item;
 use crate::config::key::ConfigEntry;
 use crate::config::source::Sourced;
-use crate::config::table::Config;
 
 /// The entries by the provider's name.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +45,7 @@ impl Keys {
         Ok(())
     }
 
-    fn entries(&self) -> BTreeMap<String, KeyEntry> {
+    pub(crate) fn entries(&self) -> BTreeMap<String, KeyEntry> {
         self.0.iter().map(|(name, entry)| (name.clone(), entry.value.clone())).collect()
     }
 
@@ -58,16 +54,6 @@ impl Keys {
             ConfigEntry::new(format!("keys.{name}"), show(&entry.value), &entry.source)
         };
         self.0.iter().map(shown).collect()
-    }
-}
-
-impl Config {
-    /// Returns the settings for model keys; `None` if agents get the keys.
-    pub(crate) fn key_settings(&self) -> Option<KeySettings> {
-        let limits =
-            UsageLimits { requests: self.max_requests.value, tokens: self.max_tokens.value };
-        let is_proxied = self.key_mode.value == KeyMode::Proxy;
-        is_proxied.then(|| KeySettings { entries: self.keys.entries(), limits })
     }
 }
 

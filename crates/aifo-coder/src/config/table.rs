@@ -16,6 +16,7 @@ use crate::config::choices::{
     BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, POOLS, PORTS, PROGRAM,
     RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
+use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
     ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, PATHS, SECONDS, SWITCH,
@@ -30,57 +31,6 @@ use crate::config::registries::{self, Admissions};
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::{self, Toolchains};
 use crate::config::variables::Variables;
-
-/// Defines the configuration and its keys. Brackets before a row have its field, if it has one:
-/// name, type and default.
-macro_rules! table {
-    ($([$($field:ident: $type:ty = $default:expr)?] $key:expr;)*) => {
-        /// The configuration of a session.
-        #[derive(Clone, Debug)]
-        pub(crate) struct Config {
-            $($(pub(crate) $field: Sourced<$type>,)?)*
-            pub(crate) toolchains: Sourced<Toolchains>,
-            pub(crate) admit: Admissions,
-            pub(crate) kinds: Kinds,
-            pub(crate) variables: Variables,
-            pub(crate) names: ConfiguredRules,
-            pub(crate) agents: Agents,
-            pub(crate) keys: Keys,
-            /// Rules for an agent's permission requests.
-            pub(crate) permissions: PermissionRules<Source>,
-        }
-
-        impl Config {
-            /// Returns the built-in configuration.
-            pub(crate) fn builtin() -> Self {
-                Config {
-                    $($($field: Sourced::builtin($default),)?)*
-                    toolchains: Sourced::builtin(Toolchains::of(Vec::new())),
-                    admit: Admissions::new(),
-                    kinds: Kinds::builtin(),
-                    variables: Variables::builtin(),
-                    names: ConfiguredRules::default(),
-                    agents: Agents::builtin(),
-                    keys: Keys::default(),
-                    permissions: PermissionRules::new(WithSource {
-                        value: DefaultVerdict::Ask,
-                        source: Source::BuiltIn,
-                    }),
-                }
-            }
-        }
-
-        /// All keys, in the order of `config show`.
-        pub(crate) static KEYS: &[&dyn Key<Config>] = &[$(&$key,)*];
-    };
-}
-
-/// The place of a field.
-macro_rules! at {
-    ($field:ident) => {
-        (|config| &config.$field, |config| &mut config.$field)
-    };
-}
 
 table! {
     []
