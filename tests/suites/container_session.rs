@@ -192,8 +192,11 @@ fn a_published_port_is_reached_from_the_machine() {
     let Some(engine) = Engine::of_run("a_published_port_is_reached_from_the_machine") else {
         return;
     };
-    let session =
-        ContainerSetup::of(&engine).kind("python").flag("--publish", "127.0.0.1::8000").start();
+    let session = ContainerSetup::of(&engine)
+        .kind("python")
+        .flag("--net", "open")
+        .flag("--publish", "127.0.0.1::8000")
+        .start();
     let (server, _) = serve(&session, "8000");
     let address = engine.text(["port", &format!("aifo-pod-{}", session.id()), "8000"]);
     let mut peer = TcpStream::connect(address.trim_end()).unwrap();

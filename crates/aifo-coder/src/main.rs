@@ -28,6 +28,7 @@ mod net;
 mod paint;
 mod progress;
 mod proxy;
+mod publish;
 mod removals;
 mod run;
 mod serve;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
             };
             (ended, UNANSWERED)
         }
+        Command::Publish(flags) => (publish::publish(&flags), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
         Command::State(flags) => (block_on(state::run(&flags.command)), UNANSWERED),

@@ -40,6 +40,9 @@ pub(crate) async fn start(
             if let Some(notice) = session.state_notice() {
                 tracing::info!(target: PROGRESS, "{notice}");
             }
+            for (address, port) in session.published() {
+                tracing::info!(target: PROGRESS, "{address} reaches port {port} of the tools");
+            }
             Started::Running(Box::new(session))
         }
         Err(signal) => Started::Cancelled(signal),

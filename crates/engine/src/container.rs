@@ -171,7 +171,10 @@ impl Engine {
             command = command.args(["--cap-add", capability]);
         }
         command = match spec.user {
-            User::Caller => command.args(self.caller()),
+            User::Caller => {
+                let facts = (self.flavor(), self.facts().rootless);
+                command.args(caller_options(facts, &spec.network))
+            }
             User::Root => command.args(["--user", "0:0"]),
         };
         command = match &spec.network {
@@ -207,19 +210,6 @@ impl Engine {
         command.arg("--no-healthcheck").args(["--workdir", "/"])
     }
 
-    /// Returns the options that make the processes the caller's on the host.
-    fn caller(&self) -> Vec<String> {
-        let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
-        match (self.flavor(), self.facts().rootless) {
-            (_, false) => vec!["--user".to_owned(), ids],
-            // The caller is root in the user namespace of a rootless docker.
-            (Flavor::Docker, true) => vec!["--user".to_owned(), "0:0".to_owned()],
-            (Flavor::Podman, true) => {
-                vec!["--userns".to_owned(), "keep-id".to_owned(), "--user".to_owned(), ids]
-            }
-        }
-    }
-
     fn with_mount(
         &self,
         command: EngineCommand,
@@ -251,6 +241,24 @@ impl Engine {
             }
         };
         Ok(command.arg("--mount").arg(record(&fields)?))
+    }
+}
+
+/// Returns the options that make the processes the caller's on the host. A container that joins the network
+/// stack of another one joins its user namespace, too: only there may it mount `/sys`.
+fn caller_options((flavor, rootless): (Flavor, bool), network: &Network) -> Vec<String> {
+    let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
+    match (flavor, rootless) {
+        (_, false) => vec!["--user".to_owned(), ids],
+        // The caller is root in the user namespace of a rootless docker.
+        (Flavor::Docker, true) => vec!["--user".to_owned(), "0:0".to_owned()],
+        (Flavor::Podman, true) => {
+            let namespace = match network {
+                Network::Of(name) => format!("container:{name}"),
+                _ => "keep-id".to_owned(),
+            };
+            vec!["--userns".to_owned(), namespace, "--user".to_owned(), ids]
+        }
     }
 }
 
@@ -306,5 +314,18 @@ mod tests {
         let expected = "\"source=/a,b\",\"destination=/c\"\"d\",readonly";
         assert_eq!(quoted.as_deref(), Some(expected));
         assert_eq!(of(&["source=/a\nb"]), None);
+    }
+
+    #[test]
+    fn a_joined_stack_of_rootless_podman_has_its_user_namespace() {
+        let of = |rootless, network: &Network| {
+            caller_options((Flavor::Podman, rootless), network).join(" ")
+        };
+        let stack = Network::Of("aifo-pod-1".to_owned());
+        assert!(of(true, &stack).starts_with("--userns container:aifo-pod-1 --user "));
+        for network in [Network::None, Network::Named("n".to_owned())] {
+            assert!(of(true, &network).starts_with("--userns keep-id --user "));
+        }
+        assert!(of(false, &stack).starts_with("--user "));
     }
 }

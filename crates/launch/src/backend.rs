@@ -19,6 +19,7 @@ use crate::linked::linked_repository;
 use crate::local_names::open_network;
 use crate::named_network::{NamedNetwork, StackPorts};
 use crate::network_rules::NetworkRules;
+use crate::published_port::{InvalidPort, PublishedPort, engine_value};
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -103,7 +104,7 @@ pub struct Containers {
     pub agent_ports: Vec<u16>,
     /// The engine's network that tools have with [`Net::Names`], instead of the named one.
     pub join: Option<String>,
-    /// Published ports, as for the engine's `--publish`.
+    /// Published ports, as for the engine's `--publish`; without an address at 127.0.0.1.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
     pub pools: Option<Vec<Subnet>>,
@@ -186,7 +187,7 @@ impl Containers {
     }
 
     /// Returns whether the containers can pass descriptors to the launcher, which mirrors need.
-    fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
+    pub fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
         transport.containers(&self.engine) == Transport::Descriptors
     }
 
@@ -210,19 +211,22 @@ impl Containers {
         open_network(self.net, &self.rules, kinds, ports).map(Some)
     }
 
+    /// Returns the ports that the launcher publishes. Errors: one is not valid, with a hint.
+    pub(crate) fn published(&self) -> Result<Vec<PublishedPort>, LaunchError> {
+        let values = self.publish.iter().map(|value| value.parse());
+        let parsed: Result<_, InvalidPort> = values.collect();
+        parsed.map_err(|error| LaunchError::NamedNetwork(error.to_string()))
+    }
+
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
         let hint = "hint: use --net open";
         let option = (!self.agent_ports.is_empty()).then_some("--agent-port");
         let option = option.or_else(|| self.join.as_ref().map(|_| "--join"));
+        let option = option.or_else(|| self.publish.first().map(|_| "--publish"));
         if let Some(option) = option.filter(|_| !self.passes_descriptors(transport)) {
             return Err(format!(
                 "{option} needs a runner that passes descriptors, which this transport does \
-                 not\nhint: omit it"
-            ));
-        }
-        if let Some(publish) = self.publish.first() {
-            return Err(format!(
-                "containers of --net names have no network to publish '{publish}' in\n{hint}"
+                 not\n{hint}"
             ));
         }
         Ok(())
@@ -279,7 +283,11 @@ impl Containers {
             net: self.net,
             stacks,
             join: self.join.clone(),
-            publish: self.publish.clone(),
+            publish: match self.net.is_by_name() {
+                // The launcher serves them.
+                true => Vec::new(),
+                false => self.publish.iter().map(|value| engine_value(value)).collect(),
+            },
             pools: self.pools.clone(),
             limits: self.limits.clone(),
             caches,

@@ -14,6 +14,7 @@ use crate::log_file::{LineReader, LogFile, append, connections_path};
 
 /// A connection of a stack, or a refused DNS query, as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LoggedConnection {
     /// When it was connected outside, else when it ended; in milliseconds since 1970.
     pub time: u64,

@@ -94,6 +94,13 @@ impl MirrorTable {
         stack.map(|stack| stack.own().into_keys().collect()).unwrap_or_default()
     }
 
+    /// Returns the stack of tools in which a port is listened on, or else the first one.
+    pub(crate) fn server_of(&self, port: u16) -> Option<&str> {
+        let tools = || self.stacks.iter().filter(|(name, _)| *name != AGENT_STACK);
+        let listening = tools().find(|(_, stack)| stack.own().contains_key(&port));
+        listening.or_else(|| tools().next()).map(|(name, _)| name.as_str())
+    }
+
     /// Updates the mirrors of a stack and returns the changes, which the caller carries out.
     pub(crate) fn update(&mut self, name: &str) -> Changes {
         let wanted = self.wanted(name);
@@ -274,5 +281,13 @@ mod tests {
         table.report(TOOLS, listening(&many));
         let changes = table.update(AGENT_STACK);
         assert_eq!((changes.begun.len(), changes.omitted), (MAX_MIRRORS, 100 - MAX_MIRRORS));
+    }
+
+    #[test]
+    fn a_port_is_served_where_a_tool_listens_on_it() {
+        let mut table = table();
+        assert_eq!(table.server_of(3000), Some(TOOLS));
+        table.report(NODE, listening(&[(3000, 3)]));
+        assert_eq!(table.server_of(3000), Some(NODE));
     }
 }

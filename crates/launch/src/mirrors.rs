@@ -114,6 +114,12 @@ impl Mirrors {
         }
     }
 
+    /// Connects to a port of the tools.
+    pub(crate) async fn connect_to_tools(&self, port: u16) -> Option<Server> {
+        let name = self.state().table.server_of(port)?.to_owned();
+        self.connect(&name, port).await
+    }
+
     /// Logs an event once.
     fn log(&self, event: String) {
         let mut state = self.state();

@@ -16,6 +16,7 @@ use crate::log_file::LogFile;
 use crate::mirrors::Mirrors;
 use crate::network_rules::{NetworkRules, RuleScope};
 use crate::port_relay::{dial_host, relay_all};
+use crate::publications::Publications;
 use crate::relayed_stack::serve_relayed;
 
 /// Serves the stacks of a session. Cheap to clone.
@@ -113,6 +114,12 @@ impl NamedNetwork {
             thread: Arc::new(GatewayThread::start()),
             log,
         })
+    }
+
+    /// Returns the ports of the tools that this machine serves: none yet.
+    pub(crate) fn publications(&self) -> Publications {
+        let StackPorts { rules, host, agent, .. } = &self.ports;
+        Publications::new(self.mirrors.clone(), [&rules[..], host, agent, &[DNS]].concat())
     }
 
     /// Returns the ports of names that the stacks listen on.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -15,9 +16,11 @@ use crate::call_log::MessageLog;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
+use crate::keys::ModelKeys;
 use crate::named_network::NamedNetwork;
 use crate::project_files::ProjectFiles;
 use crate::proxy_task::ProxyTask;
+use crate::publications::Publications;
 use crate::running::SessionInfo;
 use crate::session_dir::SessionDir;
 use crate::shim_binary::ShimBinary;
@@ -40,6 +43,8 @@ pub struct Session {
     pub(crate) containers: Option<ContainerBackend>,
     /// The gateway of its network by name, if it has one.
     pub(crate) network: Option<NamedNetwork>,
+    /// The ports of its tools that this machine serves.
+    pub(crate) publications: Option<Arc<Publications>>,
     /// The agent's container, if there is one.
     pub(crate) agent_endpoint: Option<AgentEndpoint>,
     /// The agent's own state, if it has one.
@@ -99,6 +104,11 @@ impl Session {
     /// something.
     pub fn state_notice(&self) -> Option<&str> {
         self.state.as_ref()?.notice()
+    }
+
+    /// Returns the keys that the agent works with without having them.
+    pub fn model_keys(&self) -> Option<&ModelKeys> {
+        self.agent_endpoint.as_ref()?.keys()
     }
 
     /// Returns whether the agent works with a state of its own, instead of the user's.
@@ -167,10 +177,16 @@ impl Session {
         self.probe.as_ref()
     }
 
+    /// Returns the addresses on this machine at which ports of the tools are reached, with those ports.
+    pub fn published(&self) -> Vec<(SocketAddr, u16)> {
+        self.publications.as_ref().map(|open| open.addresses()).unwrap_or_default()
+    }
+
     /// Ends the session: refuses new clients, ends running tools by signal escalation and reports
     /// their endings, then removes sidecars and directories, and reports changed project files. Returns the totals of calls since the
     /// agent's start, or since the session's.
     pub async fn close(self) -> CallStats {
+        drop(self.publications);
         if let Some(agent_endpoint) = self.agent_endpoint {
             agent_endpoint.close().await;
         }

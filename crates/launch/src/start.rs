@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
-use crate::backend::{self, SelectedBackend, SidecarBackend};
+use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::caller_finder::CallerFinder;
@@ -30,6 +30,7 @@ use crate::error::LaunchError;
 use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
+use crate::publications::{self, Publications};
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
 use crate::session_dir::SessionDir;
@@ -61,6 +62,7 @@ impl Session {
         let shared_directories =
             SharedDirectories::new(dirs.workspace.clone(), backends.shared.clone())?;
         let (containers, network) = (backends.chosen.containers.clone(), backends.network.clone());
+        let publications = backends.publications.clone();
         // If one part fails while the other still starts, both are removed.
         let started = tokio::select! {
             started = start_sidecars(&config, &dirs, backends) => started,
@@ -76,6 +78,7 @@ impl Session {
                     agent_endpoint,
                     containers,
                     network,
+                    publications,
                     shared_directories,
                 };
                 Session::open(config, dirs, frontend, running).map(Ok)
@@ -95,7 +98,14 @@ impl Session {
         running: Running,
     ) -> Result<Self, LaunchError> {
         let SessionDirs { id, workspace, directory, tmp, project_files, state, .. } = dirs;
-        let Running { fleet, agent_endpoint, containers, network, shared_directories } = running;
+        let Running {
+            fleet,
+            agent_endpoint,
+            containers,
+            network,
+            publications,
+            shared_directories,
+        } = running;
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running_kinds = fleet.running();
         let up_now = in_order(fleet.offered(), &running_kinds.borrow_and_update());
@@ -136,6 +146,9 @@ impl Session {
         if let Some(network) = network.as_ref().filter(|_| !is_local) {
             record.spawn(added_rules::apply(info.directory.clone(), network.clone()));
         }
+        if let Some(publications) = &publications {
+            record.spawn(publications::serve_requests(&info.directory, publications)?);
+        }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
@@ -170,6 +183,7 @@ impl Session {
             fleet,
             containers,
             network,
+            publications,
             agent_endpoint,
             state,
             call_counter,
@@ -217,6 +231,8 @@ struct Backends {
     host: LocalBackend,
     /// The gateway of a network by name.
     network: Option<NamedNetwork>,
+    /// Its ports that this machine serves.
+    publications: Option<Arc<Publications>>,
     /// All paths of the workspace, and of the temporary directory.
     shared: [Vec<PathBuf>; 2],
 }
@@ -256,6 +272,7 @@ impl Backends {
             ..local.clone()
         };
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
+        let mut publications = None;
         let chosen = match &config.backend {
             SidecarBackend::Local => SelectedBackend { backend: Box::new(local), containers: None },
             SidecarBackend::Containers(containers) => {
@@ -263,6 +280,9 @@ impl Backends {
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
                 network = containers.named_network(&config.kinds(), config.runner_transport)?;
+                if let Some(network) = &network {
+                    publications = Some(Arc::new(publish(network, containers)?));
+                }
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
@@ -298,8 +318,18 @@ impl Backends {
                 SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
             }
         };
-        Ok(Backends { chosen, host, network, shared: [workspaces, temporaries] })
+        Ok(Backends { chosen, host, network, publications, shared: [workspaces, temporaries] })
     }
+}
+
+/// Publishes the ports of the configuration. Errors: an address of this machine is in use, or a port is
+/// not valid.
+fn publish(network: &NamedNetwork, containers: &Containers) -> Result<Publications, LaunchError> {
+    let publications = network.publications();
+    for port in containers.published()? {
+        publications.add(port).map_err(LaunchError::NamedNetwork)?;
+    }
+    Ok(publications)
 }
 
 /// Running parts of a session.
@@ -308,6 +338,7 @@ struct Running {
     agent_endpoint: Option<AgentEndpoint>,
     containers: Option<ContainerBackend>,
     network: Option<NamedNetwork>,
+    publications: Option<Arc<Publications>>,
     shared_directories: SharedDirectories,
 }
 
@@ -320,7 +351,7 @@ async fn start_sidecars(
     let Backends { chosen, host, shared, .. } = backends;
     let (directory, workspace) = (dirs.directory.path(), &dirs.workspace);
     let agent_endpoint = async {
-        let (Some(_), Some(containers)) = (&config.agent, &chosen.containers) else {
+        let (Some(agent), Some(containers)) = (&config.agent, &chosen.containers) else {
             return Ok(None);
         };
         let agent_endpoint = AgentEndpointConfig {
@@ -328,6 +359,7 @@ async fn start_sidecars(
             tmp: dirs.tmp.path().to_owned(),
             forwarding: config.agent_forwarding.clone(),
             shared_directories: SharedDirectories::new(workspace.clone(), shared)?,
+            keys: agent.keys.clone(),
             reporter: config.reporter.clone(),
         };
         AgentEndpoint::open(agent_endpoint, Box::new(containers.clone()), Box::new(host.clone()))

@@ -26,6 +26,20 @@ Exit codes:
   86  the session could not start
   2   invalid command line";
 
+pub(super) const PUBLISH: &str = "\
+Examples:
+  aifo-coder publish 3000
+  aifo-coder publish --session 5d0c 8080:3000
+  aifo-coder publish 0.0.0.0:8080:3000
+
+Prints the address on stdout. The port is open on 127.0.0.1, unless an address is given, until the \
+session ends. Without HOST, or with 0, a free port is chosen.
+
+Exit codes:
+  0  the port is open
+  1  it is not
+  2  invalid command line";
+
 pub(super) const SETUP: &str = "\
 Prints the images of the project's toolchains and of the agents, asks, then builds or pulls those that \
 are missing. Without a terminal it needs --yes. Ends with the command to run next.

@@ -80,6 +80,16 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Publish {
+    /// Start of the session's id [default: the only running session]
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT
+    #[arg(value_name = "PORT")]
+    pub(crate) port: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) project: Project,

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -82,20 +82,25 @@ fn check(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(Config::builtin().apply_user(&File::new(path, text.to_owned()))?)
 }
 
-/// Replaces a file atomically. A link stays one, and the permissions are kept.
+/// Replaces a file atomically. A link stays one, and owner and permissions are kept.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let (target, mode) = match path.canonicalize() {
+    let (target, old) = match path.canonicalize() {
         Ok(real) => {
-            let mode = real.metadata()?.mode() & 0o7777;
-            (real, mode)
+            let old = real.metadata()?;
+            (real, Some(old))
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => (path.to_owned(), 0o644),
+        Err(error) if error.kind() == ErrorKind::NotFound => (path.to_owned(), None),
         Err(error) => return Err(error),
     };
     let directory = target.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;
     let mut new = NamedTempFile::new_in(directory)?;
     new.write_all(text.as_bytes())?;
+    if let Some(old) = &old {
+        // Root may edit another user's file; a user cannot give one away.
+        let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
+    }
+    let mode = old.map_or(0o644, |old| old.mode() & 0o777);
     new.as_file().set_permissions(Permissions::from_mode(mode))?;
     new.as_file().sync_all()?;
     new.persist(&target)?;

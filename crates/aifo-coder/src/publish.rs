@@ -1,0 +1,16 @@
+//! `aifo-coder publish`: opens a port of a running session's tools on this machine.
+
+use std::process::ExitCode;
+
+use aifo_launch::PublishedPort;
+
+use crate::cli::{Publish, UsageError};
+use crate::{paint, sessions};
+
+pub(crate) fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
+    let port: PublishedPort = flags.port.parse().map_err(|error| UsageError(format!("{error}")))?;
+    let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
+    let address = aifo_launch::publish(&session.directory, port).map_err(anyhow::Error::msg)?;
+    paint::print(&format!("{address}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
