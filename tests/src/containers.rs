@@ -205,17 +205,20 @@ impl ContainerSession {
     pub fn sweep(self) {
         eventually("the containers end", || {
             // Podman does not remove one that ends before a container that shares its network stack.
+            // Each command may find it removed.
             let ended = |name: &String| {
+                let state = ["inspect", "--format", "{{.State.Status}}", name];
                 let is_holder = self.engine.is_podman() && name.starts_with("aifo-pod-");
-                is_holder && self.engine.inspect(name, "{{.State.Status}}") == "exited"
+                is_holder && Outcome::of(&mut self.engine.command(state)).text() != "running\n"
             };
             let mut left = self.left().into_iter();
             left.all(|name| name.starts_with("aifo-net-") || ended(&name))
         });
         for holder in self.left().iter().filter(|name| name.starts_with("aifo-pod-")) {
-            self.engine.text(["rm", holder]);
+            let _ = Outcome::of(&mut self.engine.command(["rm", "--force", holder]));
         }
-        for network in self.left() {
+        let networks = self.left().into_iter().filter(|name| name.starts_with("aifo-net-"));
+        for network in networks {
             self.engine.text(["network", "rm", &network]);
         }
         for dir in [self.dir(), self.tmp()] {
