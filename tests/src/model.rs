@@ -33,7 +33,7 @@ mod script;
 mod server;
 mod tools;
 
-pub use agents::{Agent, Start};
+pub use agents::{Agent, KEY, Start};
 pub use report::ToolResult;
 pub use script::Script;
 pub use server::{FakeModel, LoggedRequest};

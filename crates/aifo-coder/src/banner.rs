@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use aifo_launch::{
-    Admission, AgentSpec, CallStats, Containers, Net, Session, WorkspaceAccess, agent_variables,
+    Admission, AgentSpec, CallStats, Containers, Net, Session, Usage, WorkspaceAccess,
+    agent_variables,
 };
 use aifo_types::Kind;
 
@@ -34,6 +35,8 @@ struct Facts {
     host_ports: Vec<u16>,
     /// The secret variables of the agent.
     variables: Vec<String>,
+    /// The providers whose keys stay on this machine.
+    proxied: Vec<String>,
     admitted: Vec<Admission>,
     /// True if the agent has a state of its own, not the user's directories.
     has_own_state: bool,
@@ -50,7 +53,10 @@ pub(crate) fn before(
     config: &Config,
 ) -> String {
     let set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let mut variables: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
+    let keys = session.model_keys();
+    let passed = |name: &&String| keys.is_none_or(|keys| !keys.withholds(name));
+    let of_row = spec.variables.iter().filter(set).filter(passed);
+    let mut variables: Vec<_> = of_row.cloned().collect();
     variables.extend(agent_variables());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let below_home = |paths: &[PathBuf]| if home.is_some() { paths.to_vec() } else { Vec::new() };
@@ -76,6 +82,7 @@ pub(crate) fn before(
         host_ports: containers.host_ports.clone(),
         rules: containers.rules.iter().map(ToString::to_string).collect(),
         variables,
+        proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
         login: spec.credentials.as_ref().map(|login| login.from.clone()),
@@ -199,9 +206,13 @@ impl Facts {
             let is_offered = self.kinds.iter().any(|offered| offered.as_str() == kind);
             is_offered.then(|| format!("{secret} for {kind} tools"))
         }));
-        match secrets.as_slice() {
+        let inside = match secrets.as_slice() {
             [] => "none".to_owned(),
             secrets => secrets.join(", "),
+        };
+        match self.proxied.as_slice() {
+            [] => inside,
+            proxied => format!("{inside}; aifo adds the key of {} outside", proxied.join(", ")),
         }
     }
 }
@@ -249,6 +260,32 @@ pub(crate) fn after(stats: &CallStats, id: &str) -> Vec<String> {
 /// The beginning of a session's id, for command lines.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
+}
+
+/// Returns a line about the requests of a session with model keys.
+pub(crate) fn model_usage(usage: &Usage) -> Option<String> {
+    let count = |count: u64, one: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    };
+    let Usage { requests, received, tokens, .. } = usage;
+    (*requests > 0).then(|| {
+        let requests = count(*requests, "request");
+        let (input, output) = (count(tokens.input, "token"), count(tokens.output, "token"));
+        format!(
+            "{requests} to models, {} received, {input} of prompts, {output} of answers",
+            size(*received)
+        )
+    })
+}
+
+/// Returns a number of bytes with its unit.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
 }
 
 fn one_line(text: &str) -> String {

@@ -6,6 +6,7 @@
 
 mod agents;
 mod choices;
+mod definition;
 mod environment;
 mod error;
 mod file;
@@ -13,6 +14,7 @@ mod flags;
 mod format;
 mod item;
 mod key;
+mod keys;
 mod kinds;
 mod layers;
 mod network;

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
-use aifo_launch::{Agent, AgentEnd, EndSignals, Session, SidecarBackend, Verbosity, WorkspaceLock};
+use aifo_launch::{
+    Agent, AgentEnd, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity, WorkspaceLock,
+};
 use aifo_types::{Ending, exit};
 use anyhow::Context;
 
@@ -91,9 +93,11 @@ pub(crate) async fn run_target(
     let mut hold = leave_terminal(&session);
     let end = agent.run(&session).await;
     let held = hold.release();
+    let usage = session.model_keys().map(ModelKeys::usage);
     let stats = session.close().await;
     if !is_quiet {
         banner::after(&stats, &id).iter().for_each(console::say);
+        usage.as_ref().and_then(banner::model_usage).iter().for_each(console::say);
     }
     report_held(&held, &id);
     Ok(ended(end?, &agent))

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, Containers, Fallback, SessionConfig, SidecarBackend,
-    StateImport, StateMode,
+    AgentContainerConfig, AgentSpec, Containers, Fallback, KeySettings, ModelKeys, Net,
+    SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use anyhow::bail;
 
@@ -22,6 +22,10 @@ pub(crate) struct Target {
     pub(crate) image: Option<Image>,
     /// Whose state the agent works with, and the part of the user's that a new state gets.
     state: (StateMode, StateImport),
+    /// The settings for model keys; `None` if the agent gets the keys.
+    keys: Option<KeySettings>,
+    /// PEM files of certificates beside this machine's.
+    certificates: Vec<PathBuf>,
     /// Whether the agent reaches hosts that no setting of `[net]` names.
     has_default_rules: bool,
 }
@@ -49,8 +53,7 @@ impl Target {
             Some(name) => Image::named(name),
             None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
         });
-        let has_default_rules = config.net_defaults.value;
-        Ok(Target { command, spec: Some(spec), image, state: state(config), has_default_rules })
+        Ok(Target::of(command, Some(spec), image, config))
     }
 
     /// Any command. It is an agent if its program has an agent's name, or if an image is given.
@@ -59,8 +62,24 @@ impl Target {
         let program = program.unwrap_or_default().to_string_lossy();
         let known = config.agent_named(&program).ok().cloned();
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        let (image, has_default_rules) = (image.map(Image::named), config.net_defaults.value);
-        Target { command, spec, image, state: state(config), has_default_rules }
+        Target::of(command, spec, image.map(Image::named), config)
+    }
+
+    fn of(
+        command: Vec<OsString>,
+        spec: Option<AgentSpec>,
+        image: Option<Image>,
+        config: &Config,
+    ) -> Self {
+        Target {
+            command,
+            spec,
+            image,
+            state: (config.state.value, config.state_import.value),
+            keys: config.key_settings(),
+            certificates: config.ca_bundle.value.iter().cloned().collect(),
+            has_default_rules: config.net_defaults.value,
+        }
     }
 
     /// The agent's name, else the program's.
@@ -97,7 +116,9 @@ impl Target {
         if state == StateMode::Host && !spec.state.is_empty() {
             tracing::warn!("{}", host_state_warning(spec));
         }
+        let keys = self.model_keys(spec, session)?;
         session.contain_agent(AgentContainerConfig {
+            keys,
             spec: spec.clone(),
             image: image.name.clone(),
             home,
@@ -107,9 +128,23 @@ impl Target {
         session.reporter = progress::reporter(session.starts());
         Ok(())
     }
-}
 
-impl Target {
+    /// Returns the user's keys that the agent works with, without having them.
+    fn model_keys(
+        &self,
+        spec: &AgentSpec,
+        session: &SessionConfig,
+    ) -> anyhow::Result<Option<ModelKeys>> {
+        let SidecarBackend::Containers(containers) = &session.backend else { return Ok(None) };
+        // In this machine's own network, several sessions would have the same port.
+        let Some(keys) = self.keys.as_ref().filter(|_| containers.net != Net::Host) else {
+            return Ok(None);
+        };
+        let programs = TrustedPrograms::for_workspace(&session.workspace);
+        let variable = |name: &str| std::env::var(name).ok();
+        Ok(ModelKeys::collect(spec, keys, &programs, &self.certificates, variable)?)
+    }
+
     /// Allows the agent the hosts that its variables name.
     fn allow_hosts(&self, spec: &AgentSpec, containers: &mut Containers) {
         if !self.has_default_rules {
@@ -121,10 +156,6 @@ impl Target {
             unreachable.iter().for_each(|url| tracing::warn!("{url}"));
         }
     }
-}
-
-fn state(config: &Config) -> (StateMode, StateImport) {
-    (config.state.value, config.state_import.value)
 }
 
 fn host_state_warning(spec: &AgentSpec) -> String {

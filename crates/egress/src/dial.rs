@@ -122,7 +122,7 @@ impl Outside {
     }
 
     /// Connects to the first of these addresses that accepts.
-    async fn dial(
+    pub(crate) async fn dial(
         &self,
         addresses: Vec<SocketAddr>,
         limits: &Limits,
@@ -133,7 +133,11 @@ impl Outside {
     }
 
     /// Returns the addresses of a host, at most [`Limits::cache`] old.
-    async fn addresses(&self, host: &str, limits: &Limits) -> Result<Vec<IpAddr>, ConnectionError> {
+    pub(crate) async fn addresses(
+        &self,
+        host: &str,
+        limits: &Limits,
+    ) -> Result<Vec<IpAddr>, ConnectionError> {
         let lock = || self.cache.lock().unwrap_or_else(|error| error.into_inner());
         let is_fresh = |time: &Instant| time.elapsed() < limits.cache;
         let cached = || {

@@ -31,6 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         home: None,
         state: StateMode::default(),
         state_import: StateImport::default(),
+        keys: None,
     });
 
     let session = Session::start(config).await?;

@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::agent_container;
 use crate::agent_variables::agent_variable_name;
 use crate::config::Verbosity;
+use crate::keys::ModelKeys;
 use crate::session::Session;
 use crate::shim_binary::ShimBinary;
 use crate::shims::path_with_first;
@@ -155,6 +156,7 @@ impl Agent {
                     url: agent_endpoint.endpoint().to_string(),
                     token: agent_endpoint.token().clone(),
                     forwarded: agent_endpoint.forwarded().to_owned(),
+                    keys: agent_endpoint.keys().cloned(),
                 })
             }
         };
@@ -204,6 +206,8 @@ pub struct ContainerEnvironment {
     url: String,
     token: Token,
     forwarded: String,
+    /// Its base URLs and phantom keys.
+    keys: Option<ModelKeys>,
 }
 
 impl AgentEnvironment {
@@ -267,6 +271,12 @@ impl ContainerEnvironment {
     fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         let mut command = Command::new(self.shim.program());
         command.arg0("aifo-shim").args(["--call", agent_container::AGENT_PROGRAM]).arg(program);
+        let (arguments, of_keys) = match &self.keys {
+            Some(keys) => (keys.arguments_for(program), keys.variables()),
+            None => (&[][..], &[][..]),
+        };
+        command.args(arguments);
+        let variables = [of_keys, variables].concat();
         for (name, value) in std::env::vars_os() {
             if name.as_bytes().starts_with(env::PREFIX.as_bytes()) {
                 command.env_remove(&name);
@@ -280,7 +290,7 @@ impl ContainerEnvironment {
         command.env(env::WORKSPACE, &self.workspace);
         command.env(env::FORWARDED, &self.forwarded);
         // Not on the command line, which every user can read.
-        command.env(env::COMMAND_ENV, encode_variables(variables));
+        command.env(env::COMMAND_ENV, encode_variables(&variables));
         let host = std::env::current_dir().ok();
         let inside = host.filter(|host| host.starts_with(&self.workspace));
         let directory = inside.as_deref().unwrap_or(&self.workspace);
@@ -349,6 +359,7 @@ mod tests {
             url: "unix:///agent.sock".into(),
             token: Token::from_random([7; 16]),
             forwarded: env::COMMAND_ENV.into(),
+            keys: None,
         });
         let command = container.command_with(OsStr::new("make"), &variables);
         let given = encode_variables(&variables);

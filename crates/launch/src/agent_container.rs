@@ -15,6 +15,7 @@ use crate::agents::{AgentSpec, StateImport, StateMode};
 use crate::beneath::{Beneath, Found};
 use crate::error::LaunchError;
 use crate::identity;
+use crate::keys::ModelKeys;
 use crate::shims::link_names;
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check;
@@ -32,6 +33,8 @@ pub struct AgentContainerConfig {
     pub state: StateMode,
     /// The part of the user's state that a new state of its own gets.
     pub state_import: StateImport,
+    /// The user's model keys that aifo adds to its requests, instead of passing them.
+    pub keys: Option<ModelKeys>,
 }
 
 /// Completes the environment and executes the agent's command; a link to the shim.
@@ -289,6 +292,7 @@ mod tests {
             home: Some(home.to_owned()),
             state: StateMode::Host,
             state_import: StateImport::Settings,
+            keys: None,
         };
         let real = home.canonicalize().unwrap();
         let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };

@@ -13,9 +13,12 @@ use aifo_proxy::{
 use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
 use nix::unistd::getuid;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::agent_container::AGENT_PROGRAM;
 use crate::error::LaunchError;
+use crate::keys::{KEY_PORT, ModelKeys};
 use crate::proxy_task::ProxyTask;
 
 /// Container with a runner that can start the agent, and its proxy.
@@ -24,6 +27,9 @@ pub(crate) struct AgentEndpoint {
     endpoint: Endpoint,
     token: Token,
     forwarded: String,
+    keys: Option<ModelKeys>,
+    /// Serves the agent's requests to models; ends when it is dropped.
+    _serving_keys: JoinSet<()>,
     fleet: Arc<Fleet>,
     proxy_task: ProxyTask,
 }
@@ -38,6 +44,8 @@ pub(crate) struct AgentEndpointConfig {
     pub(crate) forwarding: Forwarding,
     /// Directories whose descriptors may be passed.
     pub(crate) shared_directories: SharedDirectories,
+    /// The keys that the agent works with.
+    pub(crate) keys: Option<ModelKeys>,
     /// Receives the events of the container's start.
     pub(crate) reporter: Reporter,
 }
@@ -55,6 +63,11 @@ impl AgentEndpoint {
         let kinds = vec![Kind::agent()];
         let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
         let fleet = Arc::new(fleet);
+        let mut serving_keys = JoinSet::new();
+        if let Some(keys) = config.keys.clone() {
+            let listener = bind_keys(&fleet).await.map_err(LaunchError::Keys)?;
+            serving_keys.spawn(async move { keys.serve(listener).await });
+        }
         let mut forwarding = config.forwarding;
         // A constant name, which is valid.
         let _ = forwarding.allow(env::COMMAND_ENV);
@@ -77,7 +90,15 @@ impl AgentEndpoint {
             Arc::clone(&fleet),
         );
         let proxy_task = ProxyTask::start(proxy, listener);
-        Ok(AgentEndpoint { endpoint, token, forwarded, fleet, proxy_task })
+        Ok(AgentEndpoint {
+            endpoint,
+            token,
+            forwarded,
+            keys: config.keys,
+            _serving_keys: serving_keys,
+            fleet,
+            proxy_task,
+        })
     }
 
     /// Returns the address to which the agent's shim connects.
@@ -94,11 +115,24 @@ impl AgentEndpoint {
         &self.forwarded
     }
 
+    /// Returns the keys that the agent works with, if aifo has them for it.
+    pub(crate) fn keys(&self) -> Option<&ModelKeys> {
+        self.keys.as_ref()
+    }
+
     /// Ends the execs in the container, then the container.
     pub(crate) async fn close(self) {
         self.proxy_task.stop().await;
         self.fleet.stop().await;
     }
+}
+
+/// Binds the port of model keys on the agent's localhost. Errors: why it cannot.
+async fn bind_keys(fleet: &Fleet) -> Result<TcpListener, String> {
+    let lease = fleet.lease(&Kind::agent()).await.map_err(|error| error.to_string())?;
+    let bound = lease.runner().stack_sockets().bind(KEY_PORT).await;
+    let listener = bound.map_err(|error| error.to_string())?;
+    TcpListener::from_std(listener).map_err(|error| error.to_string())
 }
 
 /// The path of the socket. No container mounts its directory.

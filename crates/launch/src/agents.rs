@@ -2,6 +2,7 @@
 
 mod acp;
 mod hosts;
+mod keys;
 mod state;
 mod state_file;
 mod table;
@@ -12,6 +13,7 @@ use aifo_types::env;
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
 pub use self::hosts::AgentHosts;
+pub use self::keys::{BaseUrl, KeyRow};
 pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
 
@@ -43,6 +45,8 @@ pub struct AgentSpec {
     pub settings: Vec<PathBuf>,
     /// The user's variables that it gets, by exact name.
     pub variables: Vec<String>,
+    /// The providers whose keys it does not need to have.
+    pub keys: &'static [KeyRow],
     /// Variables that are always set, with their values.
     pub set: Vec<(String, String)>,
     /// The hosts that it connects to.
@@ -96,6 +100,7 @@ impl AgentSpec {
             conversations: Vec::new(),
             settings: Vec::new(),
             variables: Vec::new(),
+            keys: &[],
             set: Vec::new(),
             hosts: AgentHosts::default(),
             shell: PathBuf::from("/bin/bash"),

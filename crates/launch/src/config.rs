@@ -110,7 +110,9 @@ impl SessionConfig {
     /// hosts to the rules of a network by name.
     pub fn contain_agent(&mut self, agent: AgentContainerConfig) {
         self.agent_forwarding = self.forwarding.clone();
-        for name in agent.spec.variables.iter().cloned().chain(agent_variables()) {
+        let withheld = |name: &String| agent.keys.as_ref().is_some_and(|keys| keys.withholds(name));
+        let of_row = agent.spec.variables.iter().filter(|name| !withheld(name)).cloned();
+        for name in of_row.chain(agent_variables()) {
             // Names that must not pass are left out.
             let _ = self.agent_forwarding.allow(&name);
         }

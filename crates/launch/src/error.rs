@@ -8,6 +8,7 @@ use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 use aifo_types::Kind;
 
+use crate::keys::KEY_PORT;
 use crate::shim_binary::ShimBinaryError;
 use crate::toolchain::Version;
 use crate::workspace_check::WorkspaceError;
@@ -28,6 +29,12 @@ pub enum LaunchError {
         .0.display()
     )]
     SystemWorkspace(PathBuf),
+    /// The agent's localhost has no listener for model keys.
+    #[error(
+        "cannot listen on port {KEY_PORT} of the agent's localhost: {0}\n\
+         hint: pass the agent its keys with --keys pass"
+    )]
+    Keys(String),
     /// A directory of the session could not be created.
     #[error("cannot create the session directory '{}': {source}", path.display())]
     Directory {

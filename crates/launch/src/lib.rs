@@ -64,6 +64,7 @@ mod gateway_thread;
 mod git;
 mod host_watch;
 mod identity;
+mod keys;
 mod killed;
 mod linked;
 mod local_names;
@@ -109,8 +110,8 @@ pub use agent_container::AgentContainerConfig;
 pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentHosts, AgentSpec, ChunkMode, FileFormat, MissingFileReply, SmartRuntimes,
-    StateFile, StateImport, StateMode, known_agents,
+    AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, MissingFileReply,
+    SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
 pub use aifo_engine::{
@@ -118,6 +119,7 @@ pub use aifo_engine::{
     MissingProgram, Program, Programs,
 };
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
+pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
@@ -146,6 +148,9 @@ pub use end_signals::EndSignals;
 pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
+pub use keys::{
+    KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, providers_of_keys,
+};
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};

@@ -16,6 +16,7 @@ use crate::call_log::MessageLog;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
+use crate::keys::ModelKeys;
 use crate::named_network::NamedNetwork;
 use crate::project_files::ProjectFiles;
 use crate::proxy_task::ProxyTask;
@@ -103,6 +104,11 @@ impl Session {
     /// something.
     pub fn state_notice(&self) -> Option<&str> {
         self.state.as_ref()?.notice()
+    }
+
+    /// Returns the keys that the agent works with without having them.
+    pub fn model_keys(&self) -> Option<&ModelKeys> {
+        self.agent_endpoint.as_ref()?.keys()
     }
 
     /// Returns whether the agent works with a state of its own, instead of the user's.

@@ -351,7 +351,7 @@ async fn start_sidecars(
     let Backends { chosen, host, shared, .. } = backends;
     let (directory, workspace) = (dirs.directory.path(), &dirs.workspace);
     let agent_endpoint = async {
-        let (Some(_), Some(containers)) = (&config.agent, &chosen.containers) else {
+        let (Some(agent), Some(containers)) = (&config.agent, &chosen.containers) else {
             return Ok(None);
         };
         let agent_endpoint = AgentEndpointConfig {
@@ -359,6 +359,7 @@ async fn start_sidecars(
             tmp: dirs.tmp.path().to_owned(),
             forwarding: config.agent_forwarding.clone(),
             shared_directories: SharedDirectories::new(workspace.clone(), shared)?,
+            keys: agent.keys.clone(),
             reporter: config.reporter.clone(),
         };
         AgentEndpoint::open(agent_endpoint, Box::new(containers.clone()), Box::new(host.clone()))

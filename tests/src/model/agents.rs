@@ -146,6 +146,24 @@ impl Agent {
         }
     }
 
+    /// Starts a task like [`headless`](Agent::headless), as a user has it who sets a key and a base URL in
+    /// the environment; `None` for agents that take no base URL there.
+    pub fn with_key(self, url: &str, script: &Script) -> Option<Start> {
+        let mut start = self.headless(url, script);
+        let v1 = format!("{url}/v1");
+        match self {
+            Agent::Codex => {
+                start.files.clear();
+                start = start.args(["--model", MODEL]);
+                start.environment =
+                    vec![("OPENAI_API_KEY", KEY.to_owned()), ("OPENAI_BASE_URL", v1)];
+            }
+            Agent::Opencode | Agent::Kimi | Agent::Vibe => return None,
+            _ => {}
+        }
+        Some(start)
+    }
+
     /// Starts with ACP and asks before commands; `None` for agents without ACP. The command is only
     /// the name: the launcher adds the arguments.
     pub fn asking(self, url: &str) -> Option<Start> {
@@ -199,8 +217,8 @@ impl Start {
 /// The prompt. The model follows its script, whatever the prompt is.
 const PROMPT: &str = "Please do as the script says.";
 
-/// A placeholder for a secret.
-const KEY: &str = "sk-of-nobody";
+/// A placeholder for a secret, in lower case.
+pub const KEY: &str = "sk-of-nobody";
 
 fn codex(v1: &str) -> String {
     format!(

@@ -10,6 +10,8 @@ pub(super) struct Request {
     pub(super) method: String,
     /// With the query.
     pub(super) target: String,
+    /// The key that it has, in any of the headers for one.
+    pub(super) key: Option<String>,
     pub(super) body: Vec<u8>,
 }
 
@@ -144,9 +146,11 @@ fn head(bytes: &[u8]) -> io::Result<Option<(Request, Framing, usize)>> {
             None => Framing::Length(0),
         },
     };
+    let key = ["authorization", "x-api-key", "x-goog-api-key"].into_iter().find_map(field);
+    let key = key.map(|key| key.strip_prefix("bearer ").unwrap_or(&key).to_owned());
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let (method, target) = (text(parsed.method), text(parsed.path));
-    Ok(Some((Request { method, target, body: Vec::new() }, framing, start)))
+    Ok(Some((Request { method, target, key, body: Vec::new() }, framing, start)))
 }
 
 /// Decodes a chunked body; `None` if incomplete. Ignores bytes after the last chunk, as the

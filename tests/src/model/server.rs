@@ -27,6 +27,8 @@ pub struct LoggedRequest {
     pub method: String,
     /// The path with its query.
     pub target: String,
+    /// The key that it has, in lower case.
+    pub key: Option<String>,
     /// The body; `null` if it is missing or not JSON.
     pub body: Value,
     /// The response's status: 404 for unknown paths.
@@ -206,8 +208,9 @@ fn serve(mut connection: TcpStream, shared: &Shared) {
     let Answered { answer, replied, results, turn } = answer(&request, &body, &shared.script);
     // Logged before the reply is sent: the agent may end with the last reply.
     shared.note(|log| {
-        let Request { method, target, .. } = request;
-        log.requests.push(LoggedRequest { method, target, body, status: answer.status(), replied });
+        let Request { method, target, key, .. } = request;
+        let status = answer.status();
+        log.requests.push(LoggedRequest { method, target, key, body, status, replied });
         if results.len() >= log.results.len() {
             log.results = results;
         }

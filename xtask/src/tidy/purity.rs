@@ -7,22 +7,28 @@ use super::source::{Source, paths};
 const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
 
 /// Sans-IO files of another crate.
-const PURE_FILES: &[(&str, &[&str])] = &[(
-    "egress",
-    &[
-        "address.rs",
-        "body.rs",
-        "dns.rs",
-        "groups.rs",
-        "hello.rs",
-        "http.rs",
-        "name.rs",
-        "names.rs",
-        "parent.rs",
-        "rule.rs",
-        "rules.rs",
-    ],
-)];
+const PURE_FILES: &[(&str, &[&str])] = &[
+    (
+        "provider",
+        &["headers.rs", "judge.rs", "providers.rs", "refusal.rs", "target.rs", "usage.rs"],
+    ),
+    (
+        "egress",
+        &[
+            "address.rs",
+            "body.rs",
+            "dns.rs",
+            "groups.rs",
+            "hello.rs",
+            "http.rs",
+            "name.rs",
+            "names.rs",
+            "parent.rs",
+            "rule.rs",
+            "rules.rs",
+        ],
+    ),
+];
 
 /// Paths that do I/O, with everything below them.
 const IO_PATHS: &[&str] = &[

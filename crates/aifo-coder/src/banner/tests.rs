@@ -19,6 +19,7 @@ fn facts() -> Facts {
         attached: Vec::new(),
         host_ports: Vec::new(),
         variables: Vec::new(),
+        proxied: Vec::new(),
         admitted: Vec::new(),
         has_own_state: false,
         login: Some(".codex/auth.json".into()),

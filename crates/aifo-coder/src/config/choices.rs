@@ -34,6 +34,15 @@ enumeration!(pub(crate) CONFINE: ConfinementMode = [
     (ConfinementMode::Off, "off"),
 ]);
 enumeration!(pub(crate) STATE: StateMode = [(StateMode::Own, "own"), (StateMode::Host, "host")]);
+/// How an agent in a container uses the user's model keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyMode {
+    /// A proxy adds them to requests.
+    Proxy,
+    /// The agent gets them.
+    Pass,
+}
+enumeration!(pub(crate) KEY_MODE: KeyMode = [(KeyMode::Proxy, "proxy"), (KeyMode::Pass, "pass")]);
 enumeration!(pub(crate) STATE_IMPORT: StateImport =
     [(StateImport::Settings, "settings"), (StateImport::Conversations, "conversations")]);
 enumeration!(pub(crate) SMART: SmartMode =

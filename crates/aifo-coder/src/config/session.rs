@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    Admitted, AgentSpec, NetworkRules, RuleScope, SmartRuntimes, UnreachableUrl, UserSettings,
+    Admitted, AgentSpec, KeySettings, NetworkRules, RuleScope, SmartRuntimes, UnreachableUrl,
+    UsageLimits, UserSettings,
 };
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
 use aifo_types::proxy_variables::PROXY_VARIABLES;
 
-use crate::config::choices::{NET, SmartMode};
+use crate::config::choices::{KeyMode, NET, SmartMode};
 use crate::config::error::ConfigError;
 use crate::config::registries;
 use crate::config::source::Source;
@@ -91,6 +92,14 @@ impl Config {
         }
         self.names.add_to(&mut rules);
         (rules, unreachable)
+    }
+
+    /// Returns the settings for model keys; `None` if agents get the keys.
+    pub(crate) fn key_settings(&self) -> Option<KeySettings> {
+        let limits =
+            UsageLimits { requests: self.max_requests.value, tokens: self.max_tokens.value };
+        let is_proxied = self.key_mode.value == KeyMode::Proxy;
+        is_proxied.then(|| KeySettings { entries: self.keys.entries(), limits })
     }
 
     /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.

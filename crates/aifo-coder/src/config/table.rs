@@ -13,15 +13,17 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, LISTEN, NET, POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART,
-    STATE, STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, POOLS, PORTS, PROGRAM,
+    RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
+use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
     ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, PATHS, SECONDS, SWITCH,
     TEXT, TEXTS,
 };
 use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
+use crate::config::keys::Keys;
 use crate::config::kinds::{Kinds, ToolEffect};
 use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
@@ -29,55 +31,6 @@ use crate::config::registries::{self, Admissions};
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::{self, Toolchains};
 use crate::config::variables::Variables;
-
-/// Defines the configuration and its keys. Brackets before a row have its field, if it has one:
-/// name, type and default.
-macro_rules! table {
-    ($([$($field:ident: $type:ty = $default:expr)?] $key:expr;)*) => {
-        /// The configuration of a session.
-        #[derive(Clone, Debug)]
-        pub(crate) struct Config {
-            $($(pub(crate) $field: Sourced<$type>,)?)*
-            pub(crate) toolchains: Sourced<Toolchains>,
-            pub(crate) admit: Admissions,
-            pub(crate) kinds: Kinds,
-            pub(crate) variables: Variables,
-            pub(crate) names: ConfiguredRules,
-            pub(crate) agents: Agents,
-            /// Rules for an agent's permission requests.
-            pub(crate) permissions: PermissionRules<Source>,
-        }
-
-        impl Config {
-            /// Returns the built-in configuration.
-            pub(crate) fn builtin() -> Self {
-                Config {
-                    $($($field: Sourced::builtin($default),)?)*
-                    toolchains: Sourced::builtin(Toolchains::of(Vec::new())),
-                    admit: Admissions::new(),
-                    kinds: Kinds::builtin(),
-                    variables: Variables::builtin(),
-                    names: ConfiguredRules::default(),
-                    agents: Agents::builtin(),
-                    permissions: PermissionRules::new(WithSource {
-                        value: DefaultVerdict::Ask,
-                        source: Source::BuiltIn,
-                    }),
-                }
-            }
-        }
-
-        /// All keys, in the order of `config show`.
-        pub(crate) static KEYS: &[&dyn Key<Config>] = &[$(&$key,)*];
-    };
-}
-
-/// The place of a field.
-macro_rules! at {
-    ($field:ident) => {
-        (|config| &config.$field, |config| &mut config.$field)
-    };
-}
 
 table! {
     []
@@ -347,6 +300,24 @@ table! {
             .flag("--state-import", Takes::One("WHAT"), FlagGroup::State,
                 "Import into an agent's own state: settings or conversations (settings, and once \
                  your conversations)");
+    [key_mode: KeyMode = KeyMode::Proxy]
+        setting("agent.keys", at!(key_mode), KEY_MODE, "gives the agent your keys")
+            .flag("--keys", Takes::One("HOW"), FlagGroup::State,
+                "Model keys of an agent in a container: proxy (aifo adds them to its requests) or pass \
+                 (the agent gets them)");
+    [max_requests: Option<u64> = None]
+        setting("agent.max_requests", at!(max_requests), LIMIT, "changes a limit")
+            .unset("no limit")
+            .flag("--max-requests", Takes::One("N"), FlagGroup::State,
+                "Requests to models in this session, with --keys proxy; 0 for no limit");
+    [max_tokens: Option<u64> = None]
+        setting("agent.max_tokens", at!(max_tokens), LIMIT, "changes a limit")
+            .unset("no limit")
+            .flag("--max-tokens", Takes::One("N"), FlagGroup::State,
+                "Tokens of prompts and answers in this session, with --keys proxy; 0 for no limit");
+    []
+        rule("keys.NAME", |config, item| config.keys.apply(item), Err("names a key"))
+            .shown(|config| config.keys.show());
     []
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());

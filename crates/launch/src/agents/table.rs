@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
 use super::hosts::{self, HostRows};
+use super::keys::{self, KeyRow};
 use super::state::{self, CopiedFile, CopiedState};
 use super::{AgentSpec, SmartRuntimes};
 
@@ -20,6 +21,7 @@ struct AgentRow {
     copied: CopiedState,
     settings: &'static [&'static str],
     variables: &'static [&'static str],
+    keys: &'static [KeyRow],
     set: &'static [(&'static str, &'static str)],
     hosts: HostRows,
     acp: Option<AcpRow>,
@@ -81,6 +83,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::AIDER,
         settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
         variables: PROVIDERS,
+        keys: keys::AIDER,
         set: &[
             ("AIDER_CHECK_UPDATE", "false"),
             ("AIDER_ANALYTICS", "false"),
@@ -105,6 +108,7 @@ const ROWS: &[AgentRow] = &[
             "ANTHROPIC_MODEL",
             "CLAUDE_CODE_OAUTH_TOKEN",
         ],
+        keys: keys::CLAUDE,
         set: &[
             // Otherwise it replaces a file beside the directory, which a mount does not allow.
             ("CLAUDE_CONFIG_DIR", "/home/coder/.claude"),
@@ -127,6 +131,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::CODEX,
         settings: &[],
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+        keys: keys::CODEX,
         set: &[],
         hosts: hosts::CODEX,
         acp: Some(AcpRow {
@@ -153,6 +158,7 @@ const ROWS: &[AgentRow] = &[
             "GH_TOKEN",
             "GITHUB_TOKEN",
         ],
+        keys: keys::COPILOT,
         set: &[("COPILOT_AUTO_UPDATE", "false")],
         hosts: hosts::COPILOT_CLI,
         acp: Some(AcpRow::plain(&["copilot", "--acp"])),
@@ -167,6 +173,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::CRUSH,
         settings: &[],
         variables: PROVIDERS,
+        keys: &[],
         set: &[("CRUSH_DISABLE_METRICS", "1")],
         hosts: hosts::CRUSH,
         acp: None,
@@ -189,6 +196,7 @@ const ROWS: &[AgentRow] = &[
             "GOOGLE_GEMINI_BASE_URL",
             "GOOGLE_GENAI_USE_VERTEXAI",
         ],
+        keys: keys::GEMINI,
         set: &[],
         hosts: hosts::GEMINI,
         acp: Some(AcpRow {
@@ -208,6 +216,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::KIMI,
         settings: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
+        keys: &[],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
         hosts: hosts::KIMI,
         acp: Some(AcpRow {
@@ -228,6 +237,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::LETTA,
         settings: &[],
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
+        keys: &[],
         set: &[("DISABLE_AUTOUPDATER", "1")],
         hosts: hosts::LETTA,
         acp: None,
@@ -242,6 +252,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::OPENCODE,
         settings: &[],
         variables: PROVIDERS,
+        keys: keys::OPENCODE,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
         hosts: hosts::OPENCODE,
         acp: Some(AcpRow {
@@ -260,6 +271,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::OPENHANDS,
         settings: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
+        keys: keys::OPENHANDS,
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
         hosts: hosts::OPENHANDS,
         acp: Some(AcpRow {
@@ -286,6 +298,7 @@ const ROWS: &[AgentRow] = &[
             "OPENAI_MODEL",
             "OPENROUTER_API_KEY",
         ],
+        keys: keys::QWEN,
         set: &[],
         hosts: hosts::QWEN,
         acp: Some(AcpRow {
@@ -305,6 +318,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::VIBE,
         settings: &[],
         variables: &["MISTRAL_API_KEY"],
+        keys: &[],
         set: &[],
         hosts: hosts::VIBE,
         acp: Some(AcpRow { initialize_secs: 120, ..AcpRow::plain(&["vibe-acp"]) }),
@@ -331,6 +345,7 @@ impl AgentRow {
             private: self.private.iter().map(PathBuf::from).collect(),
             settings: self.settings.iter().map(PathBuf::from).collect(),
             variables: words(self.variables),
+            keys: self.keys,
             set: self.set.iter().map(pair).collect(),
             hosts: self.hosts.hosts(),
             acp: self.acp.as_ref().map(AcpRow::profile),

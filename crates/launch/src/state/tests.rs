@@ -49,6 +49,7 @@ impl Fixture {
             home: Some(self.0.path().join("home")),
             state: StateMode::Own,
             state_import: StateImport::Settings,
+            keys: None,
         }
     }
 

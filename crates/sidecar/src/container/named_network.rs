@@ -89,7 +89,12 @@ impl Shared {
         let stack = self.stack_of(kind.as_str());
         let server = self.config.stacks.as_ref().filter(|_| self.config.net.is_by_name());
         let Some(server) = server else {
-            let started = self.start_container(kind, spec, progress, StackRole::None).await;
+            // The agent's model keys have a listener in its stack, whatever its network is.
+            let role = match kind == Kind::agent() {
+                true => StackRole::Joined,
+                false => StackRole::None,
+            };
+            let started = self.start_container(kind, spec, progress, role).await;
             return started.map(|(runner, _)| runner);
         };
         let is_agent = stack == AGENT_STACK;

@@ -1,0 +1,152 @@
+//! How agents are given a base URL and a key (`spec/keys.md#agents`).
+
+use serde_json::Value;
+
+/// A provider that an agent reaches at a base URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRow {
+    /// The provider's name, or `compatible`: only at a URL of the user's.
+    pub provider: &'static str,
+    /// The variable from which the agent reads the key.
+    pub key: &'static str,
+    /// Where the agent reads the base URL.
+    pub base: BaseUrl,
+    /// The end of the agent's base URL.
+    pub path: &'static str,
+    /// The user's variable with another base URL.
+    pub user_base: Option<&'static str>,
+}
+
+/// Where an agent reads a base URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaseUrl {
+    /// A variable.
+    Variable(&'static str),
+    /// Arguments, in which `{}` is the URL.
+    Arguments(&'static [&'static str]),
+    /// A variable with settings in JSON, and the pointer of the URL in them.
+    Json(&'static str, &'static str),
+}
+
+const fn row(
+    provider: &'static str,
+    key: &'static str,
+    base: &'static str,
+    path: &'static str,
+) -> KeyRow {
+    KeyRow { provider, key, base: BaseUrl::Variable(base), path, user_base: Some(base) }
+}
+
+/// The path of most base URLs.
+const V1: &str = "/v1";
+
+pub(super) const AIDER: &[KeyRow] = &[
+    row("openai", "OPENAI_API_KEY", "OPENAI_API_BASE", V1),
+    row("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_API_BASE", ""),
+    row("xai", "XAI_API_KEY", "XAI_API_BASE", V1),
+];
+
+pub(super) const CLAUDE: &[KeyRow] = &[KeyRow {
+    // It asks the user about each new ANTHROPIC_API_KEY.
+    key: "ANTHROPIC_AUTH_TOKEN",
+    ..row("anthropic", "", "ANTHROPIC_BASE_URL", "")
+}];
+
+pub(super) const CODEX: &[KeyRow] = &[KeyRow {
+    // A provider of its own: the built-in one takes a key only from the login.
+    base: BaseUrl::Arguments(&[
+        "-c",
+        "model_provider=\"aifo\"",
+        "-c",
+        "model_providers.aifo={name=\"OpenAI\",base_url=\"{}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}",
+    ]),
+    ..row("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", V1)
+}];
+
+pub(super) const COPILOT: &[KeyRow] =
+    &[row("compatible", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL", V1)];
+
+pub(super) const GEMINI: &[KeyRow] =
+    &[row("gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "")];
+
+const OPENCODE_SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
+
+const fn opencode(
+    provider: &'static str,
+    key: &'static str,
+    pointer: &'static str,
+    path: &'static str,
+) -> KeyRow {
+    KeyRow { provider, key, base: BaseUrl::Json(OPENCODE_SETTINGS, pointer), path, user_base: None }
+}
+
+pub(super) const OPENCODE: &[KeyRow] = &[
+    opencode("anthropic", "ANTHROPIC_API_KEY", "/provider/anthropic/options/baseURL", V1),
+    opencode("deepseek", "DEEPSEEK_API_KEY", "/provider/deepseek/options/baseURL", V1),
+    opencode("gemini", "GEMINI_API_KEY", "/provider/google/options/baseURL", "/v1beta"),
+    opencode("groq", "GROQ_API_KEY", "/provider/groq/options/baseURL", V1),
+    opencode("mistral", "MISTRAL_API_KEY", "/provider/mistral/options/baseURL", V1),
+    opencode("openai", "OPENAI_API_KEY", "/provider/openai/options/baseURL", V1),
+    opencode("openrouter", "OPENROUTER_API_KEY", "/provider/openrouter/options/baseURL", V1),
+    opencode("xai", "XAI_API_KEY", "/provider/xai/options/baseURL", V1),
+];
+
+pub(super) const OPENHANDS: &[KeyRow] = &[row("compatible", "LLM_API_KEY", "LLM_BASE_URL", V1)];
+
+pub(super) const QWEN: &[KeyRow] = &[row("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", V1)];
+
+impl BaseUrl {
+    /// Adds the setting for this URL to an agent's arguments and variables.
+    pub(crate) fn apply(
+        self,
+        url: &str,
+        arguments: &mut Vec<String>,
+        variables: &mut Vec<(String, String)>,
+    ) {
+        match self {
+            BaseUrl::Variable(name) => variables.push((name.to_owned(), url.to_owned())),
+            BaseUrl::Arguments(words) => {
+                arguments.extend(words.iter().map(|word| word.replace("{}", url)));
+            }
+            BaseUrl::Json(name, pointer) => {
+                let known = variables.iter().position(|(known, _)| known == name);
+                let text = known.map(|at| variables.remove(at).1);
+                let mut settings = text
+                    .and_then(|text| serde_json::from_str(&text).ok())
+                    .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+                set(&mut settings, pointer, url);
+                variables.push((name.to_owned(), settings.to_string()));
+            }
+        }
+    }
+}
+
+/// Sets the text at a pointer, with the objects above it.
+fn set(settings: &mut Value, pointer: &str, text: &str) {
+    let mut at = settings;
+    for key in pointer.split('/').skip(1) {
+        if !at.is_object() {
+            *at = Value::Object(serde_json::Map::new());
+        }
+        at = &mut at[key];
+    }
+    *at = Value::from(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_several_providers_are_one_document() {
+        let (mut arguments, mut variables) = (Vec::new(), Vec::new());
+        for row in &OPENCODE[..2] {
+            row.base.apply("http://x", &mut arguments, &mut variables);
+        }
+        let [(name, text)] = &variables[..] else { panic!("{variables:?}") };
+        let settings: Value = serde_json::from_str(text).unwrap();
+        assert_eq!((name.as_str(), arguments.len()), (OPENCODE_SETTINGS, 0));
+        assert_eq!(settings["provider"]["anthropic"]["options"]["baseURL"], "http://x");
+        assert_eq!(settings["provider"]["deepseek"]["options"]["baseURL"], "http://x");
+    }
+}

@@ -1,0 +1,106 @@
+//! Responses of the proxy itself, in the form of the provider's errors.
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use crate::providers::ErrorForm;
+
+/// Why a request is not passed on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("the request is malformed")]
+    Malformed,
+    #[error("the host of this request is not this proxy")]
+    Host,
+    #[error("unknown path\nhint: the proxy passes on the model's own API only")]
+    Path,
+    #[error("unknown provider; this session has {0}")]
+    Provider(String),
+    #[error("this path does not have this method")]
+    Method,
+    #[error("the key is not this session's\nhint: use the key of the agent's environment")]
+    Key,
+    #[error("this session's limit of {0} is reached\nhint: raise it with {1}")]
+    Limit(String, &'static str),
+    #[error("cannot read the key of '{provider}': {reason}")]
+    Source { provider: String, reason: String },
+    #[error("cannot reach the provider: {0}")]
+    Upstream(String),
+    #[error("the provider did not answer within {0} minutes")]
+    Timeout(u64),
+}
+
+impl Refusal {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Malformed => StatusCode::BAD_REQUEST,
+            Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::Path | Refusal::Provider(_) => StatusCode::NOT_FOUND,
+            Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Key => StatusCode::UNAUTHORIZED,
+            Refusal::Limit(..) => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::Source { .. } | Refusal::Upstream(_) => StatusCode::BAD_GATEWAY,
+            Refusal::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// Returns the JSON body.
+    pub(crate) fn body(&self, form: ErrorForm) -> Value {
+        let message = format!("aifo: {self}");
+        let status = self.status();
+        match form {
+            ErrorForm::OpenAi => {
+                let kind = match self {
+                    Refusal::Limit(..) => "insufficient_quota",
+                    Refusal::Key => "invalid_api_key",
+                    _ if status.is_server_error() => "server_error",
+                    _ => "invalid_request_error",
+                };
+                json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})
+            }
+            ErrorForm::Anthropic => {
+                let kind = match status {
+                    StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+                    StatusCode::UNAUTHORIZED => "authentication_error",
+                    StatusCode::NOT_FOUND => "not_found_error",
+                    _ if status.is_server_error() => "api_error",
+                    _ => "invalid_request_error",
+                };
+                json!({"type": "error", "error": {"type": kind, "message": message}})
+            }
+            ErrorForm::Google => {
+                let name = match status {
+                    StatusCode::TOO_MANY_REQUESTS => "RESOURCE_EXHAUSTED",
+                    StatusCode::UNAUTHORIZED => "UNAUTHENTICATED",
+                    StatusCode::NOT_FOUND => "NOT_FOUND",
+                    StatusCode::GATEWAY_TIMEOUT => "DEADLINE_EXCEEDED",
+                    _ if status.is_server_error() => "UNAVAILABLE",
+                    _ => "INVALID_ARGUMENT",
+                };
+                json!({"error": {"code": status.as_u16(), "message": message, "status": name}})
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_has_each_providers_form() {
+        let refusal = Refusal::Limit("5 requests".to_owned(), "--max-requests");
+        let text = "aifo: this session's limit of 5 requests is reached\n\
+                    hint: raise it with --max-requests";
+        let openai = refusal.body(ErrorForm::OpenAi);
+        assert_eq!(openai["error"]["message"], text);
+        assert_eq!(openai["error"]["code"], "insufficient_quota");
+        let anthropic = refusal.body(ErrorForm::Anthropic);
+        assert_eq!(anthropic["error"]["type"], "rate_limit_error");
+        let google = refusal.body(ErrorForm::Google);
+        assert_eq!(
+            (&google["error"]["code"], &google["error"]["status"]),
+            (&json!(429), &json!("RESOURCE_EXHAUSTED"))
+        );
+    }
+}

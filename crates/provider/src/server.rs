@@ -1,0 +1,318 @@
+//! The reverse proxy: accepts an agent's connections, and passes permitted requests on.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aifo_egress::Connector;
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::body::{Passing, ResponseBody};
+use crate::headers;
+use crate::judge::{Head, Permitted, Served, judge};
+use crate::key::{Key, PhantomKey};
+use crate::meter::{Meter, Usage, UsageLimits};
+use crate::providers::{ErrorForm, Provider};
+use crate::refusal::Refusal;
+use crate::source::{KeptKey, KeySource};
+use crate::upstream::Upstreams;
+use crate::url::{UpstreamUrl, UrlError};
+use crate::usage::UsageScanner;
+
+/// Connections of an agent at once. Further ones wait.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Limits of the head of a request.
+const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEADERS: usize = 100;
+const HEAD_TIME: Duration = Duration::from_secs(30);
+
+/// Limit until the head of a response, in minutes: models think before the first byte.
+const RESPONSE_MINUTES: u64 = 15;
+
+/// Pause after a failed accept, as when the descriptor table is full.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A provider that an agent may use.
+pub struct Upstream {
+    name: String,
+    provider: &'static Provider,
+    url: UpstreamUrl,
+    phantom: PhantomKey,
+    key: KeptKey,
+}
+
+impl Upstream {
+    /// Draws a phantom key for the provider of this row, at its own URL or one of the user's. `name` is the
+    /// first segment of the agent's paths.
+    pub fn new(
+        name: &str,
+        provider: &'static Provider,
+        url: Option<UpstreamUrl>,
+        source: Box<dyn KeySource>,
+    ) -> io::Result<Self> {
+        let invalid = |error: UrlError| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let url =
+            url.map_or_else(|| UpstreamUrl::of_row(provider.upstream).map_err(invalid), Ok)?;
+        let (name, phantom) = (name.to_owned(), PhantomKey::generate(&provider.shape)?);
+        Ok(Upstream { name, provider, url, phantom, key: KeptKey::new(source) })
+    }
+
+    /// Returns the key for the agent.
+    pub fn phantom(&self) -> &PhantomKey {
+        &self.phantom
+    }
+
+    /// Returns the first segment of the agent's paths.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Served for Upstream {
+    fn provider(&self) -> &Provider {
+        self.provider
+    }
+
+    fn phantom(&self) -> &PhantomKey {
+        &self.phantom
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("name", &self.name)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Passes requests of an agent on, with the user's keys. Clones share connections and counts.
+#[derive(Clone)]
+pub struct ReverseProxy(Arc<Shared>);
+
+struct Shared {
+    upstreams: Vec<Upstream>,
+    connections: Upstreams,
+    meter: Arc<Meter>,
+    /// WebSockets, which outlive their request.
+    tunnels: Mutex<JoinSet<()>>,
+}
+
+impl ReverseProxy {
+    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
+    /// Errors: this machine has no certificates.
+    pub fn new(
+        upstreams: Vec<Upstream>,
+        connector: Connector,
+        certificates: &[PathBuf],
+        limits: UsageLimits,
+    ) -> io::Result<Self> {
+        let connections = Upstreams::new(connector, certificates)?;
+        let meter = Arc::new(Meter::new(limits));
+        Ok(ReverseProxy(Arc::new(Shared {
+            upstreams,
+            connections,
+            meter,
+            tunnels: Mutex::default(),
+        })))
+    }
+
+    /// Returns the counts so far.
+    pub fn usage(&self) -> Usage {
+        self.0.meter.usage()
+    }
+
+    /// Serves a listener until the future is dropped, which ends its connections.
+    pub async fn serve(&self, listener: TcpListener) {
+        let Ok(port) = listener.local_addr().map(|address| address.port()) else { return };
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        let _tunnels = EndTunnels(&self.0);
+        loop {
+            let permit = Arc::clone(&permits).acquire_owned();
+            let (permit, accepted) = tokio::join!(permit, listener.accept());
+            match (permit, accepted) {
+                (Ok(permit), Ok((stream, _))) => {
+                    let proxy = self.clone();
+                    connections.spawn(async move {
+                        proxy.serve_connection(stream, port).await;
+                        drop(permit);
+                    });
+                }
+                _ => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+            while connections.try_join_next().is_some() {}
+        }
+    }
+
+    async fn serve_connection(&self, stream: TcpStream, port: u16) {
+        let _ = stream.set_nodelay(true);
+        let service = service_fn(|request| async move {
+            Ok::<_, Infallible>(self.0.respond(request, port).await)
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .max_buf_size(MAX_HEAD)
+            .max_headers(MAX_HEADERS)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        // The agent's own failure, such as a connection that it resets.
+        if let Err(error) = serving.await {
+            tracing::debug!("a connection to a provider's proxy ended: {error}");
+        }
+    }
+}
+
+impl fmt::Debug for ReverseProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReverseProxy").field("upstreams", &self.0.upstreams).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    async fn respond(&self, request: Request<Incoming>, port: u16) -> Response<ResponseBody> {
+        let head = Head {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+        };
+        let known = || {
+            let names = self.upstreams.iter().map(|upstream| upstream.name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let find = |name: &str| self.upstreams.iter().find(|upstream| upstream.name == name);
+        let (upstream, permitted) = match judge(&head, port, find, known) {
+            Ok(permitted) => permitted,
+            Err((upstream, refusal)) => {
+                tracing::info!("refused an agent's request to a provider: {refusal}");
+                let form = upstream.map(|upstream| upstream.provider.errors);
+                return refused(&refusal, form.unwrap_or(ErrorForm::OpenAi));
+            }
+        };
+        match self.pass_on(upstream, &permitted, request).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                tracing::info!("an agent's request to {} failed: {refusal}", upstream.name);
+                refused(&refusal, upstream.provider.errors)
+            }
+        }
+    }
+
+    async fn pass_on(
+        &self,
+        upstream: &Upstream,
+        permitted: &Permitted,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let unreadable = |reason| Refusal::Source { provider: upstream.name.clone(), reason };
+        let key = upstream.key.get().await.map_err(unreadable)?;
+        self.meter.admit()?;
+        let agent_side = permitted.is_web_socket.then(|| hyper::upgrade::on(&mut request));
+        let limit = Duration::from_secs(RESPONSE_MINUTES * 60);
+        let outgoing = self.outgoing(upstream, permitted, request, &key)?;
+        let mut response = timeout(limit, self.connections.send(&upstream.url, outgoing))
+            .await
+            .map_err(|_| Refusal::Timeout(RESPONSE_MINUTES))?
+            .map_err(Refusal::Upstream)?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            upstream.key.refuse(&key).await;
+        }
+        let mut headers = headers::to_agent(response.headers());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(agent_side) = agent_side else {
+                let reason = "it changed the protocol of a plain request".to_owned();
+                return Err(Refusal::Upstream(reason));
+            };
+            headers::change_to_web_socket(&mut headers);
+            self.tunnel(agent_side, hyper::upgrade::on(&mut response));
+        }
+        let (mut parts, body) = response.into_parts();
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let scanner = UsageScanner::of(content_type.unwrap_or_default());
+        (parts.headers, parts.version) = (headers, Version::HTTP_11);
+        let body = Passing::to_agent(body, Arc::clone(&self.meter), scanner);
+        Ok(Response::from_parts(parts, Either::Right(body)))
+    }
+
+    /// Returns the request to the provider, whose head is new.
+    fn outgoing(
+        &self,
+        upstream: &Upstream,
+        permitted: &Permitted,
+        request: Request<Incoming>,
+        key: &Key,
+    ) -> Result<Request<Passing>, Refusal> {
+        let headers = headers::to_provider(request.headers(), upstream.provider.key_header, key);
+        let authority = HeaderValue::from_str(upstream.url.authority());
+        let (Some(mut headers), Ok(authority)) = (headers, authority) else {
+            return Err(Refusal::Malformed);
+        };
+        headers.insert(HOST, authority);
+        if permitted.is_web_socket {
+            headers::change_to_web_socket(&mut headers);
+        }
+        let target = upstream.url.request_target(&permitted.path, permitted.query.as_deref());
+        let (parts, body) = request.into_parts();
+        let mut outgoing = Request::new(Passing::to_provider(body, Arc::clone(&self.meter)));
+        *outgoing.method_mut() = parts.method;
+        *outgoing.uri_mut() = target.parse().map_err(|_| Refusal::Malformed)?;
+        *outgoing.headers_mut() = headers;
+        Ok(outgoing)
+    }
+
+    /// Relays a WebSocket until either side closes.
+    fn tunnel(&self, agent: OnUpgrade, provider: OnUpgrade) {
+        let meter = Arc::clone(&self.meter);
+        let mut tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
+        while tunnels.try_join_next().is_some() {}
+        tunnels.spawn(async move {
+            let (Ok(agent), Ok(provider)) = tokio::join!(agent, provider) else { return };
+            let (mut agent, mut provider) = (TokioIo::new(agent), TokioIo::new(provider));
+            if let Ok((sent, received)) = copy_bidirectional(&mut agent, &mut provider).await {
+                meter.add_sent(sent as usize);
+                meter.add_received(received as usize);
+            }
+        });
+    }
+}
+
+/// Ends the tunnels when it is dropped.
+struct EndTunnels<'a>(&'a Shared);
+
+impl Drop for EndTunnels<'_> {
+    fn drop(&mut self) {
+        self.0.tunnels.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+fn refused(refusal: &Refusal, form: ErrorForm) -> Response<ResponseBody> {
+    let body = Full::new(Bytes::from(refusal.body(form).to_string()));
+    let mut response = Response::new(Either::Left(body));
+    *response.status_mut() = refusal.status();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
+    if matches!(refusal, Refusal::Limit(..)) {
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    response
+}

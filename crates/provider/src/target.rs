@@ -1,0 +1,164 @@
+//! The target of a request: which provider, and whether its path is one of that provider's.
+
+use crate::providers::{Provider, RouteMethod};
+
+/// A judged target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    /// The first segment.
+    pub(crate) provider: &'a str,
+    /// The rest of the path, with a leading slash.
+    pub(crate) path: &'a str,
+    /// The query without `key`, without `?`.
+    pub(crate) query: Option<String>,
+    /// The key of the query.
+    pub(crate) key: Option<&'a str>,
+}
+
+/// The target is not in the form of this proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidTarget;
+
+impl<'a> Target<'a> {
+    /// Splits path and query.
+    pub(crate) fn parse(
+        path: &'a str,
+        query: Option<&'a str>,
+    ) -> Result<Target<'a>, InvalidTarget> {
+        let rest = path.strip_prefix('/').ok_or(InvalidTarget)?;
+        let (provider, below) = rest.split_once('/').ok_or(InvalidTarget)?;
+        if !rest.split('/').all(is_segment) {
+            return Err(InvalidTarget);
+        }
+        let path = path.get(path.len() - below.len() - 1..).ok_or(InvalidTarget)?;
+        let (mut kept, mut key) = (Vec::new(), None);
+        for field in query.into_iter().flat_map(|query| query.split('&')) {
+            if !field.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+                return Err(InvalidTarget);
+            }
+            match field.strip_prefix("key=") {
+                // Two keys: the provider might read the other one.
+                Some(_) if key.is_some() => return Err(InvalidTarget),
+                Some(value) => key = Some(value),
+                None => kept.push(field),
+            }
+        }
+        let query = (!kept.is_empty()).then(|| kept.join("&"));
+        Ok(Target { provider, path, query, key })
+    }
+}
+
+/// True for segments that no server decodes to others.
+fn is_segment(segment: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._~:@+,=-".contains(&byte);
+    !segment.is_empty() && segment.bytes().all(allowed) && segment != "." && segment != ".."
+}
+
+/// Result of looking for a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteVerdict {
+    Permitted,
+    /// The path is known, with another method.
+    OtherMethod,
+    Unknown,
+}
+
+/// Judges method and path by the provider's row.
+pub(crate) fn judge_route(
+    provider: &Provider,
+    method: Option<RouteMethod>,
+    path: &str,
+) -> RouteVerdict {
+    let routes = provider.routes.iter().copied().flatten();
+    let mut verdict = RouteVerdict::Unknown;
+    for route in routes.filter(|route| route.paths.iter().any(|pattern| matches(pattern, path))) {
+        if Some(route.method) == method {
+            return RouteVerdict::Permitted;
+        }
+        verdict = RouteVerdict::OtherMethod;
+    }
+    verdict
+}
+
+fn matches(pattern: &str, path: &str) -> bool {
+    let (mut pattern, mut path) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (pattern.next(), path.next()) {
+            (None, None) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(expected), Some(segment)) if expected == segment => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(method: RouteMethod, target: &str) -> Result<RouteVerdict, InvalidTarget> {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let target = Target::parse(path, query)?;
+        let provider = Provider::of(target.provider).ok_or(InvalidTarget)?;
+        Ok(judge_route(provider, Some(method), target.path))
+    }
+
+    #[test]
+    fn only_the_providers_own_paths_are_permitted() {
+        use RouteMethod::{Get, Post, WebSocket};
+        for (method, target, expected) in [
+            (Post, "/openai/v1/responses", RouteVerdict::Permitted),
+            (WebSocket, "/openai/v1/responses", RouteVerdict::Permitted),
+            (Get, "/openai/v1/responses", RouteVerdict::OtherMethod),
+            (Get, "/openai/v1/models/gpt-9", RouteVerdict::Permitted),
+            (Get, "/openai/v1/models/a/b", RouteVerdict::Unknown),
+            (Get, "/openai/v1/files", RouteVerdict::Unknown),
+            (Post, "/openai/v1/organization/admin_api_keys", RouteVerdict::Unknown),
+            (Post, "/anthropic/v1/messages?beta=true", RouteVerdict::Permitted),
+            (Post, "/anthropic/v1/complete", RouteVerdict::Unknown),
+            (
+                Post,
+                "/gemini/v1beta/models/gemini-9:generateContent?alt=sse",
+                RouteVerdict::Permitted,
+            ),
+            (Post, "/gemini/upload/v1beta/files", RouteVerdict::Unknown),
+            (Get, "/openrouter/v1/models/a/b/endpoints", RouteVerdict::Permitted),
+        ] {
+            assert_eq!(verdict(method, target), Ok(expected), "{target}");
+        }
+    }
+
+    #[test]
+    fn targets_that_a_server_could_read_differently_are_refused() {
+        for target in [
+            "/openai/v1/models/../files",
+            "/openai/v1/models/%2e%2e/files",
+            "/openai/v1/models/..%2ffiles",
+            "/openai/./v1/models",
+            "/openai//v1/models",
+            "/openai/v1/models/",
+            "/openai/v1/models\\..\\files",
+            "/openai/v1/models;x",
+            "/openai/v1/models/a\u{e9}",
+            "/openai",
+            "openai/v1/models",
+            "//openai/v1/models",
+            "/openai/v1/models?a=1 2",
+            "/gemini/v1/models?key=a&key=b",
+            "http://evil.example/openai/v1/models",
+        ] {
+            assert_eq!(verdict(RouteMethod::Get, target), Err(InvalidTarget), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_taken_out_of_the_query() {
+        let target = Target::parse("/gemini/v1/models", Some("a=1&key=K&b")).unwrap();
+        assert_eq!((target.key, target.query.as_deref()), (Some("K"), Some("a=1&b")));
+        let target = Target::parse("/gemini/v1/models", Some("key=K")).unwrap();
+        assert_eq!((target.key, target.query, target.path), (Some("K"), None, "/v1/models"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Connections to providers: TLS to exactly their host, kept for the next request.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aifo_egress::Connector;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::body::Passing;
+use crate::tls;
+use crate::url::UpstreamUrl;
+
+/// Limit of a connection with TLS.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// Idle connections of a provider, and how long they are kept.
+const MAX_IDLE: usize = 8;
+const KEEP_IDLE: Duration = Duration::from_secs(60);
+
+/// Connections to all upstreams of a session.
+pub(crate) struct Upstreams {
+    connector: Connector,
+    tls: TlsConnector,
+    idle: Mutex<HashMap<String, Vec<Idle>>>,
+}
+
+/// A connection, and when its last request was sent.
+type Idle = (SendRequest<Passing>, Instant);
+
+impl Upstreams {
+    /// Reads the certificates that this machine trusts. Errors: there are none.
+    pub(crate) fn new(connector: Connector, extra: &[PathBuf]) -> io::Result<Self> {
+        let tls = tls::connector(extra)?;
+        Ok(Upstreams { connector, tls, idle: Mutex::default() })
+    }
+
+    /// Sends a request and returns the response's head. Errors have no part of the request.
+    pub(crate) async fn send(
+        &self,
+        url: &UpstreamUrl,
+        mut request: Request<Passing>,
+    ) -> Result<Response<Incoming>, String> {
+        while let Some(mut sender) = self.take(url) {
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok(self.keep(url, sender, response)),
+                Err(mut error) => match error.take_message() {
+                    // The provider closed the connection while it was idle.
+                    Some(unsent) => request = unsent,
+                    None => return Err(error.into_error().to_string()),
+                },
+            }
+        }
+        let connected = timeout(CONNECT, self.connect(url)).await;
+        let timed_out = || format!("timed out after {} s", CONNECT.as_secs());
+        let mut sender = connected.map_err(|_| timed_out())??;
+        match sender.send_request(request).await {
+            Ok(response) => Ok(self.keep(url, sender, response)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn connect(&self, url: &UpstreamUrl) -> Result<SendRequest<Passing>, String> {
+        let connecting = self.connector.connect(url.host(), url.port(), url.addresses());
+        let stream = connecting.await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        if !url.is_tls() {
+            return handshake(stream).await;
+        }
+        let name =
+            ServerName::try_from(url.host().to_owned()).map_err(|error| error.to_string())?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| error.to_string())?;
+        handshake(stream).await
+    }
+
+    fn take(&self, url: &UpstreamUrl) -> Option<SendRequest<Passing>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle.get_mut(url.authority())?;
+        kept.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < KEEP_IDLE);
+        // Others still receive a response.
+        let ready = kept.iter().rposition(|(sender, _)| sender.is_ready())?;
+        Some(kept.remove(ready).0)
+    }
+
+    /// Keeps a connection, which is ready for the next request when this response has ended.
+    fn keep(
+        &self,
+        url: &UpstreamUrl,
+        sender: SendRequest<Passing>,
+        response: Response<Incoming>,
+    ) -> Response<Incoming> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle.entry(url.authority().to_owned()).or_default();
+        if kept.len() < MAX_IDLE {
+            kept.push((sender, Instant::now()));
+        }
+        response
+    }
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Passing>, String> {
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = handshake.map_err(|error| error.to_string())?;
+    // It ends with the sender and the response's body.
+    tokio::spawn(connection.with_upgrades());
+    Ok(sender)
+}
