@@ -204,9 +204,21 @@ impl ContainerSession {
     #[track_caller]
     pub fn sweep(self) {
         eventually("the containers end", || {
-            self.left().iter().all(|name| name.starts_with("aifo-net-"))
+            // Podman does not remove one that ends before a container that shares its network stack.
+            // Each command may find it removed.
+            let ended = |name: &String| {
+                let state = ["inspect", "--format", "{{.State.Status}}", name];
+                let is_holder = self.engine.is_podman() && name.starts_with("aifo-pod-");
+                is_holder && Outcome::of(&mut self.engine.command(state)).text() != "running\n"
+            };
+            let mut left = self.left().into_iter();
+            left.all(|name| name.starts_with("aifo-net-") || ended(&name))
         });
-        for network in self.left() {
+        for holder in self.left().iter().filter(|name| name.starts_with("aifo-pod-")) {
+            let _ = Outcome::of(&mut self.engine.command(["rm", "--force", holder]));
+        }
+        let networks = self.left().into_iter().filter(|name| name.starts_with("aifo-net-"));
+        for network in networks {
             self.engine.text(["network", "rm", &network]);
         }
         for dir in [self.dir(), self.tmp()] {

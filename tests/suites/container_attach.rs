@@ -85,6 +85,28 @@ fn files(container: &UserContainer) -> String {
     container.shell("find / -xdev -name '*aifo*' -not -path '/proc/*' || true")
 }
 
+/// Whatever the network of the session is; a warning names the container.
+#[test]
+fn tools_keep_the_containers_network() {
+    let test = "container_attach::tools_keep_the_containers_network";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let setup = SessionSetup::new();
+    let container = container(&setup, &engine, &[]);
+    let attach = format!("{}=python", container.name());
+    let options = ["serve", "--toolchain", "python", "--attach", &attach, "--net", "names"];
+    let serve = engine.coder(&setup, &options);
+    let session = setup.start_as(serve);
+    let attached = Attached { session, container };
+    let namespace = "import os; print(os.readlink('/proc/self/ns/net'))";
+    let own = attached.container.shell("readlink /proc/self/ns/net");
+    assert_eq!(attached.run(namespace).exited(0).text().trim_end(), own.trim_end());
+    let warning = format!(
+        "python tools have the network of container '{}', whatever --net is",
+        attached.container.name()
+    );
+    attached.session.log_lines(&[&warning]);
+}
+
 #[test]
 fn tools_run_where_the_user_has_them() {
     let Some(engine) = Engine::of_run("tools_run_where_the_user_has_them") else { return };
