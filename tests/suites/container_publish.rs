@@ -147,3 +147,36 @@ print([os.path.join(at, name) for at, _, names in os.walk('/') for name in names
     assert_eq!(outcome.exited(0).text(), "", "{outcome:?}");
     session.finish();
 }
+
+/// A network as compose makes it, with a server that tools reach by its name, and publish into.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn tools_join_a_network_of_the_engine() {
+    let Some(engine) = Engine::of_run("tools_join_a_network_of_the_engine") else { return };
+    let absent = by_name(&engine).flag("--join", "aifo-test-absent");
+    let refused = Outcome::of(&mut absent.command("serve"));
+    assert!(refused.stderr.contains("has no network 'aifo-test-absent'\nhint: "), "{refused:?}");
+
+    let network = format!("aifo-test-join-{}", std::process::id());
+    engine.text(["network", "create", &network]);
+    let setup = by_name(&engine).flag("--join", &network).flag("--publish", "3000");
+    let mut session = setup.start();
+    let pod = format!("aifo-pod-{}", session.id());
+    let format = "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}";
+    assert_eq!(engine.inspect(&pod, format).trim(), network);
+    assert_eq!(engine.inspect(&pod, "{{.HostConfig.CapAdd}}"), "[]");
+    let seen = session.python(
+        "import os; print(len(os.listdir('/sys/class/net')), \
+         '127.0.0.1\\n' in open('/etc/resolv.conf').read().replace('nameserver ', ''))",
+        &[],
+    );
+    assert_eq!(seen, "2 False\n", "loopback and the network, with the engine's resolver");
+    // Published by the launcher, at the loopback address.
+    let server = serve(&session, "127.0.0.1", 3000);
+    assert_eq!(read(published(&session.log(), 3000)).as_deref(), Ok("hello"));
+    server.signal(Signal::SIGTERM);
+    server.finish();
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    // It is not the session's, so it stays.
+    engine.text(["network", "rm", &network]);
+}

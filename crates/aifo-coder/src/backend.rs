@@ -120,7 +120,8 @@ fn warn_of_names(net: Net, config: &Config) {
         let sources = config.names.flag().into_iter();
         let ports = [&config.host_ports, &config.agent_ports].into_iter();
         let ports = ports.filter(|ports| !ports.value.is_empty()).map(|ports| &ports.source);
-        for source in sources.chain(ports) {
+        let join = config.join.value.is_some().then_some(&config.join.source);
+        for source in sources.chain(ports).chain(join) {
             tracing::warn!("{source} has no effect with this network; use --net names");
         }
         return;
@@ -168,6 +169,7 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     containers.net = config.net.value;
     containers.host_ports.clone_from(&config.host_ports.value);
     containers.agent_ports.clone_from(&config.agent_ports.value);
+    containers.join.clone_from(&config.join.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

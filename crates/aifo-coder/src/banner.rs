@@ -33,6 +33,8 @@ struct Facts {
     attached: Vec<Kind>,
     /// The ports of this machine that are relayed.
     host_ports: Vec<u16>,
+    /// The engine's network of the tools.
+    join: Option<String>,
     /// The secret variables of the agent.
     variables: Vec<String>,
     /// The providers whose keys stay on this machine.
@@ -80,6 +82,7 @@ pub(crate) fn before(
         },
         attached: config.kinds.attached.keys().cloned().collect(),
         host_ports: containers.host_ports.clone(),
+        join: containers.join.clone(),
         rules: containers.rules.iter().map(ToString::to_string).collect(),
         variables,
         proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
@@ -180,7 +183,13 @@ impl Facts {
             true => String::new(),
             false => format!("; {} tools have their container's", attached.join(", ")),
         };
-        format!("{names}; allowed hosts may pass on what they get; its own localhost{attached}")
+        let tools = match &self.join {
+            Some(network) => format!("; tools have all of the engine's network {network}"),
+            None => String::new(),
+        };
+        format!(
+            "{names}; allowed hosts may pass on what they get; its own localhost{attached}{tools}"
+        )
     }
 
     /// The secrets of the agent, and those that are admitted for tools.

@@ -118,7 +118,7 @@ impl Vocabulary {
             "toolchain" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
             "yes-to" => owned(PermissionRule::keywords().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
-            "join" => owned(vec!["aifo-running"]),
+            "running" => owned(vec!["aifo-running"]),
             "session" => owned(vec!["aifo-sessions"]),
             "attach" => owned(vec!["aifo-containers"]),
             flag => owned(config::flag_words(flag)).filter(|words| !words.is_empty()),

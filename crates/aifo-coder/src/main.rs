@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
-            let ended = match &flags.join {
+            let ended = match &flags.running {
                 Some(session) => exec::join(session, &flags.call.words),
                 None => block_on(exec::alone(flags)),
             };

@@ -250,6 +250,13 @@ impl Engine {
             .await
             .is_ok()
     }
+
+    /// Returns whether the engine has a network of this name.
+    pub async fn has_network(&self, name: &str) -> bool {
+        self.output(&self.command().args(["network", "inspect", "--format", "{{.Name}}", name]))
+            .await
+            .is_ok()
+    }
 }
 
 async fn output(command: &EngineCommand) -> Result<Output, EngineError> {

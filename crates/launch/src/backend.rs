@@ -19,7 +19,7 @@ use crate::linked::linked_repository;
 use crate::local_names::open_network;
 use crate::named_network::{NamedNetwork, StackPorts};
 use crate::network_rules::NetworkRules;
-use crate::published_port::{InvalidPort, PublishedPort, engine_value};
+use crate::published_port::engine_value;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -209,13 +209,6 @@ impl Containers {
             ..StackPorts::default()
         };
         open_network(self.net, &self.rules, kinds, ports).map(Some)
-    }
-
-    /// Returns the ports that the launcher publishes. Errors: one is not valid, with a hint.
-    pub(crate) fn published(&self) -> Result<Vec<PublishedPort>, LaunchError> {
-        let values = self.publish.iter().map(|value| value.parse());
-        let parsed: Result<_, InvalidPort> = values.collect();
-        parsed.map_err(|error| LaunchError::NamedNetwork(error.to_string()))
     }
 
     fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {

@@ -71,6 +71,7 @@ mod local_names;
 mod log_file;
 mod mirror_table;
 mod mirrors;
+mod named_containers;
 mod named_network;
 mod network_rules;
 mod network_verdict;

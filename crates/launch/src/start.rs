@@ -280,6 +280,7 @@ impl Backends {
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
                 network = containers.named_network(&config.kinds(), config.runner_transport)?;
+                containers.check_join().await?;
                 if let Some(network) = &network {
                     publications = Some(Arc::new(publish(network, containers)?));
                 }

@@ -18,6 +18,7 @@ fn facts() -> Facts {
         rules: Vec::new(),
         attached: Vec::new(),
         host_ports: Vec::new(),
+        join: None,
         variables: Vec::new(),
         proxied: Vec::new(),
         admitted: Vec::new(),
@@ -114,6 +115,9 @@ fn tools_and_network_are_those_of_the_session() {
     assert!(with_port.contains("allows one, this machine's port 11434; "), "{with_port}");
     let attached = Facts { net: Net::Names, attached: facts().kinds, ..facts() }.network();
     assert!(attached.ends_with("; rust, node tools have their container's"), "{attached}");
+    let joined =
+        Facts { net: Net::Names, join: Some("shop_default".to_owned()), ..facts() }.network();
+    assert!(joined.ends_with("; tools have all of the engine's network shop_default"), "{joined}");
     let many = "only 1.example, 2.example, 3.example, 4.example, 5.example, 6.example and 3 more";
     assert_eq!(names(9), many);
     assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");

@@ -71,7 +71,7 @@ pub(crate) struct Serve {
 pub(crate) struct Exec {
     /// Use the running session whose id starts with ID
     #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchain", "workspace", "listen", "idle-stop", "max-secs", "env"])]
-    pub(crate) join: Option<String>,
+    pub(crate) running: Option<String>,
     #[command(flatten)]
     pub(crate) call: ToolCall,
     #[command(flatten)]

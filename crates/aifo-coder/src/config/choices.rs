@@ -95,6 +95,23 @@ pub(crate) const POOLS: Format<Option<Vec<Subnet>>> = Format::new(
     },
     |pools| pools.as_ref().map_or(json!(null), |pools| displayed(pools)),
 );
+/// A network of the engine.
+pub(crate) const NETWORK: Format<Option<String>> = Format::new(
+    |item| {
+        let name = item.text()?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let starts_well = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        // Words of engines that are no network with others.
+        let is_mode = ["host", "none", "default", "private", "pasta", "slirp4netns"];
+        match starts_well && name.bytes().all(plain) && !is_mode.contains(&name.as_str()) {
+            true => Ok(Some(name)),
+            false => Err(item
+                .error(format!("invalid network '{name}'"))
+                .hint("name a network of the engine, such as one of compose".to_owned())),
+        }
+    },
+    |network| json!(network),
+);
 /// Ports, each once; 53 is DNS.
 pub(crate) const PORTS: Format<Vec<u16>> = Format::new(
     |item| {

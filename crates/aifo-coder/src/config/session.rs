@@ -131,6 +131,7 @@ impl Config {
         let of_containers = [
             &self.publish.source,
             &self.agent_ports.source,
+            &self.join.source,
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,

@@ -13,7 +13,7 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, POOLS, PORTS, PROGRAM,
+    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK, POOLS, PORTS, PROGRAM,
     RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::definition::{at, table};
@@ -202,6 +202,11 @@ table! {
         setting("net.agent_ports", at!(agent_ports), PORTS, "opens ports of the agent")
             .flag("--agent-port", Takes::Many("PORT"), FlagGroup::Containers,
                 "Let tools reach what the agent listens on at localhost:PORT; repeatable");
+    [join: Option<String> = None]
+        setting("net.join", at!(join), NETWORK, "joins a network of the engine")
+            .unset("none")
+            .flag("--join", Takes::One("NETWORK"), FlagGroup::Containers,
+                "Join tools to this network of the engine, such as one of compose, instead of the names");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

@@ -123,3 +123,15 @@ fn an_agents_row_has_hosts() {
     let error = of_user("[agents.mine]\nhosts.model = [\"https://x.example/\"]").unwrap_err();
     assert!(error.starts_with("/u.toml:2: network rule 'https://x.example/' is a URL"), "{error}");
 }
+
+#[test]
+fn a_network_to_join_is_the_users_choice() {
+    let config = of_user("[net]\njoin = \"shop_default\"").unwrap();
+    assert_eq!(config.join.value.as_deref(), Some("shop_default"));
+    for name in ["", "host", "none", "container:x", "-x", "a b"] {
+        let error = of_user(&format!("[net]\njoin = \"{name}\"")).unwrap_err().to_string();
+        assert!(error.contains(&format!("invalid network '{name}'\nhint: ")), "{error}");
+    }
+    let error = of_files("", "[net]\njoin = \"shop_default\"").unwrap_err().to_string();
+    assert!(error.contains("joins a network of the engine"), "{error}");
+}
