@@ -164,7 +164,7 @@ fn it_gets_the_variables_of_its_row_and_nothing_else_secret() {
         return;
     };
     let containers = ContainerSetup::of(&engine)
-        .env("OPENAI_API_KEY", "sk-of-the-row")
+        .env("CODEX_API_KEY", "sk-of-the-row")
         .env("GITHUB_TOKEN", "ghp-of-nobody")
         .env("AIFO_ENV_MINE", "given")
         .env("AIFO_ENV_HOME", "/not/that")
@@ -187,7 +187,7 @@ fn it_gets_the_variables_of_its_row_and_nothing_else_secret() {
     let outcome = run.finish();
     let text = outcome.exited(0).text();
     for line in
-        ["OPENAI_API_KEY=sk-of-the-row", "MINE=given", "COLORTERM=truecolor", "HOME=/home/coder"]
+        ["CODEX_API_KEY=sk-of-the-row", "MINE=given", "COLORTERM=truecolor", "HOME=/home/coder"]
     {
         assert!(text.lines().any(|it| it == line), "{line}: {text}");
     }

@@ -281,7 +281,8 @@ impl Backends {
                 let runner = config.runner();
                 network = containers.named_network(&config.kinds(), config.runner_transport)?;
                 containers.check_join().await?;
-                if let Some(network) = &network {
+                let passes_sockets = containers.passes_descriptors(config.runner_transport);
+                if let Some(network) = network.as_ref().filter(|_| passes_sockets) {
                     publications = Some(Arc::new(publish(network, containers)?));
                 }
                 containers.warn_of_removed_logins();
