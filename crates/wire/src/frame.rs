@@ -138,7 +138,7 @@ pub enum Frame<'a> {
     /// Proxy to runner, once, before any tool: bind the listeners of this network stack
     /// (`spec/network.md#passed-listeners`).
     Listen {
-        /// The TCP ports besides DNS, at most [`MAX_LISTEN_PORTS`], none of them 0.
+        /// The TCP ports besides DNS, at most [`MAX_LISTEN_PORTS`](crate::MAX_LISTEN_PORTS), none of them 0.
         ports: Vec<u16>,
     },
     /// Runner to proxy: the response to [`Frame::Listen`]. If `error` is empty, the descriptors come
@@ -187,7 +187,7 @@ pub enum Frame<'a> {
     Listeners {
         /// Whether these are all.
         report: ListenerReport,
-        /// Each one, at most [`MAX_LISTENERS`].
+        /// Each one, at most [`MAX_LISTENERS`](crate::MAX_LISTENERS).
         listeners: Vec<Listener>,
     },
     /// Proxy to runner: bind 127.0.0.1 at this port, and pass the listener.
