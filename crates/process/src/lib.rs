@@ -40,6 +40,7 @@ mod private_mode;
 mod pty;
 mod reaper;
 mod root_directory;
+mod routing_socket;
 mod same_object;
 mod signal_set;
 mod signals;
@@ -67,6 +68,7 @@ pub use private_mode::restore_private_mode;
 pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
 pub use reaper::{ChildEvent, Reaped, has_children, reap};
 pub use root_directory::{Links, RootDirectory};
+pub use routing_socket::RoutingSocket;
 pub use same_object::is_same_object;
 pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};
 pub use signals::{

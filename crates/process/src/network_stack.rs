@@ -2,21 +2,17 @@
 //! (`spec/network.md#local-sidecars`).
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
-};
 use nix::unistd::Pid;
 
 use crate::namespace::{
     NOTHING, NamespaceError, at_path, create_user_namespace, detach_mounts, errno_of, failed,
     give_up_privileges, hide, real_paths, write_file,
 };
+use crate::routing_socket::RoutingSocket;
 use crate::sys;
 
 /// The resolver's configuration, if it is not a link.
@@ -89,7 +85,6 @@ fn enter_mounts(resolver: &Path, hidden: &[PathBuf]) -> Result<(), NamespaceErro
 }
 
 // From <linux/netlink.h> and <linux/rtnetlink.h>.
-const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 /// `NLM_F_REQUEST | NLM_F_ACK`
 const CHANGE: u16 = 0x1 | 0x4;
@@ -99,20 +94,7 @@ const LOOPBACK: u32 = 1;
 
 /// Sets the flag `IFF_UP` of the loopback interface, which gives it its addresses.
 fn bring_loopback_up() -> nix::Result<()> {
-    let routing: OwnedFd = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
-    sendto(routing.as_raw_fd(), &up_request(), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
-    let mut reply = [0; 1024];
-    let length = recv(routing.as_raw_fd(), &mut reply, MsgFlags::empty())?;
-    match parse_ack(reply.get(..length).unwrap_or_default()) {
-        Some(0) => Ok(()),
-        Some(error) => Err(Errno::from_raw(error.saturating_neg())),
-        None => Err(Errno::EPROTO),
-    }
+    RoutingSocket::open()?.request(&up_request())
 }
 
 /// Returns a `struct nlmsghdr` and a `struct ifinfomsg`.
@@ -123,13 +105,6 @@ fn up_request() -> Vec<u8> {
     // Family and type of the device are not given.
     let numbers = [0, LOOPBACK, IFF_UP, IFF_UP].map(u32::to_ne_bytes);
     [head, numbers.concat()].concat()
-}
-
-/// Decodes an acknowledgement: 0, or a negative errno. `None` for any other message.
-fn parse_ack(reply: &[u8]) -> Option<i32> {
-    let kind = u16::from_ne_bytes(reply.get(4..6)?.try_into().ok()?);
-    let code = i32::from_ne_bytes(reply.get(16..20)?.try_into().ok()?);
-    (kind == NLMSG_ERROR).then_some(code)
 }
 
 #[cfg(test)]
@@ -143,17 +118,6 @@ mod tests {
         assert_eq!(request[..4], 32u32.to_ne_bytes());
         assert_eq!(request[20..24], 1u32.to_ne_bytes(), "the interface");
         assert_eq!([&request[24..28], &request[28..]], [&1u32.to_ne_bytes(); 2], "flags, mask");
-    }
-
-    #[test]
-    fn acknowledgements() {
-        let reply = |kind: u16, code: i32| {
-            [&[36, 0, 0, 0][..], &kind.to_ne_bytes(), &[0; 10], &code.to_ne_bytes()].concat()
-        };
-        assert_eq!(parse_ack(&reply(NLMSG_ERROR, 0)), Some(0));
-        assert_eq!(parse_ack(&reply(NLMSG_ERROR, -1)), Some(-1));
-        assert_eq!(parse_ack(&reply(RTM_NEWLINK, 0)), None);
-        assert_eq!(parse_ack(&reply(NLMSG_ERROR, 0)[..19]), None);
     }
 
     /// A process that is gone has no namespaces.
