@@ -1,12 +1,12 @@
 //! A server of this machine that greets every client.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Answers every connection on a free port of 127.0.0.1 with an HTTP response of `hello`, until the test
-/// ends.
+/// Answers every connection to a loopback address, usually a free port of 127.0.0.1, with an HTTP response
+/// of `hello`, until the test ends.
 #[derive(Debug)]
 pub struct HelloServer {
     /// Its port.
@@ -20,8 +20,18 @@ const ANSWER: &str = "HTTP/1.0 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
 impl HelloServer {
     /// Starts it in threads of its own.
     #[expect(clippy::new_without_default, reason = "creating a server should be explicit")]
+    #[track_caller]
     pub fn new() -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        HelloServer::at(("127.0.0.1", 0)).expect("every user may bind port 0")
+    }
+
+    /// Starts it at an address. `None` if the user may not bind this port.
+    #[track_caller]
+    pub fn at(address: (&str, u16)) -> Option<Self> {
+        let listener = match TcpListener::bind(address) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+            listener => listener.expect("a free port"),
+        };
         let port = listener.local_addr().expect("bound").port();
         let (accepted, was_closed) = (Arc::default(), Arc::default());
         let server = HelloServer { port, accepted, was_closed };
@@ -38,7 +48,7 @@ impl HelloServer {
                 });
             }
         });
-        server
+        Some(server)
     }
 
     /// The connections so far.
@@ -73,4 +83,12 @@ except socket.gaierror as e:
     print('no such name')
 except OSError as e:
     print(errno.errorcode.get(e.errno, e))
+";
+
+/// A Python program that connects to `allowed.test PORT`, prints `connected`, and holds the connection.
+pub const HOLD: &str = "
+import socket, sys, time
+s = socket.create_connection(('allowed.test', int(sys.argv[1])))
+print('connected', flush=True)
+time.sleep(600)
 ";

@@ -68,7 +68,7 @@ pub use containers::{
 pub use editor::Editor;
 pub use engine::{Engine, Image};
 pub use executable::{copy_executable, write_executable, write_script};
-pub use hello_server::{CONNECT, HelloServer};
+pub use hello_server::{CONNECT, HOLD, HelloServer};
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
 pub use mailbox::{Mailbox, MailboxAnswer, host};

@@ -2,94 +2,18 @@
 //! (`spec/network.md`).
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use aifo_tests::{
-    ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Signal, eventually,
-    is_alive,
+    CONNECT, ContainerSession, ContainerSetup, EVERY_TOOL, Engine, HOLD, HelloServer, Outcome,
+    Running, Signal, eventually, is_alive,
 };
 
-/// A server of this machine, at a loopback address that only a rule with `address=` reaches.
-pub(crate) struct Server {
-    pub(crate) port: u16,
-    /// The connections so far.
-    accepted: Arc<AtomicUsize>,
-    /// True when a client has closed its connection.
-    was_closed: Arc<AtomicBool>,
-}
-
-/// The answer to every connection.
-const ANSWER: &str = "HTTP/1.0 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
-
-impl Server {
-    #[track_caller]
-    pub(crate) fn start() -> Self {
-        Server::start_at(("127.0.0.1", 0)).expect("a free port")
-    }
-
-    /// `None` if the user may not bind this port.
-    #[track_caller]
-    fn start_at(address: (&str, u16)) -> Option<Self> {
-        let listener = match TcpListener::bind(address) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
-            listener => listener.expect("a free port"),
-        };
-        let port = listener.local_addr().expect("bound").port();
-        let (accepted, was_closed) = (Arc::default(), Arc::default());
-        let server = Server { port, accepted, was_closed };
-        let (accepted, closed) = (Arc::clone(&server.accepted), Arc::clone(&server.was_closed));
-        std::thread::spawn(move || {
-            for mut client in listener.incoming().flatten() {
-                accepted.fetch_add(1, Ordering::SeqCst);
-                let closed = Arc::clone(&closed);
-                std::thread::spawn(move || {
-                    // A client may close before it has read.
-                    let _ = client.write_all(ANSWER.as_bytes());
-                    let mut rest = Vec::new();
-                    let _ = client.read_to_end(&mut rest);
-                    closed.store(true, Ordering::SeqCst);
-                });
-            }
-        });
-        Some(server)
-    }
-
-    fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::SeqCst)
-    }
-
-    /// A rule that allows this name at the server's port.
-    pub(crate) fn rule(&self, name: &str) -> String {
-        format!("{name}:{} address=127.0.0.1", self.port)
-    }
-}
-
 /// Options of a session that reaches the server as `allowed.test`.
-pub(crate) fn setup(engine: &Engine, server: &Server) -> ContainerSetup {
+pub(crate) fn setup(engine: &Engine, server: &HelloServer) -> ContainerSetup {
     let setup = ContainerSetup::of(engine).kind("python");
     setup.flag("--net", "names").flag("--allow-net", &server.rule("allowed.test"))
 }
-
-/// Connects to `HOST PORT`, and prints the last line of the answer or the error's name.
-const CONNECT: &str = "
-import socket, sys, errno
-try:
-    s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20)
-    data = b''
-    while not data.endswith(b'hello\\n'):
-        more = s.recv(4096)
-        if not more: break
-        data += more
-    print(data.decode().splitlines()[-1] if data else 'closed')
-except socket.gaierror as e:
-    print('no such name')
-except OSError as e:
-    print(errno.errorcode.get(e.errno, e))
-";
 
 #[track_caller]
 pub(crate) fn connect(session: &ContainerSession, host: &str, port: u16) -> String {
@@ -100,7 +24,7 @@ pub(crate) fn connect(session: &ContainerSession, host: &str, port: u16) -> Stri
 #[ignore = "container: cargo xtask test docker"]
 fn allowed_names_are_reached_and_nothing_else() {
     let Some(engine) = Engine::of_run("allowed_names_are_reached_and_nothing_else") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let mut session = setup(&engine, &server).start();
     assert_eq!(connect(&session, "allowed.test", server.port), "hello");
     assert_eq!(connect(&session, "ALLOWED.test.", server.port), "hello");
@@ -140,7 +64,7 @@ fn a_connection_must_be_for_the_dialled_name() {
     let Some(engine) = Engine::of_run(test) else { return };
     // Of this test alone, since the ports are fixed.
     let address = "127.0.0.77";
-    let servers = [443, 80].map(|port| Server::start_at((address, port)));
+    let servers = [443, 80].map(|port| HelloServer::at((address, port)));
     let [Some(tls), Some(http)] = servers else {
         eprintln!("skipped: {test}: only root binds ports below 1024");
         return;
@@ -186,7 +110,7 @@ fn containers_have_no_network_and_no_capability() {
     let Some(engine) = Engine::of_run("containers_have_no_network_and_no_capability") else {
         return;
     };
-    let server = Server::start();
+    let server = HelloServer::new();
     let session = setup(&engine, &server).start();
     let pod = format!("aifo-pod-{}", session.id());
     assert_eq!(engine.inspect(&pod, "{{.HostConfig.NetworkMode}}"), "none");
@@ -214,7 +138,7 @@ fn containers_have_no_network_and_no_capability() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_tool_cannot_share_a_listener() {
     let Some(engine) = Engine::of_run("a_tool_cannot_share_a_listener") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let session = setup(&engine, &server).start();
     let program = "
 import socket, sys, errno
@@ -242,7 +166,7 @@ for kind, address in [
 #[ignore = "container: cargo xtask test docker"]
 fn a_workspace_only_takes_names_away() {
     let Some(engine) = Engine::of_run("a_workspace_only_takes_names_away") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let both = setup(&engine, &server).flag("--allow-net", &server.rule("more.test"));
     let file = both.setup().workspace().join(".aifo.toml");
     fs::write(&file, "[net]\nallow = [\"example.org\"]\n").unwrap();
@@ -260,7 +184,7 @@ fn a_workspace_only_takes_names_away() {
 fn learning_resolves_every_name_that_is_not_taken_away() {
     let test = "learning_resolves_every_name_that_is_not_taken_away";
     let Some(engine) = Engine::of_run(test) else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let setup = ContainerSetup::of(&engine).kind("python").flag("--net", "learn");
     let setup = setup.flag("--allow-net", &server.rule("allowed.test"));
     fs::write(setup.setup().workspace().join(".aifo.toml"), "[net]\ndeny = [\"evil.test\"]\n")
@@ -280,7 +204,7 @@ fn learning_resolves_every_name_that_is_not_taken_away() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_host_port_is_relayed_at_localhost_only() {
     let Some(engine) = Engine::of_run("a_host_port_is_relayed_at_localhost_only") else { return };
-    let (server, other) = (Server::start(), Server::start());
+    let (server, other) = (HelloServer::new(), HelloServer::new());
     let port = server.port.to_string();
     let setup = setup(&engine, &other).flag("--host-port", &port);
     let session = setup.start();
@@ -302,7 +226,7 @@ fn a_host_port_is_relayed_at_localhost_only() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_lost_stack_is_replaced() {
     let Some(engine) = Engine::of_run("a_lost_stack_is_replaced") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let session = setup(&engine, &server).start();
     assert_eq!(connect(&session, "allowed.test", server.port), "hello");
     for container in [session.container("python"), format!("aifo-pod-{}", session.id())] {
@@ -320,22 +244,16 @@ fn a_lost_stack_is_replaced() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_killed_launcher_leaves_no_connection() {
     let Some(engine) = Engine::of_run("a_killed_launcher_leaves_no_connection") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let mut session = setup(&engine, &server).start();
-    let program = "
-import socket, sys, time
-s = socket.create_connection(('allowed.test', int(sys.argv[1])))
-print('connected', flush=True)
-time.sleep(600)
-";
     let mut shim = session.shim("python3");
-    let call = Running::start(shim.args(["-c", program, &server.port.to_string()]));
+    let call = Running::start(shim.args(["-c", HOLD, &server.port.to_string()]));
     call.expect("connected");
     eventually("the server has the connection", || server.accepted() == 1);
     let runners = [session.container("python"), format!("aifo-pod-{}", session.id())]
         .map(|name| engine.pid(&name));
     session.end(Signal::SIGKILL);
-    eventually("the connection is closed", || server.was_closed.load(Ordering::SeqCst));
+    eventually("the connection is closed", || server.was_closed());
     eventually("the stack has ended", || runners.iter().all(|runner| !is_alive(*runner)));
     call.finish();
     session.sweep();
@@ -346,7 +264,7 @@ time.sleep(600)
 #[ignore = "container: cargo xtask test docker"]
 fn the_agent_has_a_stack_of_its_own() {
     let Some(engine) = Engine::of_run("the_agent_has_a_stack_of_its_own") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let setup = setup(&engine, &server);
     fs::write(setup.setup().workspace().join("connect.py"), CONNECT).unwrap();
     let script = format!(
@@ -367,7 +285,7 @@ fn the_agent_has_a_stack_of_its_own() {
 #[ignore = "container: cargo xtask test docker"]
 fn what_cannot_work_is_refused() {
     let Some(engine) = Engine::of_run("what_cannot_work_is_refused") else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let port = server.port.to_string();
     let rows: [(&[&str], &str); 5] = [
         (&["--host-port", &port], "is both a host port and a port of network rules"),

@@ -5,11 +5,11 @@ use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    ContainerSession, ContainerSetup, Engine, Outcome, Running, Session, Signal, binaries,
-    eventually,
+    ContainerSession, ContainerSetup, Engine, HOLD, HelloServer, Outcome, Running, Session, Signal,
+    binaries, eventually,
 };
 
-use crate::container_network_names::{Server, connect, setup};
+use crate::container_network_names::{connect, setup};
 
 /// A command of `aifo-coder` in the environment of a session.
 fn coder(session: &Session, args: &[&str]) -> Command {
@@ -42,7 +42,7 @@ fn await_line(session: &ContainerSession, words: &[&str]) {
 fn connections_are_listed_with_tool_bytes_and_verdict() {
     let test = "connections_are_listed_with_tool_bytes_and_verdict";
     let Some(engine) = Engine::of_run(test) else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let mut session = setup(&engine, &server).start();
     assert_eq!(connect(&session, "allowed.test", server.port), "hello");
     assert_eq!(connect(&session, "other.test", 443), "no such name");
@@ -58,14 +58,8 @@ fn connections_are_listed_with_tool_bytes_and_verdict() {
     assert_eq!(both.lines().count(), calls.lines().count() + 2, "{both}");
 
     // An open connection.
-    let program = "
-import socket, sys, time
-s = socket.create_connection(('allowed.test', int(sys.argv[1])))
-print('connected', flush=True)
-time.sleep(600)
-";
     let mut shim = session.shim("python3");
-    let call = Running::start(shim.args(["-c", program, &server.port.to_string()]));
+    let call = Running::start(shim.args(["-c", HOLD, &server.port.to_string()]));
     call.expect("connected");
     await_line(&session, &["open", "python3", &subject]);
     let id = session.id().to_owned();
@@ -107,7 +101,7 @@ fn a_session_with_another_network_has_no_connections() {
 fn allowed_rules_are_in_the_file_and_in_running_sessions() {
     let test = "allowed_rules_are_in_the_file_and_in_running_sessions";
     let Some(engine) = Engine::of_run(test) else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let setup = setup(&engine, &server);
     fs::write(setup.setup().workspace().join(".aifo.toml"), "[net]\ndeny = [\"evil.test\"]\n")
         .unwrap();
@@ -191,7 +185,7 @@ sys.exit(int(sys.argv[1]))
 fn a_failed_call_has_a_line_for_each_refused_name() {
     let test = "a_failed_call_has_a_line_for_each_refused_name";
     let Some(engine) = Engine::of_run(test) else { return };
-    let server = Server::start();
+    let server = HelloServer::new();
     let checked = format!("checked.test:{} tls address=127.0.0.1", server.port);
     // The server's port is that of another rule as well.
     let setup = ContainerSetup::of(&engine).kind("python").flag("--net", "names");

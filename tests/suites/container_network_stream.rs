@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::thread;
 
 use aifo_tests::{
-    BLOCK, CONNECT, ContainerSession, ContainerSetup, EVERY_TOOL, Engine, HelloServer, Outcome,
-    RandomBytes, Running, Signal, eventually, is_alive, status_kib,
+    BLOCK, CONNECT, ContainerSession, ContainerSetup, EVERY_TOOL, Engine, HOLD, HelloServer,
+    Outcome, RandomBytes, Running, Signal, eventually, is_alive, status_kib,
 };
 
 const SIZE: u64 = 32 << 20;
@@ -201,14 +201,8 @@ fn a_killed_launcher_leaves_no_connection() {
     let Some(engine) = Engine::of_run(test) else { return };
     let server = HelloServer::new();
     let mut session = setup(&engine, &[server.rule("allowed.test")]).start();
-    let program = "
-import socket, sys, time
-s = socket.create_connection(('allowed.test', int(sys.argv[1])))
-print('connected', flush=True)
-time.sleep(600)
-";
     let mut shim = session.shim("python3");
-    let call = Running::start(shim.args(["-c", program, &server.port.to_string()]));
+    let call = Running::start(shim.args(["-c", HOLD, &server.port.to_string()]));
     call.expect("connected");
     eventually("the server has the connection", || server.accepted() == 1);
     let runner = engine.pid(&session.container("python"));

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use aifo_tests::{
-    CONNECT, HelloServer, Outcome, Running, Session, SessionSetup, Signal, Tool, argv, binaries,
-    can_run, children, eventually, files_below, is_alive, program, send_signal,
+    CONNECT, HOLD, HelloServer, Outcome, Running, Session, SessionSetup, Signal, Tool, argv,
+    binaries, can_run, children, eventually, files_below, is_alive, program, send_signal,
 };
 
 /// A user without privileges, as which root runs some sessions.
@@ -301,14 +301,8 @@ fn a_killed_launcher_leaves_no_connection() {
     }
     let server = HelloServer::new();
     let mut session = start(&server, &[]);
-    let program = "
-import socket, sys, time
-s = socket.create_connection(('allowed.test', int(sys.argv[1])))
-print('connected', flush=True)
-time.sleep(600)
-";
     let mut shim = session.shim("python3");
-    let call = Running::start(shim.args(["-c", program, &server.port.to_string()]));
+    let call = Running::start(shim.args(["-c", HOLD, &server.port.to_string()]));
     call.expect("connected");
     let holder = holder(&session);
     session.end(Signal::SIGKILL);
