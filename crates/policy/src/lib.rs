@@ -27,6 +27,7 @@
 mod directory;
 mod forwarding;
 mod host_commands;
+mod judge;
 mod kinds;
 mod notify;
 mod permissions;
@@ -38,6 +39,7 @@ mod route;
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
+pub use judge::{Judge, JudgedCall, Judgement, Verdict};
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,
     kinds,
