@@ -115,7 +115,11 @@ impl ErrorResponse {
                     let room = MAX_ERROR_TEXT.saturating_sub(self.text.len()).min(data.len());
                     self.text.extend_from_slice(&data[..room]);
                 }
-                Ok(ResponseEvent::Progress(_) | ResponseEvent::Head(_)) => {}
+                Ok(
+                    ResponseEvent::Progress(_)
+                    | ResponseEvent::Approval(_)
+                    | ResponseEvent::Head(_),
+                ) => {}
                 // A truncated text does not change the result: the status has arrived.
                 Ok(ResponseEvent::End { .. }) | Err(_) => return true,
             }
