@@ -1,6 +1,9 @@
 //! Calls that wait for a user's approval (`spec/questions.md`), with the judge of the example `ask`: a
 //! call whose last argument is `ask` waits, one with `deny` is denied.
 
+mod approve;
+mod chaos;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
