@@ -51,6 +51,8 @@ pub struct SessionConfig {
     pub judge: Option<CallJudge>,
     /// The time for a user's answer to a call that must be approved; 0 if no user can answer.
     pub ask_timeout: Duration,
+    /// A trusted program with arguments that answers for the user; empty for none.
+    pub ask_command: Vec<String>,
     /// Which of a caller's variables pass to a tool.
     pub forwarding: Forwarding,
     /// Which notifications may run on the host.
@@ -152,6 +154,7 @@ impl SessionConfig {
             policy: Policy::builtin(),
             judge: None,
             ask_timeout: Duration::ZERO,
+            ask_command: Vec::new(),
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
             confinement: ConfinementMode::Auto,

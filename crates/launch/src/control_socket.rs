@@ -191,7 +191,8 @@ async fn watch(approvals: &CallApprovals, writer: &mut OwnedWriteHalf) -> io::Re
     }
 }
 
-fn listed(approvals: &CallApprovals, open: &OpenQuestion) -> ListedQuestion {
+/// Returns a question as frontends get it.
+pub(crate) fn listed(approvals: &CallApprovals, open: &OpenQuestion) -> ListedQuestion {
     let call = approvals.call(&open.question.id);
     ListedQuestion {
         id: open.question.id.clone(),

@@ -38,6 +38,7 @@ mod agent_endpoint;
 mod agent_urls;
 mod agent_variables;
 mod agents;
+mod ask_command;
 mod attachments;
 mod backend;
 mod beneath;

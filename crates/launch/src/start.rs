@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
+use crate::ask_command;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
@@ -158,6 +159,10 @@ impl Session {
         let approvals = CallApprovals::new(config.judge, names, config.ask_timeout, &config.limits);
         if approvals.has_judge() {
             record.spawn(control_socket::serve(&info, approvals.clone(), token.clone())?);
+            if !config.ask_command.is_empty() {
+                let (id, command) = (info.id.clone(), config.ask_command);
+                record.spawn(ask_command::run(approvals.clone(), id, command));
+            }
         }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
