@@ -154,7 +154,7 @@ mod tests {
         let root = RootDirectory::open(&before).unwrap();
         fs::rename(&before, &after).unwrap();
         let file = root.open_beneath(Path::new("file"), OFlag::O_RDONLY, Links::Reject).unwrap();
-        let expected = fs::File::open(after.join("file")).unwrap();
+        let expected = File::open(after.join("file")).unwrap();
         assert_eq!(fstat(file).unwrap().st_ino, fstat(expected).unwrap().st_ino);
     }
 }
