@@ -237,8 +237,8 @@ fn digest(path: &Path, budget: &mut u64) -> Option<[u8; 32]> {
     Some(Sha256::digest(&content).into())
 }
 
-/// Leaves out the sections that name where a branch is pushed to: git writes them often. What git could
-/// read as part of another section is kept.
+/// Leaves out the sections that name where a branch is pushed to: git writes them often. A line that
+/// git could read as part of another section is kept.
 fn without_branches(config: &[u8]) -> Vec<u8> {
     let (mut is_kept, mut is_continued) = (true, false);
     let lines = config.split_inclusive(|byte| *byte == b'\n').filter(|line| {
