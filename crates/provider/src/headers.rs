@@ -12,9 +12,6 @@ use crate::providers::KeyHeader;
 /// Headers that have a provider's key.
 const KEY_HEADERS: [&str; 3] = ["api-key", "x-api-key", "x-goog-api-key"];
 
-/// Headers by which servers, such as Google's, execute another method than the one that was judged.
-const OTHER_METHOD: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-
 /// Headers of one connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] =
     [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
@@ -60,10 +57,7 @@ pub(crate) fn to_provider(headers: &HeaderMap, header: KeyHeader, key: &Key) -> 
 }
 
 fn is_of_client(name: &str) -> bool {
-    KEY_HEADERS.contains(&name)
-        || name.starts_with("x-forwarded-")
-        || name == "x-real-ip"
-        || OTHER_METHOD.contains(&name)
+    KEY_HEADERS.contains(&name) || name.starts_with("x-forwarded-") || name == "x-real-ip"
 }
 
 /// Returns the headers of the response to the agent.
@@ -145,7 +139,6 @@ mod tests {
             ("connection", "keep-alive, x-dropped"),
             ("x-dropped", "a"),
             ("x-forwarded-for", "a"),
-            ("x-http-method-override", "DELETE"),
             ("te", "trailers"),
             ("transfer-encoding", "chunked"),
             ("content-length", "3"),
