@@ -30,7 +30,7 @@ fn script_of(shell: &str, test: &str) -> Option<(SessionSetup, PathBuf)> {
 }
 
 /// The typed text, and the candidates; those after `!` must not be offered.
-const TYPED: [(&str, &str); 11] = [
+const TYPED: [(&str, &str); 14] = [
     ("aifo-coder ses", "sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
     ("aifo-coder run -q m", "mine"),
@@ -40,6 +40,9 @@ const TYPED: [(&str, &str); 11] = [
     ("aifo-coder run --toolchain ", "auto rust c-cpp zig !codex"),
     ("aifo-coder serve --net ", "names open separate none !shared"),
     ("aifo-coder serve --backend ", "auto docker podman local"),
+    ("aifo-coder images build co", "codex copilot !rust"),
+    ("aifo-coder images build --engine ", "docker podman !codex"),
+    ("aifo-coder setup ge", "gemini !codex"),
     ("aifo-coder completions ", "bash zsh fish elvish powershell"),
     ("aifo-coder exec --session ", "!bash !README.md"),
 ];
