@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_images::{Recipe, recipes};
+use aifo_images::{Part, Recipe, recipes};
 use aifo_launch::{Choice, Engine, GROUPS, TrustedPrograms, running_sessions, within_timeout};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
@@ -115,7 +115,8 @@ impl Vocabulary {
         match argument {
             "words" | "agent" | "agents" => Some(self.agents.clone()),
             "names" => {
-                let names = recipes().iter().map(Recipe::short_name);
+                let built = recipes().iter().filter(|recipe| recipe.part != Part::Base);
+                let names = built.map(Recipe::short_name);
                 owned(names.chain(["toolchains", "agents"]).collect())
             }
             "engine" => owned(vec!["docker", "podman"]),
