@@ -106,3 +106,19 @@ fn hint(source: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_remedy() {
+        let start = |kind: io::ErrorKind| SidecarError::Start {
+            kind: Kind::agent(),
+            source: io::Error::from(kind),
+        };
+        let text = start(io::ErrorKind::StorageFull).to_string();
+        assert!(text.contains("\nhint: free space") && text.contains("XDG_RUNTIME_DIR"), "{text}");
+        assert!(!start(io::ErrorKind::NotFound).to_string().contains("hint:"));
+    }
+}
