@@ -1,5 +1,6 @@
 //! `aifo-coder completions` and `aifo-coder man`, tested with the real shells and groff.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,8 +30,14 @@ fn script_of(shell: &str, test: &str) -> Option<(SessionSetup, PathBuf)> {
     })
 }
 
+/// A PATH with the tested program.
+fn path() -> OsString {
+    let programs = binaries().coder.parent().unwrap();
+    std::env::join_paths([programs, Path::new("/usr/bin"), Path::new("/bin")]).unwrap()
+}
+
 /// The typed text, and the candidates; those after `!` must not be offered.
-const TYPED: [(&str, &str); 11] = [
+const TYPED: [(&str, &str); 14] = [
     ("aifo-coder ses", "sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
     ("aifo-coder run -q m", "mine"),
@@ -40,6 +47,9 @@ const TYPED: [(&str, &str); 11] = [
     ("aifo-coder run --toolchain ", "auto rust c-cpp zig !codex"),
     ("aifo-coder serve --net ", "names open separate none !shared"),
     ("aifo-coder serve --backend ", "auto docker podman local"),
+    ("aifo-coder images build co", "codex copilot !rust"),
+    ("aifo-coder images build --engine ", "docker podman !codex"),
+    ("aifo-coder setup ge", "gemini !codex"),
     ("aifo-coder completions ", "bash zsh fish elvish powershell"),
     ("aifo-coder exec --session ", "!bash !README.md"),
 ];
@@ -87,12 +97,10 @@ fn session_ids_are_completed() {
     let mut ids = names.filter_map(|name| name.strip_prefix("aifo-").map(str::to_owned));
     let id = ids.find(|id| !id.ends_with("-tmp")).unwrap();
     let run = session.scratch().join("run");
-    let programs = binaries().coder.parent().unwrap();
     for typed in ["aifo-coder exec --session ", "aifo-coder log ", "aifo-coder cleanup "] {
-        let path = std::env::join_paths([programs, Path::new("/usr/bin"), Path::new("/bin")]);
         let mut bash = Command::new("bash");
         bash.args(["--norc", "-c", TAB, "bash"]).arg(&script).args(typed.split(' '));
-        bash.env("PATH", path.unwrap()).env("HOME", session.scratch().join("home"));
+        bash.env("PATH", path()).env("HOME", session.scratch().join("home"));
         bash.env("XDG_RUNTIME_DIR", &run).env("TMPDIR", &run);
         judge(typed, &Outcome::of(&mut bash).exited(0).text(), &id);
     }
@@ -104,7 +112,8 @@ fn fish_completes() {
     for (typed, expected) in TYPED {
         let mut fish = Command::new("fish");
         fish.args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"]);
-        fish.env("HOME", setup.scratch()).arg(&script).arg(typed);
+        // The script runs `aifo-coder sessions`.
+        fish.env("HOME", setup.scratch()).env("PATH", path()).arg(&script).arg(typed);
         let outcome = Outcome::of(&mut fish);
         assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");
         judge(typed, &outcome.text(), expected);

@@ -61,6 +61,27 @@ fn local_sidecars_are_tried_and_nothing_is_left() {
 }
 
 #[test]
+fn without_a_project_the_machine_is_measured() {
+    let setup = setup();
+    let home = setup.scratch().join("home");
+    let doctor = |more: &[&str]| {
+        let mut doctor = setup.coder();
+        doctor.current_dir(&home).args(["doctor", "--backend=local", "--json"]).args(more);
+        Outcome::of(&mut doctor)
+    };
+    let found = findings(doctor(&[]).exited(0));
+    let workspace = finding(&found, "workspace");
+    assert_eq!(workspace["status"], "warn", "{workspace}");
+    assert!(workspace["finding"].as_str().unwrap().contains("your home directory"), "{workspace}");
+    assert_eq!(finding(&found, "local files")["status"], "ok");
+    assert!(!found.iter().any(|finding| finding["check"] == "config"), "{found:?}");
+    assert_eq!(files_below(&setup.runtime()), Vec::<std::path::PathBuf>::new());
+    // A named workspace must be usable.
+    let found = findings(doctor(&["--workspace", home.to_str().unwrap()]).exited(1));
+    assert_eq!(finding(&found, "workspace")["status"], "fail");
+}
+
+#[test]
 fn failures_are_reported_with_a_remedy() {
     let setup = setup().env("AIFO_SHIM_BIN", "/nonexistent/aifo-shim");
     fs::write(setup.workspace().join(".aifo.toml"), "verbose = true\n").unwrap();

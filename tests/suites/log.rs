@@ -74,6 +74,19 @@ fn only_what_failed_and_only_as_it_stands() {
 }
 
 #[test]
+fn a_log_without_a_line_says_so() {
+    let session = Session::start();
+    session.answer(&session.exec("make", ["say", "hi"]));
+    eventually("the call is written", || text(&session, &[]).lines().count() == 1);
+    let id = log_file(&session).file_stem().unwrap().to_str().unwrap().to_owned();
+    let failed = Outcome::of(&mut log(&session, &["--failed"]));
+    assert_eq!(failed.exited(0).text(), "");
+    assert_eq!(failed.stderr, format!("aifo-coder: session '{id}' has no failed calls\n"));
+    let json = Outcome::of(&mut log(&session, &["--failed", "--json"]));
+    assert_eq!(json.exited(0).stderr, "");
+}
+
+#[test]
 fn a_session_that_ended_can_be_named() {
     let mut session = session();
     session.end(Signal::SIGTERM);

@@ -1,6 +1,6 @@
 //! Summaries printed before and after an agent: its isolation, and its tool calls.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aifo_launch::{
     Admission, AgentSpec, CallStats, Containers, Net, Session, Usage, WorkspaceAccess,
@@ -44,6 +44,8 @@ struct Facts {
     has_own_state: bool,
     /// The agent's login below the home directory.
     login: Option<PathBuf>,
+    /// True if the user has that login.
+    is_logged_in: bool,
 }
 
 /// Describes the agent's isolation in at most eight lines.
@@ -89,6 +91,9 @@ pub(crate) fn before(
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
         login: spec.credentials.as_ref().map(|login| login.from.clone()),
+        is_logged_in: spec.credentials.as_ref().is_some_and(|login| {
+            std::env::var_os("HOME").is_some_and(|home| Path::new(&home).join(&login.from).exists())
+        }),
     };
     facts.text()
 }
@@ -196,7 +201,14 @@ impl Facts {
     fn secrets(&self) -> String {
         let mut secrets = self.variables.clone();
         if let Some(login) = self.login.as_ref().filter(|_| self.has_own_state) {
-            secrets.push(format!("the login in ~/{}", login.display()));
+            let has_key = !self.variables.is_empty() || !self.proxied.is_empty();
+            secrets.extend(match self.is_logged_in {
+                true => Some(format!("the login in ~/{}", login.display())),
+                false if has_key => None,
+                false => {
+                    Some(format!("no login yet; a new one is copied to ~/{}", login.display()))
+                }
+            });
         }
         secrets.extend(self.admitted.iter().filter_map(|admission| {
             let (secret, kind) = match admission {

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_images::{Part, Recipe, recipes};
 use aifo_launch::{Choice, Engine, GROUPS, TrustedPrograms, running_sessions, within_timeout};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
@@ -112,7 +113,13 @@ impl Vocabulary {
     fn words(&self, argument: &str) -> Option<Vec<String>> {
         let owned = |words: Vec<&str>| Some(words.into_iter().map(str::to_owned).collect());
         match argument {
-            "words" | "agent" => Some(self.agents.clone()),
+            "words" | "agent" | "agents" => Some(self.agents.clone()),
+            "names" => {
+                let built = recipes().iter().filter(|recipe| recipe.part != Part::Base);
+                let names = built.map(Recipe::short_name);
+                owned(names.chain(["toolchains", "agents"]).collect())
+            }
+            "engine" => owned(vec!["docker", "podman"]),
             "kinds" | "kind" => Some(self.kinds.clone()),
             "rules" => owned(GROUPS.iter().map(|group| group.name).collect()),
             "toolchain" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
@@ -143,9 +150,20 @@ fn is_no_path(arg: &Arg) -> bool {
     is_unknown && is_option
 }
 
-/// The first positional argument of a subcommand, such as the agent of `run`.
+/// The first positional argument of a subcommand, such as the agent of `run` or a name of `images build`.
 fn fish_words(command: &Command) -> String {
     let name = command.get_name();
+    let nested = command.get_subcommands().map(|nested| {
+        fish_positionals(
+            nested,
+            &format!("{name}; and __fish_seen_subcommand_from {}", nested.get_name()),
+        )
+    });
+    fish_positionals(command, name) + &nested.collect::<String>()
+}
+
+/// The first positional argument, if the words before it are as `path` says.
+fn fish_positionals(command: &Command, path: &str) -> String {
     let lines = command.get_positionals().map(|argument| {
         let words = argument.get_possible_values();
         let words: Vec<_> = words.iter().map(|word| word.get_name()).collect();
@@ -154,7 +172,7 @@ fn fish_words(command: &Command) -> String {
             return String::new();
         }
         format!(
-            "complete -c {PROGRAM} -n \"__fish_aifo_coder_using_subcommand {name}; \
+            "complete -c {PROGRAM} -n \"__fish_aifo_coder_using_subcommand {path}; \
              and not __fish_seen_subcommand_from {words}\" -f -a \"{words}\"\n"
         )
     });

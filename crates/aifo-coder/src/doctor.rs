@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use aifo_launch::{
-    BackendChoice, EndSignals, Engine, EngineStatus, Flavor, ShimBinary, ShimBinaryError,
-    TrustedPrograms, query_engines,
+    BackendChoice, CheckedWorkspace, EndSignals, Engine, EngineStatus, Flavor, ShimBinary,
+    ShimBinaryError, TrustedPrograms, query_engines,
 };
 
 use self::report::{Finding, Status};
@@ -92,6 +92,11 @@ impl CheckContext {
             programs,
             shim: ShimBinary::find(),
         })
+    }
+
+    /// Returns whether the workspace can be one: the doctor may have been started in the home directory.
+    fn has_project(&self) -> bool {
+        CheckedWorkspace::new(&self.workspace).is_ok()
     }
 
     /// The engine that is configured by name, if any.

@@ -16,6 +16,7 @@ use anyhow::Context;
 pub(crate) use self::clock::{Moment, duration};
 pub(crate) use self::session_log::{SessionLog, session_ids};
 use crate::cli::Log;
+use crate::console;
 use crate::net::{connection_line, ended};
 use crate::paint::{self, Paint};
 
@@ -26,6 +27,7 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     // Without a network by name there are no connections.
     let mut connections = if flags.net { ConnectionReader::open(&log.path).ok() } else { None };
     let printer = Printer { flags, paint: Paint::of_stdout() };
+    let mut is_empty = true;
     loop {
         // Checked before reading, so calls logged until the session's end are still read.
         let follows = flags.follow && log.session_runs();
@@ -34,6 +36,7 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
             lines.extend(printer.connections(connections)?);
             lines.sort_by_key(|line| line.ended);
         }
+        is_empty &= lines.is_empty();
         match printer.print(&lines) {
             // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
@@ -43,6 +46,10 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
             break;
         }
         std::thread::sleep(POLL_INTERVAL);
+    }
+    if is_empty && !flags.json && !flags.follow {
+        let failed = if flags.failed { "failed " } else { "" };
+        console::say(format_args!("session '{}' has no {failed}calls", log.id));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -103,10 +103,11 @@ impl Target {
             if is_default && !containers.engine.has_image(&image.name).await {
                 bail!(
                     "{} has no image '{}'\n\
-                     hint: build it with `aifo-coder images build {}`, or name another with \
+                     hint: build it with `aifo-coder images build {}{}`, or name another with \
                      --image",
                     containers.engine_text(),
                     image.name,
+                    containers.engine.flavor().build_option(),
                     spec.name
                 );
             }

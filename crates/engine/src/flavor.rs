@@ -19,6 +19,15 @@ impl Flavor {
             Flavor::Podman => "podman",
         }
     }
+
+    /// Returns the option of `aifo-coder images build` for this engine, with a space: empty for the one
+    /// that is tried first.
+    pub fn build_option(self) -> &'static str {
+        match self {
+            Flavor::Docker => "",
+            Flavor::Podman => "--engine podman ",
+        }
+    }
 }
 
 impl fmt::Display for Flavor {

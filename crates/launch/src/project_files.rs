@@ -24,7 +24,7 @@ const NAMES: [&str; 33] = [
     ".gemini",
     ".git",
     ".git/config",
-    ".git/config.worktree",
+    WORKTREE_CONFIG,
     ".git/hooks",
     ".gitattributes",
     ".githooks",
@@ -46,6 +46,8 @@ const NAMES: [&str; 33] = [
     "crush.json",
     "opencode.json",
 ];
+
+const WORKTREE_CONFIG: &str = ".git/config.worktree";
 
 /// Number of files below a name of the list that are compared one by one. Further ones are compared
 /// together, by their attributes, so that no file hides the change of another.
@@ -122,6 +124,11 @@ impl ProjectFiles {
         walk.seen += 1;
         if walk.seen > MAX_WALK {
             self.files.insert(PathBuf::from(walk.name).join(REST), FileState::TooMany);
+            return;
+        }
+        // Another session of the workspace creates it, empty, and removes it at its end.
+        let is_placeholder = path == Path::new(WORKTREE_CONFIG) && metadata.is_file();
+        if is_placeholder && metadata.len() == 0 {
             return;
         }
         if !metadata.is_dir() {
@@ -282,6 +289,13 @@ mod tests {
         fs::write(dir.join(".git/config"), branch).unwrap();
         fs::write(dir.join("other"), "after").unwrap();
         assert_eq!(before.report(), None);
+
+        let of_worktree = dir.join(WORKTREE_CONFIG);
+        fs::write(&of_worktree, "").unwrap();
+        assert_eq!(before.report(), None, "an empty one of another session");
+        fs::write(&of_worktree, "[alias]\n").unwrap();
+        assert_eq!(before.changes(), [PathBuf::from(WORKTREE_CONFIG)]);
+        fs::remove_file(of_worktree).unwrap();
 
         fs::write(dir.join("AGENTS.md"), "after").unwrap();
         fs::write(dir.join(".git/config"), format!("{branch}[core]\n")).unwrap();

@@ -220,6 +220,6 @@ impl Session {
 pub(crate) async fn clean(containers: Option<&ContainerBackend>) {
     let Some(containers) = containers else { return };
     if let Err(error) = containers.clean().await {
-        tracing::error!("{error}\nhint: `aifo-coder cleanup` removes what is left");
+        tracing::error!("{error}; `aifo-coder cleanup` removes what is left");
     }
 }

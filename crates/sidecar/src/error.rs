@@ -10,7 +10,7 @@ use aifo_wire::FrameError;
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
     /// The runner's program could not be started.
-    #[error("cannot start {}: {source}", display_name(kind))]
+    #[error("cannot start {}: {source}{}", display_name(kind), hint(source))]
     Start {
         /// The kind of the sidecar.
         kind: Kind,
@@ -94,5 +94,31 @@ fn display_name(kind: &Kind) -> String {
     match *kind == Kind::agent() {
         true => "the agent's container".to_owned(),
         false => format!("the {kind} sidecar"),
+    }
+}
+
+/// Returns a line `hint: ..` with its leading line break, or an empty text.
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull => {
+            "\nhint: free space in the directory of sessions, or set XDG_RUNTIME_DIR to another"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_remedy() {
+        let start = |kind: io::ErrorKind| SidecarError::Start {
+            kind: Kind::agent(),
+            source: io::Error::from(kind),
+        };
+        let text = start(io::ErrorKind::StorageFull).to_string();
+        assert!(text.contains("\nhint: free space") && text.contains("XDG_RUNTIME_DIR"), "{text}");
+        assert!(!start(io::ErrorKind::NotFound).to_string().contains("hint:"));
     }
 }

@@ -167,5 +167,9 @@ fn required_authentication_is_reported() {
     let script = Script::conforming()
         .on("initialize", [Step::Answer(json!({"protocolVersion": "1", "authMethods": methods}))])
         .on("session/new", [Step::Error(-32000, "log in first".into())]);
-    PromptTest::with(&script).ask(&[]).failed(&["log in first", "An API key"]);
+    PromptTest::with(&script).ask(&[]).failed(&[
+        "log in first",
+        "An API key",
+        "hint: log in to it in a terminal",
+    ]);
 }

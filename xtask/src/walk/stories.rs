@@ -30,7 +30,7 @@ pub(super) const STORIES: &[Story] = &[
             "aifo-coder --version; aifo-shim --version",
             "man -w aifo-coder-run",
             "bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader aifo-coder; complete -p aifo-coder'",
-            "aifo-coder doctor | grep -E '^.{6}(versions|config|killed sessions|podman trial):'",
+            "aifo-coder doctor | grep -E '^.{6}(versions|workspace|killed sessions|local files|podman trial):'",
         ],
     },
     Story {

@@ -61,6 +61,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
         }
     };
     let prompt_run = PromptRun {
+        agent,
         text,
         drain: None,
         cwd: agent_session.cwd.clone(),
@@ -122,6 +123,8 @@ fn read_stdin() -> anyhow::Result<String> {
 
 /// One prompt and its result.
 struct PromptRun {
+    /// `None` for the command of `--agent-command`.
+    agent: Option<String>,
     text: String,
     cwd: PathBuf,
     /// The session to resume.
@@ -221,7 +224,7 @@ impl PromptRun {
                 self.resumed = None;
                 self.open_new(agent)
             }
-            Event::Failed { failure, .. } => bail!("{}", describe(&failure)),
+            Event::Failed { failure, .. } => bail!("{}", self.describe(&failure)),
             Event::Request(RequestEvent::Permission { id, request }) => {
                 self.decide(&id, &request, agent)
             }
@@ -276,6 +279,15 @@ impl PromptRun {
         Ok(())
     }
 
+    /// The failure's text, with a hint.
+    fn describe(&self, failure: &Failure) -> String {
+        let Failure::AuthRequired { methods, .. } = failure else { return failure.to_string() };
+        let names: Vec<_> = methods.iter().filter_map(|it| it.get("name")?.as_str()).collect();
+        let methods =
+            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        format!("{failure}{methods}\nhint: {}", login_hint(self.agent.as_deref()))
+    }
+
     /// Prints the final report and returns the exit code.
     fn finish(mut self, name: &str, exited: &ExitedAgent) -> u8 {
         if let Some(end) = self.end.take() {
@@ -284,7 +296,7 @@ impl PromptRun {
             {
                 console::fail(&agent_failure(
                     name,
-                    &describe(failure),
+                    &self.describe(failure),
                     &exited.end,
                     &exited.non_json,
                 ));
@@ -325,12 +337,12 @@ struct ExitedAgent {
     non_json: String,
 }
 
-/// The failure's text, with a hint.
-fn describe(failure: &Failure) -> String {
-    let Failure::AuthRequired { methods, .. } = failure else { return failure.to_string() };
-    let names: Vec<_> = methods.iter().filter_map(|method| method.get("name")?.as_str()).collect();
-    let methods = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    format!("{failure}{methods}\nhint: log in once with `aifo-coder run`, or set its API key")
+/// The remedy for a missing login; `agent` is `None` for a command of the user's.
+fn login_hint(agent: Option<&str>) -> String {
+    match agent {
+        Some(agent) => format!("log in once with `aifo-coder run {agent}`, or set its API key"),
+        None => "log in to it in a terminal, or set its API key".to_owned(),
+    }
 }
 
 /// The exit code for the turn's stop reason.
@@ -360,3 +372,15 @@ const FAILED: u8 = 1;
 /// Exit code: the agent cancelled the turn after a denied call.
 const DENIED: u8 = 8;
 const NO_STDOUT: &str = "cannot write to stdout";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_for_a_login_is_a_command_to_copy() {
+        let hint = login_hint(Some("codex"));
+        assert_eq!(hint, "log in once with `aifo-coder run codex`, or set its API key");
+        assert!(!login_hint(None).contains("aifo-coder run"));
+    }
+}

@@ -24,6 +24,7 @@ fn facts() -> Facts {
         admitted: Vec::new(),
         has_own_state: false,
         login: Some(".codex/auth.json".into()),
+        is_logged_in: true,
     }
 }
 
@@ -168,7 +169,11 @@ fn tool_calls_are_summarised() {
 fn a_state_of_its_own_is_named_with_its_login() {
     let facts = Facts { has_own_state: true, ..facts() };
     assert!(facts.files().contains("copies of ~/.codex for this project"), "{}", facts.files());
-    assert!(facts.secrets().contains("the login in ~/.codex/auth.json"), "{}", facts.secrets());
+    assert_eq!(facts.secrets(), "the login in ~/.codex/auth.json");
+    let facts = Facts { is_logged_in: false, ..facts };
+    assert_eq!(facts.secrets(), "no login yet; a new one is copied to ~/.codex/auth.json");
+    let facts = Facts { proxied: vec!["openai".to_owned()], ..facts };
+    assert_eq!(facts.secrets(), "none; aifo adds the key of openai outside");
 }
 
 #[test]

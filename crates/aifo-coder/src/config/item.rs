@@ -199,6 +199,18 @@ impl FileText {
 
     pub(crate) fn malformed(&self, error: &toml::de::Error, span: Range<usize>) -> ConfigError {
         let message = error.message();
+        if let Some(types) = message.strip_prefix("invalid type: ")
+            && let Some((found, expected)) = types.split_once(", expected ")
+        {
+            let what = format!("expected {}, found {found}", type_in_toml(expected));
+            let error = ConfigError::new(&self.source(span.clone()), what);
+            return match (expected, self.text.get(span)) {
+                ("a sequence", Some(text)) if !found.starts_with("map") => {
+                    error.hint(format!("put it in brackets: [{text}]"))
+                }
+                _ => error,
+            };
+        }
         let Some(rest) = message.strip_prefix("unknown field `") else {
             return ConfigError::new(&self.source(span), message.replace('\n', "; "));
         };
@@ -206,5 +218,16 @@ impl FileText {
         let names: Vec<&str> = rest.split('`').step_by(2).filter(|name| !name.is_empty()).collect();
         let (unknown, known) = names.split_first().unwrap_or((&"", &[]));
         self.unknown_key(span, unknown, known, None)
+    }
+}
+
+/// Returns the words for a type of serde's in a configuration file.
+fn type_in_toml(expected: &str) -> &str {
+    match expected {
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number",
+        other => other,
     }
 }

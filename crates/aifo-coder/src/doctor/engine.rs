@@ -134,7 +134,10 @@ async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
         (_, missing) => Some(Finding::warn(
             check,
             format!("missing: {}", missing.join(", ")),
-            "build them with 'aifo-coder images build', or name others with --toolchain-image",
+            format!(
+                "build them with '{}', or name others with --toolchain-image",
+                format!("aifo-coder images build {}", engine.flavor().build_option()).trim_end()
+            ),
         )),
     }
 }

@@ -15,6 +15,9 @@ pub(super) fn config(context: &CheckContext) -> Vec<Finding> {
         return vec![Finding::failure("config", config_error, "see: aifo-coder config check")];
     }
     let kinds = context.config.toolchains.value.words();
+    if kinds.is_empty() && !context.has_project() {
+        return Vec::new();
+    }
     if kinds.is_empty() {
         let fix = "name a toolchain with --toolchain, or in the configuration file";
         let text =
@@ -28,6 +31,15 @@ pub(super) fn config(context: &CheckContext) -> Vec<Finding> {
 pub(super) fn workspace(context: &CheckContext) -> Vec<Finding> {
     vec![match CheckedWorkspace::new(&context.workspace) {
         Ok(workspace) => Finding::ok("workspace", format!("{}", workspace.path().display())),
+        Err(error) if context.workspace == Path::new(".") => {
+            let text = error.to_string();
+            let text = text.lines().next().unwrap_or_default();
+            Finding::warn(
+                "workspace",
+                format!("not in a project: {text}"),
+                "run the doctor in a project's directory too, or name it with --workspace",
+            )
+        }
         Err(error) => Finding::failure("workspace", &error, "name another with --workspace"),
     }]
 }

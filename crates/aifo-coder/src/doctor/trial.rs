@@ -2,11 +2,15 @@
 
 mod calls;
 
+use std::io;
+use std::path::Path;
+
 use aifo_launch::{
     CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, Session,
     SessionConfig, SidecarBackend,
 };
 use aifo_types::{Kind, ToolName};
+use tempfile::TempDir;
 
 use self::calls::{Calls, Measured};
 use super::CheckContext;
@@ -86,7 +90,8 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
             }
         }
     }
-    let fix = "build one with 'aifo-coder images build', or pull one";
+    let build = format!("aifo-coder images build {}", flavor.build_option());
+    let fix = format!("build one with '{}', or pull one", build.trim_end());
     let text = match lacking[..] {
         [] => "no images found; nothing was measured".to_owned(),
         _ => format!("nothing was measured: no 'true' in {}", lacking.join(", ")),
@@ -139,7 +144,13 @@ fn kind() -> Kind {
 
 async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Measured, TrialError> {
     let shim = context.shim.as_ref().map_err(|_| TrialError::NoShim)?;
-    let mut config = SessionConfig::new(&context.workspace, shim.clone());
+    // Without a project, as in the home directory, this machine is measured all the same.
+    let substitute = match context.has_project() || context.workspace != Path::new(".") {
+        true => None,
+        false => Some(tempfile::tempdir().map_err(TrialError::NoWorkspace)?),
+    };
+    let workspace = substitute.as_ref().map_or(context.workspace.as_path(), TempDir::path);
+    let mut config = SessionConfig::new(workspace, shim.clone());
     config.toolchains = vec![kind().into()];
     let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
     config.policy.allow(&kind(), tools);
@@ -151,7 +162,7 @@ async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Meas
     };
     config.backend = backend;
     let session = Session::start(config).await?;
-    let calls = Calls::of(&session, shim.path(), &context.workspace, pids);
+    let calls = Calls::of(&session, shim.path(), workspace, pids);
     // This thread serves the session, so the calls are made on another one.
     let measured = tokio::task::spawn_blocking(move || calls.measure()).await;
     session.close().await;
@@ -163,6 +174,8 @@ async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Meas
 enum TrialError {
     #[error("cannot measure without aifo-shim\nhint: see 'versions'")]
     NoShim,
+    #[error("cannot create a directory to measure in: {0}\nhint: set TMPDIR to another")]
+    NoWorkspace(io::Error),
     #[error(transparent)]
     Launch(#[from] LaunchError),
     #[error("trial calls did not complete\nhint: see the messages above")]

@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use aifo_engine::{ContainerSpec, Mount, is_missing_image, is_name_conflict, is_port_conflict};
+use aifo_engine::{
+    ContainerSpec, Flavor, Mount, is_missing_image, is_name_conflict, is_port_conflict,
+};
 use aifo_types::Kind;
 use aifo_wire::Setup;
 use tokio::io::Interest;
@@ -87,12 +89,16 @@ impl Shared {
                 // The engine creates volumes as root's.
                 self.chown_volumes(&kind, spec).await?;
                 let again = self.try_start(&kind, spec, progress).await?;
-                again.map_err(|failure| failure.into_error(&kind, spec))?
+                again.map_err(|failure| {
+                    failure.into_error(&kind, spec, self.config.engine.flavor())
+                })?
             }
             Err(failure) if failure.is_name_conflict() => {
                 self.replace(&kind, spec, progress).await?
             }
-            Err(failure) => return Err(failure.into_error(&kind, spec)),
+            Err(failure) => {
+                return Err(failure.into_error(&kind, spec, self.config.engine.flavor()));
+            }
         };
         let setup = self.setup(spec);
         let connected = match reached {
@@ -130,7 +136,9 @@ impl Shared {
                 Err(failure) if failure.is_name_conflict() && attempts > 0 => {
                     tokio::time::sleep(REMOVE_PAUSE).await;
                 }
-                Err(failure) => return Err(failure.into_error(kind, spec)),
+                Err(failure) => {
+                    return Err(failure.into_error(kind, spec, self.config.engine.flavor()));
+                }
             }
         }
     }
@@ -215,7 +223,11 @@ impl Shared {
         let code = stderr.wait_unless_cancelled(&mut child, &mut self.cancelled.subscribe()).await;
         match code.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
             Some(0) => Ok(()),
-            code => Err(StartFailure { code, stderr: stderr.into_lines() }.into_error(kind, &spec)),
+            code => Err(StartFailure { code, stderr: stderr.into_lines() }.into_error(
+                kind,
+                &spec,
+                self.config.engine.flavor(),
+            )),
         }
     }
 
@@ -235,7 +247,7 @@ impl StartFailure {
         self.stderr.iter().any(|line| is_name_conflict(line))
     }
 
-    fn into_error(self, kind: &Kind, spec: &ContainerSpec) -> SidecarError {
+    fn into_error(self, kind: &Kind, spec: &ContainerSpec, flavor: Flavor) -> SidecarError {
         let error = aifo_engine::error_line(&self.stderr.join("\n"));
         let reason = match (error, self.code) {
             (Some(error), _) => error,
@@ -244,13 +256,13 @@ impl StartFailure {
             }
             (None, None) => "the engine's command was killed".to_owned(),
         };
-        let hint = hint(&reason, kind, spec);
+        let hint = hint(&reason, kind, spec, flavor);
         SidecarError::Container { kind: kind.clone(), image: spec.image.clone(), reason, hint }
     }
 }
 
 /// Returns a line `hint: ..` with its leading line break, or an empty text.
-fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
+fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec, flavor: Flavor) -> String {
     if is_missing_image(reason) {
         let (name, flag) = match *kind == Kind::agent() {
             true => ("AGENT", "--image"),
@@ -258,7 +270,8 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
         };
         return format!(
             "\nhint: the image is not on this machine and cannot be pulled; build it with \
-             `aifo-coder images build {name}`, or name another with {flag}"
+             `aifo-coder images build {}{name}`, or name another with {flag}",
+            flavor.build_option()
         );
     }
     let known = if reason.contains("not writable") {

@@ -116,7 +116,12 @@ fn errors_have_a_line_and_a_hint() {
             "[notify]\n\nsafe-dirs = []",
             "/u.toml:3: there is no key 'safe-dirs'\nhint: did you mean 'safe_dirs'?",
         ),
-        ("max_secs = 'x'", "/u.toml:1: invalid type: string \"x\", expected u64"),
+        ("max_secs = 'x'", "/u.toml:1: expected a whole number, found string \"x\""),
+        ("verbose = 1", "/u.toml:1: expected true or false, found integer `1`"),
+        (
+            "toolchains = 'rust'",
+            "/u.toml:1: expected a list, found string \"rust\"\nhint: put it in brackets: ['rust']",
+        ),
     ];
     for (text, expected) in rows {
         assert_eq!(of_user(text).unwrap_err(), expected);
@@ -280,7 +285,7 @@ fn invalid_values_of_the_user_are_rejected() {
         ("[env]\ndeny = ['=']", "/u.toml:2: invalid variable '='"),
         ("[env]\nset = { 'A*' = '' }", "/u.toml:2: invalid variable 'A*'"),
         ("[env]\nset = { PATH = '/x' }", "/u.toml:2: variable 'PATH' is reserved"),
-        ("[env]\nset = { A = 1 }", "/u.toml:2: invalid type: integer `1`"),
+        ("[env]\nset = { A = 1 }", "/u.toml:2: expected a string, found integer `1`"),
         ("[notify]\ncommand = ['say']", "/u.toml:2: command 'say' is not an absolute path"),
         ("[notify]\ncommand = []", "/u.toml:2: command '' is not an absolute path"),
         (

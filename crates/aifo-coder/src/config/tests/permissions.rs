@@ -68,8 +68,12 @@ fn invalid_rules() {
             "allow = [{ kind = 'execute', path = 'src' }]",
             "/u.toml:2: a path alone cannot allow calls of kind 'execute'\nhint: ",
         ),
-        ("allow = [7]", "/u.toml:2: invalid type: integer `7`, expected a kind of tool call"),
-        ("allow = 'read'", "/u.toml:2: invalid type"),
+        (
+            "allow = [7]",
+            "/u.toml:2: expected a kind of tool call, or a table with a kind, a command or a path, \
+             found integer `7`",
+        ),
+        ("allow = 'read'", "/u.toml:2: expected a list, found string"),
         (
             "default = 'allow'",
             "/u.toml:2: invalid value 'allow' for permissions.default: expected ask or deny",
