@@ -8,6 +8,7 @@ use aifo_tests::{
     CONNECT, ContainerSession, ContainerSetup, EVERY_TOOL, Engine, HOLD, HelloServer, Outcome,
     Running, Signal, eventually, is_alive,
 };
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Options of a session that reaches the server as `allowed.test`.
 pub(crate) fn setup(engine: &Engine, server: &HelloServer) -> ContainerSetup {
@@ -300,4 +301,38 @@ fn what_cannot_work_is_refused() {
         assert!(outcome.code() != Some(0) && outcome.stderr.contains(expected), "{outcome:?}");
         assert!(outcome.stderr.contains("hint: "), "{outcome:?}");
     }
+}
+
+/// The launcher raises its soft limit on open files; the agent has the caller's.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_thousand_connections_are_open_with_a_low_soft_limit() {
+    let test = "a_thousand_connections_are_open_with_a_low_soft_limit";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    if hard < 4096 {
+        eprintln!("skipped: {test}: the hard limit on open files is {hard}");
+        return;
+    }
+    // The test is the server.
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let server = HelloServer::new();
+    let wrapper = ["/bin/sh", "-c", "ulimit -S -n 1024; exec \"$@\"", "sh"];
+    let mut session = setup(&engine, &server).through(&wrapper).start();
+    let program = "
+import asyncio, resource, sys
+async def one():
+    r, w = await asyncio.open_connection('allowed.test', int(sys.argv[1]))
+    await r.readuntil(b'hello\\n')
+    return w
+async def main():
+    opened = await asyncio.gather(*(one() for _ in range(1000)))
+    # All are open now.
+    print(len(opened), sum(not w.is_closing() for w in opened))
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+asyncio.run(main())
+";
+    assert_eq!(session.python(program, &[&server.port.to_string()]), "1000 1000\n");
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    assert!(!session.log().contains("open files"), "{}", session.log());
 }

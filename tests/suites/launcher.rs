@@ -34,6 +34,18 @@ fn check_nothing_left(setup: &SessionSetup) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// The launcher raises its own soft limit, for connections and calls.
+#[test]
+fn a_commands_open_files_are_limited_as_the_launchers_were() {
+    let setup = setup().through(&["/bin/sh", "-c", "ulimit -S -n 333; exec \"$@\"", "sh"]);
+    let report = "ulimit -S -n; /bin/grep 'open files' /proc/$PPID/limits";
+    let text = Outcome::of(&mut run(&setup, &["sh", "-c", report])).exited(0).text();
+    let (own, launchers) = text.split_once('\n').unwrap();
+    assert_eq!(own, "333");
+    let numbers: Vec<&str> = launchers.split_whitespace().collect();
+    assert_eq!(numbers.get(3), numbers.get(4), "raised: {launchers}");
+}
+
 #[test]
 fn the_exit_code_is_the_commands() {
     let setup = setup();

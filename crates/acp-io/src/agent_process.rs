@@ -5,7 +5,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_process::{ExecTag, kill_tagged, random_bits, signal_group_number};
+use aifo_process::{
+    ExecTag, kill_tagged, random_bits, signal_group_number, with_inherited_open_files,
+};
 use aifo_types::{ExecId, Signal, env};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -96,7 +98,7 @@ impl AgentProcess {
         let id = ExecId::from_random(random_bits()?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).env(env::EXEC_TAG, id.as_str());
-        let mut child = command.spawn()?;
+        let mut child = with_inherited_open_files(|| command.spawn())?;
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);
         let (Some(stdin), Some(stdout), Some(stderr), Some(leader)) = pipes else {

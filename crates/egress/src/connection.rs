@@ -71,9 +71,14 @@ async fn run(
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);
     record.protocol = rule.protocol(port);
-    let parent = gateway.outside.parent_for(name, rule);
     // The parent proxy gets requests themselves; it may refuse CONNECT to other ports than 443.
-    let request_parent = parent.filter(|_| record.protocol == Protocol::Http);
+    let (parent, request_parent) = match record.protocol {
+        Protocol::Http => {
+            let parent = gateway.outside.request_parent_for(name, rule);
+            (parent, parent)
+        }
+        _ => (gateway.outside.parent_for(name, rule), None),
+    };
     let reading = read_first(client, record.protocol, name, port, request_parent);
     let timed_out = ConnectionError::FirstBytesTimeout(limits.first_bytes);
     let first = timeout(limits.first_bytes, reading).await.map_err(|_| timed_out)??;

@@ -44,6 +44,8 @@ pub(crate) struct Outside {
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) dialer: Arc<dyn Dial>,
     pub(crate) parent: Option<ParentProxy>,
+    /// For requests without TLS, in place of `parent`.
+    pub(crate) request_parent: Option<ParentProxy>,
     cache: Arc<Mutex<Cache>>,
     resolving: Arc<Semaphore>,
 }
@@ -76,6 +78,7 @@ impl Outside {
             resolver: Arc::new(SystemResolver::default()),
             dialer: Arc::new(SystemDialer),
             parent: None,
+            request_parent: None,
             cache: Arc::default(),
             resolving: Arc::new(Semaphore::new(MAX_RESOLVING)),
         }
@@ -85,6 +88,15 @@ impl Outside {
     pub(crate) fn parent_for(&self, name: &Name, rule: &Rule) -> Option<&ParentProxy> {
         let parent = self.parent.as_ref().filter(|_| rule.addresses().is_empty());
         parent.filter(|parent| parent.serves(name))
+    }
+
+    /// Returns the parent proxy for a request to this name without TLS.
+    pub(crate) fn request_parent_for(&self, name: &Name, rule: &Rule) -> Option<&ParentProxy> {
+        let parent = self.request_parent.as_ref().filter(|_| rule.addresses().is_empty());
+        match parent {
+            Some(parent) => Some(parent).filter(|parent| parent.serves(name)),
+            None => self.parent_for(name, rule),
+        }
     }
 
     /// Connects to a name that a rule permits at this port.

@@ -84,6 +84,13 @@ impl Gateway {
         self
     }
 
+    /// Sends requests without TLS to a parent proxy of their own.
+    #[must_use]
+    pub fn with_request_proxy(mut self, parent: ParentProxy) -> Gateway {
+        self.0.outside.request_parent = Some(parent);
+        self
+    }
+
     /// Waits for a future before a refusal is reported and answered, for example until the process of the
     /// client is known, which still waits for the answer. `before` is called with the event, and must
     /// bound the future's time and the number of futures. Other queries and connections do not wait.

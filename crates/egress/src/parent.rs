@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use aifo_types::proxy_variables::{ALL_PROXY, HTTPS_PROXY, NO_PROXY};
+use aifo_types::proxy_variables::{ALL_PROXY, HTTP_PROXY, HTTPS_PROXY, NO_PROXY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -99,13 +99,26 @@ impl ParentProxy {
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<ParentProxy>, ParentError> {
+        ParentProxy::first_of([HTTPS_PROXY, ALL_PROXY].as_flattened(), variable)
+    }
+
+    /// Returns the parent proxy of an environment for HTTP without TLS: the first of `http_proxy` and
+    /// `HTTP_PROXY` that is not empty, without the same names.
+    pub fn for_requests(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<ParentProxy>, ParentError> {
+        ParentProxy::first_of(&HTTP_PROXY, variable)
+    }
+
+    fn first_of(
+        names: &[&str],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<ParentProxy>, ParentError> {
         let first = |names: &[&str]| {
             let values = names.iter().filter_map(|name| variable(name));
             values.into_iter().find(|value| !value.trim().is_empty())
         };
-        let Some(url) = first([HTTPS_PROXY, ALL_PROXY].as_flattened()) else {
-            return Ok(None);
-        };
+        let Some(url) = first(names) else { return Ok(None) };
         let bypass = first(&NO_PROXY).unwrap_or_default();
         Ok(Some(ParentProxy::parse(&url)?.with_bypass(&bypass)))
     }
@@ -342,6 +355,17 @@ mod tests {
         assert_eq!(host(&[("https_proxy", "p:1"), ("NO_PROXY", "example")]), found("p", false));
         let invalid = variables(&[("https_proxy", "socks5://p")]);
         assert!(ParentProxy::from_environment(invalid).is_err());
+        let of_requests = |list: &'static [(&str, &str)]| {
+            let proxy = ParentProxy::for_requests(variables(list)).unwrap();
+            proxy.map(|proxy| (proxy.host.clone(), proxy.serves(&name("a.example"))))
+        };
+        assert_eq!(of_requests(&[("https_proxy", "http://p"), ("all_proxy", "http://p")]), None);
+        assert_eq!(
+            of_requests(&[("http_proxy", ""), ("HTTP_PROXY", "http://p")]),
+            found("p", true)
+        );
+        const WITHOUT: &[(&str, &str)] = &[("http_proxy", "p:1"), ("no_proxy", "a.example")];
+        assert_eq!(of_requests(WITHOUT), found("p", false));
     }
 
     #[test]

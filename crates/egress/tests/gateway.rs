@@ -340,6 +340,36 @@ async fn a_parent_proxy_is_asked_by_name() {
     assert_eq!(outside.dialled().last().unwrap().ip().to_string(), PUBLIC);
 }
 
+/// `http_proxy` alone: other protocols are dialled directly.
+#[tokio::test]
+async fn a_request_proxy_serves_only_requests() {
+    let (proxy, proxy_address) = server().await;
+    let (direct, direct_address) = server().await;
+    let outside = Outside::default();
+    outside.server("10.0.0.9", proxy_address);
+    outside.name("b.test", &[PUBLIC]);
+    outside.server(PUBLIC, direct_address);
+    let parent = ParentProxy::parse("http://10.0.0.9:3128").unwrap();
+    let rules = ["a.test:PORT http", "b.test:PORT raw"];
+    let mut world =
+        start_with(&rules, &outside, |gateway| gateway.with_request_proxy(parent)).await;
+    let mut client = world.connect("a.test").await;
+    let host = format!("a.test:{}", world.port);
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut accepted, _) = soon(proxy.accept()).await.unwrap();
+    let received = String::from_utf8(read_until(&mut accepted, "\r\n\r\n").await).unwrap();
+    assert!(received.starts_with(&format!("GET http://{host}/ HTTP/1.1\r\n")), "{received}");
+    let opened = world.event().await;
+    assert!(opened.via_parent, "{opened:?}");
+    let mut client = world.connect("b.test").await;
+    client.write_all(b"raw").await.unwrap();
+    let (mut accepted, _) = soon(direct.accept()).await.unwrap();
+    assert_eq!(read_until(&mut accepted, "raw").await, b"raw");
+    let opened = world.event().await;
+    assert!(!opened.via_parent && opened.address.is_some(), "{opened:?}");
+}
+
 /// A proxy that permits CONNECT only to port 443 serves plain requests.
 #[tokio::test]
 async fn a_parent_proxy_gets_plain_requests() {

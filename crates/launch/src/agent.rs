@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::signal_process;
+use aifo_process::{signal_process, with_inherited_open_files};
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
 use aifo_types::{
     Ending, Signal, Token, container_path, encode_variables, env, protective_git_variables,
@@ -91,7 +91,7 @@ impl Agent {
             return Ok(AgentEnd::NotStarted(io::ErrorKind::NotFound.into()));
         };
         session.reset_call_stats();
-        let mut child = match command.spawn() {
+        let mut child = match with_inherited_open_files(|| command.spawn()) {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),
         };

@@ -112,7 +112,12 @@ impl NamedNetwork {
                 lock(&shared).set_caller(id, caller);
             }))
         });
-        let gateway = match ParentProxy::from_environment(|name| std::env::var(name).ok())? {
+        let variable = |name: &str| std::env::var(name).ok();
+        let gateway = match ParentProxy::for_requests(variable)? {
+            Some(parent) => gateway.with_request_proxy(parent),
+            None => gateway,
+        };
+        let gateway = match ParentProxy::from_environment(variable)? {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };

@@ -22,7 +22,7 @@ pub struct ToolStack {
 }
 
 impl ToolStacks {
-    /// Returns the stacks of these kinds.
+    /// Returns the stacks of these kinds; at least one.
     pub fn new(rules: &NetworkRules, kinds: &[Kind]) -> Self {
         let mut groups: Vec<(NetRules, Vec<Kind>)> = Vec::new();
         for kind in kinds {
@@ -31,6 +31,9 @@ impl ToolStacks {
                 Some((_, group)) => group.push(kind.clone()),
                 None => groups.push((of_kind, vec![kind.clone()])),
             }
+        }
+        if groups.is_empty() {
+            return ToolStacks::shared(kinds);
         }
         let is_only = groups.len() == 1;
         let stacks = groups.into_iter().filter_map(|(_, kinds)| {
@@ -118,6 +121,7 @@ mod tests {
         let same = ToolStacks::new(&NetworkRules::default(), &kinds);
         assert_eq!(names(&same), [("tools", "rust c-cpp go zig".to_owned())]);
         assert_eq!(same, ToolStacks::shared(&kinds));
+        assert_eq!(names(&ToolStacks::new(&rules, &[])), [("tools", String::new())]);
     }
 
     #[test]

@@ -59,7 +59,9 @@ pub use escalation::{Escalation, EscalationPlan};
 pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};
 pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
 pub use initial_stack::{InitialStack, StackLayout, parse_stack};
-pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
+pub use limits::{
+    ResourceLimit, current_limits, nice, raise_open_files, with_inherited_open_files,
+};
 pub use lookup::{Lookup, find_in_path, is_executable};
 pub use namespace::{NamespaceError, enter_namespace};
 pub use network_stack::{create_network_stack, join_network_stack, try_network_stack};

@@ -1,6 +1,7 @@
 //! Resource limits and nice value of this process.
 
 use std::io;
+use std::sync::OnceLock;
 
 use nix::libc;
 
@@ -22,15 +23,38 @@ pub fn current_limits() -> Vec<ResourceLimit> {
     (0..RESOURCE_COUNT).filter_map(|resource| current(resource).ok()).collect()
 }
 
-/// Raises the soft limit on open files to the hard one, and returns the previous limit, which tools
-/// inherit.
+/// The limit on open files of this process at its start.
+static INHERITED_OPEN_FILES: OnceLock<ResourceLimit> = OnceLock::new();
+
+/// Raises the soft limit on open files to the hard one, and returns the limit before the first call, which
+/// tools inherit.
 pub fn raise_open_files() -> io::Result<ResourceLimit> {
     let limit = current(libc::RLIMIT_NOFILE as u8)?;
-    let raised = libc::rlimit { rlim_cur: limit.hard, rlim_max: limit.hard };
+    let inherited = INHERITED_OPEN_FILES.get_or_init(|| limit);
     if limit.soft < limit.hard {
-        sys::prlimit(limit.resource, Some(&raised))?;
+        set_soft(&limit, limit.hard)?;
     }
-    Ok(limit)
+    Ok(*inherited)
+}
+
+/// Runs a function that spawns a process, which inherits the limit on open files that this process had
+/// before [`raise_open_files`]. In the meantime this process has that limit as well.
+pub fn with_inherited_open_files<T>(spawn: impl FnOnce() -> T) -> T {
+    let raised = current(libc::RLIMIT_NOFILE as u8).ok().zip(INHERITED_OPEN_FILES.get());
+    let Some((raised, inherited)) = raised.filter(|(raised, it)| it.soft < raised.soft) else {
+        return spawn();
+    };
+    // Within the hard limit, which does not change.
+    let _ = set_soft(&raised, inherited.soft);
+    let spawned = spawn();
+    let _ = set_soft(&raised, raised.soft);
+    spawned
+}
+
+fn set_soft(limit: &ResourceLimit, soft: u64) -> io::Result<()> {
+    let new = libc::rlimit { rlim_cur: soft, rlim_max: limit.hard };
+    sys::prlimit(limit.resource, Some(&new))?;
+    Ok(())
 }
 
 /// Returns the nice value of this process, from -20 to 19.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 
-use aifo_process::bytes_in_pipe;
+use aifo_process::{bytes_in_pipe, with_inherited_open_files};
 use aifo_types::exit;
 use nix::errno::Errno;
 use serde_json::{Value, json};
@@ -37,7 +37,8 @@ impl Terminal {
             // One pipe for both keeps the order of writes.
             command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
             command.process_group(0);
-            let (leader, exited) = GroupLeader::new(command.as_std_mut().spawn()?)?;
+            let (leader, exited) =
+                GroupLeader::new(with_inherited_open_files(|| command.as_std_mut().spawn())?)?;
             Ok((leader, exited, output))
         });
         // Closes this process's writing ends, which would keep the pipe open.

@@ -7,7 +7,7 @@ use crate::log::{Moment, duration};
 use crate::paint::Paint;
 
 /// The head of the columns of [`connection_line`].
-pub(super) const HEAD: &str = "TIME                  VERDICT    STACK   TOOL              SENT    RECEIVED     \
+pub(super) const HEAD: &str = "TIME                  VERDICT    STACK         TOOL              SENT    RECEIVED     \
      \x20DURATION  NAME\n";
 
 /// Returns a line with time, verdict, stack, tool, bytes, duration, name, and the cause of a refusal or
@@ -26,7 +26,7 @@ pub(crate) fn connection_line(logged: &LoggedConnection, paint: Paint) -> String
     let wall = if is_counted { duration(logged.wall_ms) } else { String::new() };
     let name = escape_line(&logged.subject());
     let mut line = format!(
-        "{time}  {verdict}  {stack:<6}  {tool:<10}  {sent:>10}  {received:>10}  {wall:>12}  {name}"
+        "{time}  {verdict}  {stack:<12}  {tool:<10}  {sent:>10}  {received:>10}  {wall:>12}  {name}"
     );
     if let Some(error) = &logged.error {
         line += &paint.faint(format!("  # {}", escape_line(error)));
@@ -101,20 +101,20 @@ mod tests {
         let rows = [
             (
                 allowed,
-                "allowed    tools   cargo            517 B     5.0 MiB        1.23 s  a.example:443\n",
+                "allowed    tools         cargo            517 B     5.0 MiB        1.23 s  a.example:443\n",
             ),
-            (failed, "failed     tools   cargo            517 B     5.0 MiB        1.23 s  "),
+            (failed, "failed     tools         cargo            517 B     5.0 MiB        1.23 s  "),
             (
                 open,
-                "open       tools   cargo                                             a.example:443\n",
+                "open       tools         cargo                                             a.example:443\n",
             ),
             (
                 connection(ConnectionVerdict::Learnt),
-                "learnt     tools   -                  0 B         0 B          0 ms  a.example:443\n",
+                "learnt     tools         -                  0 B         0 B          0 ms  a.example:443\n",
             ),
             (
                 refused,
-                "refused    tools   -                                                 a.example  \
+                "refused    tools         -                                                 a.example  \
                  # no rule permits it\n",
             ),
         ];
