@@ -4,15 +4,15 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_launch::{
-    Choice, Container, Engine, Flavor, RunningTool, SessionInfo, TrustedPrograms, running_sessions,
-    within_timeout,
+    Choice, Container, Engine, Flavor, HeldSession, HeldState, RunningTool, SessionInfo,
+    TrustedPrograms, running_sessions, within_timeout,
 };
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::{console, paint};
+use crate::{console, held, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let sessions = running_sessions();
@@ -20,10 +20,13 @@ pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();
     if flags.json {
         paint::print_json(&rows)?;
-    } else if rows.is_empty() {
-        console::say("no running sessions");
     } else {
-        paint::print(&table(&rows))?;
+        let ended: String = held::ended().iter().map(|line| escape_line(line) + "\n").collect();
+        match (rows.is_empty(), ended.is_empty()) {
+            (true, true) => console::say("no running sessions"),
+            (true, false) => paint::print(&ended)?,
+            (false, _) => paint::print(&(table(&rows) + &ended))?,
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -73,6 +76,14 @@ fn table(rows: &[Row<'_>]) -> String {
         push(line);
         if let Some(agent) = row.agent {
             push(&escape_line(&format!("  agent {agent}")));
+        }
+        if let Some(count) = row.clients {
+            let clients = match count {
+                0 => "detached".to_owned(),
+                1 => "attached, 1 client".to_owned(),
+                count => format!("attached, {count} clients"),
+            };
+            push(&format!("  {clients}"));
         }
         for ContainerRow { name, status, image } in &row.containers {
             push(&escape_line(&format!("  container {name}: {status}, of {image}")));
@@ -126,6 +137,8 @@ struct Row<'a> {
     backend: &'a str,
     /// The agent, if it runs in a container.
     agent: Option<&'a str>,
+    /// The number of its clients, if it is held.
+    clients: Option<usize>,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
     started_unix_ms: u128,
@@ -173,6 +186,10 @@ impl<'a> Row<'a> {
             up: session.up.iter().map(|kind| kind.as_str()).collect(),
             backend: &session.backend,
             agent: session.agent.as_deref(),
+            clients: HeldSession::find(&session.id).and_then(|held| match held.state {
+                HeldState::Running(clients) => Some(clients),
+                HeldState::Ended(_) | HeldState::Lost => None,
+            }),
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),
             started_unix_ms: started.as_millis(),
@@ -203,7 +220,7 @@ impl Row<'_> {
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`.
-fn uptime(uptime: Duration) -> String {
+pub(crate) fn uptime(uptime: Duration) -> String {
     let seconds = uptime.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {

@@ -80,6 +80,20 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// Start of the session's id [default: the only held session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Detach {
+    /// Start of the session's id [default: the only held session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Publish {
     /// Start of the session's id [default: the only running session]
     #[arg(long, value_name = "SESSION")]
