@@ -53,6 +53,7 @@ mod faults;
 mod fresh_projects;
 mod front_socket;
 mod half_close;
+mod held;
 mod install;
 mod launcher;
 mod launcher_terminal;

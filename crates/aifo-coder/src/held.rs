@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use aifo_attach::{Client, ClientEnd, Connection, Held, Holder, disconnect_clients, guard};
 use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use crate::banner::short;
 use crate::cli::{self, UsageError};
 use crate::console;
-use crate::sessions::{the_one, uptime};
+use crate::sessions::the_one;
 
 /// The first argument of a process that holds a terminal.
 const HOLD: &str = "_hold";
@@ -84,7 +84,7 @@ pub(crate) enum Keep {
 }
 
 /// Starts the session of this command line under a holder.
-pub(crate) fn start(keep: Keep, command: &OsStr) -> anyhow::Result<ExitCode> {
+pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode> {
     if keep == Keep::Attached && !is_on_terminal() {
         let hint = "leave out --keep, or start without a terminal: --detach";
         return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
@@ -95,11 +95,14 @@ pub(crate) fn start(keep: Keep, command: &OsStr) -> anyhow::Result<ExitCode> {
         Keep::Attached => Stdio::from(OwnedFd::from(holders)),
         Keep::Detached => Stdio::null(),
     };
-    let mut holder = Command::new(PROGRAM);
-    holder.arg0("aifo-coder").args([OsStr::new(HOLD), OsStr::new(&id), command]);
-    holder.args(std::env::args_os().skip(2));
-    holder.stdin(first).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut holder = holder.spawn().context("cannot start a holder")?;
+    let mut holder = {
+        // Dropped with its copy of the first client's connection.
+        let mut command = Command::new(PROGRAM);
+        command.arg0("aifo-coder").args([OsStr::new(HOLD), OsStr::new(&id), command_name]);
+        command.args(std::env::args_os().skip(2));
+        command.stdin(first).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().context("cannot start a holder")?
+    };
     match keep {
         Keep::Attached => {
             let end = client(Connection::of_stream(ours)?)?;
@@ -250,23 +253,4 @@ fn chosen(prefix: Option<&str>, sessions: Vec<HeldSession>) -> anyhow::Result<He
     }
     let index = the_one(prefix, &ids, "held session")?;
     sessions.into_iter().nth(index).context("no held session")
-}
-
-/// Returns lines about held sessions that have ended, for `sessions`.
-pub(crate) fn ended() -> Vec<String> {
-    let line = |held: HeldSession| {
-        let (id, command) = (short(&held.record.id), &held.record.command);
-        match held.state {
-            HeldState::Running(_) => None,
-            HeldState::Ended(time) => {
-                let ago = SystemTime::now().duration_since(time).unwrap_or_default();
-                let ago = uptime(ago);
-                Some(format!("{id} {command} ended {ago} ago; see: aifo-coder attach {id}"))
-            }
-            HeldState::Lost => Some(format!(
-                "{id} {command} was hung up: its holder was killed; see: aifo-coder attach {id}"
-            )),
-        }
-    };
-    held_sessions().into_iter().filter_map(line).collect()
 }

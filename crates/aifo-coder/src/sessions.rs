@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_launch::{
     Choice, Container, Engine, Flavor, HeldSession, HeldState, RunningTool, SessionInfo,
-    TrustedPrograms, running_sessions, within_timeout,
+    TrustedPrograms, held_sessions, running_sessions, within_timeout,
 };
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::{console, held, paint};
+use crate::{banner, console, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let sessions = running_sessions();
@@ -21,7 +21,7 @@ pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&rows)?;
     } else {
-        let ended: String = held::ended().iter().map(|line| escape_line(line) + "\n").collect();
+        let ended: String = ended().iter().map(|line| escape_line(line) + "\n").collect();
         match (rows.is_empty(), ended.is_empty()) {
             (true, true) => console::say("no running sessions"),
             (true, false) => paint::print(&ended)?,
@@ -94,6 +94,24 @@ fn table(rows: &[Row<'_>]) -> String {
         }
     }
     text
+}
+
+/// Returns a line for each held session that has ended.
+fn ended() -> Vec<String> {
+    let line = |held: HeldSession| {
+        let (id, command) = (banner::short(&held.record.id), &held.record.command);
+        match held.state {
+            HeldState::Running(_) => None,
+            HeldState::Ended(time) => {
+                let ago = uptime(SystemTime::now().duration_since(time).unwrap_or_default());
+                Some(format!("{id} {command} ended {ago} ago; see: aifo-coder attach {id}"))
+            }
+            HeldState::Lost => Some(format!(
+                "{id} {command} was hung up: its holder was killed; see: aifo-coder attach {id}"
+            )),
+        }
+    };
+    held_sessions().into_iter().filter_map(line).collect()
 }
 
 /// Returns the running session whose id starts with `prefix`.
@@ -220,7 +238,7 @@ impl Row<'_> {
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`.
-pub(crate) fn uptime(uptime: Duration) -> String {
+fn uptime(uptime: Duration) -> String {
     let seconds = uptime.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
