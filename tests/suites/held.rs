@@ -4,6 +4,7 @@ mod ends;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::ops::Deref;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,6 +27,33 @@ printf '\033[?25h\033[<u\033[?1000l\033[?2004l\033[?1049l'; exit 7";
 
 /// The modes of [`DRAWS`], undone.
 const UNDONE: [&str; 5] = ["\x1b[?1000l", "\x1b[?2004l", "\x1b[<1u", "\x1b[?25h", "\x1b[?1049l"];
+
+/// A setup whose held sessions end with it.
+pub(crate) struct HeldSetup(SessionSetup);
+
+pub(crate) fn held_setup() -> HeldSetup {
+    HeldSetup(SessionSetup::new())
+}
+
+impl Deref for HeldSetup {
+    type Target = SessionSetup;
+
+    fn deref(&self) -> &SessionSetup {
+        &self.0
+    }
+}
+
+impl Drop for HeldSetup {
+    fn drop(&mut self) {
+        for pid in holder_pids(self).into_iter().filter(|pid| is_alive(*pid)) {
+            send_signal(pid, Signal::SIGTERM);
+            let started = std::time::Instant::now();
+            while is_alive(pid) && started.elapsed() < aifo_tests::DEADLINE {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        }
+    }
+}
 
 /// `aifo-coder` of this setup.
 pub(crate) fn coder(setup: &SessionSetup, args: &[&str]) -> Command {
@@ -72,7 +100,7 @@ fn undone(shown: &str) {
 
 #[test]
 fn a_detached_session_continues_and_is_drawn_again() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let first = Terminal::sized(80, 24);
     let before = first.modes();
     let run = first.start(&kept(&setup, "--keep", DRAWS));
@@ -108,7 +136,7 @@ fn a_detached_session_continues_and_is_drawn_again() {
 /// A shell in place of an agent; `attach` shows what scrolled away, and the lines of the end.
 #[test]
 fn the_lines_above_the_screen_are_shown_again() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let first = Terminal::sized(80, 10);
     let script = "for i in {1..60}; do echo line $i.; done; read -r word; echo got $word";
     let run = first.start(&kept(&setup, "--keep", script));
@@ -128,7 +156,7 @@ fn a_closed_terminal_detaches() {
     if !can_run("held::a_closed_terminal_detaches", &["/usr/bin/tmux", "-V"]) {
         return;
     }
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let tmux = Tmux::start(&kept(&setup, "--keep", DRAWS));
     tmux.expect("drawn for 24x80");
     tmux.close();
@@ -143,7 +171,7 @@ fn a_closed_terminal_detaches() {
 /// With `on_hangup` no flag is necessary.
 #[test]
 fn the_user_can_keep_every_session() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let directory = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("config.toml"), "[agent]\non_hangup = \"detach\"\n").unwrap();
@@ -162,7 +190,7 @@ fn the_user_can_keep_every_session() {
 
 #[test]
 fn a_killed_client_leaves_the_terminal_as_it_was() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let terminal = Terminal::sized(80, 24);
     let before = terminal.modes();
     let run = terminal.start(&kept(&setup, "--keep", DRAWS));
@@ -181,7 +209,7 @@ fn a_killed_client_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn detach_disconnects_every_terminal() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let (one, two) = (Terminal::sized(80, 24), Terminal::sized(100, 40));
     let first = one.start(&kept(&setup, "--keep", DRAWS));
     one.expect("drawn for 24x80");
@@ -208,7 +236,7 @@ fn detach_disconnects_every_terminal() {
 
 #[test]
 fn a_client_that_reads_nothing_does_not_block_the_command() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let script = "while [ ! -e go ]; do /bin/sleep 0.02; done
         /usr/bin/head -c 3000000 /dev/zero | /usr/bin/tr '\\0' x; : >done; read -r";
     let outcome = Outcome::of(&mut kept(&setup, "--detach", script));
@@ -229,7 +257,7 @@ fn a_client_that_reads_nothing_does_not_block_the_command() {
 
 #[test]
 fn other_bytes_end_a_connection_only() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     Outcome::of(&mut kept(&setup, "--detach", DRAWS)).exited(0);
     let socket = holders(&setup)[0].join("socket");
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[2, 0, 0, 0, 1, 4], &[9, 255, 255, 255, 255]] {
@@ -247,7 +275,7 @@ fn other_bytes_end_a_connection_only() {
 /// The holder answers for a terminal while there is none.
 #[test]
 fn a_command_without_a_client_gets_answers() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let script = r"/bin/stty raw -echo; printf 'ab\033[6n\033[c'
         IFS= read -r -d c answer; printf %sc ${answer//$'\033'/E} >answer; /bin/sleep 1000";
     Outcome::of(&mut kept(&setup, "--detach", script)).exited(0);
@@ -262,9 +290,16 @@ fn a_command_without_a_client_gets_answers() {
 
 /// The pid of the only holder.
 pub(crate) fn holder(setup: &SessionSetup) -> i32 {
-    let record = fs::read_to_string(holders(setup)[0].join("held.json")).unwrap();
-    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-    i32::try_from(record["pid"].as_i64().unwrap()).unwrap()
+    holder_pids(setup)[0]
+}
+
+fn holder_pids(setup: &SessionSetup) -> Vec<i32> {
+    let records = holders(setup).into_iter().filter_map(|held| {
+        let text = fs::read_to_string(held.join("held.json")).ok()?;
+        let record: serde_json::Value = serde_json::from_str(&text).ok()?;
+        i32::try_from(record["pid"].as_i64()?).ok()
+    });
+    records.collect()
 }
 
 #[test]
@@ -272,7 +307,7 @@ fn ctrl_z_stops_the_client_as_a_job_of_its_shell() {
     if !can_run("held::ctrl_z_stops_the_client_as_a_job_of_its_shell", &["/usr/bin/tmux", "-V"]) {
         return;
     }
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let run = kept(&setup, "--keep", "echo started; read -r word; echo got $word");
     let line = format!(
         "'{}' run --keep --toolchain auto -- /bin/bash -c \"$SCRIPT\"",
@@ -296,7 +331,7 @@ fn ctrl_z_stops_the_client_as_a_job_of_its_shell() {
 
 #[test]
 fn a_session_without_a_holder_is_not_attached_to() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let terminal = Terminal::sized(80, 24);
     let run = terminal.start(&coder(&setup, &["run", "--toolchain", "auto", "--", "/bin/cat"]));
     eventually("it runs", || sessions(&setup).contains(" local "));

@@ -11,8 +11,8 @@ use super::terminal::terminal_keys;
 use super::{fixtures_with, run, without_the_rows_own};
 
 /// Runs a held agent, then attaches to it whenever a line is typed.
-const AROUND: &str = "stty -g >before; \"$@\"; stty -g >after; echo left with $?
-    while read -r line; do clear; \"$1\" attach; echo left with $?; stty -g >after; done";
+const AROUND: &str = "stty -g >before; \"$@\"; code=$?; stty -g >after; echo left with $code
+    while read -r line; do clear; \"$1\" attach; code=$?; stty -g >after; echo left with $code; done";
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
@@ -45,7 +45,7 @@ fn a_detached_agent_works_on_and_is_drawn_again() {
         tmux.press(&["C-\\", "C-d"]);
         patient("left with 0");
         tmux.press(&["Enter"]);
-        patient(ready);
+        tmux.until("the shell's lines no more", |screen| !screen.contains("left with"));
         patient("word");
         // In another size, and with a prompt before the terminal is left.
         tmux.press(&["Enter"]).press(&["C-\\", "C-d"]);

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use aifo_tests::{Outcome, SessionSetup, Signal, Terminal, eventually, is_alive, send_signal};
+use aifo_tests::{Outcome, Signal, Terminal, eventually, is_alive, send_signal};
 
-use super::{DRAWS, appears, coder, holder, holders, kept, put, sessions};
+use super::{DRAWS, appears, coder, held_setup, holder, holders, kept, put, sessions};
 
 #[test]
 fn an_end_that_no_terminal_showed_waits_for_the_next() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let script = "echo the result; : >began; while [ ! -e go ]; do /bin/sleep 0.02; done; exit 5";
     let id = Outcome::of(&mut kept(&setup, "--detach", script)).exited(0).text();
     let id = id.trim_end();
@@ -33,7 +33,7 @@ fn an_end_that_no_terminal_showed_waits_for_the_next() {
 
 #[test]
 fn a_killed_holder_ends_the_command() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let script = "trap 'echo >hung-up; exit' HUP; echo started; while :; do /bin/sleep 0.02; done";
     let terminal = Terminal::sized(80, 24);
     let before = terminal.modes();
@@ -56,7 +56,7 @@ fn a_killed_holder_ends_the_command() {
 
 #[test]
 fn a_terminated_holder_ends_the_session_in_order() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let script = "trap 'echo told; exit 9' TERM; : >began; while :; do /bin/sleep 0.02; done";
     Outcome::of(&mut kept(&setup, "--detach", script)).exited(0);
     appears(&setup, "began");
@@ -70,7 +70,7 @@ fn a_terminated_holder_ends_the_session_in_order() {
 
 #[test]
 fn a_session_that_cannot_start_says_so() {
-    let setup = SessionSetup::new();
+    let setup = held_setup();
     let terminal = Terminal::sized(80, 24);
     let words = ["run", "--keep", "--toolchain", "auto", "--", "/no/such/program"];
     assert_eq!(terminal.start(&coder(&setup, &words)).finish(), Ok(127), "{}", terminal.shown());
@@ -85,7 +85,7 @@ fn a_session_that_cannot_start_says_so() {
 #[test]
 fn a_client_may_leave_while_the_session_ends() {
     for _ in 0..5 {
-        let setup = SessionSetup::new();
+        let setup = held_setup();
         let terminal = Terminal::sized(80, 24);
         let run = terminal.start(&kept(&setup, "--keep", DRAWS));
         terminal.expect("drawn for");
