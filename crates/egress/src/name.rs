@@ -8,7 +8,7 @@ use std::fmt;
 /// A host name: lower case, without a trailing dot, and never an IP address.
 ///
 /// A label has letters, digits, `-` and `_`, and at most 63 bytes; a name has at most 253 bytes
-/// (RFC 1035, section 2.3.4). Internationalised names are written in punycode, `xn--..`.
+/// (RFC 1035, section 2.3.4) and does not begin with `-`. Internationalised names are written in punycode, `xn--..`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(String);
 
@@ -27,6 +27,9 @@ pub enum NameError {
     /// A byte is not allowed.
     #[error("the name has a character other than a-z, 0-9, '-', '_' and '.'")]
     Character,
+    /// The first byte is `-`.
+    #[error("the name begins with '-'")]
+    Option,
     /// The text is an IP address, possibly in a short or hexadecimal form.
     #[error("it is an IP address, not a name")]
     Address,
@@ -66,6 +69,10 @@ impl Name {
             return Err(NameError::Character);
         };
         let name = name.to_ascii_lowercase();
+        // A program would read it as an option: hints are commands with names of untrusted clients.
+        if name.starts_with('-') {
+            return Err(NameError::Option);
+        }
         if ends_in_number(&name) {
             return Err(NameError::Address);
         }
@@ -143,6 +150,8 @@ mod tests {
             ("user@host", NameError::Character),
             ("[::1]", NameError::Character),
             ("fe80::1", NameError::Character),
+            ("--agent", NameError::Option),
+            ("-rf.example", NameError::Option),
             ("127.0.0.1", NameError::Address),
             ("127.1", NameError::Address),
             ("2130706433", NameError::Address),

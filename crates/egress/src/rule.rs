@@ -328,7 +328,7 @@ fn name_hint(error: &NameError) -> &'static str {
     match error {
         NameError::Address => "write a name; 'NAME address=IP' permits an address for it",
         NameError::Character => "write international names in punycode, 'xn--..'",
-        NameError::Empty | NameError::TooLong | NameError::Label => {
+        NameError::Empty | NameError::TooLong | NameError::Label | NameError::Option => {
             "write a host name, for example 'registry.example:443'"
         }
     }

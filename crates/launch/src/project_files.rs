@@ -47,15 +47,16 @@ const NAMES: [&str; 33] = [
     "opencode.json",
 ];
 
-/// Number of files of a snapshot. Further ones are ignored.
+/// Number of files below a name of the list that are compared one by one. Further ones are compared
+/// together, by their attributes, so that no file hides the change of another.
 const MAX_FILES: usize = 2000;
-/// Entries of a directory; more than [`MAX_FILES`], so that the order of a snapshot is that of names.
-const MAX_ENTRIES: usize = 20_000;
+/// Entries below a name of the list. With more, the name counts as changed.
+const MAX_WALK: usize = 100_000;
 /// Depth below a directory of the list.
 const MAX_DEPTH: usize = 8;
-/// A larger file is compared by size and time.
+/// A larger file is compared by size, mode and time of change.
 const MAX_BYTES: u64 = 1 << 20;
-/// Bytes that a snapshot reads; further files are compared by size and time.
+/// Bytes that a snapshot reads; further files are compared as large ones.
 const MAX_TOTAL_BYTES: u64 = 64 << 20;
 /// Names in a report.
 const MAX_NAMES: usize = 20;
@@ -76,13 +77,18 @@ enum FileState {
         mode: u32,
     },
     Link(PathBuf),
-    /// A large file, or one that cannot be read.
+    /// A large file, or one that cannot be read. Its owner cannot set the time of a change, unlike that of
+    /// a modification.
     Attributes {
         size: u64,
-        modified: (i64, i64),
+        changed: (i64, i64),
         mode: u32,
     },
     Directory,
+    /// The further files of a directory, compared by their attributes.
+    Rest([u8; 32]),
+    /// Not all of them were seen.
+    TooMany,
 }
 
 impl ProjectFiles {
@@ -99,19 +105,30 @@ impl ProjectFiles {
             let is_linked = |path: &Path| workspace.join(path).is_symlink();
             if !parent.is_some_and(is_linked) {
                 let depth = if name == ".git" { 0 } else { MAX_DEPTH };
-                found.add(Path::new(name), depth);
+                let mut walk = Walk { name, seen: 0, rest: None };
+                found.add(Path::new(name), depth, &mut walk);
+                if let Some(rest) = walk.rest {
+                    let rest = FileState::Rest(rest.finalize().into());
+                    found.files.entry(Path::new(name).join(REST)).or_insert(rest);
+                }
             }
         }
         found
     }
 
-    fn add(&mut self, path: &Path, depth: usize) {
+    fn add(&mut self, path: &Path, depth: usize, walk: &mut Walk) {
         let full = self.workspace.join(path);
         let Ok(metadata) = full.symlink_metadata() else { return };
-        if self.files.len() >= MAX_FILES {
+        walk.seen += 1;
+        if walk.seen > MAX_WALK {
+            self.files.insert(PathBuf::from(walk.name).join(REST), FileState::TooMany);
             return;
         }
         if !metadata.is_dir() {
+            if walk.seen > MAX_FILES {
+                walk.add_to_rest(path, &metadata);
+                return;
+            }
             let state = FileState::of(&full, &metadata, &mut self.budget);
             self.files.insert(path.to_owned(), state);
             return;
@@ -122,10 +139,10 @@ impl ProjectFiles {
         }
         let Ok(entries) = full.read_dir() else { return };
         let mut names: Vec<_> =
-            entries.flatten().take(MAX_ENTRIES).map(|entry| entry.file_name()).collect();
+            entries.flatten().take(MAX_WALK + 1).map(|entry| entry.file_name()).collect();
         names.sort();
         for name in names {
-            self.add(&path.join(name), depth - 1);
+            self.add(&path.join(name), depth - 1, walk);
         }
     }
 
@@ -135,7 +152,10 @@ impl ProjectFiles {
         let mut names: Vec<_> = self.files.keys().chain(now.files.keys()).collect();
         names.sort();
         names.dedup();
-        names.retain(|name| self.files.get(*name) != now.files.get(*name));
+        names.retain(|name| {
+            let now = now.files.get(*name);
+            now == Some(&FileState::TooMany) || self.files.get(*name) != now
+        });
         names.into_iter().cloned().collect()
     }
 
@@ -158,6 +178,31 @@ impl ProjectFiles {
     }
 }
 
+/// The walk below a name of the list.
+struct Walk {
+    name: &'static str,
+    seen: usize,
+    /// Covers the files that are not compared one by one.
+    rest: Option<Sha256>,
+}
+
+/// Stands for them in a report.
+const REST: &str = "..";
+
+impl Walk {
+    fn add_to_rest(&mut self, path: &Path, metadata: &Metadata) {
+        let rest = self.rest.get_or_insert_with(Sha256::new);
+        rest.update(path.as_os_str().as_bytes());
+        rest.update([0]);
+        for number in [metadata.ino(), metadata.size(), metadata.mode().into()] {
+            rest.update(number.to_le_bytes());
+        }
+        for number in [metadata.ctime(), metadata.ctime_nsec()] {
+            rest.update(number.to_le_bytes());
+        }
+    }
+}
+
 impl FileState {
     fn of(path: &Path, metadata: &Metadata, budget: &mut u64) -> Self {
         if metadata.is_symlink() {
@@ -167,7 +212,7 @@ impl FileState {
         digest(path, budget).map_or_else(
             || FileState::Attributes {
                 size: metadata.size(),
-                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                changed: (metadata.ctime(), metadata.ctime_nsec()),
                 mode,
             },
             |digest| FileState::Content { digest, mode },
@@ -192,18 +237,26 @@ fn digest(path: &Path, budget: &mut u64) -> Option<[u8; 32]> {
     Some(Sha256::digest(&content).into())
 }
 
-/// Leaves out the sections that name where a branch is pushed to: git writes them often.
+/// Leaves out the sections that name where a branch is pushed to: git writes them often. A line that
+/// git could read as part of another section is kept.
 fn without_branches(config: &[u8]) -> Vec<u8> {
-    let mut is_kept = true;
+    let (mut is_kept, mut is_continued) = (true, false);
     let lines = config.split_inclusive(|byte| *byte == b'\n').filter(|line| {
-        let line = line.trim_ascii_start();
-        if line.starts_with(b"[") {
-            // A section on the header's line is kept.
-            is_kept = !line.starts_with(b"[branch \"") || !line.trim_ascii_end().ends_with(b"]");
+        let line = line.trim_ascii();
+        // After a backslash it is a part of the value before.
+        if line.starts_with(b"[") && !(is_kept && is_continued) {
+            is_kept = !is_branch_header(line);
         }
+        is_continued = line.ends_with(b"\\");
         is_kept
     });
     lines.collect::<Vec<_>>().concat()
+}
+
+/// Returns whether a line is only the header of a branch's section. Another section may follow on it.
+fn is_branch_header(line: &[u8]) -> bool {
+    let name = line.strip_prefix(b"[branch \"").and_then(|rest| rest.strip_suffix(b"\"]"));
+    name.is_some_and(|name| !name.iter().any(|byte| matches!(byte, b'"' | b'\\')))
 }
 
 #[cfg(test)]
@@ -256,5 +309,58 @@ mod tests {
         }
         assert!(before.changes().len() <= MAX_FILES + 7);
         assert!(before.report().unwrap().ends_with("more"));
+    }
+
+    #[test]
+    fn many_files_hide_no_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        for directory in [".claude", ".vscode"] {
+            fs::create_dir(dir.join(directory)).unwrap();
+        }
+        for number in 0..=MAX_FILES {
+            fs::write(dir.join(format!(".claude/{number:05}")), "").unwrap();
+        }
+        fs::write(dir.join(".claude/last"), "before").unwrap();
+        fs::write(dir.join(".vscode/tasks.json"), "before").unwrap();
+        let before = ProjectFiles::read(dir);
+        assert_eq!(before.report(), None);
+        fs::write(dir.join(".claude/last"), "afterw").unwrap();
+        fs::write(dir.join(".vscode/tasks.json"), "afterw").unwrap();
+        assert_eq!(before.changes(), [".claude/..", ".vscode/tasks.json"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_large_file_with_an_old_time_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("AGENTS.md");
+        fs::write(&file, vec![b'a'; 2 << 20]).unwrap();
+        let before = ProjectFiles::read(dir.path());
+        let time = file.metadata().unwrap().modified().unwrap();
+        fs::write(&file, vec![b'b'; 2 << 20]).unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+        assert_eq!(before.changes(), [PathBuf::from("AGENTS.md")]);
+    }
+
+    #[test]
+    fn only_a_branchs_section_is_left_out() {
+        let left_out =
+            ["[branch \"a\"]\n\tremote = origin\n", "  [branch \"a/b]\"]\r\n\tmerge = x\n"];
+        for text in left_out {
+            let text = format!("[core]\n\tbare = false\n{text}[remote \"o\"]\n\turl = u\n");
+            let rest = without_branches(text.as_bytes());
+            assert_eq!(rest, b"[core]\n\tbare = false\n[remote \"o\"]\n\turl = u\n", "{text}");
+        }
+        // git reads another section in each of these.
+        for text in [
+            "[branch \"a\"][core]fsmonitor = evil #]\n",
+            "[branch \"a\"][core]fsmonitor = evil #\"]\n",
+            "[branch \"a\\\"\"][core]fsmonitor = evil #\"]\n",
+            "[core]\n\teditor = a \\\n[branch \"a\"]\n\tfsmonitor = evil\n",
+            "[branch \"a\"]\n# \\\n[core]\n\tfsmonitor = evil\n",
+        ] {
+            let rest = without_branches(text.as_bytes());
+            assert!(String::from_utf8(rest).unwrap().contains("evil"), "{text}");
+        }
     }
 }

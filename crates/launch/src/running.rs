@@ -164,7 +164,10 @@ impl SessionInfo {
         let record: SessionRecord =
             serde_json::from_slice(&fs::read(directory.join(RECORD)).ok()?).ok()?;
         let is_named = |path: &Path, name: String| path.file_name() == Some(OsStr::new(&name));
-        let follows = is_named(directory, format!("{PREFIX}{}", record.id))
+        // Tools write to a session's temporary directory, whose name has a suffix.
+        let name = format!("{PREFIX}{}", record.id);
+        let follows = session_of(&name) == Some(record.id.as_str())
+            && is_named(directory, name)
             && is_named(&record.tmp, format!("{PREFIX}{}{TMP_SUFFIX}", record.id))
             && is_named(&record.log, format!("{}.jsonl", record.id));
         if !follows {
@@ -265,6 +268,13 @@ mod tests {
             assert_eq!(SessionInfo::read(directory.path()).is_some(), expected, "{text}");
         }
         fs::write(directory.path().join(RECORD), record(ID, &tmp, &log)).unwrap();
+        // A tool's own, in the session's temporary directory.
+        let tmp = SessionDir::create(parent.path().join(format!("aifo-{ID}-tmp"))).unwrap();
+        let id = format!("{ID}-tmp");
+        let forged = record(&id, &format!("/x/aifo-{id}-tmp"), &format!("/x/{id}.jsonl"));
+        fs::write(tmp.path().join(RECORD), forged).unwrap();
+        assert!(SessionInfo::read(tmp.path()).is_none(), "tools write there");
+
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(directory.path(), open).unwrap();
         assert!(SessionInfo::read(directory.path()).is_none(), "others could have entered");
