@@ -29,6 +29,7 @@ mod tests;
 mod toolchains;
 mod variables;
 
+pub(crate) use self::choices::OnHangup;
 pub(crate) use self::error::{ConfigError, suggestion};
 pub(crate) use self::file::File;
 pub(crate) use self::flags::{

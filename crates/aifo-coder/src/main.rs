@@ -21,6 +21,7 @@ mod console;
 mod doctor;
 mod engines;
 mod exec;
+mod held;
 mod image_dialogue;
 mod images;
 mod log;
@@ -51,6 +52,9 @@ use crate::cli::{Cli, Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
+    if let Some(code) = held::process() {
+        return code;
+    }
     let cli = Cli::parse();
     let (ended, code) = match cli.command {
         Command::Run(flags) => (block_on(run::run(flags)), exit::NOTHING_RAN),
@@ -82,6 +86,8 @@ fn main() -> ExitCode {
             };
             (ended, UNANSWERED)
         }
+        Command::Attach(flags) => (held::attach(&flags), UNANSWERED),
+        Command::Detach(flags) => (held::detach(&flags), UNANSWERED),
         Command::Approve(flags) => (block_on(approve::approve(&flags)), UNANSWERED),
         Command::Publish(flags) => (publish::publish(&flags), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),

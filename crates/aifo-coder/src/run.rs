@@ -12,8 +12,9 @@ use anyhow::Context;
 
 use crate::banner;
 use crate::cli::{self, Run, RunTarget, reject_option};
-use crate::config::Config;
+use crate::config::{Config, OnHangup};
 use crate::console::{self, HeldLines, Hold, LogLevel};
+use crate::held::{self, Keep};
 use crate::settings;
 use crate::start::{self, Started, start};
 use crate::target::Target;
@@ -22,8 +23,24 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let given = flags.state.add_to(flags.smart.add_to(flags.session.flags()));
     let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
     let target = resolve_target(&flags, &config)?;
+    if let Some(keep) = keep(&flags, &config) {
+        return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
+    }
     let share = if flags.start.force_share { Share::Yes } else { Share::No };
-    run_target(target, &flags.session, &config, share, Vec::new()).await
+    run_target(target, &flags.session, &config, share, flags.held.clone(), Vec::new()).await
+}
+
+/// Returns how the session outlives its terminal, if it does.
+fn keep(flags: &Run, config: &Config) -> Option<Keep> {
+    if flags.held.is_some() || flags.session.containers.dry_run {
+        return None;
+    }
+    let is_kept = config.on_hangup.value == OnHangup::Detach && held::is_on_terminal();
+    match (flags.detach, flags.keep || is_kept) {
+        (true, _) => Some(Keep::Detached),
+        (false, true) => Some(Keep::Attached),
+        (false, false) => None,
+    }
 }
 
 /// Selects whether an agent may start in a workspace that another agent uses.
@@ -33,12 +50,13 @@ pub(crate) enum Share {
     No,
 }
 
-/// Runs a command in a session of its own. `given` are variables for the agent's process.
+/// Runs a command in a session of its own. `id` is its id, if it is held, and `given` are variables for the agent's process.
 pub(crate) async fn run_target(
     target: Target,
     flags: &cli::Session,
     config: &Config,
     share: Share,
+    id: Option<String>,
     given: Vec<(String, String)>,
 ) -> anyhow::Result<ExitCode> {
     let mut agent = Agent::new(target.command.clone()).context("there is no command to run")?;
@@ -50,6 +68,7 @@ pub(crate) async fn run_target(
         agent.set(aifo_types::env::PROGRESS, "0");
     }
     let mut session = settings::session_config(flags, config, target.fallback()).await?;
+    session.id = id;
     target.configure(&mut session).await?;
     settings::expect_user(&mut session, config);
     if flags.containers.dry_run {

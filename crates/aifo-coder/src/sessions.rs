@@ -4,15 +4,15 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_launch::{
-    Choice, Container, Engine, Flavor, RunningTool, SessionInfo, TrustedPrograms, running_sessions,
-    within_timeout,
+    Choice, Container, Engine, Flavor, HeldSession, HeldState, RunningTool, SessionInfo,
+    TrustedPrograms, held_sessions, running_sessions, within_timeout,
 };
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::{console, paint};
+use crate::{banner, console, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let sessions = running_sessions();
@@ -20,10 +20,13 @@ pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();
     if flags.json {
         paint::print_json(&rows)?;
-    } else if rows.is_empty() {
-        console::say("no running sessions");
     } else {
-        paint::print(&table(&rows))?;
+        let ended: String = ended().iter().map(|line| escape_line(line) + "\n").collect();
+        match (rows.is_empty(), ended.is_empty()) {
+            (true, true) => console::say("no running sessions"),
+            (true, false) => paint::print(&ended)?,
+            (false, _) => paint::print(&(table(&rows) + &ended))?,
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,6 +77,14 @@ fn table(rows: &[Row<'_>]) -> String {
         if let Some(agent) = row.agent {
             push(&escape_line(&format!("  agent {agent}")));
         }
+        if let Some(count) = row.clients {
+            let clients = match count {
+                0 => "detached".to_owned(),
+                1 => "attached, 1 client".to_owned(),
+                count => format!("attached, {count} clients"),
+            };
+            push(&format!("  {clients}"));
+        }
         for ContainerRow { name, status, image } in &row.containers {
             push(&escape_line(&format!("  container {name}: {status}, of {image}")));
         }
@@ -83,6 +94,24 @@ fn table(rows: &[Row<'_>]) -> String {
         }
     }
     text
+}
+
+/// Returns a line for each held session that has ended.
+fn ended() -> Vec<String> {
+    let line = |held: HeldSession| {
+        let (id, command) = (banner::short(&held.record.id), &held.record.command);
+        match held.state {
+            HeldState::Running(_) => None,
+            HeldState::Ended(time) => {
+                let ago = uptime(SystemTime::now().duration_since(time).unwrap_or_default());
+                Some(format!("{id} {command} ended {ago} ago; see: aifo-coder attach {id}"))
+            }
+            HeldState::Lost => Some(format!(
+                "{id} {command} was hung up: its holder was killed; see: aifo-coder attach {id}"
+            )),
+        }
+    };
+    held_sessions().into_iter().filter_map(line).collect()
 }
 
 /// Returns the running session whose id starts with `prefix`.
@@ -126,6 +155,8 @@ struct Row<'a> {
     backend: &'a str,
     /// The agent, if it runs in a container.
     agent: Option<&'a str>,
+    /// The number of its clients, if it is held.
+    clients: Option<usize>,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
     started_unix_ms: u128,
@@ -173,6 +204,10 @@ impl<'a> Row<'a> {
             up: session.up.iter().map(|kind| kind.as_str()).collect(),
             backend: &session.backend,
             agent: session.agent.as_deref(),
+            clients: HeldSession::find(&session.id).and_then(|held| match held.state {
+                HeldState::Running(clients) => Some(clients),
+                HeldState::Ended(_) | HeldState::Lost => None,
+            }),
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),
             started_unix_ms: started.as_millis(),

@@ -16,6 +16,7 @@ use aifo_sidecar::{LinkedRepository, has_mount_points, remove_mount_points};
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
+use crate::held;
 use crate::linked::linked_repository;
 use crate::own_directories::session_parents;
 use crate::remove_tree::remove_tree;
@@ -146,7 +147,7 @@ fn scan_directory(directory: &Path, found: &mut BTreeMap<String, Leftovers>) {
     let Some(session) = directory.file_name().and_then(|name| session_of(name.to_str()?)) else {
         return;
     };
-    if !is_own(directory) {
+    if !is_own(directory) || held::has_unread_end(directory) {
         return;
     }
     let Some(lock) = AbandonedDir::lock(directory) else { return };

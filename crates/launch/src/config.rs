@@ -23,6 +23,8 @@ use crate::toolchain::Toolchain;
 /// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
+    /// The id of its [holder](crate::HeldDirectory); `None` for a new one.
+    pub id: Option<String>,
     /// The project's root.
     pub workspace: PathBuf,
     /// The shim, which is also the sidecars' runner.
@@ -140,6 +142,7 @@ impl SessionConfig {
     /// Returns the defaults: no sidecars, no time limit.
     pub fn new(workspace: impl Into<PathBuf>, shim: ShimBinary) -> Self {
         SessionConfig {
+            id: None,
             workspace: workspace.into(),
             shim,
             toolchains: Vec::new(),

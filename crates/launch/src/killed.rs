@@ -6,8 +6,11 @@ use aifo_engine::{Engine, Flavor};
 
 use crate::cleanup::{Leftover, Leftovers, find_leftovers};
 use crate::engines::{query, within_timeout};
+use crate::held;
 use crate::running::{SessionInfo, session_directories};
-use crate::session_dir::{PREFIX, TMP_SUFFIX, is_locked, is_own, runtime_directory, session_of};
+use crate::session_dir::{
+    HELD_SUFFIX, PREFIX, TMP_SUFFIX, is_locked, is_own, runtime_directory, session_of,
+};
 use crate::trusted::TrustedPrograms;
 
 /// A session whose launcher ended without removing it.
@@ -33,7 +36,13 @@ pub fn killed_sessions() -> Vec<KilledSession> {
         // A temporary directory alone may remain of a session that ended normally, if a tool
         // removed its permissions.
         let id = session_of(name).filter(|_| !name.ends_with(TMP_SUFFIX))?.to_owned();
-        let backend = SessionInfo::read(&path).map(|record| record.backend);
+        let is_held = name.ends_with(HELD_SUFFIX);
+        if is_held && held::has_unread_end(&path) {
+            return None;
+        }
+        let record = SessionInfo::read(&path).map(|record| record.backend);
+        // A holder uses no engine.
+        let backend = record.or(is_held.then(|| "local".to_owned()));
         Some(KilledSession { id, backend })
     });
     dead.collect()

@@ -65,6 +65,7 @@ mod environments;
 mod error;
 mod gateway_thread;
 mod git;
+mod held;
 mod host_watch;
 mod identity;
 mod keys;
@@ -155,6 +156,7 @@ pub use end_signals::EndSignals;
 pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
+pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
 pub use keys::{
     KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, providers_of_keys,
 };

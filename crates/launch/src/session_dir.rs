@@ -43,8 +43,18 @@ impl SessionDir {
     }
 }
 
+impl SessionDir {
+    /// Unlocks the directory and leaves it.
+    pub(crate) fn keep(mut self) {
+        self.path.clear();
+    }
+}
+
 impl Drop for SessionDir {
     fn drop(&mut self) {
+        if self.path.as_os_str().is_empty() {
+            return;
+        }
         // `aifo-coder cleanup` finds what remains.
         let _ = remove_tree(&self.path);
     }
@@ -114,13 +124,21 @@ fn open_directory(path: &Path) -> Result<File, Errno> {
 pub(crate) const PREFIX: &str = "aifo-";
 /// Suffix of their temporary directories' names.
 pub(crate) const TMP_SUFFIX: &str = "-tmp";
+/// Suffix of their holders' directories' names.
+pub(crate) const HELD_SUFFIX: &str = "-held";
 
 /// Returns the session id in a directory's name, if it is a session directory.
 pub(crate) fn session_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(PREFIX)?;
-    let id = rest.strip_suffix(TMP_SUFFIX).unwrap_or(rest);
-    let is_id = id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then_some(id)
+    let suffixes = [TMP_SUFFIX, HELD_SUFFIX];
+    let id = suffixes.iter().find_map(|suffix| rest.strip_suffix(suffix)).unwrap_or(rest);
+    is_id(id).then_some(id)
+}
+
+/// Returns whether a text has the form of a session id.
+pub(crate) fn is_id(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == ID_LEN && text.bytes().all(is_digit)
 }
 
 /// Length of an id in hex digits.

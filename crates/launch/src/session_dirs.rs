@@ -44,7 +44,7 @@ impl SessionDirs {
             check_agent_container(config)?;
             agent_container::check_state(agent)?;
         }
-        let id = new_id()?;
+        let id = config.id.clone().map_or_else(new_id, Ok)?;
         let directory = create_session_dir(&runtime_directory(), &id)?;
         let temporary = match config.backend {
             SidecarBackend::Local => std::env::temp_dir(),
@@ -99,7 +99,7 @@ fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
 }
 
 /// Returns eight random bytes in hex, so ids are unique and cannot be guessed.
-fn new_id() -> io::Result<String> {
+pub(crate) fn new_id() -> io::Result<String> {
     let bits = aifo_process::random_bits()?;
     Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }

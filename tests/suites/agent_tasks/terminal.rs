@@ -20,7 +20,7 @@ fn aifos_lines(tmux: &Tmux) -> Vec<String> {
 }
 
 /// The text an agent shows when it accepts keys, and the keys that end it.
-fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
+pub(super) fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
     match agent {
         Agent::Codex => Some(("OpenAI Codex", &["C-c", "C-c"])),
         Agent::Opencode => Some(("Ask anything", &["C-c"])),

@@ -45,5 +45,5 @@ pub(crate) async fn login(
         given.extend(agent_variables().into_iter().filter_map(value));
     }
     // The editor's connection may still be open in the same workspace.
-    run_target(target, session, &config, Share::Yes, given).await
+    run_target(target, session, &config, Share::Yes, None, given).await
 }

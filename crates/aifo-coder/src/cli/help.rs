@@ -26,6 +26,22 @@ Exit codes:
   86  the session could not start
   2   invalid command line";
 
+pub(super) const ATTACH: &str = "\
+Examples:
+  aifo-coder run --keep codex
+  aifo-coder attach
+  aifo-coder attach 5d0c
+
+Ctrl-\\ Ctrl-D, or Ctrl-\\ d, leaves the session, which continues. So does closing the terminal. The end \
+of a session that no terminal shows waits for the next `attach`, up to 24 hours.
+
+Exit codes:
+  0..255  that of the session, at its end
+  0       the session continues
+  125     the session's holder was killed
+  1       no such session
+  2       invalid command line";
+
 pub(super) const PUBLISH: &str = "\
 Examples:
   aifo-coder publish 3000
@@ -77,12 +93,14 @@ Examples:
   aifo-coder run codex
   aifo-coder run --toolchain rust --toolchain node claude --continue
   aifo-coder run --image ubuntu:24.04 -- bash
+  aifo-coder run --keep codex
   aifo-coder run --max-secs 600 -- bash -c 'make && ./check'
 
 An agent's container gets a state of its own for the project, with your settings and login, and the \
 credentials of its row, see `aifo-coder agents`; \
 AIFO_ENV_NAME=value sets NAME in it. A command after `--` without --image runs on this machine with the \
-caller's environment.
+caller's environment. The session ends when its terminal is closed, unless --keep, --detach or \
+`on_hangup = \"detach\"` of the configuration is given.
 
 Exit codes:
   0..255  those of the command

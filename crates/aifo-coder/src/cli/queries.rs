@@ -80,6 +80,20 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// Start of the session's id [default: the only held session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Detach {
+    /// Start of the session's id [default: the only held session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Approve {
     /// Wait for further calls
     #[arg(short, long)]

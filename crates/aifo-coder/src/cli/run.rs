@@ -8,6 +8,15 @@ use super::session::{Session, SmartFlags, StateFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
+    /// Keep the session when the terminal is closed, for `aifo-coder attach`; Ctrl-\ Ctrl-D leaves it
+    #[arg(long, conflicts_with = "detach")]
+    pub(crate) keep: bool,
+    /// Start without a terminal, for `aifo-coder attach`, and print the session's id
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// The session's id, given by its holder
+    #[arg(long, hide = true, value_name = "ID")]
+    pub(crate) held: Option<String>,
     #[command(flatten)]
     pub(crate) start: AgentStart,
     #[command(flatten)]

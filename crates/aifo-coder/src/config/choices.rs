@@ -42,6 +42,16 @@ pub(crate) enum KeyMode {
     /// The agent gets them.
     Pass,
 }
+/// What becomes of a session whose terminal is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnHangup {
+    /// It ends.
+    End,
+    /// It continues.
+    Detach,
+}
+enumeration!(pub(crate) ON_HANGUP: OnHangup =
+    [(OnHangup::End, "end"), (OnHangup::Detach, "detach")]);
 enumeration!(pub(crate) KEY_MODE: KeyMode = [(KeyMode::Proxy, "proxy"), (KeyMode::Pass, "pass")]);
 enumeration!(pub(crate) STATE_IMPORT: StateImport =
     [(StateImport::Settings, "settings"), (StateImport::Conversations, "conversations")]);

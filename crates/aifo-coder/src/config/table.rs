@@ -13,8 +13,8 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK, POOLS, PORTS, PROGRAM,
-    RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK, ON_HANGUP, OnHangup,
+    POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
@@ -316,6 +316,8 @@ table! {
             .flag("--keys", Takes::One("HOW"), FlagGroup::State,
                 "Model keys of an agent in a container: proxy (aifo adds them to its requests) or pass \
                  (the agent gets them)");
+    [on_hangup: OnHangup = OnHangup::End]
+        setting("agent.on_hangup", at!(on_hangup), ON_HANGUP, "keeps sessions");
     [max_requests: Option<u64> = None]
         setting("agent.max_requests", at!(max_requests), LIMIT, "changes a limit")
             .unset("no limit")

@@ -1,0 +1,256 @@
+//! `run --keep`, `attach` and `detach`: sessions that outlive their terminal (`spec/attach.md`).
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use aifo_attach::{Client, ClientEnd, Connection, Held, Holder, disconnect_clients, guard};
+use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
+use aifo_types::exit;
+use anyhow::{Context, bail};
+
+use crate::banner::short;
+use crate::cli::{self, UsageError};
+use crate::console;
+use crate::sessions::the_one;
+
+/// The first argument of a process that holds a terminal.
+const HOLD: &str = "_hold";
+/// The first argument of a process that guards a client's terminal.
+const GUARD: &str = "_guard";
+/// This program, whatever has become of its file.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// Runs a holder or a guard, if the command line is one's.
+pub(crate) fn process() -> Option<ExitCode> {
+    let mut line = std::env::args_os().skip(1);
+    let first = line.next()?;
+    let ended = if first == HOLD {
+        hold(&line.collect::<Vec<_>>())
+    } else if first == GUARD {
+        guard().map_err(anyhow::Error::from)
+    } else {
+        return None;
+    };
+    Some(match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            console::fail(&error);
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Holds the terminal of a session: `_hold ID COMMAND ARGS`, with the first client as stdin, if any. The
+/// end of stderr reports the start.
+fn hold(line: &[OsString]) -> anyhow::Result<()> {
+    let [id, command, args @ ..] = line else { bail!("incomplete command line") };
+    let id = id.to_string_lossy();
+    let directory = std::env::current_dir().unwrap_or_default();
+    let directory = HeldDirectory::create(&id, directory, command.to_string_lossy().into_owned())
+        .context("cannot create the holder's directory")?;
+    let stdin = aifo_process::take_fd(0)?;
+    let is_client = UnixStream::from(stdin.try_clone()?).peer_addr().is_ok();
+    let words = ["aifo-coder", "run", "--held", &id].map(OsString::from);
+    let argv = words.iter().chain(args).map(|word| CString::new(word.as_bytes()));
+    let variables = std::env::vars_os();
+    let env = variables.filter_map(|(name, value)| aifo_process::variable(&name, &value));
+    let held = Held {
+        directory: directory.path().to_owned(),
+        program: CString::new(PROGRAM)?,
+        argv: argv.collect::<Result<_, _>>()?,
+        env: env.collect(),
+        first: is_client.then(|| UnixStream::from(stdin)),
+    };
+    let holder = Holder::start(held).context("cannot hold a terminal")?;
+    drop(aifo_process::take_fd(2)?);
+    holder.run()?;
+    directory.close();
+    Ok(())
+}
+
+/// Whether `run` starts a held session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// With this terminal as its first client.
+    Attached,
+    /// Without a client.
+    Detached,
+}
+
+/// Starts the session of this command line under a holder.
+pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode> {
+    if keep == Keep::Attached && !is_on_terminal() {
+        let hint = "leave out --keep, or start without a terminal: --detach";
+        return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
+    }
+    let id = HeldDirectory::new_id()?;
+    let (ours, holders) = UnixStream::pair()?;
+    let first = match keep {
+        Keep::Attached => Stdio::from(OwnedFd::from(holders)),
+        Keep::Detached => Stdio::null(),
+    };
+    let mut holder = {
+        // Dropped with its copy of the first client's connection.
+        let mut command = Command::new(PROGRAM);
+        command.arg0("aifo-coder").args([OsStr::new(HOLD), OsStr::new(&id), command_name]);
+        command.args(std::env::args_os().skip(2));
+        command.stdin(first).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().context("cannot start a holder")?
+    };
+    match keep {
+        Keep::Attached => {
+            let end = client(Connection::of_stream(ours)?)?;
+            if end == ClientEnd::Lost {
+                started(&mut holder)?;
+            }
+            after(end, &id)
+        }
+        Keep::Detached => {
+            started(&mut holder)?;
+            wait_until_running(&id)?;
+            crate::paint::print(&format!("{id}\n"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Waits until the holder has started. Errors: why it has not.
+fn started(holder: &mut Child) -> anyhow::Result<()> {
+    let mut error = String::new();
+    if let Some(mut stderr) = holder.stderr.take() {
+        stderr.read_to_string(&mut error)?;
+    }
+    match error.trim() {
+        "" => Ok(()),
+        error => bail!("{}", error.strip_prefix("aifo-coder: ").unwrap_or(error)),
+    }
+}
+
+/// Waits until the session runs. Errors: it has ended.
+fn wait_until_running(id: &str) -> anyhow::Result<()> {
+    while !running_sessions().iter().any(|session| session.id == id) {
+        match HeldSession::find(id).map(|held| held.state) {
+            Some(HeldState::Running(_)) => std::thread::sleep(Duration::from_millis(20)),
+            _ => bail!(
+                "the session ended before it ran\nhint: see why: aifo-coder attach {}",
+                short(id)
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether stdin and stdout are a terminal.
+pub(crate) fn is_on_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+fn client(connection: Connection) -> anyhow::Result<ClientEnd> {
+    let program = CString::new(PROGRAM)?;
+    let client = Client::new(connection, (&program, GUARD)).context("cannot use this terminal")?;
+    Ok(client.run()?)
+}
+
+/// Reports the end of a client.
+fn after(end: ClientEnd, id: &str) -> anyhow::Result<ExitCode> {
+    let short_id = short(id);
+    match end {
+        ClientEnd::Ended(ending) => return Ok(ExitCode::from(ending.exit_code())),
+        ClientEnd::HungUp => {}
+        ClientEnd::Left => console::say(format_args!(
+            "session {short_id} continues; return with: aifo-coder attach {short_id}"
+        )),
+        ClientEnd::Disconnected => console::say(format_args!(
+            "session {short_id} was detached; return with: aifo-coder attach {short_id}"
+        )),
+        ClientEnd::Lost => {
+            return match HeldSession::find(id) {
+                Some(held) if held.state != HeldState::Lost => show(&held),
+                _ => lost(id),
+            };
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lost(id: &str) -> anyhow::Result<ExitCode> {
+    console::fail(&anyhow::anyhow!(
+        "the holder of session {} was killed; the session's command was hung up\n\
+         hint: remove what is left with: aifo-coder cleanup",
+        short(id)
+    ));
+    Ok(ExitCode::from(exit::UNKNOWN))
+}
+
+/// Shows a held session, or its end.
+fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
+    let id = &held.record.id;
+    match held.state {
+        HeldState::Running(_) => {
+            let connection = Connection::open(&held.directory).with_context(|| {
+                format!("cannot connect to the holder of session {}", short(id))
+            })?;
+            let end = client(connection)?;
+            match HeldSession::find(id) {
+                // It ended while this client connected.
+                Some(held)
+                    if end == ClientEnd::Lost && matches!(held.state, HeldState::Ended(_)) =>
+                {
+                    show(&held)
+                }
+                _ => after(end, id),
+            }
+        }
+        HeldState::Ended(_) => {
+            let end = client(Connection::to_end(&held.directory)?)?;
+            held.remove().context("cannot remove the holder's directory")?;
+            after(end, id)
+        }
+        HeldState::Lost => {
+            held.remove().context("cannot remove the holder's directory")?;
+            lost(id)
+        }
+    }
+}
+
+pub(crate) fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
+    if !is_on_terminal() {
+        let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
+        return Err(UsageError(error.to_owned()).into());
+    }
+    show(&chosen(flags.session.as_deref(), held_sessions())?)
+}
+
+pub(crate) fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
+    let running = |held: &HeldSession| matches!(held.state, HeldState::Running(_));
+    let sessions = held_sessions().into_iter().filter(running).collect();
+    let held = chosen(flags.session.as_deref(), sessions)?;
+    let id = short(&held.record.id);
+    disconnect_clients(&held.directory)
+        .with_context(|| format!("cannot reach the holder of session {id}"))?;
+    console::say(format_args!("session {id} continues; return with: aifo-coder attach {id}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the session whose id starts with `prefix`, or the only one.
+fn chosen(prefix: Option<&str>, sessions: Vec<HeldSession>) -> anyhow::Result<HeldSession> {
+    let ids: Vec<&str> = sessions.iter().map(|held| held.record.id.as_str()).collect();
+    let prefix = prefix.unwrap_or_default();
+    let others = running_sessions();
+    let other = others.iter().find(|session| session.id.starts_with(prefix));
+    if let (false, Some(session)) = (ids.iter().any(|id| id.starts_with(prefix)), other) {
+        bail!(
+            "session {} has no holder, so only its own terminal shows it\n\
+             hint: start sessions with: aifo-coder run --keep",
+            short(&session.id)
+        );
+    }
+    let index = the_one(prefix, &ids, "held session")?;
+    sessions.into_iter().nth(index).context("no held session")
+}

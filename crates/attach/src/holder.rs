@@ -1,0 +1,381 @@
+//! The holder of a pseudo terminal (`spec/attach.md#the-holder`).
+
+mod clients;
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use aifo_process::{
+    CaughtSignals, ChildEvent, Group, Pty, SignalSet, Spawn, UnixAddress, reap, resize,
+    signal_group_number, signal_process,
+};
+use aifo_types::{Ending, Signal, TerminalModes, WindowSize};
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, bind, listen, socket};
+use nix::unistd::{Pid, setsid, ttyname};
+
+use crate::end_file;
+use crate::frame::Frame;
+use crate::peer::Peer;
+use crate::screen::{Screen, bounded};
+
+/// Name of the socket in the holder's directory.
+pub const SOCKET: &str = "socket";
+/// Name of the file with the number of clients.
+pub const CLIENTS_FILE: &str = "clients";
+
+const MAX_CLIENTS: usize = 16;
+/// Input that waits for the command.
+const MAX_INPUT: usize = 64 * 1024;
+/// Time for a client's first frame.
+const HELLO_TIME: Duration = Duration::from_secs(5);
+/// Time to send the end to clients.
+const END_TIME: Duration = Duration::from_secs(2);
+/// Output that is read after the command's end: background processes may write on.
+const MAX_LAST_OUTPUT: usize = 1024 * 1024;
+
+/// A command to hold.
+#[derive(Debug)]
+pub struct Held {
+    /// An existing directory of mode 0700.
+    pub directory: PathBuf,
+    /// The file to execute.
+    pub program: CString,
+    /// `argv`, including the program's name.
+    pub argv: Vec<CString>,
+    /// The whole environment, as `NAME=value`.
+    pub env: Vec<CString>,
+    /// The first client.
+    pub first: Option<UnixStream>,
+}
+
+/// A pseudo terminal with a command, and its clients.
+#[derive(Debug)]
+pub struct Holder {
+    held: Held,
+    master: OwnedFd,
+    /// Keeps the terminal open until the command has ended.
+    terminal: File,
+    listener: OwnedFd,
+    signals: CaughtSignals,
+    command: Pid,
+    screen: Screen,
+    size: WindowSize,
+    has_output: bool,
+    is_stopped: bool,
+    nudged: Option<Instant>,
+    input: Vec<u8>,
+    peers: Vec<Peer>,
+    counted: Option<usize>,
+}
+
+impl Holder {
+    /// Leads a new session with a pseudo terminal, and starts the command in its foreground. Must be
+    /// called before the process starts a thread.
+    pub fn start(mut held: Held) -> io::Result<Self> {
+        // Fails for a process that leads a session already, such as the first of a container.
+        let _ = setsid();
+        let size = bounded(WindowSize::default());
+        let pty = Pty::open(size, &usual_modes())?;
+        let terminal = File::options().read(true).write(true).open(ttyname(&pty.slave)?)?;
+        let listener = bind_socket(&held)?;
+        let mut set = SignalSet::default();
+        for number in [
+            libc::SIGCHLD,
+            libc::SIGTERM,
+            libc::SIGINT,
+            libc::SIGHUP,
+            libc::SIGQUIT,
+            libc::SIGTTOU,
+            libc::SIGTTIN,
+            libc::SIGTSTP,
+            libc::SIGPIPE,
+        ] {
+            set.insert(u8::try_from(number).unwrap_or_default());
+        }
+        let signals = CaughtSignals::new(set)?;
+        let now = Instant::now();
+        let first = held.first.take().map(|stream| Peer::new(stream, now)).transpose()?;
+        let mut holder = Holder {
+            master: pty.master,
+            terminal,
+            listener,
+            signals,
+            command: Pid::from_raw(0),
+            screen: Screen::new(size),
+            size,
+            has_output: false,
+            is_stopped: false,
+            nudged: None,
+            input: Vec::new(),
+            peers: first.into_iter().collect(),
+            counted: None,
+            held,
+        };
+        holder.wait_for_first_size();
+        holder.command = holder.spawn()?;
+        Ok(holder)
+    }
+
+    /// Lets the command begin with the size of the first client's terminal.
+    fn wait_for_first_size(&mut self) {
+        let deadline = Instant::now() + HELLO_TIME;
+        while self.peers.iter().any(|peer| !peer.is_attached) && Instant::now() < deadline {
+            let timeout = PollTimeout::from(100u8);
+            let ready = self.peers.first().map_or(Ok(0), |peer| {
+                poll(&mut [PollFd::new(peer.as_fd(), PollFlags::POLLIN)], timeout)
+            });
+            if ready == Ok(1) {
+                self.read_peer(0);
+                self.remove_gone();
+            }
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Pid> {
+        let Held { program, argv, env, .. } = &self.held;
+        let terminal = Some(self.terminal.as_fd());
+        let spawn = Spawn {
+            stdio: [terminal; 3],
+            group: Group::Foreground(self.terminal.as_fd()),
+            ..Spawn::new(program.clone(), argv.clone(), env.clone())
+        };
+        spawn.spawn().map_err(io::Error::other)
+    }
+
+    /// Serves clients until the command has ended and its end was sent or written.
+    pub fn run(mut self) -> io::Result<Ending> {
+        let ending = loop {
+            self.write_clients_file();
+            self.wait()?;
+            if let Some(ending) = self.reap() {
+                break ending;
+            }
+        };
+        self.end(ending)?;
+        Ok(ending)
+    }
+
+    /// Waits for events once, and handles them.
+    fn wait(&mut self) -> io::Result<()> {
+        let wants = |condition: bool, flags| if condition { flags } else { PollFlags::empty() };
+        let accepts_input = self.input.len() < MAX_INPUT;
+        let to_command = wants(!self.input.is_empty(), PollFlags::POLLOUT);
+        let has_room = self.peers.len() < MAX_CLIENTS;
+        let mut polled = vec![
+            PollFd::new(self.master.as_fd(), PollFlags::POLLIN | to_command),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.listener.as_fd(), wants(has_room, PollFlags::POLLIN)),
+        ];
+        polled.extend(self.peers.iter().map(|peer| {
+            let reads = wants(accepts_input || !peer.is_attached, PollFlags::POLLIN);
+            PollFd::new(peer.as_fd(), reads | wants(peer.has_output(), PollFlags::POLLOUT))
+        }));
+        match poll(&mut polled, self.timeout()) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready: Vec<PollFlags> =
+            polled.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
+        let [master, signals, listener, peers @ ..] = &ready[..] else { return Ok(()) };
+        if signals.contains(PollFlags::POLLIN) {
+            self.receive_signals();
+        }
+        // Before output, so that an answer of a terminal is not behind more questions.
+        for (index, events) in peers.iter().enumerate() {
+            let hung_up = PollFlags::POLLHUP | PollFlags::POLLERR;
+            if events.intersects(PollFlags::POLLIN | hung_up) {
+                self.read_peer(index);
+            }
+        }
+        if master.contains(PollFlags::POLLIN) {
+            self.read_output();
+        }
+        self.write_input();
+        for peer in &mut self.peers {
+            peer.flush();
+            if peer.is_behind && !peer.has_output() {
+                peer.is_behind = false;
+                peer.send(&Frame::Output(self.screen.redraw(false)));
+                peer.flush();
+            }
+        }
+        if listener.contains(PollFlags::POLLIN) {
+            self.accept();
+        }
+        self.remove_gone();
+        if self.nudged.is_some_and(|until| Instant::now() >= until) {
+            self.nudged = None;
+            // The terminal is open as long as the holder.
+            let _ = resize(self.master.as_fd(), self.size);
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let hellos = self.peers.iter().filter(|peer| !peer.is_attached);
+        let deadlines = hellos.map(|peer| peer.active + HELLO_TIME).chain(self.nudged);
+        deadlines.min().map_or(PollTimeout::NONE, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+            PollTimeout::from(u16::try_from(left).unwrap_or(u16::MAX).saturating_add(1))
+        })
+    }
+
+    fn receive_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            if let libc::SIGTERM | libc::SIGINT | libc::SIGHUP = i32::from(signal.number) {
+                signal_process(self.command, Signal::Term);
+                self.resume();
+            }
+        }
+    }
+
+    /// Collects children; returns how the command has ended.
+    fn reap(&mut self) -> Option<Ending> {
+        let mut ending = None;
+        while let Some(event) = reap() {
+            match event {
+                ChildEvent::Ended(reaped) if reaped.pid == self.command => {
+                    ending = Some(reaped.ending);
+                }
+                ChildEvent::Stopped { pid, .. } if pid == self.command => {
+                    self.is_stopped = true;
+                    self.read_output();
+                    for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
+                        peer.send(&Frame::Stopped);
+                        peer.flush();
+                    }
+                    if self.clients() == 0 {
+                        self.resume();
+                    }
+                }
+                ChildEvent::Ended(_) | ChildEvent::Stopped { .. } => {}
+            }
+        }
+        ending
+    }
+
+    fn resume(&mut self) {
+        if std::mem::take(&mut self.is_stopped) {
+            signal_group_number(self.command, Signal::Cont.number());
+        }
+    }
+
+    /// Reads output once. Returns its length.
+    fn read_output(&mut self) -> usize {
+        let mut bytes = [0; 16 * 1024];
+        let count = nix::unistd::read(&self.master, &mut bytes).unwrap_or(0);
+        let output = bytes.get(..count).unwrap_or_default();
+        if output.is_empty() {
+            return 0;
+        }
+        self.has_output = true;
+        self.screen.receive(output);
+        let answers = self.screen.take_answers();
+        if self.clients() == 0 && self.input.len() < MAX_INPUT {
+            self.input.extend(answers);
+        }
+        let restore = self.screen.restore();
+        let output = Frame::Output(output.to_vec());
+        for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
+            if peer.restore != restore {
+                peer.restore.clone_from(&restore);
+                peer.send(&Frame::Restore(restore.clone()));
+            }
+            if !peer.is_behind {
+                peer.send(&output);
+            }
+        }
+        count
+    }
+
+    fn write_input(&mut self) {
+        while !self.input.is_empty() {
+            match nix::unistd::write(&self.master, &self.input) {
+                Ok(count) => drop(self.input.drain(..count)),
+                Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Sends the end to the clients. Without one that took it, writes it to a file.
+    fn end(mut self, ending: Ending) -> io::Result<()> {
+        let mut read = 0;
+        while read < MAX_LAST_OUTPUT {
+            match self.read_output() {
+                0 => break,
+                count => read += count,
+            }
+        }
+        let deadline = Instant::now() + END_TIME;
+        for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
+            if peer.is_behind {
+                peer.is_behind = false;
+                peer.send(&Frame::Output(self.screen.redraw(false)));
+            }
+            peer.send(&Frame::Ended(ending));
+        }
+        let mut was_sent = false;
+        loop {
+            for peer in &mut self.peers {
+                peer.flush();
+                was_sent |= peer.is_attached && !peer.is_gone && !peer.has_output();
+            }
+            self.peers.retain(|peer| peer.is_attached && !peer.is_gone && peer.has_output());
+            let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+            if self.peers.is_empty() || left == 0 {
+                break;
+            }
+            let mut polled: Vec<_> = self
+                .peers
+                .iter()
+                .map(|peer| PollFd::new(peer.as_fd(), PollFlags::POLLOUT))
+                .collect();
+            let _ = poll(&mut polled, PollTimeout::from(u16::try_from(left).unwrap_or(u16::MAX)));
+        }
+        if was_sent {
+            return Ok(());
+        }
+        let mut last = self.screen.redraw(true);
+        last.extend(self.screen.restore());
+        end_file::write(&self.held.directory, last, ending)
+    }
+}
+
+fn bind_socket(held: &Held) -> io::Result<OwnedFd> {
+    let path = held.directory.join(SOCKET);
+    let address = UnixAddress::new(&path)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    bind(listener.as_raw_fd(), &address.address)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    listen(&listener, Backlog::new(16)?)?;
+    Ok(listener)
+}
+
+/// The modes of a terminal at login: line editing, echo, signal keys, UTF-8.
+fn usual_modes() -> TerminalModes {
+    TerminalModes {
+        input: libc::ICRNL | libc::IXON | libc::IUTF8,
+        output: libc::OPOST | libc::ONLCR,
+        control: libc::CS8 | libc::CREAD | libc::B38400,
+        local: libc::ICANON
+            | libc::ISIG
+            | libc::IEXTEN
+            | libc::ECHO
+            | libc::ECHOE
+            | libc::ECHOK
+            | libc::ECHOCTL
+            | libc::ECHOKE,
+        characters: Vec::new(),
+    }
+}

@@ -1,0 +1,27 @@
+//! Held sessions: a terminal that outlives its clients (`spec/attach.md`).
+//!
+//! In scope: the holder of a pseudo terminal and its command ([`Holder`]), the screen that it keeps,
+//! the frames between holder and clients, and the client of a terminal ([`Client`]).
+//!
+//! Out of scope: how a holder is started and found (`aifo-launch`, `aifo-coder`).
+//!
+//! Architecture invariant: this crate has no notion of containers, engines or sessions. A connection is
+//! a pair of descriptors.
+
+mod client;
+mod detach_keys;
+mod encoded_key;
+mod end_file;
+mod frame;
+mod guard;
+mod holder;
+mod peer;
+mod screen;
+mod terminal_report;
+
+pub use client::{Client, ClientEnd, Connection, disconnect_clients};
+pub use end_file::END_FILE;
+pub use frame::{Frame, FrameError, FrameReader, Role};
+pub use guard::guard;
+pub use holder::{CLIENTS_FILE, Held, Holder, SOCKET};
+pub use screen::Screen;
