@@ -114,6 +114,7 @@ impl Agent {
 
 impl Answer {
     pub(crate) fn parse(text: &str) -> Answer {
+        let text = text.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(text);
         let (head, body) =
             text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap();
