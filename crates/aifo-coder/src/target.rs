@@ -7,7 +7,8 @@ use aifo_launch::{
     AgentContainerConfig, AgentSpec, Containers, Fallback, KeySettings, ModelKeys, Net,
     SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
-use anyhow::bail;
+use aifo_process::forbid_tracing;
+use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::config::Config;
@@ -142,7 +143,12 @@ impl Target {
         };
         let programs = TrustedPrograms::for_workspace(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
-        Ok(ModelKeys::collect(spec, keys, &programs, &self.certificates, variable)?)
+        let keys = ModelKeys::collect(spec, keys, &programs, &self.certificates, variable)?;
+        if keys.is_some() {
+            // Not for this session only: the key may stay in freed memory.
+            forbid_tracing().context("cannot protect the memory that has the model's key")?;
+        }
+        Ok(keys)
     }
 
     /// Allows the agent the hosts that its variables name.

@@ -60,7 +60,7 @@ pub enum KeysError {
     /// The HTTP proxy of the environment is unusable.
     #[error(transparent)]
     Parent(#[from] aifo_egress::ParentError),
-    /// No phantom key, or no certificates.
+    /// No phantom key.
     #[error("cannot start the proxy for model keys: {0}")]
     Proxy(#[from] io::Error),
 }
@@ -128,7 +128,7 @@ impl ModelKeys {
         }
         let providers = upstreams.iter().map(|upstream| upstream.name().to_owned()).collect();
         let connector = Connector::new(ParentProxy::from_environment(&variable)?);
-        let proxy = ReverseProxy::new(upstreams, connector, certificates, settings.limits)?;
+        let proxy = ReverseProxy::new(upstreams, connector, certificates, settings.limits);
         let acp = agent.acp.as_ref().and_then(|acp| acp.command.first());
         let programs = agent.command.first().into_iter().chain(acp).cloned().collect();
         Ok(Some(ModelKeys { proxy, providers, programs, arguments, variables, withheld }))

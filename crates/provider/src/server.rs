@@ -116,22 +116,17 @@ struct Shared {
 }
 
 impl ReverseProxy {
-    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
-    /// Errors: this machine has no certificates.
+    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own. All are read
+    /// at the first request.
     pub fn new(
         upstreams: Vec<Upstream>,
         connector: Connector,
         certificates: &[PathBuf],
         limits: UsageLimits,
-    ) -> io::Result<Self> {
-        let connections = Upstreams::new(connector, certificates)?;
-        let meter = Arc::new(Meter::new(limits));
-        Ok(ReverseProxy(Arc::new(Shared {
-            upstreams,
-            connections,
-            meter,
-            tunnels: Mutex::default(),
-        })))
+    ) -> Self {
+        let connections = Upstreams::new(connector, certificates);
+        let (meter, tunnels) = (Arc::new(Meter::new(limits)), Mutex::default());
+        ReverseProxy(Arc::new(Shared { upstreams, connections, meter, tunnels }))
     }
 
     /// Returns the counts so far.

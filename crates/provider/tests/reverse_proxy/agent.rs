@@ -57,8 +57,7 @@ impl Agent {
         let phantoms = upstreams.iter().map(own).collect();
         let certificates = [provider.certificate.path().to_owned()];
         let proxy =
-            ReverseProxy::new(upstreams.into(), Connector::new(None), &certificates, limits)
-                .unwrap();
+            ReverseProxy::new(upstreams.into(), Connector::new(None), &certificates, limits);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
