@@ -42,8 +42,8 @@ struct Facts {
     admitted: Vec<Admission>,
     /// True if the agent has a state of its own, not the user's directories.
     has_own_state: bool,
-    /// The agent's login below the home directory.
-    login: Option<PathBuf>,
+    /// The agent's login.
+    login: Option<String>,
 }
 
 /// Describes the agent's isolation in at most eight lines.
@@ -88,7 +88,11 @@ pub(crate) fn before(
         proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
-        login: spec.credentials.as_ref().map(|login| login.from.clone()),
+        login: spec.credentials.as_ref().map(|login| {
+            let has_phantoms = session.model_keys().is_some_and(|keys| !keys.of_login().is_empty());
+            let without = if has_phantoms { " without the key that aifo adds" } else { "" };
+            format!("~/{}{without}", login.from.display())
+        }),
     };
     facts.text()
 }
@@ -196,7 +200,7 @@ impl Facts {
     fn secrets(&self) -> String {
         let mut secrets = self.variables.clone();
         if let Some(login) = self.login.as_ref().filter(|_| self.has_own_state) {
-            secrets.push(format!("the login in ~/{}", login.display()));
+            secrets.push(format!("the login in {login}"));
         }
         secrets.extend(self.admitted.iter().filter_map(|admission| {
             let (secret, kind) = match admission {

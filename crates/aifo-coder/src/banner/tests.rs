@@ -23,7 +23,7 @@ fn facts() -> Facts {
         proxied: Vec::new(),
         admitted: Vec::new(),
         has_own_state: false,
-        login: Some(".codex/auth.json".into()),
+        login: Some("~/.codex/auth.json".into()),
     }
 }
 
