@@ -11,6 +11,7 @@ use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
+use crate::banner::model_usage;
 use crate::cli::Sessions;
 use crate::{console, paint};
 
@@ -74,6 +75,9 @@ fn table(rows: &[Row<'_>]) -> String {
         if let Some(agent) = row.agent {
             push(&escape_line(&format!("  agent {agent}")));
         }
+        if let Some(line) = &row.models_line {
+            push(&format!("  {line}"));
+        }
         for ContainerRow { name, status, image } in &row.containers {
             push(&escape_line(&format!("  container {name}: {status}, of {image}")));
         }
@@ -126,6 +130,10 @@ struct Row<'a> {
     backend: &'a str,
     /// The agent, if it runs in a container.
     agent: Option<&'a str>,
+    /// Requests to models with keys that the agent does not have, if there were some.
+    models: Option<ModelRow>,
+    #[serde(skip)]
+    models_line: Option<String>,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
     started_unix_ms: u128,
@@ -133,6 +141,15 @@ struct Row<'a> {
     pid: u32,
     url: &'a str,
     log: String,
+}
+
+#[derive(Serialize)]
+struct ModelRow {
+    requests: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    input_tokens: u64,
+    output_tokens: u64,
 }
 
 #[derive(Serialize)]
@@ -166,6 +183,7 @@ impl<'a> Row<'a> {
             exec_id,
             secs: secs_since(since),
         };
+        let usage = session.model_usage();
         Row {
             id: &session.id,
             workspace: session.workspace.display().to_string(),
@@ -173,6 +191,14 @@ impl<'a> Row<'a> {
             up: session.up.iter().map(|kind| kind.as_str()).collect(),
             backend: &session.backend,
             agent: session.agent.as_deref(),
+            models_line: usage.as_ref().and_then(model_usage),
+            models: usage.map(|usage| ModelRow {
+                requests: usage.requests,
+                sent_bytes: usage.sent,
+                received_bytes: usage.received,
+                input_tokens: usage.tokens.input,
+                output_tokens: usage.tokens.output,
+            }),
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),
             started_unix_ms: started.as_millis(),

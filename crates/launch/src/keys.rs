@@ -2,6 +2,7 @@
 
 mod login;
 mod source;
+pub(crate) mod usage_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

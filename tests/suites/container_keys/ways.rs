@@ -79,6 +79,12 @@ fn a_process_of_the_session_has_no_way_to_the_key() {
     let model = fs::read_to_string(workspace.join("ways/model")).unwrap();
     assert!(model.contains("\"right_key\": true"), "{model}");
     let setup = containers.setup();
+    eventually("the session's request is counted", || {
+        let listed = Outcome::of(&mut engine.coder(setup, &["sessions", "--json"])).text();
+        listed.contains("\"requests\": 1,") && listed.contains("\"output_tokens\": 4")
+    });
+    let listed = Outcome::of(&mut engine.coder(setup, &["sessions"])).text();
+    assert!(listed.contains("  1 request to models, "), "{listed}");
     for words in [&["sessions", "--json"][..], &["log"], &["config", "show"], &["net"]] {
         let outcome = Outcome::of(&mut engine.coder(setup, words));
         let shown = outcome.text() + &outcome.stderr;

@@ -9,9 +9,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use super::phantoms::Phantoms;
+use super::phantoms::{Phantoms, hash};
 use super::{lock_file, lock_within};
 use crate::agents::StateFile;
 use crate::beneath::{Beneath, Found, Stamp};
@@ -257,11 +256,6 @@ impl Credential {
             *seen = Some(stamps);
         }
     }
-}
-
-pub(super) fn hash(login: &Value) -> String {
-    let digest = Sha256::digest(login.to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Longer than the resolution of any file system's times.

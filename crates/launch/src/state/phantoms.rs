@@ -5,8 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use serde_json::Value;
-
-use super::credential::hash;
+use sha2::{Digest, Sha256};
 
 /// The phantom keys that the copy has in place of the user's keys.
 #[derive(Debug)]
@@ -75,4 +74,10 @@ impl Phantoms {
         }
         Ok(hidden)
     }
+}
+
+/// Returns the SHA-256 of a login or a part of it, in hexadecimal.
+pub(super) fn hash(login: &Value) -> String {
+    let digest = Sha256::digest(login.to_string().as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
