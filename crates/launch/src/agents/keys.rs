@@ -82,6 +82,9 @@ pub(super) const COPILOT: &[KeyRow] =
 pub(super) const GEMINI: &[KeyRow] =
     &[row("gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "")];
 
+/// Its key is of one of several APIs, so it is proxied only at a URL of the user's.
+pub(super) const KIMI: &[KeyRow] = &[row("compatible", "KIMI_API_KEY", "KIMI_BASE_URL", V1)];
+
 const OPENCODE_SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
 
 const fn opencode(
