@@ -2,6 +2,7 @@
 
 mod census;
 mod model_server;
+mod ways;
 
 use std::fs;
 use std::process::Command;

@@ -46,6 +46,8 @@ struct Facts {
     login: Option<PathBuf>,
     /// True if the user has that login.
     is_logged_in: bool,
+    /// True if its copy has no key that aifo adds.
+    login_has_phantoms: bool,
 }
 
 /// Describes the agent's isolation in at most eight lines.
@@ -94,6 +96,7 @@ pub(crate) fn before(
         is_logged_in: spec.credentials.as_ref().is_some_and(|login| {
             std::env::var_os("HOME").is_some_and(|home| Path::new(&home).join(&login.from).exists())
         }),
+        login_has_phantoms: session.model_keys().is_some_and(|keys| !keys.of_login().is_empty()),
     };
     facts.text()
 }
@@ -202,8 +205,10 @@ impl Facts {
         let mut secrets = self.variables.clone();
         if let Some(login) = self.login.as_ref().filter(|_| self.has_own_state) {
             let has_key = !self.variables.is_empty() || !self.proxied.is_empty();
+            let without =
+                if self.login_has_phantoms { " without the key that aifo adds" } else { "" };
             secrets.extend(match self.is_logged_in {
-                true => Some(format!("the login in ~/{}", login.display())),
+                true => Some(format!("the login in ~/{}{without}", login.display())),
                 false if has_key => None,
                 false => {
                     Some(format!("no login yet; a new one is copied to ~/{}", login.display()))

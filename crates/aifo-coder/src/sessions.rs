@@ -11,6 +11,7 @@ use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
+use crate::banner::model_usage;
 use crate::cli::Sessions;
 use crate::{banner, console, paint};
 
@@ -85,6 +86,9 @@ fn table(rows: &[Row<'_>]) -> String {
             };
             push(&format!("  {clients}"));
         }
+        if let Some(line) = &row.models_line {
+            push(&format!("  {line}"));
+        }
         for ContainerRow { name, status, image } in &row.containers {
             push(&escape_line(&format!("  container {name}: {status}, of {image}")));
         }
@@ -157,6 +161,10 @@ struct Row<'a> {
     agent: Option<&'a str>,
     /// The number of its clients, if it is held.
     clients: Option<usize>,
+    /// Requests to models with keys that the agent does not have, if there were some.
+    models: Option<ModelRow>,
+    #[serde(skip)]
+    models_line: Option<String>,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
     started_unix_ms: u128,
@@ -164,6 +172,15 @@ struct Row<'a> {
     pid: u32,
     url: &'a str,
     log: String,
+}
+
+#[derive(Serialize)]
+struct ModelRow {
+    requests: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    input_tokens: u64,
+    output_tokens: u64,
 }
 
 #[derive(Serialize)]
@@ -197,6 +214,7 @@ impl<'a> Row<'a> {
             exec_id,
             secs: secs_since(since),
         };
+        let usage = session.model_usage();
         Row {
             id: &session.id,
             workspace: session.workspace.display().to_string(),
@@ -207,6 +225,14 @@ impl<'a> Row<'a> {
             clients: HeldSession::find(&session.id).and_then(|held| match held.state {
                 HeldState::Running(clients) => Some(clients),
                 HeldState::Ended(_) | HeldState::Lost => None,
+            }),
+            models_line: usage.as_ref().and_then(model_usage),
+            models: usage.map(|usage| ModelRow {
+                requests: usage.requests,
+                sent_bytes: usage.sent,
+                received_bytes: usage.received,
+                input_tokens: usage.tokens.input,
+                output_tokens: usage.tokens.output,
             }),
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),

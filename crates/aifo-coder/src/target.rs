@@ -7,7 +7,8 @@ use aifo_launch::{
     AgentContainerConfig, AgentSpec, Containers, Fallback, KeySettings, ModelKeys, Net,
     SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
-use anyhow::bail;
+use aifo_process::forbid_tracing;
+use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::config::Config;
@@ -117,7 +118,8 @@ impl Target {
         if state == StateMode::Host && !spec.state.is_empty() {
             tracing::warn!("{}", host_state_warning(spec));
         }
-        let keys = self.model_keys(spec, session)?;
+        let has_copy = state == StateMode::Own && !spec.state.is_empty();
+        let keys = self.model_keys(spec, session, home.as_deref().filter(|_| has_copy))?;
         session.contain_agent(AgentContainerConfig {
             keys,
             spec: spec.clone(),
@@ -130,11 +132,13 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the user's keys that the agent works with, without having them.
+    /// Returns the user's keys that the agent works with, without having them. `home` has the login that the
+    /// agent gets a copy of.
     fn model_keys(
         &self,
         spec: &AgentSpec,
         session: &SessionConfig,
+        home: Option<&Path>,
     ) -> anyhow::Result<Option<ModelKeys>> {
         let SidecarBackend::Containers(containers) = &session.backend else { return Ok(None) };
         // In this machine's own network, several sessions would have the same port.
@@ -143,7 +147,12 @@ impl Target {
         };
         let programs = TrustedPrograms::for_workspace(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
-        Ok(ModelKeys::collect(spec, keys, &programs, &self.certificates, variable)?)
+        let keys = ModelKeys::collect(spec, keys, &programs, &self.certificates, home, variable)?;
+        if keys.is_some() {
+            // Not for this session only: the key may stay in freed memory.
+            forbid_tracing().context("cannot protect the memory that has the model's key")?;
+        }
+        Ok(keys)
     }
 
     /// Allows the agent the hosts that its variables name.

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::agent_container::AGENT_PROGRAM;
 use crate::error::LaunchError;
-use crate::keys::{KEY_PORT, ModelKeys};
+use crate::keys::{KEY_PORT, ModelKeys, usage_file};
 use crate::proxy_task::ProxyTask;
 
 /// Container with a runner that can start the agent, and its proxy.
@@ -67,6 +67,8 @@ impl AgentEndpoint {
         let mut serving_keys = JoinSet::new();
         if let Some(keys) = config.keys.clone() {
             let listener = bind_keys(&fleet).await.map_err(LaunchError::Keys)?;
+            let (counted, directory) = (keys.clone(), config.session_dir.clone());
+            serving_keys.spawn(async move { usage_file::keep(counted, &directory).await });
             serving_keys.spawn(async move { keys.serve(listener).await });
         }
         let mut forwarding = config.forwarding;

@@ -1,21 +1,26 @@
 //! The keys that an agent works with, without having them (`spec/keys.md`).
 
+mod login;
 mod source;
+pub(crate) mod usage_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aifo_egress::{Connector, ParentProxy};
 use aifo_provider::{
-    COMPATIBLE, PROVIDERS, Provider, ReverseProxy, Upstream, UpstreamUrl, Usage, UsageLimits,
+    COMPATIBLE, KeySource, PROVIDERS, Provider, ReverseProxy, Upstream, UpstreamUrl, Usage,
+    UsageLimits,
 };
 use tokio::net::TcpListener;
 
 use crate::agents::AgentSpec;
 use crate::trusted::TrustedPrograms;
 
+use self::login::KeyOfLogin;
+use self::source::Reader;
 pub use self::source::SecretSource;
 
 /// The port of the proxy on the agent's localhost.
@@ -52,6 +57,8 @@ pub struct ModelKeys {
     variables: Vec<(String, String)>,
     /// The user's variables that the agent does not get.
     withheld: BTreeSet<String>,
+    /// Pointers of keys in the agent's login, and phantom keys for its copy.
+    of_login: Vec<(&'static str, String)>,
 }
 
 /// Why keys cannot be proxied.
@@ -60,7 +67,7 @@ pub enum KeysError {
     /// The HTTP proxy of the environment is unusable.
     #[error(transparent)]
     Parent(#[from] aifo_egress::ParentError),
-    /// No phantom key, or no certificates.
+    /// No phantom key.
     #[error("cannot start the proxy for model keys: {0}")]
     Proxy(#[from] io::Error),
 }
@@ -74,16 +81,18 @@ impl ModelKeys {
     /// Collects the keys of the user that the agent can use at a base URL. `None` if there are none.
     ///
     /// `variable` reads the launcher's environment; `certificates` are PEM files that are trusted
-    /// beside this machine's own.
+    /// beside this machine's own. `home` is the user's, if the agent gets a copy of its login.
     pub fn collect(
         agent: &AgentSpec,
         settings: &KeySettings,
         programs: &TrustedPrograms,
         certificates: &[PathBuf],
+        home: Option<&Path>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<ModelKeys>, KeysError> {
         let (mut arguments, mut variables) = (Vec::new(), Vec::new());
         let (mut upstreams, mut withheld) = (Vec::new(), BTreeSet::new());
+        let mut of_login = Vec::new();
         for row in agent.keys {
             let provider = Provider::of(row.provider).unwrap_or(&COMPATIBLE);
             let is_set = |name: &&str| variable(name).is_some_and(|value| !value.trim().is_empty());
@@ -97,7 +106,13 @@ impl ModelKeys {
             let of_environment = of_environment.map(|name| SecretSource::Variable(name.to_owned()));
             let entry = settings.entries.get(row.provider);
             let of_entry = entry.and_then(|entry| entry.source.clone());
-            let Some(source) = of_entry.or(of_environment) else { continue };
+            let file = home.zip(agent.credentials.as_ref()).zip(row.login);
+            let login = file.and_then(|((home, file), place)| KeyOfLogin::find(home, file, place));
+            let reader: Box<dyn KeySource> = match (of_entry.or(of_environment), &login) {
+                (Some(source), _) => Box::new(Reader { source, programs: programs.clone() }),
+                (None, Some(login)) => Box::new(login.clone()),
+                (None, None) => continue,
+            };
             let of_entry = entry.and_then(|entry| entry.url.clone());
             let of_variable = || {
                 let url = row.user_base.and_then(&variable).filter(|url| !url.trim().is_empty());
@@ -114,8 +129,10 @@ impl ModelKeys {
                 None if provider.upstream.is_empty() => continue,
                 None => None,
             };
-            let reader = source::Reader { source, programs: programs.clone() };
-            let upstream = Upstream::new(row.provider, provider, url, Box::new(reader))?;
+            let upstream = Upstream::new(row.provider, provider, url, reader)?;
+            if let (Some(_), Some(place)) = (&login, row.login) {
+                of_login.push((place.pointer, upstream.phantom().as_str().to_owned()));
+            }
             let base = format!("http://127.0.0.1:{KEY_PORT}/{}{}", row.provider, row.path);
             row.base.apply(&base, &mut arguments, &mut variables);
             variables.push((row.key.to_owned(), upstream.phantom().as_str().to_owned()));
@@ -128,15 +145,20 @@ impl ModelKeys {
         }
         let providers = upstreams.iter().map(|upstream| upstream.name().to_owned()).collect();
         let connector = Connector::new(ParentProxy::from_environment(&variable)?);
-        let proxy = ReverseProxy::new(upstreams, connector, certificates, settings.limits)?;
+        let proxy = ReverseProxy::new(upstreams, connector, certificates, settings.limits);
         let acp = agent.acp.as_ref().and_then(|acp| acp.command.first());
         let programs = agent.command.first().into_iter().chain(acp).cloned().collect();
-        Ok(Some(ModelKeys { proxy, providers, programs, arguments, variables, withheld }))
+        Ok(Some(ModelKeys { proxy, providers, programs, arguments, variables, withheld, of_login }))
     }
 
     /// Returns the names of the providers whose keys the agent does not get.
     pub fn providers(&self) -> &[String] {
         &self.providers
+    }
+
+    /// Returns the pointers of keys in the agent's login, and phantom keys for its copy.
+    pub fn of_login(&self) -> &[(&'static str, String)] {
+        &self.of_login
     }
 
     /// Returns the arguments that a program needs: only the agent's own ones need some.
@@ -179,7 +201,7 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let programs = TrustedPrograms::here();
-        ModelKeys::collect(agent, &KeySettings::default(), &programs, &[], variable).unwrap()
+        ModelKeys::collect(agent, &KeySettings::default(), &programs, &[], None, variable).unwrap()
     }
 
     #[test]

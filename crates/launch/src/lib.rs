@@ -116,8 +116,8 @@ pub use agent_container::AgentContainerConfig;
 pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, MissingFileReply,
-    SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
+    AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey,
+    MissingFileReply, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
 pub use aifo_engine::{

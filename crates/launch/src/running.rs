@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aifo_provider::Usage;
 use aifo_proxy::{RunningTable, RunningTool};
 use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
 use crate::added_rules;
+use crate::keys::usage_file;
 use crate::network_rules::RuleScope;
 use crate::session_dir::{
     PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
@@ -146,6 +148,12 @@ impl SessionInfo {
     /// Returns the running tools, the longest running first.
     pub fn running_tools(&self) -> Vec<RunningTool> {
         RunningTable::read(&self.directory.join(RUNNING_TABLE)).unwrap_or_default()
+    }
+
+    /// Returns the counts of its agent's requests to models, at most a second old; `None` if there was none with a
+    /// key that the agent does not have.
+    pub fn model_usage(&self) -> Option<Usage> {
+        usage_file::read(&self.directory)
     }
 
     /// Adds rules to its network by name, for later queries and connections. Errors: the session has just

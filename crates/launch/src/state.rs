@@ -4,6 +4,7 @@
 mod credential;
 mod document;
 mod import;
+mod phantoms;
 mod stored;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -26,6 +27,7 @@ use crate::project::Project;
 
 use self::credential::{Credential, Moment};
 use self::import::{Imported, import_conversations, import_settings};
+use self::phantoms::Phantoms;
 pub use self::stored::{StateError, StoredState, stored_states};
 
 /// The place of an agent's state for one project.
@@ -81,10 +83,14 @@ impl StatePlace {
         let users = agent.home.as_deref().map(Beneath::open).transpose()?;
         let users = users.ok_or(io::ErrorKind::NotFound)?;
         let notice = self.import(agent, &users, &own)?;
+        let rows = agent.spec.keys.iter().filter_map(|row| row.login);
+        let keys = agent.keys.as_ref().map(|keys| keys.of_login().to_vec()).unwrap_or_default();
+        let pointers = rows.map(|login| login.pointer).collect();
+        let phantoms = Phantoms::new(pointers, keys, self.directory.join(PHANTOMS));
         let credential = agent.spec.credentials.clone().map(|file| {
             let agent = self.directory.parent().unwrap_or(&self.directory);
             let synced = self.directory.join(SYNCED);
-            Arc::new(Credential::new(file, users, own, agent.join(LOCK), synced))
+            Arc::new(Credential::new(file, users, own, agent.join(LOCK), synced, phantoms))
         });
         if let Some(credential) = &credential {
             credential.sync_or_warn(Moment::Start);
@@ -210,6 +216,7 @@ const HOME: &str = "home";
 const LOCK: &str = "lock";
 /// The hash of the login that both sides had last.
 const SYNCED: &str = "synced";
+const PHANTOMS: &str = "phantoms";
 const SETTINGS_IMPORTED: &str = "settings-imported";
 const CONVERSATIONS_IMPORTED: &str = "conversations-imported";
 

@@ -86,6 +86,21 @@ impl TrustedPrograms {
         })
     }
 
+    /// Returns the program at an absolute path, by the same rules. Errors: the reason.
+    pub fn file(&self, path: &Path) -> Result<PathBuf, &'static str> {
+        if !path.is_absolute() {
+            return Err("the program is neither a name nor an absolute path");
+        }
+        if !is_executable(path) {
+            return Err("it is not an executable file");
+        }
+        let real = path.canonicalize().map_err(|_| "it cannot be found")?;
+        match self.distrust_reason(&real) {
+            None => Ok(path.to_owned()),
+            Some(why) => Err(why),
+        }
+    }
+
     /// Returns the first trusted program of this name, and the untrusted ones before it in PATH
     /// with the reasons.
     pub fn search(&self, name: &str) -> (Option<PathBuf>, Vec<(PathBuf, &'static str)>) {
@@ -188,6 +203,18 @@ mod tests {
         fs::create_dir(&linked).unwrap();
         symlink(venv.join("docker"), linked.join("docker")).unwrap();
 
+        let given = programs(&[], &[&workspace]);
+        let why = "an agent can write to its directory";
+        for (file, expected) in [
+            (system.join("docker"), Ok(())),
+            (venv.join("docker"), Err(why)),
+            (linked.join("docker"), Err(why)),
+            (open.join("docker"), Err("every user can write to it")),
+            (system.join("absent"), Err("it is not an executable file")),
+            ("bin/docker".into(), Err("the program is neither a name nor an absolute path")),
+        ] {
+            assert_eq!(given.file(&file).map(drop), expected, "{}", file.display());
+        }
         let relative = Path::new("./node_modules/.bin");
         let all = [&venv, Path::new(""), Path::new("."), relative, &linked, &open, &system];
         let trusted = programs(&all, &[&workspace]);

@@ -8,12 +8,13 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
 use crate::meter::Meter;
+use crate::redact::Redactor;
 use crate::usage::UsageScanner;
 
 /// The body of a response: of the proxy itself, or a provider's.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Passing>;
 
-/// A body that passes through. It has no buffer: it reads as fast as its receiver.
+/// A body that passes through, without trailers. It has no buffer: it reads as fast as its receiver.
 #[derive(Debug)]
 pub(crate) struct Passing {
     body: Incoming,
@@ -24,7 +25,7 @@ pub(crate) struct Passing {
 #[derive(Debug)]
 enum Direction {
     ToProvider,
-    ToAgent(Option<UsageScanner>),
+    ToAgent(Option<UsageScanner>, Option<Redactor>),
 }
 
 impl Passing {
@@ -32,13 +33,38 @@ impl Passing {
         Passing { body, meter, direction: Direction::ToProvider }
     }
 
-    /// Tokens are counted if the scanner finds some.
+    /// Tokens are counted if the scanner finds some. The redactor overwrites the key.
     pub(crate) fn to_agent(
         body: Incoming,
         meter: Arc<Meter>,
         scanner: Option<UsageScanner>,
+        redactor: Option<Redactor>,
     ) -> Self {
-        Passing { body, meter, direction: Direction::ToAgent(scanner) }
+        Passing { body, meter, direction: Direction::ToAgent(scanner, redactor) }
+    }
+
+    /// Counts the bytes, and returns those that may pass now.
+    fn pass(&mut self, data: Bytes) -> Bytes {
+        match &mut self.direction {
+            Direction::ToProvider => self.meter.add_sent(data.len()),
+            Direction::ToAgent(scanner, redactor) => {
+                self.meter.add_received(data.len());
+                if let Some(scanner) = scanner {
+                    scanner.read(&data);
+                }
+                if let Some(redactor) = redactor {
+                    return redactor.read(data);
+                }
+            }
+        }
+        data
+    }
+
+    fn redactor(&self) -> Option<&Redactor> {
+        match &self.direction {
+            Direction::ToAgent(_, redactor) => redactor.as_ref(),
+            Direction::ToProvider => None,
+        }
     }
 }
 
@@ -51,36 +77,45 @@ impl Body for Passing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let passing = self.get_mut();
-        let frame = ready!(Pin::new(&mut passing.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            match &mut passing.direction {
-                Direction::ToProvider => passing.meter.add_sent(data.len()),
-                Direction::ToAgent(scanner) => {
-                    passing.meter.add_received(data.len());
-                    if let Some(scanner) = scanner {
-                        scanner.read(data);
+        loop {
+            let data = match ready!(Pin::new(&mut passing.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => passing.pass(data),
+                    Err(_trailers) => continue,
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => match &mut passing.direction {
+                    Direction::ToAgent(_, Some(redactor)) if redactor.held() > 0 => {
+                        redactor.finish()
                     }
-                }
+                    _ => return Poll::Ready(None),
+                },
+            };
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
             }
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.is_end_stream() && self.redactor().is_none_or(|redactor| redactor.held() == 0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut hint = self.body.size_hint();
+        let held = self.redactor().map_or(0, Redactor::held) as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint.set_lower(hint.lower() + held);
+        hint
     }
 }
 
 impl Drop for Passing {
     /// Also for a response that the agent leaves: what was read of it was spent.
     fn drop(&mut self) {
-        if let Direction::ToAgent(Some(scanner)) = &self.direction {
+        if let Direction::ToAgent(Some(scanner), _) = &self.direction {
             self.meter.add_tokens(scanner.tokens());
         }
     }

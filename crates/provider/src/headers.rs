@@ -2,8 +2,8 @@
 
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST,
-    HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    SEC_WEBSOCKET_EXTENSIONS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 
 use crate::key::{Key, PhantomKey};
@@ -15,6 +15,15 @@ const KEY_HEADERS: [&str; 3] = ["api-key", "x-api-key", "x-goog-api-key"];
 /// Headers of one connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] =
     [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+/// Headers by which some servers take another method or path than that of the request line.
+const OVERRIDES: [&str; 5] = [
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// Headers about the client, which is this proxy.
 const OF_CLIENT: [HeaderName; 6] = [HOST, AUTHORIZATION, COOKIE, EXPECT, FORWARDED, VIA];
@@ -57,7 +66,10 @@ pub(crate) fn to_provider(headers: &HeaderMap, header: KeyHeader, key: &Key) -> 
 }
 
 fn is_of_client(name: &str) -> bool {
-    KEY_HEADERS.contains(&name) || name.starts_with("x-forwarded-") || name == "x-real-ip"
+    KEY_HEADERS.contains(&name)
+        || OVERRIDES.contains(&name)
+        || name.starts_with("x-forwarded-")
+        || name == "x-real-ip"
 }
 
 /// Returns the headers of the response to the agent.
@@ -74,8 +86,9 @@ pub(crate) fn is_web_socket(headers: &HeaderMap) -> bool {
         && listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Adds the headers that change to a WebSocket.
+/// Adds the headers that change to a WebSocket. It has no extensions: a compressed key is not found in it.
 pub(crate) fn change_to_web_socket(headers: &mut HeaderMap) {
+    headers.remove(SEC_WEBSOCKET_EXTENSIONS);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
 }
@@ -139,6 +152,8 @@ mod tests {
             ("connection", "keep-alive, x-dropped"),
             ("x-dropped", "a"),
             ("x-forwarded-for", "a"),
+            ("x-http-method-override", "DELETE"),
+            ("x-original-url", "/v1/files"),
             ("te", "trailers"),
             ("transfer-encoding", "chunked"),
             ("content-length", "3"),

@@ -9,6 +9,9 @@ use crate::providers::{Provider, RouteMethod};
 use crate::refusal::Refusal;
 use crate::target::{RouteVerdict, Target, judge_route};
 
+/// Limit of the head of a request.
+pub(crate) const MAX_HEAD: usize = 64 * 1024;
+
 /// The head of a request.
 pub(crate) struct Head<'a> {
     pub(crate) method: &'a Method,
@@ -40,6 +43,12 @@ pub(crate) fn judge<'a, S: Served>(
     known: impl Fn() -> String,
 ) -> Result<(&'a S, Permitted), (Option<&'a S>, Refusal)> {
     let early = |refusal| (None, refusal);
+    // hyper's own limit is that of its buffer, which a head may exceed by one read.
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    if fields.sum::<usize>() + target > MAX_HEAD {
+        return Err(early(Refusal::Head));
+    }
     check_host(head.headers, port).map_err(early)?;
     // An absolute target or CONNECT names another host.
     if head.uri.authority().is_some() || head.version < Version::HTTP_11 {

@@ -17,7 +17,7 @@
 //! [`ReverseProxy::serve`] owns its connections, and closes them when it is dropped. The judgement
 //! (`judge`, `target`, `headers`, `usage`) does no I/O.
 //!
-//! Architecture invariant: a [`Key`] is in no `Debug` output, log, error or response.
+//! Architecture invariant: a [`Key`] is in no `Debug` output, log or error, and is overwritten in responses.
 
 mod body;
 mod headers;
@@ -25,11 +25,13 @@ mod judge;
 mod key;
 mod meter;
 mod providers;
+mod redact;
 mod refusal;
 mod server;
 mod source;
 mod target;
 mod tls;
+mod tunnel;
 mod upstream;
 mod url;
 mod usage;

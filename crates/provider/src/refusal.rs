@@ -10,6 +10,8 @@ use crate::providers::ErrorForm;
 pub(crate) enum Refusal {
     #[error("the request is malformed")]
     Malformed,
+    #[error("the head of the request is longer than 64 KiB")]
+    Head,
     #[error("the host of this request is not this proxy")]
     Host,
     #[error("unknown path\nhint: the proxy passes on the model's own API only")]
@@ -34,6 +36,7 @@ impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Refusal::Malformed => StatusCode::BAD_REQUEST,
+            Refusal::Head => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
             Refusal::Path | Refusal::Provider(_) => StatusCode::NOT_FOUND,
             Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,

@@ -16,7 +16,6 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -24,12 +23,14 @@ use tokio::time::timeout;
 
 use crate::body::{Passing, ResponseBody};
 use crate::headers;
-use crate::judge::{Head, Permitted, Served, judge};
+use crate::judge::{Head, MAX_HEAD, Permitted, Served, judge};
 use crate::key::{Key, PhantomKey};
 use crate::meter::{Meter, Usage, UsageLimits};
 use crate::providers::{ErrorForm, Provider};
+use crate::redact::Redactor;
 use crate::refusal::Refusal;
 use crate::source::{KeptKey, KeySource};
+use crate::tunnel;
 use crate::upstream::Upstreams;
 use crate::url::{UpstreamUrl, UrlError};
 use crate::usage::UsageScanner;
@@ -37,8 +38,7 @@ use crate::usage::UsageScanner;
 /// Connections of an agent at once. Further ones wait.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Limits of the head of a request.
-const MAX_HEAD: usize = 64 * 1024;
+/// Further limits of the head of a request.
 const MAX_HEADERS: usize = 100;
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
@@ -116,22 +116,17 @@ struct Shared {
 }
 
 impl ReverseProxy {
-    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
-    /// Errors: this machine has no certificates.
+    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own. All are read
+    /// at the first request.
     pub fn new(
         upstreams: Vec<Upstream>,
         connector: Connector,
         certificates: &[PathBuf],
         limits: UsageLimits,
-    ) -> io::Result<Self> {
-        let connections = Upstreams::new(connector, certificates)?;
-        let meter = Arc::new(Meter::new(limits));
-        Ok(ReverseProxy(Arc::new(Shared {
-            upstreams,
-            connections,
-            meter,
-            tunnels: Mutex::default(),
-        })))
+    ) -> Self {
+        let connections = Upstreams::new(connector, certificates);
+        let (meter, tunnels) = (Arc::new(Meter::new(limits)), Mutex::default());
+        ReverseProxy(Arc::new(Shared { upstreams, connections, meter, tunnels }))
     }
 
     /// Returns the counts so far.
@@ -236,6 +231,7 @@ impl Shared {
         if response.status() == StatusCode::UNAUTHORIZED {
             upstream.key.refuse(&key).await;
         }
+        let redactor = Redactor::of(&key);
         let mut headers = headers::to_agent(response.headers());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(agent_side) = agent_side else {
@@ -243,13 +239,18 @@ impl Shared {
                 return Err(Refusal::Upstream(reason));
             };
             headers::change_to_web_socket(&mut headers);
-            self.tunnel(agent_side, hyper::upgrade::on(&mut response));
+            self.tunnel(agent_side, hyper::upgrade::on(&mut response), redactor.clone());
+        }
+        if let Some(redactor) = &redactor {
+            redactor.clear(&mut headers);
         }
         let (mut parts, body) = response.into_parts();
+        // The reason phrase is the provider's text too.
+        parts.extensions.clear();
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let scanner = UsageScanner::of(content_type.unwrap_or_default());
         (parts.headers, parts.version) = (headers, Version::HTTP_11);
-        let body = Passing::to_agent(body, Arc::clone(&self.meter), scanner);
+        let body = Passing::to_agent(body, Arc::clone(&self.meter), scanner, redactor);
         Ok(Response::from_parts(parts, Either::Right(body)))
     }
 
@@ -280,17 +281,15 @@ impl Shared {
     }
 
     /// Relays a WebSocket until either side closes.
-    fn tunnel(&self, agent: OnUpgrade, provider: OnUpgrade) {
+    fn tunnel(&self, agent: OnUpgrade, provider: OnUpgrade, redactor: Option<Redactor>) {
         let meter = Arc::clone(&self.meter);
         let mut tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
         while tunnels.try_join_next().is_some() {}
         tunnels.spawn(async move {
             let (Ok(agent), Ok(provider)) = tokio::join!(agent, provider) else { return };
-            let (mut agent, mut provider) = (TokioIo::new(agent), TokioIo::new(provider));
-            if let Ok((sent, received)) = copy_bidirectional(&mut agent, &mut provider).await {
-                meter.add_sent(sent as usize);
-                meter.add_received(received as usize);
-            }
+            let (agent, provider) = (TokioIo::new(agent), TokioIo::new(provider));
+            // The end of a side that has failed closes the other one.
+            let _ = tunnel::relay(agent, provider, &meter, redactor).await;
         });
     }
 }

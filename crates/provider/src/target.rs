@@ -33,14 +33,15 @@ impl<'a> Target<'a> {
         let path = path.get(path.len() - below.len() - 1..).ok_or(InvalidTarget)?;
         let (mut kept, mut key) = (Vec::new(), None);
         for field in query.into_iter().flat_map(|query| query.split('&')) {
-            if !field.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            if !field.bytes().all(|byte| byte.is_ascii_graphic() && !b"#;".contains(&byte)) {
                 return Err(InvalidTarget);
             }
-            match field.strip_prefix("key=") {
+            match field.split_once('=').unwrap_or((field, "")) {
                 // Two keys: the provider might read the other one.
-                Some(_) if key.is_some() => return Err(InvalidTarget),
-                Some(value) => key = Some(value),
-                None => kept.push(field),
+                ("key", _) if key.is_some() => return Err(InvalidTarget),
+                ("key", value) => key = Some(value),
+                (name, _) if is_parameter(name) => kept.push(field),
+                _ => return Err(InvalidTarget),
             }
         }
         let query = (!kept.is_empty()).then(|| kept.join("&"));
@@ -52,6 +53,17 @@ impl<'a> Target<'a> {
 fn is_segment(segment: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._~:@+,=-".contains(&byte);
     !segment.is_empty() && segment.bytes().all(allowed) && segment != "." && segment != ".."
+}
+
+/// False for the name of a parameter that is a credential, or that changes the request's method or headers, such
+/// as `$httpMethod`. Of escapes only those of brackets are allowed: others could spell such a name.
+fn is_parameter(name: &str) -> bool {
+    let credentials = ["key", "api_key", "access_token", "oauth_token"];
+    let is_bracket =
+        |rest: &str| rest.get(..2).is_some_and(|code| matches!(code, "5B" | "5D" | "5b" | "5d"));
+    !name.contains('$')
+        && name.split('%').skip(1).all(is_bracket)
+        && !credentials.iter().any(|credential| name.eq_ignore_ascii_case(credential))
 }
 
 /// Result of looking for a route.
@@ -148,6 +160,12 @@ mod tests {
             "//openai/v1/models",
             "/openai/v1/models?a=1 2",
             "/gemini/v1/models?key=a&key=b",
+            "/gemini/v1/models?%6bey=a",
+            "/gemini/v1/models?k%65y=a",
+            "/gemini/v1/models?a=1;key=a",
+            "/gemini/v1/models?$key=a",
+            "/gemini/v1/models?%24httpMethod=DELETE",
+            "/gemini/v1/models?access_token=a",
             "http://evil.example/openai/v1/models",
         ] {
             assert_eq!(verdict(RouteMethod::Get, target), Err(InvalidTarget), "{target}");
@@ -156,8 +174,8 @@ mod tests {
 
     #[test]
     fn the_key_is_taken_out_of_the_query() {
-        let target = Target::parse("/gemini/v1/models", Some("a=1&key=K&b")).unwrap();
-        assert_eq!((target.key, target.query.as_deref()), (Some("K"), Some("a=1&b")));
+        let target = Target::parse("/gemini/v1/models", Some("a[]=1&key=K&b%5B%5D")).unwrap();
+        assert_eq!((target.key, target.query.as_deref()), (Some("K"), Some("a[]=1&b%5B%5D")));
         let target = Target::parse("/gemini/v1/models", Some("key=K")).unwrap();
         assert_eq!((target.key, target.query, target.path), (Some("K"), None, "/v1/models"));
     }

@@ -12,6 +12,7 @@ use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -29,7 +30,10 @@ const KEEP_IDLE: Duration = Duration::from_secs(60);
 /// Connections to all upstreams of a session.
 pub(crate) struct Upstreams {
     connector: Connector,
-    tls: TlsConnector,
+    /// PEM files that are trusted beside this machine's certificates.
+    certificates: Vec<PathBuf>,
+    /// Made at the first connection: reading the certificates takes many milliseconds.
+    tls: OnceCell<TlsConnector>,
     idle: Mutex<HashMap<String, Vec<Idle>>>,
 }
 
@@ -37,10 +41,9 @@ pub(crate) struct Upstreams {
 type Idle = (SendRequest<Passing>, Instant);
 
 impl Upstreams {
-    /// Reads the certificates that this machine trusts. Errors: there are none.
-    pub(crate) fn new(connector: Connector, extra: &[PathBuf]) -> io::Result<Self> {
-        let tls = tls::connector(extra)?;
-        Ok(Upstreams { connector, tls, idle: Mutex::default() })
+    pub(crate) fn new(connector: Connector, certificates: &[PathBuf]) -> Self {
+        let (certificates, tls, idle) = (certificates.to_vec(), OnceCell::new(), Mutex::default());
+        Upstreams { connector, certificates, tls, idle }
     }
 
     /// Sends a request and returns the response's head. Errors have no part of the request.
@@ -77,8 +80,19 @@ impl Upstreams {
         }
         let name =
             ServerName::try_from(url.host().to_owned()).map_err(|error| error.to_string())?;
-        let stream = self.tls.connect(name, stream).await.map_err(|error| error.to_string())?;
+        let tls = self.tls().await.map_err(|error| error.to_string())?;
+        let stream = tls.connect(name, stream).await.map_err(|error| error.to_string())?;
         handshake(stream).await
+    }
+
+    /// Errors: this machine has no certificates. The next connection tries again.
+    async fn tls(&self) -> io::Result<&TlsConnector> {
+        let make = async || {
+            let files = self.certificates.clone();
+            let reading = tokio::task::spawn_blocking(move || tls::connector(&files));
+            reading.await.map_err(io::Error::other)?
+        };
+        self.tls.get_or_try_init(make).await
     }
 
     fn take(&self, url: &UpstreamUrl) -> Option<SendRequest<Passing>> {

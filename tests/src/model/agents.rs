@@ -158,7 +158,23 @@ impl Agent {
                 start.environment =
                     vec![("OPENAI_API_KEY", KEY.to_owned()), ("OPENAI_BASE_URL", v1)];
             }
-            Agent::Opencode | Agent::Kimi | Agent::Vibe => return None,
+            Agent::Opencode => {
+                start.files.clear();
+                let keys = format!("[keys.openai]\nurl = '{v1}'\nenv = 'OPENAI_API_KEY'\n");
+                start = start
+                    .args(["--model", &format!("openai/{MODEL}")])
+                    .file(".config/aifo/config.toml", keys)
+                    .variable("OPENAI_API_KEY", KEY)
+                    .json(OPENCODE, &opencode_of_openai());
+            }
+            Agent::Kimi => {
+                start.files.clear();
+                start = start
+                    .variable("KIMI_API_KEY", KEY)
+                    .variable("KIMI_BASE_URL", v1)
+                    .variable("KIMI_MODEL_NAME", MODEL);
+            }
+            Agent::Vibe => return None,
             _ => {}
         }
         Some(start)
@@ -249,6 +265,16 @@ fn opencode(v1: &str, permission: &str) -> Value {
             "options": {"baseURL": v1, "apiKey": KEY},
             "models": {MODEL: {"name": MODEL, "tool_call": true}},
         }},
+    })
+}
+
+/// A model of a provider that it has built in, whose base URL is the launcher's.
+fn opencode_of_openai() -> Value {
+    json!({
+        "autoupdate": false,
+        "share": "disabled",
+        "permission": "allow",
+        "provider": {"openai": {"models": {MODEL: {"name": MODEL, "tool_call": true}}}},
     })
 }
 

@@ -10,8 +10,8 @@ use aifo_acp_io::{
     WorkspaceHost, Writing,
 };
 use aifo_launch::{
-    AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, EndSignals, Session,
-    WorkspaceLock, agent_variables,
+    AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, EndSignals, ModelKeys,
+    Session, WorkspaceLock, agent_variables,
 };
 use aifo_process::become_subreaper;
 use aifo_types::names_secret;
@@ -20,6 +20,7 @@ use tokio::process::Command;
 
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
+use crate::banner;
 use crate::cli::{AcpAgent, default_workspace};
 use crate::config::{Config, Flags};
 use crate::console::{self, LogLevel};
@@ -113,7 +114,12 @@ impl AgentSession {
 impl SessionGuard {
     /// Ends the session and returns the statistics of its tool calls.
     pub(crate) async fn close(self) -> CallStats {
-        self.session.close().await
+        let usage = self.session.model_keys().map(ModelKeys::usage);
+        let stats = self.session.close().await;
+        if let Some(line) = usage.as_ref().and_then(banner::model_usage) {
+            tracing::info!("{line}");
+        }
+        stats
     }
 }
 

@@ -25,6 +25,7 @@ fn facts() -> Facts {
         has_own_state: false,
         login: Some(".codex/auth.json".into()),
         is_logged_in: true,
+        login_has_phantoms: false,
     }
 }
 

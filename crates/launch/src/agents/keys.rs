@@ -15,6 +15,17 @@ pub struct KeyRow {
     pub path: &'static str,
     /// The user's variable with another base URL.
     pub user_base: Option<&'static str>,
+    /// Where the agent's login has the key, if it can have one.
+    pub login: Option<LoginKey>,
+}
+
+/// A key in an agent's login, by JSON pointers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoginKey {
+    /// The key.
+    pub pointer: &'static str,
+    /// A login by OAuth, which the agent uses instead of the key.
+    pub oauth: Option<&'static str>,
 }
 
 /// Where an agent reads a base URL.
@@ -34,7 +45,8 @@ const fn row(
     base: &'static str,
     path: &'static str,
 ) -> KeyRow {
-    KeyRow { provider, key, base: BaseUrl::Variable(base), path, user_base: Some(base) }
+    let (base, user_base) = (BaseUrl::Variable(base), Some(base));
+    KeyRow { provider, key, base, path, user_base, login: None }
 }
 
 /// The path of most base URLs.
@@ -60,6 +72,7 @@ pub(super) const CODEX: &[KeyRow] = &[KeyRow {
         "-c",
         "model_providers.aifo={name=\"OpenAI\",base_url=\"{}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}",
     ]),
+    login: Some(LoginKey { pointer: "/OPENAI_API_KEY", oauth: Some("/tokens") }),
     ..row("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", V1)
 }];
 
@@ -69,6 +82,9 @@ pub(super) const COPILOT: &[KeyRow] =
 pub(super) const GEMINI: &[KeyRow] =
     &[row("gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "")];
 
+/// Its key is of one of several APIs, so it is proxied only at a URL of the user's.
+pub(super) const KIMI: &[KeyRow] = &[row("compatible", "KIMI_API_KEY", "KIMI_BASE_URL", V1)];
+
 const OPENCODE_SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
 
 const fn opencode(
@@ -76,19 +92,46 @@ const fn opencode(
     key: &'static str,
     pointer: &'static str,
     path: &'static str,
+    login: &'static str,
 ) -> KeyRow {
-    KeyRow { provider, key, base: BaseUrl::Json(OPENCODE_SETTINGS, pointer), path, user_base: None }
+    let base = BaseUrl::Json(OPENCODE_SETTINGS, pointer);
+    let login = Some(LoginKey { pointer: login, oauth: None });
+    KeyRow { provider, key, base, path, user_base: None, login }
 }
 
 pub(super) const OPENCODE: &[KeyRow] = &[
-    opencode("anthropic", "ANTHROPIC_API_KEY", "/provider/anthropic/options/baseURL", V1),
-    opencode("deepseek", "DEEPSEEK_API_KEY", "/provider/deepseek/options/baseURL", V1),
-    opencode("gemini", "GEMINI_API_KEY", "/provider/google/options/baseURL", "/v1beta"),
-    opencode("groq", "GROQ_API_KEY", "/provider/groq/options/baseURL", V1),
-    opencode("mistral", "MISTRAL_API_KEY", "/provider/mistral/options/baseURL", V1),
-    opencode("openai", "OPENAI_API_KEY", "/provider/openai/options/baseURL", V1),
-    opencode("openrouter", "OPENROUTER_API_KEY", "/provider/openrouter/options/baseURL", V1),
-    opencode("xai", "XAI_API_KEY", "/provider/xai/options/baseURL", V1),
+    opencode(
+        "anthropic",
+        "ANTHROPIC_API_KEY",
+        "/provider/anthropic/options/baseURL",
+        V1,
+        "/anthropic/key",
+    ),
+    opencode(
+        "deepseek",
+        "DEEPSEEK_API_KEY",
+        "/provider/deepseek/options/baseURL",
+        V1,
+        "/deepseek/key",
+    ),
+    opencode(
+        "gemini",
+        "GEMINI_API_KEY",
+        "/provider/google/options/baseURL",
+        "/v1beta",
+        "/google/key",
+    ),
+    opencode("groq", "GROQ_API_KEY", "/provider/groq/options/baseURL", V1, "/groq/key"),
+    opencode("mistral", "MISTRAL_API_KEY", "/provider/mistral/options/baseURL", V1, "/mistral/key"),
+    opencode("openai", "OPENAI_API_KEY", "/provider/openai/options/baseURL", V1, "/openai/key"),
+    opencode(
+        "openrouter",
+        "OPENROUTER_API_KEY",
+        "/provider/openrouter/options/baseURL",
+        V1,
+        "/openrouter/key",
+    ),
+    opencode("xai", "XAI_API_KEY", "/provider/xai/options/baseURL", V1, "/xai/key"),
 ];
 
 pub(super) const OPENHANDS: &[KeyRow] = &[row("compatible", "LLM_API_KEY", "LLM_BASE_URL", V1)];

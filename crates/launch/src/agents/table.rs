@@ -216,7 +216,7 @@ const ROWS: &[AgentRow] = &[
         copied: state::KIMI,
         settings: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
-        keys: &[],
+        keys: keys::KIMI,
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
         hosts: hosts::KIMI,
         acp: Some(AcpRow {

@@ -69,15 +69,12 @@ impl Reader {
     async fn of_command(&self, words: &[String]) -> Result<Zeroizing<String>, String> {
         let (name, args) = words.split_first().ok_or("the command is empty")?;
         let program = match name.contains('/') {
-            true => PathBuf::from(name),
+            true => self.programs.file(Path::new(name)).map_err(str::to_owned)?,
             false => {
                 let found = self.programs.program(name);
                 found.map_err(|_| "no trusted program of this name is in PATH")?
             }
         };
-        if !program.is_absolute() {
-            return Err("the program is neither a name nor an absolute path".to_owned());
-        }
         let mut child = Command::new(program)
             .args(args)
             .env("PATH", self.programs.path())

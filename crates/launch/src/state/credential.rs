@@ -9,8 +9,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
+use super::phantoms::{Phantoms, hash};
 use super::{lock_file, lock_within};
 use crate::agents::StateFile;
 use crate::beneath::{Beneath, Found, Stamp};
@@ -25,6 +25,8 @@ pub(super) struct Credential {
     lock: PathBuf,
     /// Has the hash of the login that both files had last.
     synced: PathBuf,
+    /// The keys of the user's login that the copy does not have.
+    phantoms: Phantoms,
     /// The files after the last comparison.
     seen: Mutex<Option<[Option<Stamp>; 2]>>,
 }
@@ -39,6 +41,7 @@ pub(super) enum Moment {
 }
 
 /// The login in one of the files.
+#[derive(Clone)]
 enum Login {
     /// There is no file, or one with settings only.
     Missing(Option<(Value, Stamp)>),
@@ -66,8 +69,9 @@ impl Credential {
         own: Beneath,
         lock: PathBuf,
         synced: PathBuf,
+        phantoms: Phantoms,
     ) -> Self {
-        Credential { file, users, own, lock, synced, seen: Mutex::new(None) }
+        Credential { file, users, own, lock, synced, phantoms, seen: Mutex::new(None) }
     }
 
     /// Compares the files if one has changed. An error is tried again at the next time.
@@ -100,7 +104,8 @@ impl Credential {
         };
         let stamps = self.stamps();
         let users = self.login(&self.users, &self.file.from);
-        let own = self.login(&self.own, &self.file.to);
+        let raw = self.login(&self.own, &self.file.to);
+        let own = self.revealed(&raw, &users);
         if moment != Moment::Running {
             for (login, place) in [(&users, "~/"), (&own, "the state's ")] {
                 let Login::Damaged(why) = login else { continue };
@@ -109,9 +114,17 @@ impl Credential {
             }
         }
         match self.newer(&users, &own, moment) {
-            Newer::Users => self.copy(&users, (&self.own, &self.file.to), &own)?,
-            Newer::Own => self.copy(&own, (&self.users, &self.file.from), &users)?,
+            Newer::Users => self.copy_to_own(&users, &raw)?,
+            Newer::Own => {
+                self.copy(&own, (&self.users, &self.file.from), &users)?;
+                if moment == Moment::Start {
+                    self.copy_to_own(&own, &raw)?;
+                }
+            }
             Newer::Neither => {
+                if moment == Moment::Start {
+                    self.copy_to_own(&own, &raw)?;
+                }
                 if let (Login::Valid { selected, .. }, Login::Valid { selected: other, .. }) =
                     (&users, &own)
                     && selected == other
@@ -152,6 +165,35 @@ impl Credential {
             }
             _ => Newer::Neither,
         }
+    }
+
+    /// Returns the agent's login with the user's keys in place of phantom keys.
+    fn revealed(&self, own: &Login, users: &Login) -> Login {
+        let mut revealed = own.clone();
+        let users = match users {
+            Login::Valid { selected, .. } => Some(selected),
+            Login::Missing(_) | Login::Damaged(_) => None,
+        };
+        if let Login::Valid { selected, document, stamp, .. } = &mut revealed
+            && !self.phantoms.reveal(selected, users)
+        {
+            return Login::Missing(Some((document.clone(), *stamp)));
+        }
+        revealed
+    }
+
+    /// Copies a login into the agent's file, with phantom keys, unless it is there.
+    fn copy_to_own(&self, from: &Login, raw: &Login) -> io::Result<()> {
+        let mut hidden = from.clone();
+        if let Login::Valid { selected, .. } = &mut hidden {
+            let real = selected.clone();
+            *selected = self.phantoms.hide(selected)?;
+            if !matches!(raw, Login::Valid { selected: there, .. } if there == selected) {
+                self.copy(&hidden, (&self.own, &self.file.to), raw)?;
+            }
+            self.record(&real)?;
+        }
+        Ok(())
     }
 
     fn copy(&self, from: &Login, to: (&Beneath, &Path), old: &Login) -> io::Result<()> {
@@ -214,11 +256,6 @@ impl Credential {
             *seen = Some(stamps);
         }
     }
-}
-
-fn hash(login: &Value) -> String {
-    let digest = Sha256::digest(login.to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Longer than the resolution of any file system's times.

@@ -19,7 +19,7 @@ struct Rule<'a> {
 
 impl FileFormat {
     /// Parses a file into an object; `None` if it is damaged, or a text.
-    pub(super) fn parse(self, bytes: &[u8]) -> Option<Value> {
+    pub(crate) fn parse(self, bytes: &[u8]) -> Option<Value> {
         let text = std::str::from_utf8(bytes).ok()?;
         let value = match self {
             FileFormat::Json => serde_json::from_str(text).ok()?,

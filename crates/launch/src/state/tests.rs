@@ -288,3 +288,69 @@ fn a_state_in_use_is_not_removed() {
     stored.remove().unwrap();
     assert!(!stored.path.exists());
 }
+
+/// A session of codex, with the user's key behind the proxy.
+fn codex(fixture: &Fixture) -> AgentContainerConfig {
+    let agents = crate::agents::known_agents();
+    let spec = agents.into_iter().find(|agent| agent.name == "codex").unwrap();
+    let home = fixture.0.path().join("home");
+    let programs = crate::trusted::TrustedPrograms::here();
+    let settings = crate::keys::KeySettings::default();
+    let none = |_: &str| None;
+    let keys = crate::keys::ModelKeys::collect(&spec, &settings, &programs, &[], Some(&home), none);
+    AgentContainerConfig { spec, keys: keys.unwrap(), ..fixture.agent() }
+}
+
+#[test]
+fn the_copy_of_a_login_has_a_phantom_key_which_is_never_copied_back() {
+    const AUTH: &str = ".codex/auth.json";
+    let real = r#"{"OPENAI_API_KEY": "sk-real", "auth_mode": "apikey"}"#;
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.home(".codex")).unwrap();
+    replace(&fixture.home(AUTH), real, -100);
+    let read = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    let key = |path: &Path| read(path)["OPENAI_API_KEY"].as_str().unwrap_or_default().to_owned();
+    let (users, own) = (fixture.home(AUTH), fixture.own("p", AUTH));
+
+    let agent = codex(&fixture);
+    let (pointer, phantom) = agent.keys.as_ref().unwrap().of_login()[0].clone();
+    assert_eq!(pointer, "/OPENAI_API_KEY");
+    let first = fixture.open_as("p", &agent);
+    assert_eq!((key(&own), key(&users)), (phantom.clone(), "sk-real".to_owned()));
+    // The agent writes its file anew; a second session has another phantom key.
+    replace(&own, &format!(r#"{{"OPENAI_API_KEY": "{phantom}", "auth_mode": "other"}}"#), 50);
+    Fixture::poll(&first);
+    assert_eq!(
+        read(&users),
+        serde_json::json!({"OPENAI_API_KEY": "sk-real", "auth_mode": "other"})
+    );
+    let second = fixture.open_as("p", &codex(&fixture));
+    assert!(key(&own).len() > 40 && key(&own) != phantom);
+    Fixture::poll(&first);
+    drop(second);
+    assert_eq!(key(&users), "sk-real");
+    // A new key of the user's does not arrive either.
+    replace(&users, r#"{"OPENAI_API_KEY": "sk-newer"}"#, 100);
+    Fixture::poll(&first);
+    assert_eq!((key(&own), key(&users)), (phantom.clone(), "sk-newer".to_owned()));
+    // A login that the user has removed, or replaced by one of another kind, stays.
+    fs::remove_file(&users).unwrap();
+    replace(&own, &format!(r#"{{"OPENAI_API_KEY": "{phantom}", "auth_mode": "x"}}"#), 150);
+    Fixture::poll(&first);
+    assert!(!users.exists());
+    replace(&users, r#"{"tokens": {"access_token": "t"}}"#, 120);
+    drop(first);
+    assert_eq!(read(&users), serde_json::json!({"tokens": {"access_token": "t"}}));
+    assert!(codex(&fixture).keys.is_none(), "OAuth is the agent's");
+
+    // With --keys pass, the agent gets the key.
+    replace(&users, real, 200);
+    let agent = AgentContainerConfig { keys: None, ..codex(&fixture) };
+    drop(fixture.open_as("p", &agent));
+    assert_eq!((key(&own), key(&users)), ("sk-real".to_owned(), "sk-real".to_owned()));
+    // The next session takes it out of the copy again.
+    drop(fixture.open_as("p", &codex(&fixture)));
+    assert!(key(&own) != "sk-real" && key(&users) == "sk-real");
+}

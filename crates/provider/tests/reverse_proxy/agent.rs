@@ -57,8 +57,7 @@ impl Agent {
         let phantoms = upstreams.iter().map(own).collect();
         let certificates = [provider.certificate.path().to_owned()];
         let proxy =
-            ReverseProxy::new(upstreams.into(), Connector::new(None), &certificates, limits)
-                .unwrap();
+            ReverseProxy::new(upstreams.into(), Connector::new(None), &certificates, limits);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -114,6 +113,7 @@ impl Agent {
 
 impl Answer {
     pub(crate) fn parse(text: &str) -> Answer {
+        let text = text.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(text);
         let (head, body) =
             text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap();

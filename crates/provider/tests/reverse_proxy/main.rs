@@ -2,9 +2,11 @@
 
 mod agent;
 mod attacks;
+mod figures;
 mod provider;
 
 use std::io::{Read, Write};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use aifo_provider::{Tokens, UsageLimits};
@@ -113,13 +115,20 @@ fn events_arrive_at_once_and_are_counted() {
 }
 
 #[test]
-fn an_event_does_not_wait_for_the_next_one() {
-    let provider = TestProvider::start(|_: &Received, tls: &mut Tls| {
+fn no_event_waits_for_the_next_one() {
+    // The provider sends an event only after the agent has read the one before.
+    let (read, may_send) = mpsc::channel();
+    let may_send = Mutex::new(may_send);
+    let provider = TestProvider::start(move |_: &Received, tls: &mut Tls| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-        let _ = write!(tls, "{head}data: 1\n\n");
-        // Until the agent has read it and leaves.
-        let mut byte = [0];
-        let _ = tls.read(&mut byte);
+        let _ = write!(tls, "{head}");
+        for number in 0..EVENTS {
+            // In one piece: each piece would be a chunk.
+            let _ = tls.write_all(format!("data: {number}\n\n").as_bytes());
+            let patience = Duration::from_secs(60);
+            let seen: Option<usize> = may_send.lock().unwrap().recv_timeout(patience).ok();
+            assert_eq!(seen, Some(number));
+        }
         false
     });
     let agent = Agent::start(&provider, NO_LIMITS);
@@ -134,13 +143,21 @@ fn an_event_does_not_wait_for_the_next_one() {
     .unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut text = String::new();
-    while !text.contains("data: 1\n\n") {
-        let mut part = [0; 4096];
-        let count = stream.read(&mut part).unwrap();
-        assert!(count > 0, "{text}");
-        text += std::str::from_utf8(&part[..count]).unwrap();
+    let mut part = [0; 4096];
+    for number in 0..EVENTS {
+        let event = format!("data: {number}\n\n");
+        while !text.contains(&event) {
+            let count = stream.read(&mut part).unwrap();
+            assert!(count > 0, "{text}");
+            text += std::str::from_utf8(&part[..count]).unwrap();
+        }
+        text.clear();
+        read.send(number).unwrap();
     }
 }
+
+/// Events of a long answer.
+const EVENTS: usize = 10_000;
 
 #[test]
 fn a_web_socket_passes() {

@@ -89,6 +89,7 @@ fn serve(
     answer: &Answer,
     log: &Mutex<Vec<Received>>,
 ) {
+    stream.set_nodelay(true).unwrap();
     let mut tls = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
     while let Some(received) = read(&mut tls) {
         log.lock().unwrap().push(received.clone());
@@ -130,6 +131,7 @@ fn read(tls: &mut Tls) -> Option<Received> {
 pub(crate) fn json(text: &'static str) -> impl Fn(&Received, &mut Tls) -> bool + Send + Sync {
     move |_, tls| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nSet-Cookie: a=b\r\n";
-        write!(tls, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).is_ok()
+        let answer = format!("{head}Content-Length: {}\r\n\r\n{text}", text.len());
+        tls.write_all(answer.as_bytes()).is_ok()
     }
 }
