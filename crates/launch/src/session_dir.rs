@@ -119,8 +119,12 @@ pub(crate) const TMP_SUFFIX: &str = "-tmp";
 pub(crate) fn session_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(PREFIX)?;
     let id = rest.strip_suffix(TMP_SUFFIX).unwrap_or(rest);
-    let is_id = id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then_some(id)
+    is_session_id(id).then_some(id)
+}
+
+/// Returns whether a text is the id of a session.
+pub(crate) fn is_session_id(id: &str) -> bool {
+    id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Length of an id in hex digits.

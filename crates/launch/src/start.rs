@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use aifo_process::raise_open_files;
 use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
-    CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    LocalNetwork, StackServer, Transport,
+    Backend, CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend,
+    LocalConfinement, LocalNetwork, PodBackend, StackServer, Transport,
 };
 use aifo_types::{Endpoint, Token};
 use nix::unistd::getuid;
@@ -57,7 +57,8 @@ impl Session {
     ) -> Result<Result<Self, T>, LaunchError> {
         let dirs = SessionDirs::create(&config)?;
         // Listen before the sidecars start, so that a socket in use fails at once.
-        let frontend = FrontSocket::open(config.listen.take(), dirs.directory.path())?;
+        let frontend_dir = dirs.frontend(&config.backend);
+        let frontend = FrontSocket::open(config.listen.take(), &frontend_dir)?;
         let backends = Backends::choose(&config, &dirs).await?;
         let shared_directories =
             SharedDirectories::new(dirs.workspace.clone(), backends.shared.clone())?;
@@ -97,6 +98,7 @@ impl Session {
         frontend: FrontSocket,
         running: Running,
     ) -> Result<Self, LaunchError> {
+        let frontend_dir = dirs.frontend(&config.backend);
         let SessionDirs { id, workspace, directory, tmp, project_files, state, .. } = dirs;
         let Running {
             fleet,
@@ -188,6 +190,7 @@ impl Session {
             state,
             call_counter,
             messages: log.messages,
+            frontend_dir,
             project_files,
             probe,
             shim: config.shim.clone(),
@@ -206,12 +209,14 @@ struct FrontSocket {
 }
 
 impl FrontSocket {
-    fn open(listen: Option<Endpoint>, session: &Path) -> Result<Self, LaunchError> {
+    /// Listens in `frontend`, a directory of the session, unless there is an address.
+    fn open(listen: Option<Endpoint>, frontend: &Path) -> Result<Self, LaunchError> {
         let mut directory = None;
         let endpoint = match listen {
             None => {
-                let frontend = agent_container::frontend_dir(session);
-                create_directory(&frontend)?;
+                if !frontend.is_dir() {
+                    create_directory(frontend)?;
+                }
                 Endpoint::Unix(frontend.join("exec.sock"))
             }
             Some(Endpoint::Unix(path)) => {
@@ -256,7 +261,9 @@ impl Backends {
                 SidecarBackend::Local => {
                     config.confinement.local(&config.shim.program(), workspace)?
                 }
-                SidecarBackend::Containers(_) => LocalConfinement::Unconfined,
+                SidecarBackend::Containers(_) | SidecarBackend::Pod(_) => {
+                    LocalConfinement::Unconfined
+                }
             },
             restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
@@ -274,7 +281,15 @@ impl Backends {
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
         let mut publications = None;
         let chosen = match &config.backend {
-            SidecarBackend::Local => SelectedBackend { backend: Box::new(local), containers: None },
+            SidecarBackend::Local => {
+                SelectedBackend { backend: Box::new(local), containers: None, agent: None }
+            }
+            SidecarBackend::Pod(pod) => {
+                temporaries.push(CONTAINER_TMP.into());
+                let backend = PodBackend::new(pod.sockets());
+                let agent = Some(Box::new(backend.clone()) as Box<dyn Backend>);
+                SelectedBackend { backend: Box::new(backend), containers: None, agent }
+            }
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
@@ -317,7 +332,11 @@ impl Backends {
                 let options = (agent, stacks);
                 let backend =
                     containers.backend(id, directory, runner, mounted, shared_tmp, options);
-                SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
+                SelectedBackend {
+                    backend: Box::new(backend.clone()),
+                    agent: Some(Box::new(backend.clone())),
+                    containers: Some(backend),
+                }
             }
         };
         Ok(Backends { chosen, host, network, publications, shared: [workspaces, temporaries] })
@@ -353,7 +372,7 @@ async fn start_sidecars(
     let Backends { chosen, host, shared, .. } = backends;
     let (directory, workspace) = (dirs.directory.path(), &dirs.workspace);
     let agent_endpoint = async {
-        let (Some(agent), Some(containers)) = (&config.agent, &chosen.containers) else {
+        let (Some(agent), Some(backend)) = (&config.agent, chosen.agent) else {
             return Ok(None);
         };
         let agent_endpoint = AgentEndpointConfig {
@@ -364,9 +383,7 @@ async fn start_sidecars(
             keys: agent.keys.clone(),
             reporter: config.reporter.clone(),
         };
-        AgentEndpoint::open(agent_endpoint, Box::new(containers.clone()), Box::new(host.clone()))
-            .await
-            .map(Some)
+        AgentEndpoint::open(agent_endpoint, backend, Box::new(host.clone())).await.map(Some)
     };
     let (runner, others) = (config.shim.path(), chosen.backend);
     let backend = match &config.attached {
