@@ -7,11 +7,9 @@ use aifo_types::{container_path, env};
 use crate::network_policy;
 use crate::security;
 use crate::session_pod::{Limits, SessionPod, Workspace};
-use crate::volumes::{Access, Volumes};
+use crate::volumes::{Access, Volumes, WORKSPACE_PATH as WORKSPACE};
 use crate::yaml::{Entry, Node, list, map};
 
-/// The path of the workspace in all containers.
-pub(crate) const WORKSPACE: &str = "/workspace";
 const HOME: &str = "/home/coder";
 /// Seconds for which runners wait for the launcher, whose image may have to be pulled.
 const CONNECT_SECS: &str = "600";

@@ -16,6 +16,8 @@ pub(crate) enum Access {
     Write,
 }
 
+/// The path of the workspace in all containers.
+pub(crate) const WORKSPACE_PATH: &str = "/workspace";
 /// The volume of the workspace.
 const WORKSPACE: &str = "workspace";
 
@@ -36,7 +38,7 @@ impl<'a> Volumes<'a> {
 
     /// Returns the mount of the workspace.
     pub(crate) fn workspace(&mut self, access: Access) -> Node {
-        self.mount(WORKSPACE, crate::pod::WORKSPACE, access)
+        self.mount(WORKSPACE, WORKSPACE_PATH, access)
     }
 
     /// Returns all volumes that were mounted.

@@ -60,6 +60,7 @@ mod end_signals;
 mod engines;
 mod environments;
 mod error;
+mod front_socket;
 mod gateway_thread;
 mod git;
 mod host_watch;

@@ -2,18 +2,17 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
+use aifo_proxy::{Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     Backend, CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend,
     LocalConfinement, LocalNetwork, PodBackend, StackServer, Transport,
 };
-use aifo_types::{Endpoint, Token};
-use nix::unistd::getuid;
+use aifo_types::Token;
 use tokio::task::JoinSet;
 
 use crate::added_rules;
@@ -27,14 +26,14 @@ use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
+use crate::front_socket::FrontSocket;
 use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::publications::{self, Publications};
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
-use crate::session_dir::SessionDir;
-use crate::session_dirs::{SessionDirs, create_directory};
+use crate::session_dirs::SessionDirs;
 use crate::shims::{INTERPRETERS_LABEL, covered_interpreters, path_without_shims};
 use crate::state::OpenState;
 use crate::trusted::TrustedPrograms;
@@ -198,34 +197,6 @@ impl Session {
             proxy_task: ProxyTask::start(proxy, frontend.listener),
             _socket_directory: frontend.directory,
         })
-    }
-}
-
-/// The listening socket of the proxy.
-struct FrontSocket {
-    listener: Listener,
-    /// The socket's directory, if the session created it.
-    directory: Option<SessionDir>,
-}
-
-impl FrontSocket {
-    /// Listens in `frontend`, a directory of the session, unless there is an address.
-    fn open(listen: Option<Endpoint>, frontend: &Path) -> Result<Self, LaunchError> {
-        let mut directory = None;
-        let endpoint = match listen {
-            None => {
-                if !frontend.is_dir() {
-                    create_directory(frontend)?;
-                }
-                Endpoint::Unix(frontend.join("exec.sock"))
-            }
-            Some(Endpoint::Unix(path)) => {
-                directory = create_missing_parent(&path)?;
-                Endpoint::Unix(path)
-            }
-            Some(tcp) => tcp,
-        };
-        Ok(FrontSocket { listener: Listener::bind(&endpoint, getuid())?, directory })
     }
 }
 
@@ -397,13 +368,4 @@ async fn start_sidecars(
         fleet.map_err(LaunchError::from)
     };
     tokio::try_join!(fleet, agent_endpoint)
-}
-
-/// Creates the directory of a socket with mode 0700, if it does not exist.
-fn create_missing_parent(socket: &Path) -> Result<Option<SessionDir>, LaunchError> {
-    let Some(parent) = socket.parent().filter(|parent| !parent.exists()) else { return Ok(None) };
-    let path = parent.to_owned();
-    SessionDir::create(path.clone())
-        .map(Some)
-        .map_err(|source| LaunchError::Directory { path, source })
 }
