@@ -38,6 +38,7 @@ mod agent_endpoint;
 mod agent_urls;
 mod agent_variables;
 mod agents;
+mod ask_command;
 mod attachments;
 mod backend;
 mod beneath;
@@ -54,6 +55,8 @@ mod config;
 mod confine;
 mod connection_file;
 mod connection_log;
+mod control_client;
+mod control_socket;
 mod detect;
 mod devcontainer;
 mod end_signals;
@@ -98,6 +101,7 @@ mod shim_binary;
 mod shims;
 mod start;
 mod state;
+mod tool_stacks;
 mod toolchain;
 mod toolchain_images;
 mod trusted;
@@ -121,12 +125,13 @@ pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
 };
+pub use aifo_policy::{Answer, AskedCall, JudgedCall, Judgement, Verdict};
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
-pub use aifo_proxy::{Limits, RunningTool};
+pub use aifo_proxy::{CallApprovals, CallJudge, Limits, OpenQuestion, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, cache_directories, container_variables, namespace_obstacle,
+    SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -145,6 +150,7 @@ pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
 };
+pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
@@ -175,6 +181,7 @@ pub use session_dirs::new_id;
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
 pub use state::{StateError, StoredState, stored_states};
+pub use tool_stacks::{ToolStack, ToolStacks};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use toolchain_images::{ImageDialogue, NoDialogue, ToolchainImages};
 pub use trusted::TrustedPrograms;

@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
+use aifo_proxy::{CallApprovals, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     Backend, CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend,
     LocalConfinement, LocalNetwork, PodBackend, StackServer, Transport,
@@ -18,12 +19,14 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
+use crate::ask_command;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::caller_finder::CallerFinder;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
+use crate::control_socket;
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::front_socket::FrontSocket;
@@ -119,7 +122,8 @@ impl Session {
             let file = LogFile::create(&connections_path(&log.path), limits.max_log)?;
             let outside = config.attached.iter().flat_map(|attached| attached.containers.keys());
             let outside = outside.cloned().collect();
-            let finder = CallerFinder::new(&fleet, running_table.clone(), outside);
+            let stacks = network.tool_stacks().clone();
+            let finder = CallerFinder::new(&fleet, running_table.clone(), stacks, outside);
             network.open_log(file, finder);
         }
         let info = SessionInfo {
@@ -133,6 +137,9 @@ impl Session {
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
             name_ports: network.as_ref().map(|network| network.name_ports().to_vec()),
+            tool_stacks: network.as_ref().map_or_else(Vec::new, |network| {
+                network.tool_stacks().iter().map(|stack| stack.kinds.clone()).collect()
+            }),
             started: SystemTime::now(),
             log: log.path,
             directory: directory.path().to_owned(),
@@ -150,12 +157,23 @@ impl Session {
         if let Some(publications) = &publications {
             record.spawn(publications::serve_requests(&info.directory, publications)?);
         }
+        let names = shared_directories.workspace().iter();
+        let names = names.map(|name| name.as_os_str().as_bytes().to_vec()).collect();
+        let approvals = CallApprovals::new(config.judge, names, config.ask_timeout, &config.limits);
+        if approvals.has_judge() {
+            record.spawn(control_socket::serve(&info, approvals.clone(), token.clone())?);
+            if !config.ask_command.is_empty() {
+                let (id, command) = (info.id.clone(), config.ask_command);
+                record.spawn(ask_command::run(approvals.clone(), id, command));
+            }
+        }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
                 policy: config.policy,
+                approvals: approvals.clone(),
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log: log.calls,
@@ -187,6 +205,7 @@ impl Session {
             publications,
             agent_endpoint,
             state,
+            approvals,
             call_counter,
             messages: log.messages,
             frontend_dir,

@@ -24,9 +24,11 @@
 //! Architecture invariant: every function is pure. `policy` treats containers and local sidecars
 //! alike, and no request changes its state.
 
+mod approvals;
 mod directory;
 mod forwarding;
 mod host_commands;
+mod judge;
 mod kinds;
 mod notify;
 mod permissions;
@@ -35,9 +37,11 @@ mod question;
 mod redact;
 mod route;
 
+pub use approvals::{Answer, Approvals, AskOutcome, AskedCall, QuestionNumber, RETRY_PERIOD};
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
+pub use judge::{Judge, JudgedCall, Judgement, Verdict};
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,
     kinds,

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_launch::{NetRules, NetworkRules, RuleScope, SessionInfo, running_sessions};
+use aifo_types::Kind;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
@@ -78,12 +79,12 @@ fn add_to_file(path: &Path, scope: &RuleScope, rules: &[String]) -> anyhow::Resu
 }
 
 /// Errors: the text is not a valid configuration.
-fn check(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn check(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(Config::builtin().apply_user(&File::new(path, text.to_owned()))?)
 }
 
 /// Replaces a file atomically. A link stays one, and owner and permissions are kept.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let (target, old) = match path.canonicalize() {
         Ok(real) => {
             let old = real.metadata()?;
@@ -108,7 +109,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Returns the path, then the changed lines with `-` and `+`.
-fn difference(path: &Path, before: &str, after: &str) -> String {
+pub(crate) fn difference(path: &Path, before: &str, after: &str) -> String {
     let [old, new]: [Vec<&str>; 2] = [before, after].map(|text| text.lines().collect());
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let [old, new] = [&old, &new].map(|lines| lines.get(same..).unwrap_or_default());
@@ -136,6 +137,16 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
         console::say(format_args!("session {id} has local sidecars: new sessions have the rules"));
         return;
     }
+    if let RuleScope::Kind(kind) = scope {
+        let others = others_in_stack(session, kind);
+        if !others.is_empty() {
+            console::say(format_args!(
+                "session {id} has no further rules{of}, which share a network stack with those of \
+                 {others}\nhint: new sessions have the rules; to add them for all tools, omit --kind"
+            ));
+            return;
+        }
+    }
     if let Err(error) = session.allow_names(scope, rules) {
         console::say(format_args!("cannot add the rules to session {id}: {error}"));
         return;
@@ -151,6 +162,14 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
             missing.join(", ")
         ));
     }
+}
+
+/// Returns the other kinds of a kind's network stack.
+fn others_in_stack(session: &SessionInfo, kind: &Kind) -> String {
+    let stack = session.tool_stacks.iter().find(|kinds| kinds.contains(kind));
+    let kinds = stack.map(|kinds| kinds.iter()).into_iter().flatten();
+    let others: Vec<_> = kinds.filter(|other| *other != kind).map(Kind::as_str).collect();
+    others.join(" and ")
 }
 
 /// The name of the local backend.
