@@ -112,10 +112,16 @@ impl Engine {
     pub fn build(&self, dockerfile: &str) -> Image {
         let dir = Scratch::new();
         fs::write(dir.path().join("Dockerfile"), dockerfile).expect("the directory is writable");
+        self.build_in(dir.path())
+    }
+
+    /// Builds an image for one test from a directory with a Dockerfile.
+    #[track_caller]
+    pub fn build_in(&self, dir: &Path) -> Image {
         let image = self.new_image();
         let mut build = self.command(["build", "--quiet", "--tag", image.name()]);
         // BuildKit is not installed everywhere.
-        Outcome::of(build.arg(dir.path()).env("DOCKER_BUILDKIT", "0")).exited(0);
+        Outcome::of(build.arg(dir).env("DOCKER_BUILDKIT", "0")).exited(0);
         image
     }
 

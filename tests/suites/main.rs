@@ -27,6 +27,7 @@ mod container_held;
 mod container_images;
 mod container_isolation;
 mod container_keys;
+mod container_kube;
 mod container_linked_repository;
 mod container_mailbox;
 mod container_mirrors;

@@ -37,6 +37,7 @@ pub(crate) async fn choose(
             let may_be_local = !request.has_version_of_user();
             unavailable(&error, config.backend.value, may_be_local)
         }
+        ChoiceError::Pod(error) => error.into(),
         ChoiceError::Version(decision) => {
             anyhow::Error::msg(image_dialogue::unavailable(&decision).unwrap_or_default())
         }
@@ -58,6 +59,7 @@ pub(crate) async fn choose(
                 containers.missing_certificates = own_certificates(&|name| std::env::var_os(name));
             }
         }
+        SidecarBackend::Pod(_) => {}
         SidecarBackend::Local => report_local(config, chosen.fallback_reason.as_deref())?,
     }
     let attachments = request.attachments(&chosen.backend, programs).await;

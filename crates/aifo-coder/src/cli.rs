@@ -3,6 +3,7 @@
 mod acp;
 mod help;
 mod images;
+mod kube;
 mod net;
 mod proxy;
 mod queries;
@@ -21,6 +22,7 @@ use self::help::{
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
+pub(crate) use self::kube::{Kube, KubeCommand, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Setup(Setup),
     /// Build, list or update the images of toolchains and agents
     Images(Images),
+    /// Print sessions as manifests for Kubernetes
+    Kube(Kube),
     /// Run the proxy and sidecars for another launcher
     #[command(after_help = SERVE)]
     Serve(Serve),

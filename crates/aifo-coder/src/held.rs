@@ -89,7 +89,7 @@ pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode
         let hint = "leave out --keep, or start without a terminal: --detach";
         return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
     }
-    let id = HeldDirectory::new_id()?;
+    let id = aifo_launch::new_id()?;
     let (ours, holders) = UnixStream::pair()?;
     let first = match keep {
         Keep::Attached => Stdio::from(OwnedFd::from(holders)),

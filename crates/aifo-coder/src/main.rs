@@ -24,6 +24,7 @@ mod exec;
 mod held;
 mod image_dialogue;
 mod images;
+mod kube;
 mod log;
 mod man;
 mod net;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
         Command::Setup(flags) => (block_on(setup::setup(&flags)), UNANSWERED),
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
+        Command::Kube(flags) => (kube::run(flags), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
             let ended = match &flags.running {

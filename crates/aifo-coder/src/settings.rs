@@ -75,9 +75,14 @@ pub(crate) async fn session_config(
     let has_names = match &session.backend {
         SidecarBackend::Containers(containers) => containers.net.is_by_name(),
         SidecarBackend::Local => session.local_names.is_some(),
+        SidecarBackend::Pod(_) => false,
     };
     session.forwarding = config.forwarding(has_names);
     session.notify = config.notify_rules();
+    if let SidecarBackend::Pod(_) = session.backend {
+        // No user is there to notify.
+        session.notify.allowlist.clear();
+    }
     session.local_python.clone_from(&config.local_python.value);
     session.confinement = config.confine.value;
     session.restrictions.retain(|one| !config.unrestricted.value.contains(one));

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    AgentContainerConfig, AgentSpec, Containers, Fallback, KeySettings, ModelKeys, Net,
-    SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
+    AgentContainerConfig, AgentSpec, BackendChoice, Containers, Fallback, KeySettings, ModelKeys,
+    Net, SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use aifo_process::forbid_tracing;
 use anyhow::{Context, bail};
@@ -46,7 +46,8 @@ impl Target {
         image: Option<&str>,
         config: &Config,
     ) -> anyhow::Result<Self> {
-        let contained = config.backend.value.engine().is_some();
+        let is_pod = config.backend.value == BackendChoice::Pod;
+        let contained = is_pod || config.backend.value.engine().is_some();
         if !contained && image.is_some() {
             bail!("--image needs containers, but --backend local has none");
         }
@@ -113,7 +114,10 @@ impl Target {
                 );
             }
         }
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        // In a pod, the user's home is on another machine.
+        let is_pod = matches!(session.backend, SidecarBackend::Pod(_));
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute() && !is_pod);
         let (state, state_import) = self.state;
         if state == StateMode::Host && !spec.state.is_empty() {
             tracing::warn!("{}", host_state_warning(spec));
@@ -140,11 +144,13 @@ impl Target {
         session: &SessionConfig,
         home: Option<&Path>,
     ) -> anyhow::Result<Option<ModelKeys>> {
-        let SidecarBackend::Containers(containers) = &session.backend else { return Ok(None) };
-        // In this machine's own network, several sessions would have the same port.
-        let Some(keys) = self.keys.as_ref().filter(|_| containers.net != Net::Host) else {
-            return Ok(None);
+        let has_own_stack = match &session.backend {
+            SidecarBackend::Local => false,
+            // In this machine's own network, several sessions would have the same port.
+            SidecarBackend::Containers(containers) => containers.net != Net::Host,
+            SidecarBackend::Pod(_) => true,
         };
+        let Some(keys) = self.keys.as_ref().filter(|_| has_own_stack) else { return Ok(None) };
         let programs = TrustedPrograms::for_workspace(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
         let keys = ModelKeys::collect(spec, keys, &programs, &self.certificates, home, variable)?;

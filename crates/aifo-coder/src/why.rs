@@ -71,13 +71,15 @@ async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocat
     let programs = settings::programs(workspace, config);
     Ok(match config.backend.value {
         BackendChoice::Local => SidecarLocation::Machine,
-        BackendChoice::Engine(_) => SidecarLocation::Containers,
+        BackendChoice::Engine(_) | BackendChoice::Pod => SidecarLocation::Containers,
         BackendChoice::Auto => {
             let (fallback, silent) = (Fallback::Local, Dialogue::Silent);
             let chosen = (fallback, RunnerTransport::Auto);
             match backend::choose(config, workspace, chosen, &programs, silent).await?.0 {
                 SidecarBackend::Local => SidecarLocation::Machine,
-                SidecarBackend::Containers(_) => SidecarLocation::Containers,
+                SidecarBackend::Containers(_) | SidecarBackend::Pod(_) => {
+                    SidecarLocation::Containers
+                }
             }
         }
     })

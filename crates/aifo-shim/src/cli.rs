@@ -15,7 +15,7 @@ aifo-shim - run a tool in its sidecar
 USAGE
   TOOL [ARG..]                   run TOOL, a link to aifo-shim
   aifo-shim --call TOOL [ARG..]  run TOOL without a link
-  aifo-shim --install DIR        install links for all tools in DIR
+  aifo-shim --install DIR [NAME].. install links for all tools, and these names, in DIR
   aifo-shim --version            print the version and protocols
   aifo-shim --help               print this help
 
@@ -56,13 +56,16 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
             let build = option_env!("AIFO_COMMIT").unwrap_or("local build");
             format!("aifo-shim {} ({build}), protocols 1 2 3\n", env!("CARGO_PKG_VERSION"))
         }
-        [flag, directory] if flag == "--install" => match install(Path::new(directory)) {
-            Ok(count) => format!("{count} links to aifo-shim in {}\n", directory.display()),
-            Err(error) => {
-                log::line(format_args!("cannot install into '{}': {error}", directory.display()));
-                return ShimExit::Code(1);
+        [flag, directory, names @ ..] if flag == "--install" => {
+            match install(Path::new(directory), names) {
+                Ok(count) => format!("{count} links to aifo-shim in {}\n", directory.display()),
+                Err(error) => {
+                    let directory = directory.display();
+                    log::line(format_args!("cannot install into '{directory}': {error}"));
+                    return ShimExit::Code(1);
+                }
             }
-        },
+        }
         [only] if only == "--help" || only == "-h" => HELP.to_owned(),
         _ => {
             log::line("invalid arguments; see 'aifo-shim --help'");

@@ -1,6 +1,7 @@
-//! `aifo-shim --install DIR`: links for all tools (`spec/shim.md#installing`).
+//! `aifo-shim --install DIR [NAME]..`: links for all tools (`spec/shim.md#installing`).
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,14 +14,21 @@ const PYTHON_DIRECTORIES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/venv/
 
 const SHIM: &str = "aifo-shim";
 
-/// Copies this binary into a directory and links every tool's name to it. Replaces earlier links.
-/// Returns the number of links.
+/// Copies this binary into a directory and links every tool's name, and `further` names, to it.
+/// Replaces earlier links. Returns the number of links.
 ///
-/// Errors: the directory is not writable, or a file that is not such a link has a tool's name. In
-/// the latter case nothing is changed.
-pub(crate) fn install(directory: &Path) -> io::Result<usize> {
+/// Errors: a further name is not the name of a file; the directory is not writable, or a file that is not such a link has such a name. In
+/// these cases nothing is changed.
+pub(crate) fn install(directory: &Path, further: &[OsString]) -> io::Result<usize> {
+    let mut names: BTreeSet<OsString> = names().into_iter().map(OsString::from).collect();
+    for name in further {
+        if Path::new(name).file_name() != Some(name) || name == SHIM {
+            let message = format!("'{}' is not a name for a link", name.display());
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        names.insert(name.clone());
+    }
     fs::create_dir_all(directory)?;
-    let names = names();
     for name in &names {
         check_free(&directory.join(name))?;
     }

@@ -1,7 +1,7 @@
 //! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
-//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
-//! PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH
+//! [--connect-secs N]] [--write PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
 //! [--restrict NAME,..] [--hide PATH].. [--join-stack PID --resolver PATH [--mask PATH]..]` gets its
 //! control connection as stdin or connects itself; `aifo-runner hold-stack` does the same in a network
 //! stack of its own; `aifo-runner watch` waits for the launcher to exit; `aifo-runner try-confinement`
@@ -13,8 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use aifo_process::{
     Confinement, Restriction, confine, create_network_stack, join_network_stack,
@@ -22,7 +23,7 @@ use aifo_process::{
     try_network_stack,
 };
 use aifo_runner::{ControlTransport, GUARDED_BY, NoteOptions, Owner};
-use aifo_types::{Signal, Subnet};
+use aifo_types::{Signal, Subnet, container_path};
 use nix::unistd::{AccessFlags, Pid, access};
 
 use crate::log;
@@ -94,6 +95,8 @@ struct Options {
     /// The pid of the guard, with which this runner ends.
     guard: Option<i32>,
     source: ControlSource,
+    /// How long a refused connection is tried again: the listener may start later.
+    connect_time: Duration,
     /// The confinement of tools, if they are confined.
     confinement: Option<Confinement>,
     /// The network stack of tools, if it is not the machine's.
@@ -186,6 +189,9 @@ impl Options {
                 Some(aifo_runner::CONNECT) => {
                     options.source = ControlSource::Connect(PathBuf::from(value));
                 }
+                Some(aifo_runner::CONNECT_SECS) => {
+                    options.connect_time = Duration::from_secs(value.to_str()?.parse().ok()?);
+                }
                 Some(aifo_runner::WRITE) => {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
@@ -234,7 +240,7 @@ impl Options {
                 Ok(ControlTransport::Stream { input: take_fd(0)?, output: take_fd(1)? })
             }
             ControlSource::Connect(path) => {
-                let connected = UnixStream::connect(path).map_err(|error| {
+                let connected = connect(path, self.connect_time).map_err(|error| {
                     let message = format!("cannot connect to '{}': {error}", path.display());
                     io::Error::new(error.kind(), message)
                 })?;
@@ -243,6 +249,28 @@ impl Options {
         }
     }
 }
+
+/// Connects to a socket. Retries while it does not exist or is not served, for at most `time`.
+fn connect(path: &Path, time: Duration) -> io::Result<UnixStream> {
+    let deadline = Instant::now() + time;
+    loop {
+        match UnixStream::connect(path) {
+            Err(error) if is_unserved(&error) && Instant::now() < deadline => {
+                if path.with_file_name(container_path::LAUNCHER_ENDED).exists() {
+                    return Err(io::Error::other("the launcher has ended"));
+                }
+                std::thread::sleep(CONNECT_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_unserved(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+const CONNECT_PAUSE: Duration = Duration::from_millis(20);
 
 fn serve(options: &Options) -> io::Result<()> {
     // Before any other process runs here, and before the runner reports that it is ready.
@@ -364,6 +392,25 @@ mod tests {
         for path in ["/proc/self/status", "/nonexistent"] {
             assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));
         }
+    }
+
+    #[test]
+    fn a_socket_that_is_served_later_is_connected_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control");
+        assert!(connect(&path, Duration::ZERO).is_err(), "without a retry");
+        let late = path.clone();
+        let listener = std::thread::spawn(move || {
+            // Retried at least once in this time.
+            std::thread::sleep(2 * CONNECT_PAUSE);
+            std::os::unix::net::UnixListener::bind(late).unwrap()
+        });
+        connect(&path, Duration::from_secs(60)).unwrap();
+        drop(listener.join().unwrap());
+        std::fs::write(directory.path().join(container_path::LAUNCHER_ENDED), "").unwrap();
+        let error = connect(&path, Duration::from_secs(600)).unwrap_err();
+        assert_eq!(error.to_string(), "the launcher has ended");
+        assert!(connect(&path, Duration::ZERO).is_err(), "the file is there, but not served");
     }
 
     #[test]

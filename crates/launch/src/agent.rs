@@ -146,10 +146,7 @@ impl Agent {
                     shim_variables.retain(|(known, _)| known != name);
                     shim_variables.push((name.into(), value.into()));
                 }
-                write_settings(
-                    &agent_container::frontend_dir(session.directory()).join(SETTINGS_FILE),
-                    &shim_variables,
-                )?;
+                write_settings(&session.frontend_dir().join(SETTINGS_FILE), &shim_variables)?;
                 AgentEnvironment::Container(ContainerEnvironment {
                     shim: session.shim().clone(),
                     workspace: session.workspace().to_owned(),

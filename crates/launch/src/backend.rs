@@ -19,6 +19,7 @@ use crate::linked::linked_repository;
 use crate::local_names::open_network;
 use crate::named_network::{NamedNetwork, StackPorts};
 use crate::network_rules::NetworkRules;
+use crate::pod::PodSession;
 use crate::published_port::engine_value;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
@@ -31,6 +32,8 @@ pub enum SidecarBackend {
     Local,
     /// In containers.
     Containers(Box<Containers>),
+    /// In containers of the launcher's pod, which Kubernetes starts.
+    Pod(PodSession),
 }
 
 /// How runners are connected (`spec/runner.md#stream-transport`).
@@ -70,6 +73,7 @@ impl SidecarBackend {
         match self {
             SidecarBackend::Local => "local",
             SidecarBackend::Containers(containers) => containers.engine.flavor().program(),
+            SidecarBackend::Pod(_) => "pod",
         }
     }
 
@@ -83,6 +87,11 @@ impl SidecarBackend {
                 containers.engine.flavor(),
                 containers.engine.facts().version
             ),
+            SidecarBackend::Pod(_) => {
+                "tools run in containers of this pod: they see the workspace, the session's temporary \
+                 directory and the pod's network"
+                    .to_owned()
+            }
         }
     }
 }
@@ -359,6 +368,8 @@ fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
 pub(crate) struct SelectedBackend {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) containers: Option<ContainerBackend>,
+    /// Starts the runner of the agent's container.
+    pub(crate) agent: Option<Box<dyn Backend>>,
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use aifo_types::Kind;
 use crate::attachments::Attachments;
 use crate::backend::{Containers, SidecarBackend};
 use crate::pins::ImageDecision;
+use crate::pod::{PodError, PodSession};
 use crate::toolchain::Toolchain;
 use crate::toolchain_images::{ImageDialogue, ToolchainImages};
 
@@ -21,6 +22,8 @@ pub enum BackendChoice {
     Engine(Flavor),
     /// As child processes.
     Local,
+    /// In containers of the launcher's pod.
+    Pod,
 }
 
 impl BackendChoice {
@@ -29,7 +32,7 @@ impl BackendChoice {
         match self {
             BackendChoice::Auto => Some(Choice::Any),
             BackendChoice::Engine(flavor) => Some(Choice::Only(flavor)),
-            BackendChoice::Local => None,
+            BackendChoice::Local | BackendChoice::Pod => None,
         }
     }
 }
@@ -49,6 +52,9 @@ pub enum ChoiceError {
     /// The engine is not available.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The launcher is not in a pod.
+    #[error(transparent)]
+    Pod(#[from] PodError),
     /// No image has a version that the user requests.
     #[error("no image has the requested version of {}", .0.kind)]
     Version(Box<ImageDecision>),
@@ -89,6 +95,10 @@ impl BackendRequest<'_> {
         containers: impl FnOnce(Engine) -> Containers,
         dialogue: &mut impl ImageDialogue,
     ) -> Result<ChosenBackend, ChoiceError> {
+        if self.choice == BackendChoice::Pod {
+            let backend = SidecarBackend::Pod(PodSession::of_environment()?);
+            return Ok(ChosenBackend { backend, fallback_reason: None });
+        }
         let may_fall_back = self.choice == BackendChoice::Auto
             && self.fallback == Fallback::Local
             && !self.has_version_of_user();
@@ -147,7 +157,9 @@ impl BackendRequest<'_> {
         let engine = match backend {
             SidecarBackend::Containers(containers) => containers.engine.clone(),
             // Other kinds may run as processes of this machine.
-            SidecarBackend::Local => Engine::find(Choice::Any, programs).await?,
+            SidecarBackend::Local | SidecarBackend::Pod(_) => {
+                Engine::find(Choice::Any, programs).await?
+            }
         };
         let mut containers = self.attached.clone();
         containers.retain(|kind, _| self.toolchains.iter().any(|it| it.kind == *kind));

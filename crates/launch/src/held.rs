@@ -11,9 +11,9 @@ use tempfile::NamedTempFile;
 use crate::remove_tree::remove_tree;
 use crate::running::session_directories;
 use crate::session_dir::{
-    HELD_SUFFIX, PREFIX, SessionDir, is_id, is_locked, is_private, runtime_directory, session_of,
+    HELD_SUFFIX, PREFIX, SessionDir, is_locked, is_private, is_session_id, runtime_directory,
+    session_of,
 };
-use crate::session_dirs::new_id;
 
 const RECORD: &str = "held.json";
 /// The name of a file with the number of clients; a holder writes it.
@@ -43,14 +43,9 @@ pub struct HeldRecord {
 pub struct HeldDirectory(SessionDir);
 
 impl HeldDirectory {
-    /// Returns an id for a new session.
-    pub fn new_id() -> io::Result<String> {
-        new_id()
-    }
-
     /// Creates and locks the directory. `id` is the session's. Errors: the id is invalid or in use.
     pub fn create(id: &str, directory: PathBuf, command: String) -> io::Result<Self> {
-        if !is_id(id) {
+        if !is_session_id(id) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let held = SessionDir::create(path_of(id))?;
@@ -163,10 +158,11 @@ fn path_of(id: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session_dirs::new_id;
 
     #[test]
     fn a_held_session_runs_ends_or_is_lost() {
-        let id = HeldDirectory::new_id().unwrap();
+        let id = new_id().unwrap();
         let held = HeldDirectory::create(&id, "/w".into(), "codex".into()).unwrap();
         let path = held.path().to_owned();
         assert!(HeldDirectory::create(&id, "/w".into(), "codex".into()).is_err());

@@ -77,6 +77,16 @@ pub fn providers_of_keys() -> Vec<&'static str> {
     PROVIDERS.iter().map(|provider| provider.name).chain([COMPATIBLE.name]).collect()
 }
 
+/// Returns the variables from which [`ModelKeys::collect`] reads an agent's keys and URLs, each once.
+pub fn key_variables(agent: &AgentSpec) -> BTreeSet<&'static str> {
+    let variables = agent.keys.iter().flat_map(|row| {
+        let provider = Provider::of(row.provider).unwrap_or(&COMPATIBLE);
+        let own = provider.variables.is_empty().then_some(row.key);
+        provider.variables.iter().copied().chain(own).chain(row.user_base)
+    });
+    variables.collect()
+}
+
 impl ModelKeys {
     /// Collects the keys of the user that the agent can use at a base URL. `None` if there are none.
     ///
@@ -241,6 +251,19 @@ mod tests {
         .unwrap();
         assert_eq!(keys.providers(), ["compatible"]);
         assert!(format!("{keys:?}").contains("llm.example"));
+    }
+
+    #[test]
+    fn every_variable_of_a_key_is_listed() {
+        let agents = known_agents();
+        let variables = |name: &str| {
+            let agent = agents.iter().find(|known| known.name == name).unwrap();
+            key_variables(agent).into_iter().collect::<Vec<_>>()
+        };
+        assert!(variables("codex").contains(&"OPENAI_API_KEY"));
+        assert_eq!(variables("copilot"), ["COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"]);
+        assert!(!variables("claude").contains(&"ANTHROPIC_AUTH_TOKEN"), "the agent's own");
+        assert!(variables("crush").is_empty());
     }
 
     #[test]

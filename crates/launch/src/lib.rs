@@ -63,6 +63,7 @@ mod end_signals;
 mod engines;
 mod environments;
 mod error;
+mod front_socket;
 mod gateway_thread;
 mod git;
 mod held;
@@ -82,6 +83,7 @@ mod network_verdict;
 mod own_directories;
 mod pins;
 mod plan;
+mod pod;
 mod port_relay;
 mod project;
 mod project_files;
@@ -130,7 +132,7 @@ pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
 pub use aifo_proxy::{CallApprovals, CallJudge, Limits, OpenQuestion, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, TOOLS_STACK, namespace_obstacle,
+    SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -158,7 +160,8 @@ pub use environments::link_target;
 pub use error::LaunchError;
 pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
 pub use keys::{
-    KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, providers_of_keys,
+    KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, key_variables,
+    providers_of_keys,
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use local_names::LocalNames;
@@ -167,6 +170,7 @@ pub use network_verdict::NetworkVerdict;
 pub use own_directories::state_directory;
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;
+pub use pod::{PodError, PodSession};
 pub use project::{CacheScope, Project, recorded_root};
 pub use publications::publish;
 pub use published_port::{InvalidPort, PublishedPort};
@@ -175,6 +179,7 @@ pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};
 pub use session::Session;
 pub use session_dir::runtime_directory;
+pub use session_dirs::new_id;
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
 pub use state::{StateError, StoredState, stored_states};

@@ -36,6 +36,8 @@ pub struct Session {
     pub(crate) _record_updates: JoinSet<()>,
     pub(crate) directory: SessionDir,
     pub(crate) tmp: SessionDir,
+    /// The directory of the proxy's socket and the shims' settings, which the agent's container has.
+    pub(crate) frontend_dir: PathBuf,
     pub(crate) local_python: Option<PathBuf>,
     pub(crate) notify_tools: Vec<String>,
     pub(crate) token: Token,
@@ -158,8 +160,8 @@ impl Session {
         &self.info.workspace
     }
 
-    pub(crate) fn directory(&self) -> &Path {
-        self.directory.path()
+    pub(crate) fn frontend_dir(&self) -> &Path {
+        &self.frontend_dir
     }
 
     pub(crate) fn agent_endpoint(&self) -> Option<&AgentEndpoint> {

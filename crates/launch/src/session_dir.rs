@@ -132,11 +132,11 @@ pub(crate) fn session_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(PREFIX)?;
     let suffixes = [TMP_SUFFIX, HELD_SUFFIX];
     let id = suffixes.iter().find_map(|suffix| rest.strip_suffix(suffix)).unwrap_or(rest);
-    is_id(id).then_some(id)
+    is_session_id(id).then_some(id)
 }
 
 /// Returns whether a text has the form of a session id.
-pub(crate) fn is_id(text: &str) -> bool {
+pub(crate) fn is_session_id(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.len() == ID_LEN && text.bytes().all(is_digit)
 }

@@ -44,17 +44,24 @@ impl SessionDirs {
             check_agent_container(config)?;
             agent_container::check_state(agent)?;
         }
-        let id = config.id.clone().map_or_else(new_id, Ok)?;
+        let id = match (&config.backend, &config.id) {
+            (SidecarBackend::Pod(pod), _) => pod.id().to_owned(),
+            (_, Some(id)) => id.clone(),
+            (_, None) => new_id()?,
+        };
         let directory = create_session_dir(&runtime_directory(), &id)?;
         let temporary = match config.backend {
-            SidecarBackend::Local => std::env::temp_dir(),
+            SidecarBackend::Local | SidecarBackend::Pod(_) => std::env::temp_dir(),
             SidecarBackend::Containers(_) => temporary_directory(),
         };
         let tmp = create_session_dir(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
         let shims = directory.path().join("shims");
         create_directory(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
-        let shared_tmp = tmp.path().canonicalize()?;
+        let shared_tmp = match &config.backend {
+            SidecarBackend::Pod(pod) => pod.tmp().canonicalize()?,
+            _ => tmp.path().canonicalize()?,
+        };
         if config.call_logs == CallLogRetention::Recent {
             record_session(&workspace);
         }
@@ -65,14 +72,28 @@ impl SessionDirs {
     }
 }
 
+impl SessionDirs {
+    /// Returns the directory of the proxy's socket.
+    pub(crate) fn frontend(&self, backend: &SidecarBackend) -> PathBuf {
+        match backend {
+            SidecarBackend::Pod(pod) => pod.frontend(),
+            _ => agent_container::frontend_dir(self.directory.path()),
+        }
+    }
+}
+
 /// Errors: there are no containers, or a container cannot reach the proxy.
 fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
-    let SidecarBackend::Containers(containers) = &config.backend else {
-        return Err(LaunchError::AgentContainer(
-            "tools run as processes of this machine\n\
-             hint: choose an engine with --backend docker or podman, or run the agent on this machine \
-             with --backend local",
-        ));
+    let shares_kernel = match &config.backend {
+        SidecarBackend::Local => {
+            return Err(LaunchError::AgentContainer(
+                "tools run as processes of this machine\n\
+                 hint: choose an engine with --backend docker or podman, or run the agent on this \
+                 machine with --backend local",
+            ));
+        }
+        SidecarBackend::Containers(containers) => containers.engine.facts().shares_host_kernel(),
+        SidecarBackend::Pod(_) => true,
     };
     if config.listen.is_some() {
         return Err(LaunchError::AgentContainer(
@@ -80,7 +101,7 @@ fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
              hint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
         ));
     }
-    if !containers.engine.facts().shares_host_kernel() {
+    if !shares_kernel {
         return Err(LaunchError::AgentContainer(
             "the engine runs on another kernel, which unix sockets do not reach\n\
              hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",
@@ -98,8 +119,8 @@ fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
     wanted.map_or(Ok(()), Err)
 }
 
-/// Returns eight random bytes in hex, so ids are unique and cannot be guessed.
-pub(crate) fn new_id() -> io::Result<String> {
+/// Returns the id of a new session: eight random bytes in hex, so ids are unique and cannot be guessed.
+pub fn new_id() -> io::Result<String> {
     let bits = aifo_process::random_bits()?;
     Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }

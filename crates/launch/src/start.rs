@@ -3,20 +3,17 @@
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{
-    CallApprovals, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript,
-};
+use aifo_proxy::{CallApprovals, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
-    CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    LocalNetwork, StackServer, Transport,
+    Backend, CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend,
+    LocalConfinement, LocalNetwork, PodBackend, StackServer, Transport,
 };
-use aifo_types::{Endpoint, Token};
-use nix::unistd::getuid;
+use aifo_types::Token;
 use tokio::task::JoinSet;
 
 use crate::added_rules;
@@ -32,14 +29,14 @@ use crate::config::{SessionConfig, Verbosity};
 use crate::control_socket;
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
+use crate::front_socket::FrontSocket;
 use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::publications::{self, Publications};
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
-use crate::session_dir::SessionDir;
-use crate::session_dirs::{SessionDirs, create_directory};
+use crate::session_dirs::SessionDirs;
 use crate::shims::{INTERPRETERS_LABEL, covered_interpreters, path_without_shims};
 use crate::state::OpenState;
 use crate::trusted::TrustedPrograms;
@@ -62,7 +59,8 @@ impl Session {
     ) -> Result<Result<Self, T>, LaunchError> {
         let dirs = SessionDirs::create(&config)?;
         // Listen before the sidecars start, so that a socket in use fails at once.
-        let frontend = FrontSocket::open(config.listen.take(), dirs.directory.path())?;
+        let frontend_dir = dirs.frontend(&config.backend);
+        let frontend = FrontSocket::open(config.listen.take(), &frontend_dir)?;
         let backends = Backends::choose(&config, &dirs).await?;
         let shared_directories =
             SharedDirectories::new(dirs.workspace.clone(), backends.shared.clone())?;
@@ -102,6 +100,7 @@ impl Session {
         frontend: FrontSocket,
         running: Running,
     ) -> Result<Self, LaunchError> {
+        let frontend_dir = dirs.frontend(&config.backend);
         let SessionDirs { id, workspace, directory, tmp, project_files, state, .. } = dirs;
         let Running {
             fleet,
@@ -209,6 +208,7 @@ impl Session {
             approvals,
             call_counter,
             messages: log.messages,
+            frontend_dir,
             project_files,
             probe,
             shim: config.shim.clone(),
@@ -216,32 +216,6 @@ impl Session {
             proxy_task: ProxyTask::start(proxy, frontend.listener),
             _socket_directory: frontend.directory,
         })
-    }
-}
-
-/// The listening socket of the proxy.
-struct FrontSocket {
-    listener: Listener,
-    /// The socket's directory, if the session created it.
-    directory: Option<SessionDir>,
-}
-
-impl FrontSocket {
-    fn open(listen: Option<Endpoint>, session: &Path) -> Result<Self, LaunchError> {
-        let mut directory = None;
-        let endpoint = match listen {
-            None => {
-                let frontend = agent_container::frontend_dir(session);
-                create_directory(&frontend)?;
-                Endpoint::Unix(frontend.join("exec.sock"))
-            }
-            Some(Endpoint::Unix(path)) => {
-                directory = create_missing_parent(&path)?;
-                Endpoint::Unix(path)
-            }
-            Some(tcp) => tcp,
-        };
-        Ok(FrontSocket { listener: Listener::bind(&endpoint, getuid())?, directory })
     }
 }
 
@@ -277,7 +251,9 @@ impl Backends {
                 SidecarBackend::Local => {
                     config.confinement.local(&config.shim.program(), workspace)?
                 }
-                SidecarBackend::Containers(_) => LocalConfinement::Unconfined,
+                SidecarBackend::Containers(_) | SidecarBackend::Pod(_) => {
+                    LocalConfinement::Unconfined
+                }
             },
             restrictions: config.restrictions.clone(),
             transport: config.runner_transport.local(),
@@ -295,7 +271,15 @@ impl Backends {
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
         let mut publications = None;
         let chosen = match &config.backend {
-            SidecarBackend::Local => SelectedBackend { backend: Box::new(local), containers: None },
+            SidecarBackend::Local => {
+                SelectedBackend { backend: Box::new(local), containers: None, agent: None }
+            }
+            SidecarBackend::Pod(pod) => {
+                temporaries.push(CONTAINER_TMP.into());
+                let backend = PodBackend::new(pod.sockets());
+                let agent = Some(Box::new(backend.clone()) as Box<dyn Backend>);
+                SelectedBackend { backend: Box::new(backend), containers: None, agent }
+            }
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
@@ -338,7 +322,11 @@ impl Backends {
                 let options = (agent, stacks);
                 let backend =
                     containers.backend(id, directory, runner, mounted, shared_tmp, options);
-                SelectedBackend { backend: Box::new(backend.clone()), containers: Some(backend) }
+                SelectedBackend {
+                    backend: Box::new(backend.clone()),
+                    agent: Some(Box::new(backend.clone())),
+                    containers: Some(backend),
+                }
             }
         };
         Ok(Backends { chosen, host, network, publications, shared: [workspaces, temporaries] })
@@ -374,7 +362,7 @@ async fn start_sidecars(
     let Backends { chosen, host, shared, .. } = backends;
     let (directory, workspace) = (dirs.directory.path(), &dirs.workspace);
     let agent_endpoint = async {
-        let (Some(agent), Some(containers)) = (&config.agent, &chosen.containers) else {
+        let (Some(agent), Some(backend)) = (&config.agent, chosen.agent) else {
             return Ok(None);
         };
         let agent_endpoint = AgentEndpointConfig {
@@ -385,9 +373,7 @@ async fn start_sidecars(
             keys: agent.keys.clone(),
             reporter: config.reporter.clone(),
         };
-        AgentEndpoint::open(agent_endpoint, Box::new(containers.clone()), Box::new(host.clone()))
-            .await
-            .map(Some)
+        AgentEndpoint::open(agent_endpoint, backend, Box::new(host.clone())).await.map(Some)
     };
     let (runner, others) = (config.shim.path(), chosen.backend);
     let backend = match &config.attached {
@@ -401,13 +387,4 @@ async fn start_sidecars(
         fleet.map_err(LaunchError::from)
     };
     tokio::try_join!(fleet, agent_endpoint)
-}
-
-/// Creates the directory of a socket with mode 0700, if it does not exist.
-fn create_missing_parent(socket: &Path) -> Result<Option<SessionDir>, LaunchError> {
-    let Some(parent) = socket.parent().filter(|parent| !parent.exists()) else { return Ok(None) };
-    let path = parent.to_owned();
-    SessionDir::create(path.clone())
-        .map(Some)
-        .map_err(|source| LaunchError::Directory { path, source })
 }

@@ -74,6 +74,9 @@ pub const STREAM: &str = "--stream";
 /// The option before the path of a socket to connect to.
 pub const CONNECT: &str = "--connect";
 
+/// The option before the seconds for which [`CONNECT`] retries.
+pub const CONNECT_SECS: &str = "--connect-secs";
+
 /// The option before a directory that must be writable for the runner's user.
 pub const WRITABLE: &str = "--writable";
 

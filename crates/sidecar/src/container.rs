@@ -45,9 +45,10 @@ pub use self::http_proxies::{ProxyLogin, proxy_logins, proxy_variables};
 pub use self::images::Images;
 pub use self::kind::{
     HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,
-    cache_volume_owner,
+    cache_directories, cache_volume_owner, variables as container_variables,
 };
 pub use self::repository::{LinkedRepository, has_mount_points, remove_mount_points};
+pub(crate) use self::runner_listener::RunnerListener;
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]

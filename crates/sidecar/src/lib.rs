@@ -63,6 +63,7 @@ mod local_network;
 mod local_process;
 mod outbox;
 mod places;
+mod pod_backend;
 mod progress;
 mod relayed_stack;
 mod runner;
@@ -81,8 +82,8 @@ pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
-    ProxyLogin, cache_volume_owner, has_mount_points, proxy_logins, proxy_variables,
-    remove_mount_points, remove_session,
+    ProxyLogin, cache_directories, cache_volume_owner, container_variables, has_mount_points,
+    proxy_logins, proxy_variables, remove_mount_points, remove_session,
 };
 pub use deadline::deadline_reached;
 pub use error::SidecarError;
@@ -94,6 +95,7 @@ pub use listeners::StackListeners;
 pub use local::{LocalBackend, LocalConfinement, Transport, namespace_obstacle};
 pub use local_network::{LocalNetwork, stack_obstacle};
 pub use places::{LocalCache, cache_directory, local_caches};
+pub use pod_backend::{POD_START_TIMEOUT, PodBackend};
 pub use progress::{OutdatedCause, Progress, Reporter, SidecarEvent};
 pub use relayed_stack::RelayedStack;
 pub use runner::Runner;

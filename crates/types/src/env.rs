@@ -76,8 +76,10 @@ pub const NOTIFY_SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
 
 /// The path of the shim binary, for launchers.
 pub const SHIM_BIN: &str = "AIFO_SHIM_BIN";
-/// The default backend: auto, docker, podman or local.
+/// The default backend: auto, docker, podman, local or pod.
 pub const BACKEND: &str = "AIFO_BACKEND";
+/// The id of the session that a pod was rendered for (`spec/kubernetes.md`).
+pub const POD_SESSION: &str = "AIFO_POD_SESSION";
 /// The prefix of the project's image names: a registry and its path.
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
 /// The tag of the project's images.

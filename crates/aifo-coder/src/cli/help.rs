@@ -84,6 +84,32 @@ Exit codes:
   1  an image could not be built or pulled
   2  invalid command line";
 
+pub(super) const KUBE_RENDER_USAGE: &str = "\
+aifo-coder kube render [OPTIONS] AGENT [ARGS]..
+       aifo-coder kube render [OPTIONS] --image IMAGE -- COMMAND [ARGS]..";
+
+pub(super) const KUBE_RENDER: &str = "\
+Prints a network policy and a pod with a container for aifo, for the agent and for each toolchain. The \
+same options and session id give the same text.
+
+Examples:
+  aifo-coder kube render --pvc project codex | kubectl apply -f -
+  aifo-coder kube render --git https://git.example/p.git#main --toolchain rust codex
+  aifo-coder kube render --pvc project codex | podman kube play -
+
+Exit codes:
+  0  success
+  1  the session cannot run in a pod
+  2  invalid command line";
+
+pub(super) const KUBE_RBAC: &str = "\
+Examples:
+  aifo-coder kube rbac --namespace team --group developers | kubectl apply -f -
+
+Exit codes:
+  0  success
+  2  invalid command line";
+
 pub(super) const RUN_USAGE: &str = "\
 aifo-coder run [OPTIONS] AGENT [ARGS]..
        aifo-coder run [OPTIONS] [--image IMAGE] -- COMMAND [ARGS]..";

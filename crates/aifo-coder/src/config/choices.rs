@@ -26,6 +26,7 @@ enumeration!(pub(crate) BACKEND: BackendChoice = [
     (BackendChoice::Engine(Flavor::Docker), "docker"),
     (BackendChoice::Engine(Flavor::Podman), "podman"),
     (BackendChoice::Local, "local"),
+    (BackendChoice::Pod, "pod"),
 ]);
 enumeration!(pub(crate) CONFINE: ConfinementMode = [
     (ConfinementMode::Auto, "auto"),

@@ -157,7 +157,7 @@ async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Meas
     config.caches = CacheScope::None;
     config.call_logs = CallLogRetention::SessionOnly;
     let pids = match &backend {
-        SidecarBackend::Local => None,
+        SidecarBackend::Local | SidecarBackend::Pod(_) => None,
         SidecarBackend::Containers(containers) => containers.limits.pids,
     };
     config.backend = backend;

@@ -29,9 +29,6 @@ pub struct AgentContainer {
     pub variables: Vec<(OsString, Value)>,
 }
 
-/// The directory of the control socket; [`SOCKET_DIR`](container_path::SOCKET_DIR) has the proxy's socket.
-const SOCKETS: &str = "/run/aifo-agent";
-
 pub(super) fn container(
     shared: &Shared,
     agent: &AgentContainer,
@@ -42,7 +39,7 @@ pub(super) fn container(
         // A link to the shim.
         program: container_path::RUNNER,
         mount: Mount::bind(&agent.shims, container_path::SHIM_DIR, true),
-        sockets: SOCKETS,
+        sockets: container_path::AGENT_SOCKET_DIR,
     };
     let name = shared.container_name(&kind);
     let image = agent.image.clone();

@@ -29,8 +29,13 @@ fn volumes(kind: &Kind) -> &'static [KindVolume] {
     kind_spec(kind).map_or(&[], |spec| spec.volumes)
 }
 
-/// The variables of a kind's tools.
-fn variables(kind: &Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Returns the directories of a kind's caches in containers.
+pub fn cache_directories(kind: &Kind) -> impl Iterator<Item = &'static str> {
+    volumes(kind).iter().map(|volume| volume.path)
+}
+
+/// Returns the variables of a kind's tools in containers.
+pub fn variables(kind: &Kind) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
     let spec = kind_spec(kind);
     let of_containers = spec.map_or(&[][..], |spec| spec.container_variables);
     let caches = spec.map_or(&[][..], |spec| spec.caches).iter();

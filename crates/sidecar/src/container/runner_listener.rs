@@ -1,4 +1,4 @@
-//! The socket that a container's runner connects to.
+//! The socket that the runner of a container connects to.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -21,13 +21,13 @@ use crate::socket::on_reactor;
 
 /// A listening socket for one connection, in its own directory. Its file is removed on drop.
 #[derive(Debug)]
-pub(super) struct RunnerListener {
+pub(crate) struct RunnerListener {
     fd: AsyncFd<OwnedFd>,
     path: PathBuf,
 }
 
 impl RunnerListener {
-    pub(super) fn bind(directory: &Path) -> io::Result<Self> {
+    pub(crate) fn bind(directory: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let path = directory.join(SOCKET);
         // A failed start may have left the file.
@@ -45,7 +45,7 @@ impl RunnerListener {
 
     /// Waits for the runner's connection. Rejects processes of other users: the runner has the caller's
     /// uid on the host, whatever its uid in the container.
-    pub(super) async fn accept_runner(self) -> io::Result<OwnedFd> {
+    pub(crate) async fn accept_runner(self) -> io::Result<OwnedFd> {
         loop {
             match accept(self.fd.as_fd()) {
                 Ok(connection) => {

@@ -1,0 +1,92 @@
+//! `aifo-coder kube` (`spec/kubernetes.md`).
+
+use clap::{Args, Subcommand};
+
+use super::help::{KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
+use super::run::Run;
+
+/// Print sessions as manifests for Kubernetes
+#[derive(Debug, Args)]
+pub(crate) struct Kube {
+    #[command(subcommand)]
+    pub(crate) command: KubeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KubeCommand {
+    /// Print a session as a pod, for `kubectl apply` and `podman kube play`
+    #[command(override_usage = KUBE_RENDER_USAGE, after_help = KUBE_RENDER)]
+    Render(Box<KubeRender>),
+    /// Print the role to run sessions in a namespace, for a user, a group or a service account
+    #[command(after_help = KUBE_RBAC)]
+    Rbac(KubeRbac),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KubeRender {
+    /// Workspace: a persistent volume claim
+    #[arg(long, value_name = "NAME", conflicts_with = "git", required_unless_present = "git")]
+    pub(crate) pvc: Option<String>,
+    /// Workspace: a clone of a repository, at a branch or tag
+    #[arg(long, value_name = "URL[#REF]")]
+    pub(crate) git: Option<String>,
+    /// Secret with `username` and `password` of the repository
+    #[arg(long, value_name = "NAME", requires = "git")]
+    pub(crate) git_secret: Option<String>,
+    /// Secret with the keys of model providers, by the names of their variables
+    #[arg(long, value_name = "NAME", default_value = "aifo-keys")]
+    pub(crate) keys_secret: String,
+    /// Secret of a registry; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image_pull_secret: Vec<String>,
+    /// Image with aifo-coder [default: aifo-launcher with the configured prefix and tag]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) launcher_image: Option<String>,
+    /// Namespace [default: that of kubectl's context]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Seconds after which Kubernetes ends the pod [default: none]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) deadline: Option<u64>,
+    /// User and group id of all processes
+    #[arg(long, value_name = "UID", default_value_t = 1000)]
+    pub(crate) user: u32,
+    /// Id of the session, 16 hexadecimal digits [default: random]
+    #[arg(long, value_name = "ID", value_parser = parse_id)]
+    pub(crate) session_id: Option<String>,
+    /// Run the agent without a terminal
+    #[arg(long)]
+    pub(crate) no_tty: bool,
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KubeRbac {
+    /// Namespace of the sessions
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) subject: KubeSubject,
+}
+
+/// The subject of a role.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct KubeSubject {
+    /// User of the cluster
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Group of users
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Service account of the namespace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service_account: Option<String>,
+}
+
+fn parse_id(word: &str) -> Result<String, &'static str> {
+    let is_id =
+        word.len() == 16 && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_id { Ok(word.to_owned()) } else { Err("expected 16 hexadecimal digits") }
+}

@@ -1,0 +1,291 @@
+//! Describes a session for a pod, from configuration and flags.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+
+use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
+use aifo_launch::{
+    AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
+    known_agents, new_id,
+};
+use aifo_process::Restriction;
+use aifo_types::Kind;
+use anyhow::{Context, bail};
+
+use crate::agents;
+use crate::cli::{KubeRender, RunTarget, reject_option};
+use crate::config::Config;
+
+/// Returns the description. Errors: the agent cannot run in a pod.
+pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<SessionPod> {
+    let target = Target::of(flags, config)?;
+    let is_passed = config.key_settings().is_none();
+    let mut arguments = vec!["run", "--backend", "pod", "--workspace", "/workspace"];
+    arguments.extend(["--keys", if is_passed { "pass" } else { "proxy" }]);
+    let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let mut option = |name: &str, value: Option<String>| {
+        arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+    };
+    let kinds = config.toolchains.value.kinds();
+    for kind in &kinds {
+        option("--toolchain", Some(kind.to_string()));
+    }
+    option("--max-secs", config.max_secs.value.map(|secs| secs.to_string()));
+    option("--max-requests", config.max_requests.value.map(|count| count.to_string()));
+    option("--max-tokens", config.max_tokens.value.map(|count| count.to_string()));
+    let forwarded = config.variables.forwarding.additions_text();
+    for name in forwarded.split(',').filter(|name| !name.is_empty()) {
+        option("--env", Some(name.to_owned()));
+    }
+    if config.verbose.value {
+        arguments.push("--verbose".to_owned());
+    }
+    arguments.extend(target.words);
+    let (spec, image) = (target.spec, target.image);
+    let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
+    let limits = Limits {
+        memory: config.memory.value.filter(|memory| *memory > 0),
+        milli_cpus: config.cpus.value.map(milli),
+    };
+    Ok(SessionPod {
+        session: flags.session_id.clone().map_or_else(new_id, Ok)?,
+        namespace: flags.namespace.clone(),
+        launcher_image: flags.launcher_image.clone().unwrap_or_else(|| launcher_image(config)),
+        arguments,
+        terminal: !flags.no_tty,
+        agent: AgentContainer {
+            name: spec.name.clone(),
+            image,
+            variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
+        },
+        kinds: kind_containers(&kinds, config),
+        workspace: workspace(flags)?,
+        keys: keys(&spec, flags, is_passed)?,
+        pull_secrets: flags.image_pull_secret.clone(),
+        restrictions: restrictions(config),
+        limits,
+        deadline_secs: flags.deadline,
+        user: flags.user,
+        further_tools: further_tools(config),
+        network: network(config, &spec, &flags.run.session.project.workspace.path)?,
+        warnings: warnings(config, &spec),
+    })
+}
+
+/// The agent or command of a pod.
+struct Target {
+    spec: AgentSpec,
+    image: String,
+    /// The words of `run` that name it.
+    words: Vec<String>,
+}
+
+impl Target {
+    fn of(flags: &KubeRender, config: &Config) -> anyhow::Result<Self> {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        let image = flags.run.start.image.clone();
+        match flags.run.target(&line) {
+            RunTarget::Agent(name, args) => {
+                reject_option("kube", Some(name))?;
+                let name = name.to_string_lossy();
+                let spec = config.agent_named(&name)?.clone();
+                if !known_agents().iter().any(|known| known.name == spec.name) {
+                    bail!(
+                        "a pod does not have the row of agent '{name}', which is in your own file\n\
+                         hint: run its command: --image IMAGE -- COMMAND"
+                    );
+                }
+                let image = image.unwrap_or_else(|| agents::image(&spec, config));
+                let mut words = vec![spec.name.clone()];
+                words.extend(text(args)?);
+                Ok(Target { spec, image, words })
+            }
+            RunTarget::Command(command) => {
+                let Some(image) = image else {
+                    bail!("a command needs an image\nhint: name it with --image");
+                };
+                let command = text(command)?;
+                let mut words = vec!["--image".to_owned(), image.clone(), "--".to_owned()];
+                let name = command.first().cloned().unwrap_or_default();
+                words.extend(command);
+                let name = name.rsplit('/').next().unwrap_or_default();
+                let known = known_agents().iter().find(|known| known.name == name).cloned();
+                let spec = known.unwrap_or_else(|| AgentSpec::unknown(name));
+                Ok(Target { spec, image, words })
+            }
+        }
+    }
+}
+
+fn text(words: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let text = |word: &OsString| word.clone().into_string().ok();
+    words.iter().map(text).collect::<Option<_>>().context("an argument is not valid UTF-8")
+}
+
+fn launcher_image(config: &Config) -> String {
+    format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value)
+}
+
+fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
+    let named = config.kinds.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
+    let versions = config.toolchains.value.list.iter().filter_map(|toolchain| {
+        Some((toolchain.kind.clone(), toolchain.version.as_ref()?.to_string()))
+    });
+    let images = Images {
+        prefix: config.image_prefix.value.clone(),
+        tag: config.image_tag.value.clone(),
+        named: named.collect(),
+        versions: versions.collect::<HashMap<_, _>>(),
+    };
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let container = |kind: &Kind| KindContainer {
+        kind: kind.clone(),
+        image: images.of(kind),
+        variables: container_variables(kind).map(owned).collect(),
+        // Those below the home are in its volume.
+        caches: cache_directories(kind)
+            .filter(|path| !path.starts_with("/home/"))
+            .map(str::to_owned)
+            .collect(),
+    };
+    kinds.iter().map(container).collect()
+}
+
+fn workspace(flags: &KubeRender) -> anyhow::Result<Workspace> {
+    if let Some(claim) = &flags.pvc {
+        return Ok(Workspace::Claim(claim.clone()));
+    }
+    let given = flags.git.as_deref().context("there is no workspace\nhint: --pvc or --git")?;
+    let (url, reference) = match given.rsplit_once('#') {
+        Some((url, reference)) => (url, Some(reference.to_owned())),
+        None => (given, None),
+    };
+    if url.contains('@') && url.contains("://") {
+        bail!(
+            "the URL of --git has a login, which every reader of the pod would see\n\
+             hint: put it into a secret, and name that with --git-secret"
+        );
+    }
+    Ok(Workspace::Git {
+        url: url.to_owned(),
+        reference: reference.filter(|reference| !reference.is_empty()),
+        secret: flags.git_secret.clone(),
+    })
+}
+
+/// Returns the keys that the launcher's container gets.
+fn keys(spec: &AgentSpec, flags: &KubeRender, is_passed: bool) -> anyhow::Result<Option<Keys>> {
+    let variables = match is_passed {
+        true => spec.variables.clone(),
+        false => key_variables(spec).into_iter().map(str::to_owned).collect(),
+    };
+    if variables.is_empty() && !spec.variables.is_empty() {
+        bail!(
+            "agent '{}' takes no base URL, so it needs the key of its model itself\n\
+             hint: pass it with --keys pass",
+            spec.name
+        );
+    }
+    let secret = flags.keys_secret.clone();
+    Ok((!variables.is_empty()).then_some(Keys { secret, variables }))
+}
+
+fn restrictions(config: &Config) -> Vec<String> {
+    let kept = Restriction::ALL.iter().filter(|one| !config.unrestricted.value.contains(one));
+    kept.map(|one| one.name().to_owned()).collect()
+}
+
+/// Returns the tools of the configuration that have no link by default.
+fn further_tools(config: &Config) -> Vec<String> {
+    let builtin = Policy::builtin();
+    let known = builtin.all_tools();
+    let tools = config.kinds.policy.all_tools().into_iter();
+    tools.filter(|tool| !known.contains(tool)).map(str::to_owned).collect()
+}
+
+/// Returns the connections of a network. A policy has ports, but no names.
+fn network(
+    config: &Config,
+    spec: &AgentSpec,
+    workspace: &std::path::Path,
+) -> anyhow::Result<Network> {
+    Ok(match config.net.value {
+        Net::None => Network::None,
+        Net::Shared | Net::Separate => Network::Open,
+        Net::Host => bail!(
+            "a pod of Pod Security \"restricted\" cannot have the network of its node\n\
+             hint: use --net names or --net open"
+        ),
+        Net::Names | Net::Learn => {
+            let (mut rules, _) = config.network_rules(workspace);
+            if let Err(error) = rules.set_agent(&spec.hosts) {
+                tracing::warn!("the agent's hosts are not allowed: {error}");
+            }
+            let hosts = spec.hosts.model.iter().map(String::as_str);
+            let rules = rules.iter().map(|rule| rule.rule.as_str());
+            let ports: BTreeSet<u16> = hosts.chain(rules).flat_map(ports).collect();
+            Network::Ports(
+                ports.into_iter().chain([HTTPS]).collect::<BTreeSet<_>>().into_iter().collect(),
+            )
+        }
+    })
+}
+
+/// Models, registries and forges.
+const HTTPS: u16 = 443;
+
+/// Returns the ports of a rule, such as `registry.example:443,8443 private`.
+fn ports(rule: &str) -> Vec<u16> {
+    let name = rule.split_whitespace().next().unwrap_or_default();
+    let ports = name.rsplit_once(':').map_or("", |(_, ports)| ports);
+    ports.split(',').filter_map(|port| port.parse().ok()).collect()
+}
+
+/// Returns what holds less than in containers of an engine.
+fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if config.net.value.is_by_name() {
+        warnings.push(
+            "--net names is degraded: a pod has one network stack, and a network policy names ports \
+             and addresses, not hosts. It holds only if the cluster enforces network policies."
+                .to_owned(),
+        );
+    }
+    if LISTENING_AGENTS.contains(&spec.name.as_str()) {
+        warnings.push(format!(
+            "{} listens on localhost, which tools share with it in a pod.",
+            spec.name
+        ));
+    }
+    if config.net.value == Net::None && !spec.keys.is_empty() {
+        warnings.push("with --net none the agent does not reach its model.".to_owned());
+    }
+    warnings
+}
+
+/// Agents whose programs meet on a port of localhost.
+const LISTENING_AGENTS: [&str; 1] = ["opencode"];
+
+fn milli(cpus: f64) -> u64 {
+    // Rounded up: 0 would be no limit.
+    format!("{:.0}", (cpus * 1000.0).ceil()).parse().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_rules() {
+        assert_eq!(ports("registry.example:443,8443 private"), [443, 8443]);
+        assert_eq!(ports("*.example:22"), [22]);
+        assert_eq!(ports("@rust"), [0_u16; 0]);
+        assert_eq!(ports("example"), [0_u16; 0]);
+    }
+
+    #[test]
+    fn processors_are_thousandths() {
+        assert_eq!(milli(1.5), 1500);
+        assert_eq!(milli(0.0001), 1);
+    }
+}

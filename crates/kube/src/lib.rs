@@ -1,0 +1,23 @@
+//! Kubernetes manifests of sessions (`spec/kubernetes.md`).
+//!
+//! In scope: the pod of a session with its network policy ([`SessionPod::render`]), and the role to run
+//! sessions ([`Role::render`]), as commented YAML.
+//!
+//! Out of scope: the choice of images, kinds and variables (`aifo-coder`), and the runners' connections in a
+//! pod (`aifo-sidecar`).
+//!
+//! Architecture invariant: the crate is pure. The same description gives the same text.
+
+mod network_policy;
+mod pod;
+mod role;
+mod security;
+mod session_pod;
+mod volumes;
+mod yaml;
+
+pub use pod::RenderError;
+pub use role::{Role, Subject};
+pub use session_pod::{
+    AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace,
+};

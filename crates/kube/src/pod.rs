@@ -1,0 +1,399 @@
+//! The pod of a session.
+
+use std::collections::BTreeSet;
+
+use aifo_types::{container_path, env};
+
+use crate::network_policy;
+use crate::security;
+use crate::session_pod::{Limits, SessionPod, Workspace};
+use crate::volumes::{Access, Volumes, WORKSPACE_PATH as WORKSPACE};
+use crate::yaml::{Entry, Node, list, map};
+
+const HOME: &str = "/home/coder";
+/// Seconds for which runners wait for the launcher, whose image may have to be pulled.
+const CONNECT_SECS: &str = "600";
+/// Seconds for tools to end by signal escalation.
+const GRACE_SECS: u64 = 10;
+
+/// Memory of the launcher's container: its programs need 15 MB, and a log is written.
+const LAUNCHER_MEMORY: (&str, &str) = ("32Mi", "256Mi");
+
+/// Why a session has no pod.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// A name of a container or volume is not valid.
+    #[error("toolchain '{0}' cannot be the name of a container: it is reserved or too long")]
+    Name(String),
+    /// Pod Security *restricted* forbids root.
+    #[error("user 0 is root, which the pod may not be")]
+    Root,
+    /// A value that would be read as an option.
+    #[error("'{0}' is not valid here: it starts with '-'")]
+    Option(String),
+}
+
+impl SessionPod {
+    /// Returns the network policy and the pod, as YAML with comments.
+    pub fn render(&self) -> Result<String, RenderError> {
+        if self.user == 0 {
+            return Err(RenderError::Root);
+        }
+        if let Workspace::Git { url, reference, .. } = &self.workspace
+            && let Some(word) =
+                [Some(url), reference.as_ref()].into_iter().flatten().find(|it| it.starts_with('-'))
+        {
+            return Err(RenderError::Option(word.clone()));
+        }
+        let mut volumes = Volumes::new(self);
+        let inits = self.init_containers(&mut volumes);
+        let containers = self.containers(&mut volumes);
+        let mut names: BTreeSet<&str> = RESERVED.into_iter().collect();
+        for container in &self.kinds {
+            let kind = container.kind.as_str();
+            if !names.insert(kind) || kind.ends_with('-') {
+                return Err(RenderError::Name(kind.to_owned()));
+            }
+        }
+        if let Some(name) = volumes.names().find(|name| name.len() > MAX_NAME) {
+            return Err(RenderError::Name(name));
+        }
+        let pull = self.pull_secrets.iter().map(|name| map([Entry::new("name", name.as_str())]));
+        let pull: Vec<Node> = pull.collect();
+        let mut spec = vec![
+            Entry::new("restartPolicy", "Never"),
+            Entry::new("automountServiceAccountToken", false)
+                .comment("Nothing inside can talk to the API."),
+            Entry::new("enableServiceLinks", false),
+            Entry::new("terminationGracePeriodSeconds", GRACE_SECS),
+        ];
+        spec.extend(self.deadline_secs.map(|secs| Entry::new("activeDeadlineSeconds", secs)));
+        spec.push(
+            Entry::new("securityContext", security::of_pod(self.user))
+                .comment("Pod Security \"restricted\"."),
+        );
+        spec.extend((!pull.is_empty()).then(|| Entry::new("imagePullSecrets", list(pull))));
+        spec.extend([
+            Entry::new("initContainers", list(inits)),
+            Entry::new("containers", list(containers)),
+            Entry::new("volumes", list(volumes.into_nodes())),
+        ]);
+        let pod = map([
+            Entry::new("apiVersion", "v1"),
+            Entry::new("kind", "Pod"),
+            Entry::new("metadata", security::metadata(self)),
+            Entry::new("spec", map(spec)),
+        ]);
+        let notes: String = self.notes().iter().map(|line| format!("# {line}\n")).collect();
+        let policy = network_policy::of(self);
+        Ok(format!("{notes}---\n{}---\n{}", policy.print(), pod.print()))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let session = &self.session;
+        let mut notes = vec![
+            format!("aifo session {session}: {}", self.agent.name),
+            "start it with: kubectl apply -f FILE (or: podman kube play FILE)".to_owned(),
+        ];
+        if self.terminal {
+            notes.push(format!("its terminal: kubectl attach -it aifo-{session} -c aifo"));
+        }
+        notes.extend(self.warnings.iter().map(|warning| {
+            let line: String =
+                warning.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
+            format!("WARNING: {line}")
+        }));
+        notes
+    }
+
+    fn init_containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
+        let links = ["aifo-runner", "aifo-agent"].into_iter();
+        let links = links.chain(self.further_tools.iter().map(String::as_str));
+        let install = ["/usr/local/bin/aifo-shim", "--install", container_path::SHIM_DIR];
+        let install = Container {
+            name: "install",
+            image: &self.launcher_image,
+            comment: "Copies the static program, which is runner and shim, for all containers.",
+            command: list(install.into_iter().chain(links)),
+            mounts: vec![volumes.mount("bin", container_path::SHIM_DIR, Access::Write)],
+            ..Container::default()
+        };
+        [install.node(Vec::new())].into_iter().chain(self.clone_containers(volumes)).collect()
+    }
+
+    /// Clones the repository and creates the session's branch.
+    fn clone_containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
+        let Workspace::Git { url, reference, secret } = &self.workspace else { return Vec::new() };
+        let mut words = vec!["git"];
+        if secret.is_some() {
+            words.extend(["-c", CREDENTIAL_HELPER]);
+        }
+        words.push("clone");
+        words.extend(reference.iter().flat_map(|reference| ["--branch", reference.as_str()]));
+        words.extend(["--", url.as_str(), WORKSPACE]);
+        let of_secret = |(name, key): (&str, &str)| {
+            let secret = secret.as_deref()?;
+            Some(secret_variable(name, secret, key, Presence::Required))
+        };
+        let credential = [("AIFO_GIT_USERNAME", "username"), ("AIFO_GIT_PASSWORD", "password")];
+        let mut variables = vec![variable("HOME", "/tmp"), variable("GIT_TERMINAL_PROMPT", "0")];
+        variables.extend(credential.into_iter().filter_map(of_secret));
+        let clone = Container {
+            name: "clone",
+            image: &self.launcher_image,
+            comment: "Only this container has the credential of the repository.",
+            command: list(words),
+            mounts: vec![
+                volumes.workspace(Access::Write),
+                volumes.mount("tmp-clone", "/tmp", Access::Write),
+            ],
+            ..Container::default()
+        };
+        let branch = format!("aifo/{}", self.session);
+        let switch = ["git", "-C", WORKSPACE, "switch", "--create", &branch];
+        let switch = Container {
+            name: "branch",
+            image: &self.launcher_image,
+            command: list(switch),
+            mounts: vec![volumes.workspace(Access::Write)],
+            ..Container::default()
+        };
+        vec![clone.node(variables), switch.node(vec![variable("HOME", "/tmp")])]
+    }
+
+    fn containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
+        let mut containers = vec![self.launcher(volumes), self.agent(volumes)];
+        containers.extend(self.kinds.iter().map(|container| {
+            let kind = container.kind.as_str();
+            let mut mounts = shared_mounts(volumes, kind);
+            mounts.push(volumes.mount(&back(kind), container_path::SOCKET_DIR, Access::Read));
+            let mut writable = Vec::new();
+            for (index, cache) in container.caches.iter().enumerate() {
+                mounts.push(volumes.mount(&format!("cache-{kind}-{index}"), cache, Access::Write));
+                writable.extend(["--writable", cache.as_str()]);
+            }
+            let comment = format!("The tools of {kind}.");
+            let runner = Container {
+                name: kind,
+                image: &container.image,
+                comment: &comment,
+                command: self.runner(container_path::SOCKET_DIR, &writable),
+                mounts,
+                limits: self.limits,
+                ..Container::default()
+            };
+            runner.node(identity(&container.variables))
+        }));
+        containers
+    }
+
+    /// The launcher: the proxy of tool calls, and the reverse proxy that adds the model's key.
+    fn launcher(&self, volumes: &mut Volumes<'_>) -> Node {
+        let below = |name: &str| format!("{}/{name}", container_path::POD_DIR);
+        let mut mounts = vec![
+            volumes.workspace(Access::Read),
+            volumes.mount("front", &below("front"), Access::Write),
+            volumes.mount("tmp", &below("tmp"), Access::Write),
+            volumes.mount("tmp-aifo", "/tmp", Access::Write),
+            volumes.mount("home-aifo", HOME, Access::Write),
+        ];
+        for kind in ["agent"].into_iter().chain(self.kinds.iter().map(|it| it.kind.as_str())) {
+            mounts.push(volumes.mount(&back(kind), &below(&format!("back/{kind}")), Access::Write));
+        }
+        let mut variables = vec![variable("HOME", HOME), variable(env::POD_SESSION, &self.session)];
+        if let Some(keys) = &self.keys {
+            variables.extend(
+                keys.variables
+                    .iter()
+                    .map(|name| secret_variable(name, &keys.secret, name, Presence::Optional)),
+            );
+        }
+        let program = ["/usr/local/bin/aifo-coder"].into_iter();
+        let launcher = Container {
+            name: "aifo",
+            image: &self.launcher_image,
+            comment: "The proxy of tool calls, which judges them, and of the model's API. Only it has keys.",
+            command: list(program.chain(self.arguments.iter().map(String::as_str))),
+            mounts,
+            terminal: self.terminal,
+            is_launcher: true,
+            ..Container::default()
+        };
+        launcher.node(variables)
+    }
+
+    /// Returns the command of a runner.
+    fn runner(&self, sockets: &str, options: &[&str]) -> Node {
+        let socket = format!("{sockets}/control");
+        let restrictions = self.restrictions.join(",");
+        let mut words = vec![container_path::RUNNER, "serve"];
+        if !restrictions.is_empty() {
+            words.extend(["--restrict", &restrictions]);
+        }
+        words.extend(["--connect", &socket, "--connect-secs", CONNECT_SECS]);
+        words.extend(options);
+        list(words)
+    }
+
+    fn agent(&self, volumes: &mut Volumes<'_>) -> Node {
+        let mut mounts = shared_mounts(volumes, "agent");
+        let own = container_path::AGENT_SOCKET_DIR;
+        mounts.push(volumes.mount("front", container_path::SOCKET_DIR, Access::Read));
+        mounts.push(volumes.mount(&back("agent"), own, Access::Read));
+        let agent = Container {
+            name: "agent",
+            image: &self.agent.image,
+            comment: "The agent. It has the shims, and the socket of the proxy.",
+            command: self.runner(own, &[]),
+            mounts,
+            limits: self.limits,
+            ..Container::default()
+        };
+        agent.node(identity(&self.agent.variables))
+    }
+}
+
+/// Names that no kind can have.
+const RESERVED: [&str; 5] = ["aifo", "agent", "install", "clone", "branch"];
+/// A DNS label.
+const MAX_NAME: usize = 63;
+
+/// A credential helper of git; `git` runs it by the shell of the launcher's image.
+const CREDENTIAL_HELPER: &str = "credential.helper=!f() { test \"$1\" = get && printf \
+     'username=%s\\npassword=%s\\n' \"$AIFO_GIT_USERNAME\" \"$AIFO_GIT_PASSWORD\"; }; f";
+
+fn back(kind: &str) -> String {
+    format!("back-{kind}")
+}
+
+/// Mounts of the containers of agent and tools.
+fn shared_mounts(volumes: &mut Volumes<'_>, container: &str) -> Vec<Node> {
+    vec![
+        volumes.mount("bin", container_path::SHIM_DIR, Access::Read),
+        volumes.workspace(Access::Write),
+        volumes.mount("tmp", "/tmp", Access::Write),
+        volumes.mount(&format!("home-{container}"), HOME, Access::Write),
+    ]
+}
+
+fn identity(further: &[(String, String)]) -> Vec<Node> {
+    let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
+    let identity = identity.into_iter().map(|(name, value)| variable(name, value));
+    identity.chain(further.iter().map(|(name, value)| variable(name, value))).collect()
+}
+
+fn variable(name: &str, value: &str) -> Node {
+    map([Entry::new("name", name), Entry::new("value", unexpanded(value))])
+}
+
+/// Whether a container starts without a key of a secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Required,
+    Optional,
+}
+
+fn secret_variable(name: &str, secret: &str, key: &str, presence: Presence) -> Node {
+    let optional = (presence == Presence::Optional).then(|| Entry::new("optional", true));
+    let entries = [Entry::new("name", secret), Entry::new("key", key)];
+    let reference = map(entries.into_iter().chain(optional));
+    let source = map([Entry::new("secretKeyRef", reference)]);
+    map([Entry::new("name", name), Entry::new("valueFrom", source)])
+}
+
+/// A container to print.
+struct Container<'a> {
+    name: &'a str,
+    image: &'a str,
+    comment: &'a str,
+    command: Node,
+    mounts: Vec<Node>,
+    limits: Limits,
+    terminal: bool,
+    is_launcher: bool,
+}
+
+impl Default for Container<'_> {
+    fn default() -> Self {
+        Container {
+            name: "",
+            image: "",
+            comment: "",
+            command: list::<Node>([]),
+            mounts: Vec::new(),
+            limits: Limits::default(),
+            terminal: false,
+            is_launcher: false,
+        }
+    }
+}
+
+impl Container<'_> {
+    fn node(self, variables: Vec<Node>) -> Node {
+        let resources = self.resources();
+        let mut entries = vec![
+            Entry::new("name", self.name).comment(self.comment),
+            Entry::new("image", self.image),
+            Entry::new("command", escaped(self.command)),
+        ];
+        if self.name != "install" {
+            entries.push(Entry::new("workingDir", WORKSPACE));
+        }
+        if self.terminal {
+            entries.extend([Entry::new("stdin", true), Entry::new("tty", true)]);
+        }
+        entries.extend((!variables.is_empty()).then(|| Entry::new("env", list(variables))));
+        entries.extend(resources.map(|node| Entry::new("resources", node)));
+        entries.push(Entry::new("securityContext", security::of_container()));
+        entries.push(Entry::new("volumeMounts", list(self.mounts)));
+        map(entries)
+    }
+
+    fn resources(&self) -> Option<Node> {
+        let (requested, limit) = LAUNCHER_MEMORY;
+        if self.is_launcher {
+            let memory = |value: &str| map([Entry::new("memory", value)]);
+            let entries =
+                [Entry::new("requests", memory(requested)), Entry::new("limits", memory(limit))];
+            return Some(map(entries));
+        }
+        let memory = self.limits.memory.map(|bytes| Entry::new("memory", bytes.to_string()));
+        let cpu = self.limits.milli_cpus.map(|milli| Entry::new("cpu", format!("{milli}m")));
+        let limits: Vec<Entry> = memory.into_iter().chain(cpu).collect();
+        (!limits.is_empty()).then(|| map([Entry::new("limits", map(limits))]))
+    }
+}
+
+fn escaped(command: Node) -> Node {
+    match command {
+        Node::List(words) => Node::List(words.into_iter().map(escaped).collect()),
+        Node::Text(word) => Node::Text(unexpanded(&word)),
+        other => other,
+    }
+}
+
+/// Escapes a text of a command or variable, in which Kubernetes replaces `$$`, and `$(NAME)` by a variable
+/// of the container. Podman does neither, so other texts stay unchanged.
+fn unexpanded(text: &str) -> String {
+    let mut escaped = String::new();
+    for (index, part) in text.replace("$$", "$$$$").split("$(").enumerate() {
+        if index > 0 {
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+            let name = part.split_once(')').map(|(name, _)| name);
+            let refers = name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_name));
+            escaped.push_str(if refers { "$$(" } else { "$(" });
+        }
+        escaped.push_str(part);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_references_and_double_dollars_are_escaped() {
+        assert_eq!(unexpanded("$(HOME) $(ls x) $$ $HOME $("), "$$(HOME) $(ls x) $$$$ $HOME $(");
+    }
+}

@@ -1,0 +1,111 @@
+//! The description of a session that a pod is rendered from.
+
+use aifo_types::Kind;
+
+/// A session that becomes a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionPod {
+    /// Its id: 16 hexadecimal digits.
+    pub session: String,
+    /// The namespace; `None` for that of the client's context.
+    pub namespace: Option<String>,
+    /// The image with `aifo-coder` and `aifo-shim`.
+    pub launcher_image: String,
+    /// The arguments of `aifo-coder`, which name the agent or command.
+    pub arguments: Vec<String>,
+    /// Whether the agent has a terminal.
+    pub terminal: bool,
+    /// The agent's container.
+    pub agent: AgentContainer,
+    /// The sidecars.
+    pub kinds: Vec<KindContainer>,
+    /// The workspace.
+    pub workspace: Workspace,
+    /// The secret with the user's keys, and the variables that are its keys.
+    pub keys: Option<Keys>,
+    /// The secrets of registries.
+    pub pull_secrets: Vec<String>,
+    /// The names of restrictions of system calls in every container of agent and tools.
+    pub restrictions: Vec<String>,
+    /// The limits of each container of agent and tools.
+    pub limits: Limits,
+    /// Seconds after which Kubernetes ends the pod.
+    pub deadline_secs: Option<u64>,
+    /// The user and group of all processes; not root.
+    pub user: u32,
+    /// The names of tools that are not built in.
+    pub further_tools: Vec<String>,
+    /// Where containers can connect to.
+    pub network: Network,
+    /// Facts about the session that hold less than in containers of an engine.
+    pub warnings: Vec<String>,
+}
+
+/// The agent's container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentContainer {
+    /// The agent's name.
+    pub name: String,
+    /// Its image.
+    pub image: String,
+    /// Its variables; none is secret.
+    pub variables: Vec<(String, String)>,
+}
+
+/// The container of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindContainer {
+    /// The kind.
+    pub kind: Kind,
+    /// Its image.
+    pub image: String,
+    /// Its variables.
+    pub variables: Vec<(String, String)>,
+    /// The directories of its caches, which end with the session.
+    pub caches: Vec<String>,
+}
+
+/// The workspace of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workspace {
+    /// A claim of a persistent volume, by its name.
+    Claim(String),
+    /// A repository that is cloned when the pod starts.
+    Git {
+        /// The URL.
+        url: String,
+        /// A branch or tag; `None` for the default branch.
+        reference: Option<String>,
+        /// A secret with the keys `username` and `password`.
+        secret: Option<String>,
+    },
+}
+
+/// A secret and its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The name of the secret.
+    pub secret: String,
+    /// The variables of the launcher, each the key of the same name. Missing ones are left out.
+    pub variables: Vec<String>,
+}
+
+/// Limits of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes.
+    pub memory: Option<u64>,
+    /// Thousandths of a processor.
+    pub milli_cpus: Option<u64>,
+}
+
+/// The outgoing connections of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// To these TCP ports of public addresses, and DNS.
+    Ports(Vec<u16>),
+    /// To every address.
+    Open,
+    /// None.
+    None,
+}

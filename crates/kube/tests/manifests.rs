@@ -1,0 +1,289 @@
+//! Rendered manifests are those of Kubernetes' own types, and obey Pod Security *restricted*.
+
+use aifo_kube::{
+    AgentContainer, Keys, KindContainer, Limits, Network, Role, SessionPod, Subject, Workspace,
+};
+use aifo_types::Kind;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role as RoleObject, RoleBinding};
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+fn session() -> SessionPod {
+    let kind = |name: &str, caches: &[&str]| KindContainer {
+        kind: Kind::parse(name).unwrap(),
+        image: format!("registry.example:5000/aifo-toolchain-{name}:latest"),
+        variables: vec![("CC".to_owned(), "gcc $(HOME)".to_owned())],
+        caches: caches.iter().map(|cache| (*cache).to_owned()).collect(),
+    };
+    SessionPod {
+        session: "0000000000000001".to_owned(),
+        namespace: Some("team".to_owned()),
+        launcher_image: "aifo-launcher:latest".to_owned(),
+        arguments: ["run", "--backend", "pod", "codex", "a: \"b\"\n$(X)"]
+            .map(str::to_owned)
+            .to_vec(),
+        terminal: true,
+        agent: AgentContainer {
+            name: "codex".to_owned(),
+            image: "aifo-agent-codex:latest".to_owned(),
+            variables: vec![("SHELL".to_owned(), "/bin/bash".to_owned())],
+        },
+        kinds: vec![kind("rust", &[]), kind("go", &["/var/cache/aifo/go"])],
+        workspace: Workspace::Git {
+            url: "https://git.example/p.git".to_owned(),
+            reference: Some("main".to_owned()),
+            secret: Some("git-login".to_owned()),
+        },
+        keys: Some(Keys {
+            secret: "aifo-keys".to_owned(),
+            variables: vec!["OPENAI_API_KEY".to_owned()],
+        }),
+        pull_secrets: vec!["registry".to_owned()],
+        restrictions: vec!["io-uring".to_owned(), "set-id".to_owned()],
+        limits: Limits { memory: Some(1 << 30), milli_cpus: Some(1500) },
+        deadline_secs: Some(3600),
+        user: 1000,
+        further_tools: vec!["javac".to_owned()],
+        network: Network::Ports(vec![22, 443]),
+        warnings: vec!["two\nlines".to_owned()],
+    }
+}
+
+/// Returns the documents of a manifest.
+fn documents(text: &str) -> Vec<Value> {
+    let documents = serde_yaml::Deserializer::from_str(text);
+    documents.map(|one| Value::deserialize(one).expect(text)).filter(|one| !one.is_null()).collect()
+}
+
+/// Parses a document by a type, and checks that the type has all of its fields.
+fn typed<T: DeserializeOwned + Serialize>(document: &Value) -> T {
+    let typed: T = serde_json::from_value(document.clone()).unwrap();
+    let printed = serde_json::to_value(&typed).unwrap();
+    assert_eq!(without_empty(&printed), without_empty(document), "a field is lost");
+    typed
+}
+
+/// Removes empty lists, which the types leave out, but not empty objects.
+fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept =
+                fields.iter().filter(|(_, value)| value.as_array().is_none_or(|it| !it.is_empty()));
+            Value::Object(kept.map(|(name, value)| (name.clone(), without_empty(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
+        other => other.clone(),
+    }
+}
+
+fn rendered(session: &SessionPod) -> (NetworkPolicy, Pod) {
+    let documents = documents(&session.render().unwrap());
+    let [policy, pod] = documents.as_slice() else { panic!("{documents:?}") };
+    (typed(policy), typed(pod))
+}
+
+fn all_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
+}
+
+/// Sessions that together use every field.
+fn sessions() -> Vec<SessionPod> {
+    let claim = Workspace::Claim("project".to_owned());
+    let anonymous = Workspace::Git {
+        url: "https://git.example/p.git".to_owned(),
+        reference: None,
+        secret: None,
+    };
+    let open = SessionPod { workspace: anonymous, network: Network::Open, ..session() };
+    let none = SessionPod {
+        workspace: claim,
+        network: Network::None,
+        namespace: None,
+        terminal: false,
+        keys: None,
+        pull_secrets: Vec::new(),
+        restrictions: Vec::new(),
+        limits: Limits::default(),
+        deadline_secs: None,
+        kinds: Vec::new(),
+        ..session()
+    };
+    vec![session(), open, none]
+}
+
+#[test]
+fn manifests_survive_a_round_trip_through_the_types_of_kubernetes() {
+    for session in sessions() {
+        let (policy, pod) = rendered(&session);
+        assert_eq!(policy.metadata.name, pod.metadata.name);
+        assert_eq!(policy.metadata.namespace, session.namespace);
+        assert_eq!(pod.spec.unwrap().active_deadline_seconds, session.deadline_secs.map(|_| 3600));
+    }
+    let subjects = [
+        Subject::User("me".to_owned()),
+        Subject::Group("us".to_owned()),
+        Subject::ServiceAccount("it".to_owned()),
+    ];
+    for subject in subjects {
+        let role = Role { namespace: "team".to_owned(), subject };
+        let documents = documents(&role.render());
+        let [role, binding] = documents.as_slice() else { panic!("{documents:?}") };
+        let (role, binding): (RoleObject, RoleBinding) = (typed(role), typed(binding));
+        assert_eq!(role.metadata.name, Some(binding.role_ref.name));
+        let all = |values: &Option<Vec<String>>| values.iter().flatten().any(|one| one == "*");
+        for rule in role.rules.iter().flatten() {
+            assert!(!rule.verbs.iter().any(|verb| verb == "*"), "{rule:?}");
+            assert!(!all(&rule.resources) && !all(&rule.api_groups), "{rule:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_is_restricted_rule_by_rule() {
+    for session in sessions() {
+        let spec = rendered(&session).1.spec.unwrap();
+        for flag in [spec.host_network, spec.host_pid, spec.host_ipc] {
+            assert_ne!(flag, Some(true), "host namespaces");
+        }
+        assert_ne!(spec.host_users, Some(true), "host users");
+        for volume in spec.volumes.iter().flatten() {
+            let restricted = volume.empty_dir.is_some() || volume.persistent_volume_claim.is_some();
+            assert!(restricted, "volume types: {volume:?}");
+        }
+        let of_pod = spec.security_context.as_ref().unwrap();
+        assert_eq!(of_pod.run_as_non_root, Some(true), "running as non-root");
+        assert!(of_pod.run_as_user.is_some_and(|user| user > 0), "running as non-root user");
+        let seccomp = of_pod.seccomp_profile.as_ref().unwrap();
+        assert_eq!(seccomp.type_, "RuntimeDefault", "seccomp");
+        assert_eq!(of_pod.sysctls, None, "sysctls");
+        assert_eq!(of_pod.se_linux_options, None, "SELinux");
+        assert_eq!(of_pod.app_armor_profile, None, "AppArmor");
+        for container in all_containers(&spec) {
+            let name = &container.name;
+            let own = container.security_context.as_ref().unwrap();
+            assert_eq!(own.allow_privilege_escalation, Some(false), "{name}: privilege escalation");
+            let capabilities = own.capabilities.as_ref().unwrap();
+            assert_eq!(
+                capabilities.drop.as_deref(),
+                Some(&["ALL".to_owned()][..]),
+                "{name}: capabilities"
+            );
+            assert_eq!(capabilities.add, None, "{name}: capabilities");
+            assert_ne!(own.privileged, Some(true), "{name}: privileged");
+            assert_eq!(own.proc_mount, None, "{name}: /proc mount type");
+            let overridden = (own.run_as_user, own.run_as_non_root, own.seccomp_profile.as_ref());
+            assert_eq!(overridden, (None, None, None), "{name}: overrides the pod's");
+            assert_eq!(own.read_only_root_filesystem, Some(true), "{name}: root");
+            let ports = container.ports.iter().flatten();
+            assert_eq!(
+                ports.filter(|port| port.host_port.is_some()).count(),
+                0,
+                "{name}: host ports"
+            );
+            let hooks =
+                (&container.lifecycle, &container.liveness_probe, &container.readiness_probe);
+            assert_eq!(hooks, (&None, &None, &None), "{name}: hosts of probes");
+        }
+        assert_eq!(spec.automount_service_account_token, Some(false));
+        assert_eq!(spec.enable_service_links, Some(false));
+        assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
+    }
+}
+
+#[test]
+fn only_the_launcher_has_keys_and_only_the_clone_the_login() {
+    let spec = rendered(&session()).1.spec.unwrap();
+    let secrets = |container: &Container| -> Vec<String> {
+        let variables = container.env.iter().flatten();
+        let sources = variables.filter_map(|variable| variable.value_from.as_ref());
+        sources.map(|source| source.secret_key_ref.as_ref().unwrap().name.clone()).collect()
+    };
+    for container in all_containers(&spec) {
+        let expected: &[&str] = match container.name.as_str() {
+            "aifo" => &["aifo-keys"],
+            "clone" => &["git-login", "git-login"],
+            _ => &[],
+        };
+        assert_eq!(secrets(container), expected, "{}", container.name);
+        assert_eq!(container.env_from, None);
+    }
+}
+
+#[test]
+fn each_side_has_only_its_own_sockets() {
+    let spec = rendered(&session()).1.spec.unwrap();
+    let mount = |container: &str, suffix: &str| {
+        let container = spec.containers.iter().find(|it| it.name == container).unwrap();
+        let volume = format!("aifo-0000000000000001-{suffix}");
+        let mut mounts = container.volume_mounts.iter().flatten();
+        mounts
+            .find(|mount| mount.name == volume)
+            .map(|mount| (mount.mount_path.clone(), mount.read_only == Some(true)))
+    };
+    for container in ["agent", "rust", "go"] {
+        for other in ["agent", "rust", "go"] {
+            let found = mount(container, &format!("back-{other}"));
+            assert_eq!(found.is_some(), container == other, "{container} {other}");
+            assert!(found.is_none_or(|(_, read_only)| read_only), "{container} {other}");
+        }
+        assert_eq!(mount(container, "bin"), Some(("/opt/aifo/bin".to_owned(), true)));
+        assert_eq!(mount(container, "front").is_some(), container == "agent");
+        assert_eq!(mount(container, "tmp-aifo"), None);
+    }
+    assert_eq!(mount("agent", "front"), Some(("/run/aifo".to_owned(), true)));
+    assert_eq!(mount("aifo", "back-go"), Some(("/run/aifo-pod/back/go".to_owned(), false)));
+    assert_eq!(mount("aifo", "workspace"), Some(("/workspace".to_owned(), true)));
+}
+
+#[test]
+fn arguments_reach_the_launcher_unchanged() {
+    let spec = rendered(&session()).1.spec.unwrap();
+    let launcher = spec.containers.iter().find(|it| it.name == "aifo").unwrap();
+    let command = launcher.command.as_ref().unwrap();
+    // Kubernetes replaces `$$` by `$`, and does not expand what follows.
+    assert_eq!(command.last().unwrap(), "a: \"b\"\n$$(X)");
+    assert_eq!((launcher.tty, launcher.stdin), (Some(true), Some(true)));
+}
+
+#[test]
+fn the_policy_admits_no_connection_and_only_the_ports_of_rules() {
+    let spec = rendered(&session()).0.spec.unwrap();
+    assert_eq!(spec.policy_types.unwrap(), ["Ingress", "Egress"]);
+    assert!(spec.ingress.iter().flatten().next().is_none(), "no rule admits a connection");
+    let egress = serde_json::to_string(&spec.egress).unwrap();
+    for part in ["\"port\":22,", "\"port\":443,", "\"port\":53,", "169.254.0.0/16", "10.0.0.0/8"] {
+        assert!(egress.contains(part), "{part}: {egress}");
+    }
+    assert!(!egress.contains("\"port\":80,"), "{egress}");
+    let [_, open, none] = sessions().try_into().unwrap();
+    let open = rendered(&open).0.spec.unwrap().egress.unwrap();
+    assert_eq!(serde_json::to_string(&open).unwrap(), "[{}]");
+    assert!(rendered(&none).0.spec.unwrap().egress.unwrap_or_default().is_empty());
+}
+
+#[test]
+fn the_same_session_gives_the_same_short_text() {
+    let text = session().render().unwrap();
+    assert_eq!(text, session().render().unwrap());
+    assert!(text.lines().count() < 220, "{} lines", text.lines().count());
+    assert!(text.contains("# WARNING: two lines\n"), "{text}");
+}
+
+#[test]
+fn a_session_that_is_no_pod_is_rejected() {
+    let error = |session: SessionPod| session.render().unwrap_err().to_string();
+    assert!(error(SessionPod { user: 0, ..session() }).contains("root"));
+    let kind = |name: &str| {
+        let kind = Kind::parse(name).unwrap();
+        let kinds = vec![KindContainer { kind, ..session().kinds[0].clone() }];
+        SessionPod { kinds, ..session() }
+    };
+    assert!(error(kind("aifo")).contains("'aifo' cannot be the name of a container"));
+    let workspace =
+        Workspace::Git { url: "--upload-pack=x".to_owned(), reference: None, secret: None };
+    assert!(error(SessionPod { workspace, ..session() }).contains("--upload-pack"));
+}

@@ -1,0 +1,48 @@
+//! The listening socket of a session's proxy.
+
+use std::path::Path;
+
+use aifo_proxy::Listener;
+use aifo_types::Endpoint;
+use nix::unistd::getuid;
+
+use crate::error::LaunchError;
+use crate::session_dir::SessionDir;
+use crate::session_dirs::create_directory;
+
+/// The listening socket of the proxy.
+pub(crate) struct FrontSocket {
+    pub(crate) listener: Listener,
+    /// The socket's directory, if the session created it.
+    pub(crate) directory: Option<SessionDir>,
+}
+
+impl FrontSocket {
+    /// Listens in `frontend`, a directory of the session, unless there is an address.
+    pub(crate) fn open(listen: Option<Endpoint>, frontend: &Path) -> Result<Self, LaunchError> {
+        let mut directory = None;
+        let endpoint = match listen {
+            None => {
+                if !frontend.is_dir() {
+                    create_directory(frontend)?;
+                }
+                Endpoint::Unix(frontend.join("exec.sock"))
+            }
+            Some(Endpoint::Unix(path)) => {
+                directory = create_missing_parent(&path)?;
+                Endpoint::Unix(path)
+            }
+            Some(tcp) => tcp,
+        };
+        Ok(FrontSocket { listener: Listener::bind(&endpoint, getuid())?, directory })
+    }
+}
+
+/// Creates the directory of a socket with mode 0700, if it does not exist.
+fn create_missing_parent(socket: &Path) -> Result<Option<SessionDir>, LaunchError> {
+    let Some(parent) = socket.parent().filter(|parent| !parent.exists()) else { return Ok(None) };
+    let path = parent.to_owned();
+    SessionDir::create(path.clone())
+        .map(Some)
+        .map_err(|source| LaunchError::Directory { path, source })
+}
