@@ -1,0 +1,111 @@
+//! Patterns of words, in which `*` is any text and `?` any byte, against words with unknown parts.
+
+use super::normal::{GLOB, UNKNOWN};
+
+/// Whether a rule, or a part of it, matches a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Match {
+    No,
+    /// It depends on an expansion.
+    Maybe,
+    Yes,
+}
+
+/// Returns whether a word matches a pattern.
+pub(super) fn matches(pattern: &[u8], word: &[u8]) -> Match {
+    if word.iter().any(|byte| is_unknown(*byte)) {
+        return if may_match(pattern, word) { Match::Maybe } else { Match::No };
+    }
+    let is_match = match pattern.iter().any(|byte| matches!(byte, b'*' | b'?')) {
+        false => pattern == word,
+        true => may_match(pattern, word),
+    };
+    if is_match { Match::Yes } else { Match::No }
+}
+
+/// Returns whether a byte of a word stands for any text.
+pub(super) fn is_unknown(byte: u8) -> bool {
+    byte == UNKNOWN || byte == GLOB
+}
+
+/// Returns whether pattern and word have a text in common.
+fn may_match(pattern: &[u8], word: &[u8]) -> bool {
+    // `reached[i]`: the word so far matches the first `i` bytes of the pattern.
+    let mut reached = vec![false; pattern.len() + 1];
+    if let Some(first) = reached.first_mut() {
+        *first = true;
+    }
+    skip_stars(pattern, &mut reached);
+    for byte in word {
+        if is_unknown(*byte) {
+            let from = reached.iter().position(|it| *it).unwrap_or(reached.len());
+            reached.iter_mut().skip(from).for_each(|it| *it = true);
+            continue;
+        }
+        let mut next = vec![false; pattern.len() + 1];
+        for (at, expected) in pattern.iter().enumerate() {
+            if !reached.get(at).copied().unwrap_or_default() {
+                continue;
+            }
+            let to = match *expected {
+                b'*' => at,
+                b'?' => at + 1,
+                other if other == *byte => at + 1,
+                _ => continue,
+            };
+            if let Some(it) = next.get_mut(to) {
+                *it = true;
+            }
+        }
+        skip_stars(pattern, &mut next);
+        if next.iter().all(|it| !it) {
+            return false;
+        }
+        reached = next;
+    }
+    reached.last().copied().unwrap_or_default()
+}
+
+/// A star may be no text.
+fn skip_stars(pattern: &[u8], reached: &mut [bool]) {
+    for (at, expected) in pattern.iter().enumerate() {
+        if *expected == b'*'
+            && reached.get(at).copied().unwrap_or_default()
+            && let Some(it) = reached.get_mut(at + 1)
+        {
+            *it = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let rows: [(&str, &str, Match); 14] = [
+            ("+*", "+main", Match::Yes),
+            ("+*", "main", Match::No),
+            (":*", ":main", Match::Yes),
+            ("*", "", Match::Yes),
+            ("a*b*c", "axxbyyc", Match::Yes),
+            ("a*b*c", "axxbyy", Match::No),
+            ("main", "main", Match::Yes),
+            ("+*", "\0", Match::Maybe),
+            ("+*", "x\0", Match::No),
+            ("--force", "--f\0", Match::Maybe),
+            ("--force", "--m\0", Match::No),
+            ("x*", "\0y", Match::Maybe),
+            ("a\nb", "a\nb", Match::Yes),
+            ("push", "pu\u{1}", Match::Maybe),
+        ];
+        for (pattern, word, expected) in rows {
+            assert_eq!(
+                matches(pattern.as_bytes(), word.as_bytes()),
+                expected,
+                "{pattern} {word:?}"
+            );
+        }
+    }
+}
