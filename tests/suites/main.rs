@@ -74,6 +74,7 @@ mod parents;
 mod pid_one;
 mod program_paths;
 mod project_tools;
+mod questions;
 mod records;
 mod repl;
 mod routing;

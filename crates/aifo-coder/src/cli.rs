@@ -15,8 +15,8 @@ mod web;
 use clap::{Parser, Subcommand};
 
 use self::help::{
-    ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, NET, PROMPT,
-    PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE, WEB, WHY,
+    ACP, ACP_USAGE, APPROVE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, LOG, NET,
+    PROMPT, PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE, WEB, WHY,
 };
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
@@ -24,7 +24,7 @@ pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
-    Agents, Completions, Config, ConfigCommand, Doctor, Log, Man, Publish, Sessions, Why,
+    Agents, Approve, Completions, Config, ConfigCommand, Doctor, Log, Man, Publish, Sessions, Why,
 };
 pub(crate) use self::removal::{
     Cache, CacheClear, CacheCommand, Cleanup, State, StateClear, StateCommand, is_gone,
@@ -83,6 +83,9 @@ pub(crate) enum Command {
     Net(Net),
     /// List running sessions with their containers and tools
     Sessions(Sessions),
+    /// Answer calls of a running session that wait for approval
+    #[command(after_help = APPROVE)]
+    Approve(Approve),
     /// Publish a port of a running session's tools on this machine
     #[command(after_help = PUBLISH)]
     Publish(Publish),

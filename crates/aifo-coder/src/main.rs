@@ -8,6 +8,7 @@
 
 mod acp;
 mod agents;
+mod approve;
 mod backend;
 mod banner;
 mod cache;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
             };
             (ended, UNANSWERED)
         }
+        Command::Approve(flags) => (block_on(approve::approve(&flags)), UNANSWERED),
         Command::Publish(flags) => (publish::publish(&flags), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),

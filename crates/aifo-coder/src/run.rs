@@ -51,6 +51,7 @@ pub(crate) async fn run_target(
     }
     let mut session = settings::session_config(flags, config, target.fallback()).await?;
     target.configure(&mut session).await?;
+    settings::expect_user(&mut session, config);
     if flags.containers.dry_run {
         return start::show_plan(&session).await;
     }

@@ -1,12 +1,14 @@
 //! Builds a session's configuration from flags, environment and files.
 
+use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
     CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, Startup,
     TrustedPrograms, Verbosity,
 };
-use std::path::Path;
+
+use anyhow::bail;
 
 use crate::backend;
 use crate::cli::Session;
@@ -80,11 +82,35 @@ pub(crate) async fn session_config(
     session.confinement = config.confine.value;
     session.restrictions.retain(|one| !config.unrestricted.value.contains(one));
     session.max_runtime = config.max_secs.value.map(Duration::from_secs);
+    session.ask_timeout = Duration::from_secs(config.ask_timeout_secs.value.unwrap_or_default());
+    if let Some(command) = &config.ask_command.value {
+        check_ask_command(workspace, config, command)?;
+        session.ask_command.clone_from(command);
+    }
     session.limits.max_executions = config.max_executions.value;
     if config.verbose.value {
         session.verbosity = Verbosity::Verbose;
     }
     Ok(session)
+}
+
+/// The time for an answer in a session whose agent has a user.
+const ASK_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Gives a user time to answer, unless the configuration has another time.
+pub(crate) fn expect_user(session: &mut SessionConfig, config: &Config) {
+    if config.ask_timeout_secs.value.is_none() {
+        session.ask_timeout = ASK_TIMEOUT;
+    }
+}
+
+/// Errors: an agent could replace the program.
+fn check_ask_command(workspace: &Path, config: &Config, command: &[String]) -> anyhow::Result<()> {
+    let program = command.first().map(String::as_str).unwrap_or_default();
+    if let Err(why) = programs(workspace, config).check(Path::new(program)) {
+        bail!("cannot use '{program}' of ask.command: {why}\nhint: choose another program");
+    }
+    Ok(())
 }
 
 /// The programs that may be started for a workspace.

@@ -249,6 +249,11 @@ fn await_response(mut relay: Relay<'_>, shows_progress: bool, received: &[u8]) -
                     progress = shows_progress.then(|| log::Progress::show(&text)).flatten();
                     continue;
                 }
+                Ok(ResponseEvent::Approval(call)) => {
+                    drop(progress.take());
+                    log::waits_for_approval(&call);
+                    continue;
+                }
                 Ok(ResponseEvent::Head(head)) => match head.status {
                     101 => {
                         drop(progress);

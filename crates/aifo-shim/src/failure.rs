@@ -115,7 +115,11 @@ impl ErrorResponse {
                     let room = MAX_ERROR_TEXT.saturating_sub(self.text.len()).min(data.len());
                     self.text.extend_from_slice(&data[..room]);
                 }
-                Ok(ResponseEvent::Progress(_) | ResponseEvent::Head(_)) => {}
+                Ok(
+                    ResponseEvent::Progress(_)
+                    | ResponseEvent::Approval(_)
+                    | ResponseEvent::Head(_),
+                ) => {}
                 // A truncated text does not change the result: the status has arrived.
                 Ok(ResponseEvent::End { .. }) | Err(_) => return true,
             }
@@ -124,6 +128,11 @@ impl ErrorResponse {
 
     /// Prints the text and returns the exit code.
     pub(crate) fn report(&self) -> ShimExit {
+        // The wait for approval got a signal, which a tool would have got silently.
+        let by_signal = self.head.exit_code.and_then(|code| code.checked_sub(SIGNAL_BASE));
+        if let Some(number) = by_signal.filter(|number| self.head.status == 409 && *number > 0) {
+            return ShimExit::Signaled(number);
+        }
         match String::from_utf8_lossy(&self.text).trim() {
             "" => {
                 log::line(format_args!("the proxy answered with status {}", self.head.status));
@@ -134,4 +143,6 @@ impl ErrorResponse {
     }
 }
 
+/// Added to a signal's number in an exit code.
+const SIGNAL_BASE: u8 = 128;
 const MAX_ERROR_TEXT: usize = 4096;

@@ -34,6 +34,13 @@ pub(crate) fn verbose(text: impl Display) {
     }
 }
 
+/// Prints one line about a call that waits for a user, unless a program draws on the terminal.
+pub(crate) fn waits_for_approval(call: &str) {
+    if !is_drawn_on() {
+        notice(format_args!("waiting for approval: {call}"));
+    }
+}
+
 /// Prints the lines of a text on stdout, for the launcher.
 pub(crate) fn to_launcher(text: &impl Display) {
     let text = text.to_string();

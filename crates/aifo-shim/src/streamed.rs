@@ -110,7 +110,7 @@ impl<'a> StreamedCall<'a> {
             match reader.next_event().map_err(StreamError::Response)? {
                 ResponseEvent::Head(head) => break head,
                 // Sent to version 3 only.
-                ResponseEvent::Progress(_) => {}
+                ResponseEvent::Progress(_) | ResponseEvent::Approval(_) => {}
                 _ => self.fill(&mut reader)?,
             }
         };
@@ -130,7 +130,9 @@ impl<'a> StreamedCall<'a> {
                         data,
                     )?;
                 }
-                ResponseEvent::Progress(_) | ResponseEvent::Head(_) => {}
+                ResponseEvent::Progress(_)
+                | ResponseEvent::Approval(_)
+                | ResponseEvent::Head(_) => {}
                 ResponseEvent::End { exit_code, tool_end } => {
                     return Ok(self.exit_from(exit_code, tool_end));
                 }

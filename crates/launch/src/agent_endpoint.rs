@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_proxy::{
-    CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript,
+    CallApprovals, CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories,
+    Transcript,
 };
 use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
@@ -75,6 +76,8 @@ impl AgentEndpoint {
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
+                // The launcher's own calls of the agent.
+                approvals: CallApprovals::allow_all(),
                 policy: agent_policy(),
                 forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },

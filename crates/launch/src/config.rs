@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::Restriction;
-use aifo_proxy::Limits;
+use aifo_proxy::{CallJudge, Limits};
 use aifo_sidecar::{Reporter, Startup};
 use aifo_types::{Endpoint, Kind};
 
@@ -47,6 +47,12 @@ pub struct SessionConfig {
     pub listen: Option<Endpoint>,
     /// Which tools may run, and in which kinds.
     pub policy: Policy,
+    /// The verdicts on calls; `None` allows every call of an allowlist.
+    pub judge: Option<CallJudge>,
+    /// The time for a user's answer to a call that must be approved; 0 if no user can answer.
+    pub ask_timeout: Duration,
+    /// A trusted program with arguments that answers for the user; empty for none.
+    pub ask_command: Vec<String>,
     /// Which of a caller's variables pass to a tool.
     pub forwarding: Forwarding,
     /// Which notifications may run on the host.
@@ -146,6 +152,9 @@ impl SessionConfig {
             reporter: Reporter::default(),
             listen: None,
             policy: Policy::builtin(),
+            judge: None,
+            ask_timeout: Duration::ZERO,
+            ask_command: Vec::new(),
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
             confinement: ConfinementMode::Auto,

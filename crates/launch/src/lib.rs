@@ -38,6 +38,7 @@ mod agent_endpoint;
 mod agent_urls;
 mod agent_variables;
 mod agents;
+mod ask_command;
 mod attachments;
 mod backend;
 mod beneath;
@@ -54,6 +55,8 @@ mod config;
 mod confine;
 mod connection_file;
 mod connection_log;
+mod control_client;
+mod control_socket;
 mod detect;
 mod devcontainer;
 mod end_signals;
@@ -119,9 +122,10 @@ pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
 };
+pub use aifo_policy::{Answer, AskedCall, JudgedCall, Judgement, Verdict};
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
-pub use aifo_proxy::{Limits, RunningTool};
+pub use aifo_proxy::{CallApprovals, CallJudge, Limits, OpenQuestion, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
     SidecarEvent, Startup, namespace_obstacle,
@@ -143,6 +147,7 @@ pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
 };
+pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use aifo_proxy::CallApprovals;
 use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
 use tokio::process::Command;
@@ -49,6 +50,7 @@ pub struct Session {
     pub(crate) agent_endpoint: Option<AgentEndpoint>,
     /// The agent's own state, if it has one.
     pub(crate) state: Option<OpenState>,
+    pub(crate) approvals: CallApprovals,
     pub(crate) call_counter: Arc<CallCounter>,
     /// Writes to the log.
     pub(crate) messages: MessageLog,
@@ -83,6 +85,11 @@ impl Session {
     /// Returns its id.
     pub fn id(&self) -> &str {
         &self.info.id
+    }
+
+    /// Returns its calls that wait for approval.
+    pub fn approvals(&self) -> CallApprovals {
+        self.approvals.clone()
     }
 
     /// Returns the path of its log, one JSON line per call or message.

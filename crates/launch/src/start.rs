@@ -2,12 +2,15 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
+use aifo_proxy::{
+    CallApprovals, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript,
+};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
     LocalNetwork, StackServer, Transport,
@@ -19,12 +22,14 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
+use crate::ask_command;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::caller_finder::CallerFinder;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
+use crate::control_socket;
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::log_file::{LogFile, connections_path};
@@ -149,12 +154,23 @@ impl Session {
         if let Some(publications) = &publications {
             record.spawn(publications::serve_requests(&info.directory, publications)?);
         }
+        let names = shared_directories.workspace().iter();
+        let names = names.map(|name| name.as_os_str().as_bytes().to_vec()).collect();
+        let approvals = CallApprovals::new(config.judge, names, config.ask_timeout, &config.limits);
+        if approvals.has_judge() {
+            record.spawn(control_socket::serve(&info, approvals.clone(), token.clone())?);
+            if !config.ask_command.is_empty() {
+                let (id, command) = (info.id.clone(), config.ask_command);
+                record.spawn(ask_command::run(approvals.clone(), id, command));
+            }
+        }
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
                 policy: config.policy,
+                approvals: approvals.clone(),
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log: log.calls,
@@ -186,6 +202,7 @@ impl Session {
             publications,
             agent_endpoint,
             state,
+            approvals,
             call_counter,
             messages: log.messages,
             project_files,

@@ -103,6 +103,17 @@ impl TrustedPrograms {
         (None, refused)
     }
 
+    /// Checks a program that the user names by its path. Errors: why it is not trusted.
+    pub fn check(&self, file: &Path) -> Result<(), &'static str> {
+        if !is_executable(file) {
+            return Err("it is not an executable file");
+        }
+        match file.canonicalize() {
+            Ok(real) => self.distrust_reason(&real).map_or(Ok(()), Err),
+            Err(_) => Err("it does not exist"),
+        }
+    }
+
     fn entries(&self) -> impl Iterator<Item = PathBuf> + use<'_> {
         std::env::split_paths(OsStr::new(&self.path)).filter(|entry| entry.is_absolute())
     }

@@ -24,6 +24,7 @@
 //! Architecture invariant: every function is pure. `policy` treats containers and local sidecars
 //! alike, and no request changes its state.
 
+mod approvals;
 mod directory;
 mod forwarding;
 mod host_commands;
@@ -36,6 +37,7 @@ mod question;
 mod redact;
 mod route;
 
+pub use approvals::{Answer, Approvals, AskOutcome, AskedCall, QuestionNumber, RETRY_PERIOD};
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};

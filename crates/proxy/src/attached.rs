@@ -15,6 +15,7 @@ use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::{ExecId, ExecRequest, Refusal, Stdio, ToolName};
 use aifo_wire::{ClientHandover, Exit, Reports, Start, StartErrorCause, encode_upgrade_head};
 
+use crate::approval::approve_attached;
 use crate::budget::Share;
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::ParkedClient;
@@ -59,14 +60,24 @@ async fn run_recorded(
     (upgrade, memory): (Upgrade, Share),
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
-    let Upgrade { fds, received } = upgrade;
+    let Upgrade { fds, mut received } = upgrade;
     check_program(state, &request)?;
-    let routes = sidecar_lease::routes(state, &request.tool)?;
+    let unapproved = state.config.approvals.judge_request(&mut request)?;
+    let mut routes = sidecar_lease::routes(state, &request.tool)?;
     let registration = state.registry.register(&request.id).await?;
     let inherited = &mut request.inherited;
     let variables = inherited.environment.iter().map(Vec::as_slice);
     let workspace = state.config.shared_directories.workspace();
     inherited.environment = state.config.forwarding.filter(variables, workspace);
+    if let Some(unapproved) = unapproved {
+        let shutdown = state.shutdown.subscribe();
+        let frames = (&mut received, inherited.ignored);
+        let approvals = &state.config.approvals;
+        approve_attached(approvals, unapproved, client, frames, &registration, shutdown).await?;
+        // Sidecars may have started or stopped.
+        routes = sidecar_lease::routes(state, &request.tool)?;
+    }
+    let inherited = &mut request.inherited;
     let connection = client.fd.try_clone();
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
     let mut descriptors = vec![connection];

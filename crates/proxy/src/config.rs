@@ -7,6 +7,7 @@ use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_types::Token;
 use aifo_wire::Limits;
 
+use crate::approval::CallApprovals;
 use crate::fd_passing::SharedDirectories;
 use crate::record::CallLog;
 use crate::running_table::RunningTable;
@@ -18,6 +19,8 @@ pub struct ProxyConfig {
     pub token: Token,
     /// The allowlists and routes.
     pub policy: Policy,
+    /// The verdicts on calls, and the calls that wait for approval.
+    pub approvals: CallApprovals,
     /// The notifications that may run on the host.
     pub notify: NotifyRules,
     /// Receives a record of each call.

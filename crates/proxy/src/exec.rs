@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aifo_types::{ExecId, ExecRequest, Refusal};
 
+use crate::approval::approve_plain;
 use crate::budget::Share;
 use crate::buffered::BufferedResponse;
 use crate::call_watcher::TimeLimit;
@@ -43,13 +44,21 @@ pub(crate) async fn run(
 async fn run_recorded(
     state: &Arc<ProxyState>,
     client: &Client,
-    request: ExecRequest,
+    mut request: ExecRequest,
     echo: Option<ExecId>,
     (mode, memory): (ResponseMode, Share),
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
-    let routes = sidecar_lease::routes(state, &request.tool)?;
+    let approvals = &state.config.approvals;
+    let unapproved = approvals.judge_request(&mut request)?;
+    let mut routes = sidecar_lease::routes(state, &request.tool)?;
     let registration = state.registry.register(&request.id).await?;
+    if let Some(unapproved) = unapproved {
+        let shutdown = state.shutdown.subscribe();
+        approve_plain(approvals, unapproved, client, &registration, shutdown).await?;
+        // Sidecars may have started or stopped.
+        routes = sidecar_lease::routes(state, &request.tool)?;
+    }
     let began = std::time::Instant::now();
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let start = start_frame(state, request, None);

@@ -57,7 +57,7 @@ impl SharedDirectories {
     }
 
     /// Returns the tools' path of the workspace, then its other paths.
-    pub(crate) fn workspace(&self) -> &[PathBuf] {
+    pub fn workspace(&self) -> &[PathBuf] {
         &self.workspace
     }
 

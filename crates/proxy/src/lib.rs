@@ -15,7 +15,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use aifo_policy::{Forwarding, NotifyRules, Policy};
-//! use aifo_proxy::{RunningTable, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedDirectories, Transcript};
+//! use aifo_proxy::{CallApprovals, RunningTable, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedDirectories, Transcript};
 //! use aifo_sidecar::Fleet;
 //! use aifo_types::Token;
 //!
@@ -26,6 +26,7 @@
 //! let config = ProxyConfig {
 //!     token,
 //!     policy: Policy::builtin(),
+//!     approvals: CallApprovals::allow_all(),
 //!     notify: NotifyRules::default(),
 //!     call_log: CallLog::new(|call| println!("{} ended with {}", call.tool, call.exit_code)),
 //!     running_table: RunningTable::default(),
@@ -46,6 +47,7 @@
 //! Architecture invariant: the proxy starts no process, and its execution path calls no shell and no
 //! engine. It decides which calls run, on which descriptors, and when they end.
 
+mod approval;
 mod attached;
 mod budget;
 mod buffered;
@@ -78,6 +80,7 @@ mod tool_output;
 mod tool_start;
 
 pub use aifo_wire::Limits;
+pub use approval::{CallApprovals, CallJudge, OpenQuestion};
 pub use config::{ProxyConfig, Transcript};
 pub use fd_passing::SharedDirectories;
 pub use listener::{BindError, Listener};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aifo_sidecar::Runner;
 use aifo_types::{ExecId, Refusal};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// The ids in use, up to a maximum.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct RunningExec {
     /// The runner of the tool; `None` until the tool has started.
     runner: watch::Sender<Option<Runner>>,
     signalled: Mutex<Option<Instant>>,
+    /// While the call waits for approval: takes the signal that ends the wait.
+    unstarted: Mutex<Option<oneshot::Sender<u8>>>,
 }
 
 /// An id in use, released on drop.
@@ -69,8 +71,11 @@ impl Registry {
         if running.len() >= self.max {
             return Err(Refusal::TooManyExecutions { limit: self.max });
         }
-        let entry =
-            Arc::new(RunningExec { runner: watch::Sender::new(None), signalled: Mutex::default() });
+        let entry = Arc::new(RunningExec {
+            runner: watch::Sender::new(None),
+            signalled: Mutex::default(),
+            unstarted: Mutex::default(),
+        });
         running.insert(id.clone(), Arc::clone(&entry));
         Ok(Registration { registry: Arc::clone(self), id: id.clone(), running: entry })
     }
@@ -98,7 +103,26 @@ impl RunningExec {
     }
 }
 
+impl RunningExec {
+    /// Ends the wait of a call for its approval. Returns false if it does not wait.
+    pub(crate) fn signal_unstarted(&self, number: u8) -> bool {
+        let sender = self.unstarted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        sender.is_some_and(|sender| sender.send(number).is_ok())
+    }
+}
+
 impl Registration {
+    /// Waits for a signal to a call that has not started, and returns its Linux number.
+    pub(crate) async fn signalled_unstarted(&self) -> u8 {
+        let (sender, receiver) = oneshot::channel();
+        let unstarted = &self.running.unstarted;
+        *unstarted.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        match receiver.await {
+            Ok(number) => number,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     pub(crate) fn id(&self) -> &ExecId {
         &self.id
     }

@@ -3,6 +3,7 @@
 use aifo_types::{ExecId, Refusal, Signal};
 use aifo_wire::Delivery;
 
+use crate::approval::ends_unstarted_tool;
 use crate::registry::Registry;
 
 /// Delivers a signal once, and returns when it was sent to the tool's process group. A disconnect of
@@ -16,6 +17,9 @@ pub(crate) async fn deliver(
 ) -> Result<(), Refusal> {
     let running = registry.find(id).ok_or(Refusal::NotFound)?;
     running.record_signal();
+    if ends_unstarted_tool(signal.number()) && running.signal_unstarted(signal.number()) {
+        return Ok(());
+    }
     // The request may precede the start of the exec.
     let runner = running.runner().await.ok_or(Refusal::NotFound)?;
     match runner.signal(id, signal).await {

@@ -49,7 +49,7 @@ pub use git_variables::protective_git_variables;
 pub use kind::{InvalidKind, Kind};
 pub use logged_call::{CallEnding, LoggedCall};
 pub use path::normalise_path;
-pub use refusal::{Refusal, Status};
+pub use refusal::{ApprovalFailure, Refusal, Status};
 pub use request::{ExecRequest, Inherited, SoftLimit, Stdio, TerminalSettings};
 pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;

@@ -1,6 +1,6 @@
 //! The proxy's refusals.
 
-use crate::{ExecId, Kind, ToolName, exit};
+use crate::{Ending, ExecId, Kind, Signal, ToolName, exit};
 
 /// Why a request did not run a tool to completion.
 ///
@@ -27,6 +27,39 @@ pub enum Refusal {
     },
     /// 403: the notification is not allowed, for this reason.
     NotificationRefused(String),
+    /// 403: a rule denies the call.
+    DeniedByRule {
+        /// The rule.
+        rule: String,
+        /// Its reason; may be empty.
+        reason: String,
+    },
+    /// 403: a user had to approve the call, and did not.
+    NotApproved {
+        /// The call, in one line.
+        call: String,
+        /// The rule and its reason.
+        why: String,
+        /// What happened.
+        cause: ApprovalFailure,
+    },
+    /// 403: the call is too long to be shown for approval.
+    TooLongForApproval {
+        /// Its length in bytes.
+        len: usize,
+        /// The limit in KiB.
+        limit_kib: usize,
+    },
+    /// 409: a signal ended the wait for approval.
+    SignalledBeforeApproval {
+        /// Its Linux number, 1 to 64.
+        number: u8,
+    },
+    /// 429: too many calls wait for approval.
+    TooManyUnapproved {
+        /// The limit.
+        limit: usize,
+    },
     /// 404: an unknown path, or a signal to an exec that does not run.
     NotFound,
     /// 405: the method is not POST.
@@ -78,8 +111,22 @@ pub enum Refusal {
     EndingUnknown(String),
 }
 
+/// Why a call was not approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalFailure {
+    /// A user denied it.
+    Denied,
+    /// A user denied it, and the agent's turn must end.
+    TurnEnded,
+    /// No answer came within this number of seconds.
+    TimedOut(u64),
+}
+
 /// An HTTP status with its reason phrase.
 pub type Status = (u16, &'static str);
+
+/// The remedy after a denial.
+const DENIED_HINT: &str = "hint: do not repeat this call; choose another way or report to the user";
 
 impl Refusal {
     /// Returns the status code and reason phrase.
@@ -89,16 +136,23 @@ impl Refusal {
             Refusal::Unauthorized => (401, "Unauthorized"),
             Refusal::ToolNotAllowed { .. }
             | Refusal::ProgramNotAllowed { .. }
-            | Refusal::NotificationRefused(_) => (403, "Forbidden"),
+            | Refusal::NotificationRefused(_)
+            | Refusal::DeniedByRule { .. }
+            | Refusal::NotApproved { .. }
+            | Refusal::TooLongForApproval { .. } => (403, "Forbidden"),
             Refusal::NotFound => (404, "Not Found"),
             Refusal::MethodNotAllowed => (405, "Method Not Allowed"),
             Refusal::RequestTimeout => (408, "Request Timeout"),
-            Refusal::ExecIdInUse(_) | Refusal::ToolUnavailable { .. } => (409, "Conflict"),
+            Refusal::ExecIdInUse(_)
+            | Refusal::ToolUnavailable { .. }
+            | Refusal::SignalledBeforeApproval { .. } => (409, "Conflict"),
             Refusal::BodyTooLarge { .. } => (413, "Content Too Large"),
             Refusal::UnsupportedProtocol | Refusal::UnsupportedNotifyProtocol => {
                 (426, "Upgrade Required")
             }
-            Refusal::TooManyExecutions { .. } => (429, "Too Many Requests"),
+            Refusal::TooManyExecutions { .. } | Refusal::TooManyUnapproved { .. } => {
+                (429, "Too Many Requests")
+            }
             Refusal::HeadTooLarge => (431, "Request Header Fields Too Large"),
             Refusal::Internal(_) | Refusal::StartFailed { .. } | Refusal::EndingUnknown(_) => {
                 (500, "Internal Server Error")
@@ -108,11 +162,12 @@ impl Refusal {
     }
 
     /// Returns the shim's exit code: 126 or 127 for a failed start, 125 for an unknown exit status,
-    /// otherwise 86.
+    /// 128 and the number of a signal that ended the wait for approval, otherwise 86.
     pub fn exit_code(&self) -> u8 {
         match self {
             Refusal::StartFailed { exit_code, .. } => *exit_code,
             Refusal::EndingUnknown(_) => exit::UNKNOWN,
+            Refusal::SignalledBeforeApproval { number } => Ending::Signaled(*number).exit_code(),
             _ => exit::NOTHING_RAN,
         }
     }
@@ -133,6 +188,34 @@ impl Refusal {
                 format!("forbidden: program '{program}' is not an interpreter of a toolchain\n")
             }
             Refusal::NotificationRefused(why) => format!("{why}\n"),
+            Refusal::DeniedByRule { rule, reason } => {
+                let because = if reason.is_empty() { "" } else { ": " };
+                format!("denied by rule '{rule}'{because}{reason}\n{DENIED_HINT}\n")
+            }
+            Refusal::NotApproved { call, why, cause } => match cause {
+                ApprovalFailure::Denied => {
+                    format!("denied by the user: {call} ({why})\n{DENIED_HINT}\n")
+                }
+                ApprovalFailure::TurnEnded => format!(
+                    "denied by the user: {call} ({why})\nhint: end your turn and wait for the user\n"
+                ),
+                ApprovalFailure::TimedOut(secs) => format!(
+                    "not approved within {secs} s: {call} ({why})\nhint: an answer by \
+                     'aifo-coder approve' within 10 minutes covers one repetition\n"
+                ),
+            },
+            Refusal::TooLongForApproval { len, limit_kib } => format!(
+                "the call is too long to be shown for approval: it has {len} bytes, the limit is \
+                 {limit_kib} KiB\n"
+            ),
+            Refusal::SignalledBeforeApproval { number } => {
+                let name = Signal::from_number(*number);
+                let name = name.map_or_else(|| number.to_string(), |signal| signal.to_string());
+                format!("signal {name} ended the wait for approval; nothing ran\n")
+            }
+            Refusal::TooManyUnapproved { limit } => {
+                format!("too many calls wait for approval: the limit is {limit}\n")
+            }
             Refusal::NotFound => "not found\n".to_owned(),
             Refusal::MethodNotAllowed => "method not allowed\n".to_owned(),
             Refusal::RequestTimeout => "request timeout\n".to_owned(),
@@ -277,6 +360,53 @@ mod tests {
                 Refusal::TooManyExecutions { limit: 512 },
                 429,
                 "too many concurrent executions: the limit is 512\n",
+                86,
+            ),
+            (
+                Refusal::DeniedByRule { rule: "git push".into(), reason: "shared".into() },
+                403,
+                "denied by rule 'git push': shared\nhint: do not repeat this call; choose another way \
+                or report to the user\n",
+                86,
+            ),
+            (
+                Refusal::NotApproved {
+                    call: "git push".into(),
+                    why: "rule 'r'".into(),
+                    cause: ApprovalFailure::TurnEnded,
+                },
+                403,
+                "denied by the user: git push (rule 'r')\nhint: end your turn and wait for the user\n",
+                86,
+            ),
+            (
+                Refusal::NotApproved {
+                    call: "git push".into(),
+                    why: "rule 'r'".into(),
+                    cause: ApprovalFailure::TimedOut(300),
+                },
+                403,
+                "not approved within 300 s: git push (rule 'r')\nhint: an answer by 'aifo-coder \
+                approve' within 10 minutes covers one repetition\n",
+                86,
+            ),
+            (
+                Refusal::TooLongForApproval { len: 300_000, limit_kib: 256 },
+                403,
+                "the call is too long to be shown for approval: it has 300000 bytes, the limit is \
+                256 KiB\n",
+                86,
+            ),
+            (
+                Refusal::SignalledBeforeApproval { number: 2 },
+                409,
+                "signal INT ended the wait for approval; nothing ran\n",
+                130,
+            ),
+            (
+                Refusal::TooManyUnapproved { limit: 64 },
+                429,
+                "too many calls wait for approval: the limit is 64\n",
                 86,
             ),
             (Refusal::HeadTooLarge, 431, "request headers too large\n", 86),

@@ -121,7 +121,7 @@ pub use net_frame::NetFrame;
 pub use request_head::{RequestHead, Version};
 pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
-    CONTINUE, encode_no_content, encode_progress, encode_refusal, encode_response,
+    CONTINUE, encode_approval, encode_no_content, encode_progress, encode_refusal, encode_response,
     encode_response_head, encode_stream_end, encode_stream_end_limited, encode_stream_end_unknown,
     encode_stream_head, encode_upgrade_head,
 };

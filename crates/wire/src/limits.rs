@@ -38,6 +38,11 @@ pub struct Limits {
     pub drain_time: Duration,
     /// Tools running at once; then 429. Each needs about three descriptors in the proxy.
     pub max_executions: usize,
+    /// Calls that wait for a user's approval; then 429.
+    pub max_unapproved: usize,
+    /// Arguments and variables of a call that waits for approval; then 403. So waiting calls hold at
+    /// most two thirds of `max_memory`.
+    pub max_asked: usize,
     /// Connections whose request is incomplete or being refused.
     pub max_waiting: usize,
     /// Memory for all requests that are read or wait for their tool, parsed arguments included, and
@@ -66,6 +71,8 @@ impl Default for Limits {
             body_stall: Duration::from_secs(30),
             drain_time: Duration::from_secs(5),
             max_executions: 512,
+            max_unapproved: 64,
+            max_asked: 256 * KIB,
             max_waiting: 256,
             max_memory: 24 * MIB,
             max_spool: 1024 * MIB,

@@ -12,6 +12,12 @@ pub fn encode_progress(out: &mut Vec<u8>, text: &str) {
     push(out, format_args!("HTTP/1.1 102 Processing\r\nX-Aifo-Progress: {text}\r\n\r\n"));
 }
 
+/// Appends an interim response to a call that waits for a user's approval (`spec/questions.md#waiting`).
+/// `text` is one line.
+pub fn encode_approval(out: &mut Vec<u8>, text: &str) {
+    push(out, format_args!("HTTP/1.1 102 Processing\r\nX-Aifo-Approval: {text}\r\n\r\n"));
+}
+
 /// Appends a complete plain response. `exit_code` is `None` if no tool is involved.
 pub fn encode_response(
     out: &mut Vec<u8>,

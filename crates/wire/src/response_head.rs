@@ -18,12 +18,21 @@ pub struct ResponseHead {
     pub body: BodyKind,
 }
 
+/// Why the final response is delayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InterimCause {
+    /// `X-Aifo-Progress`.
+    Progress(String),
+    /// `X-Aifo-Approval`.
+    Approval(String),
+}
+
 impl ResponseHead {
-    /// Returns the head and, from an interim response, its `X-Aifo-Progress`.
+    /// Returns the head and, from an interim response, its cause.
     pub(crate) fn parse(
         head: &[u8],
         header_lines: usize,
-    ) -> Result<(Self, Option<String>), MessageError> {
+    ) -> Result<(Self, Option<InterimCause>), MessageError> {
         let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
         let mut response = httparse::Response::new(&mut headers);
         match response.parse(head) {
@@ -49,7 +58,9 @@ impl ResponseHead {
             exec_id: text("x-exec-id"),
             body,
         };
-        Ok((head, text("x-aifo-progress")))
+        let approval = text("x-aifo-approval").map(InterimCause::Approval);
+        let cause = approval.or_else(|| text("x-aifo-progress").map(InterimCause::Progress));
+        Ok((head, cause))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::head::HeadScanner;
 use crate::limits::Limits;
 use crate::message_error::MessageError;
 use crate::response_body::ResponseBody;
-use crate::response_head::{ResponseHead, parse_exit_code};
+use crate::response_head::{InterimCause, ResponseHead, parse_exit_code};
 
 /// Reads the single response of a connection.
 ///
@@ -34,6 +34,8 @@ pub enum ResponseEvent<'a> {
     /// The cause of a delay: `X-Aifo-Progress` of an interim response. Other interim responses are
     /// skipped.
     Progress(String),
+    /// The call waits for a user's approval: `X-Aifo-Approval` of an interim response.
+    Approval(String),
     /// The final response's head.
     Head(ResponseHead),
     /// All buffered output of the tool, never empty, borrowed from the buffer.
@@ -110,7 +112,10 @@ impl ResponseReader {
 
     fn read_head(&mut self) -> Result<ResponseEvent<'_>, MessageError> {
         match self.parse_head() {
-            Ok(Some(ParsedHead::Interim(text))) => Ok(ResponseEvent::Progress(text)),
+            Ok(Some(ParsedHead::Interim(cause))) => Ok(match cause {
+                InterimCause::Progress(text) => ResponseEvent::Progress(text),
+                InterimCause::Approval(text) => ResponseEvent::Approval(text),
+            }),
             Ok(Some(ParsedHead::Final(head, body))) => {
                 self.exit_code = head.exit_code;
                 self.state = State::Body(body);
@@ -122,12 +127,12 @@ impl ResponseReader {
         }
     }
 
-    /// Returns the next head except interim ones without progress.
+    /// Returns the next head except interim ones without a cause.
     fn parse_head(&mut self) -> Result<Option<ParsedHead>, MessageError> {
         while let State::Head(scanner) = &mut self.state {
             let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else { break };
             let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
-            let (head, progress) = ResponseHead::parse(bytes, span.headers)?;
+            let (head, cause) = ResponseHead::parse(bytes, span.headers)?;
             self.buffer.consume(span.len);
             // 101 is final: another protocol follows.
             if !matches!(head.status, 100 | 102..=199) {
@@ -135,8 +140,8 @@ impl ResponseReader {
                 return Ok(Some(ParsedHead::Final(head, body)));
             }
             *scanner = HeadScanner::default();
-            if let Some(text) = progress {
-                return Ok(Some(ParsedHead::Interim(text)));
+            if let Some(cause) = cause {
+                return Ok(Some(ParsedHead::Interim(cause)));
             }
         }
         Ok(None)
@@ -197,7 +202,7 @@ enum State {
 /// A head that is reported as an event.
 enum ParsedHead {
     /// The progress of an interim response.
-    Interim(String),
+    Interim(InterimCause),
     Final(ResponseHead, ResponseBody),
 }
 
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_can_report_progress() {
+    fn interim_responses_report_the_cause_of_a_delay() {
         let interim = "HTTP/1.1 102 Processing\r\nX-Aifo-Progress: starting it\r\n\r\n";
         let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
         check(&format!("{interim}{interim}{last}"), Ok((200, "ok", Some(0))));
@@ -305,6 +310,11 @@ mod tests {
         reader.receive(format!("{interim}{last}").as_bytes());
         let progress = ResponseEvent::Progress("starting it".to_owned());
         assert_eq!(reader.next_event(), Ok(progress));
+        let mut waiting = Vec::new();
+        crate::encode_approval(&mut waiting, "rm -r x");
+        reader = ResponseReader::new(Limits::default());
+        reader.receive(&[&waiting[..], last.as_bytes()].concat());
+        assert_eq!(reader.next_event(), Ok(ResponseEvent::Approval("rm -r x".to_owned())));
         assert!(matches!(reader.next_event(), Ok(ResponseEvent::Head(head)) if head.status == 200));
     }
 

@@ -286,6 +286,7 @@ proptest! {
                 match reader.next_event() {
                     Ok(
                         ResponseEvent::Progress(_)
+                        | ResponseEvent::Approval(_)
                         | ResponseEvent::Head(_)
                         | ResponseEvent::Data(_),
                     ) => {}

@@ -37,7 +37,7 @@ fn decode_response(response: &[u8], cut: usize) -> (u16, Vec<u8>, Option<u8>) {
             ResponseEvent::NeedData => {
                 client.receive(pieces.next().expect("a complete response"));
             }
-            ResponseEvent::Progress(_) => {}
+            ResponseEvent::Progress(_) | ResponseEvent::Approval(_) => {}
             ResponseEvent::Head(head) => status = head.status,
             ResponseEvent::Data(data) => body.extend_from_slice(data),
             ResponseEvent::End { exit_code, .. } => return (status, body, exit_code),

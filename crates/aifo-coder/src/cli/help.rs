@@ -40,6 +40,20 @@ Exit codes:
   1  it is not
   2  invalid command line";
 
+pub(super) const APPROVE: &str = "\
+Examples:
+  aifo-coder approve
+  aifo-coder approve --watch 5d0c
+  aifo-coder approve --answer q1 once
+
+Shows each call that waits, and reads one key: y once, s for this session, a always, n deny, e deny and \
+end the turn, q quit. The first answer counts. Without a terminal it prints the calls.
+
+Exit codes:
+  0  success
+  1  another answer was first, or the session did not answer
+  2  invalid command line";
+
 pub(super) const SETUP: &str = "\
 Prints the images of the project's toolchains and of the agents, asks, then builds or pulls those that \
 are missing. Without a terminal it needs --yes. Ends with the command to run next.

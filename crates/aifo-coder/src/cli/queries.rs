@@ -80,6 +80,19 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// Wait for further calls
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Answer one question: once, session, always, deny or end
+    #[arg(long, num_args = 2, value_names = ["ID", "ANSWER"], conflicts_with = "watch")]
+    pub(crate) answer: Vec<String>,
+    /// Start of the session's id [default: the only running session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Publish {
     /// Start of the session's id [default: the only running session]
     #[arg(long, value_name = "SESSION")]

@@ -258,6 +258,12 @@ table! {
         setting("notify.timeout_secs", at!(notify_timeout_secs), SECONDS, "changes a limit")
             .unset("as max_secs")
             .variables(&[env::NOTIFY_TIMEOUT_SECS]);
+    [ask_timeout_secs: Option<u64> = None]
+        setting("ask.timeout_secs", at!(ask_timeout_secs), SECONDS, "changes who is asked")
+            .unset("300, or 0 without an agent for a user");
+    [ask_command: Option<Vec<String>> = None]
+        setting("ask.command", at!(ask_command), PROGRAM, "chooses a program to run")
+            .unset("none");
     [web_on_attention: Option<Vec<String>> = None]
         setting("web.on_attention", at!(web_on_attention), PROGRAM, "chooses a program to run")
             .unset("none");

@@ -78,12 +78,12 @@ fn add_to_file(path: &Path, scope: &RuleScope, rules: &[String]) -> anyhow::Resu
 }
 
 /// Errors: the text is not a valid configuration.
-fn check(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn check(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(Config::builtin().apply_user(&File::new(path, text.to_owned()))?)
 }
 
 /// Replaces a file atomically. A link stays one, and owner and permissions are kept.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let (target, old) = match path.canonicalize() {
         Ok(real) => {
             let old = real.metadata()?;
@@ -108,7 +108,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Returns the path, then the changed lines with `-` and `+`.
-fn difference(path: &Path, before: &str, after: &str) -> String {
+pub(crate) fn difference(path: &Path, before: &str, after: &str) -> String {
     let [old, new]: [Vec<&str>; 2] = [before, after].map(|text| text.lines().collect());
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let [old, new] = [&old, &new].map(|lines| lines.get(same..).unwrap_or_default());

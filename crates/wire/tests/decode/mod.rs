@@ -37,7 +37,7 @@ pub(crate) fn response<'a>(
                 Some(piece) => reader.receive(piece),
                 None => reader.receive_eof(),
             },
-            ResponseEvent::Progress(_) => {}
+            ResponseEvent::Progress(_) | ResponseEvent::Approval(_) => {}
             ResponseEvent::Head(head) => status = head.status,
             ResponseEvent::Data(data) => body.extend_from_slice(data),
             ResponseEvent::End { exit_code, tool_end } => {

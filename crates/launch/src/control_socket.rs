@@ -1,0 +1,222 @@
+//! The socket at which the user's programs answer questions about calls
+//! (`spec/questions.md#control-socket`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use aifo_policy::QuestionState;
+use aifo_process::UnixAddress;
+use aifo_proxy::{CallApprovals, OpenQuestion};
+use aifo_types::Token;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, bind, getsockopt, listen, socket,
+};
+use nix::unistd::getuid;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+use crate::control_client::{ControlLine, ControlRequest, EndedQuestion, ListedQuestion, SOCKET};
+use crate::running::SessionInfo;
+use crate::session_dir::PREFIX;
+
+/// Clients at a time.
+const MAX_CLIENTS: usize = 16;
+/// Bytes of a request.
+const MAX_LINE: u64 = 4096;
+/// Time for a client to take a line.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The processes that must not answer: the agent and its tools.
+#[derive(Clone, Debug)]
+struct Excluded {
+    launcher: u32,
+    /// The name of the session's directory, which is in their variables.
+    name: String,
+    token: Token,
+}
+
+/// Serves this user's programs until the future is dropped. Errors: the socket cannot be created.
+pub(crate) fn serve(
+    session: &SessionInfo,
+    approvals: CallApprovals,
+    token: Token,
+) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+    let listener = listen_at(&session.directory.join(SOCKET))?;
+    let name = format!("{PREFIX}{}", session.id);
+    let excluded = Excluded { launcher: session.pid, name, token };
+    Ok(async move {
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((client, _)) => {
+                        if let Some(by) = excluded.sender(&client)
+                            && clients.len() < MAX_CLIENTS
+                        {
+                            let approvals = approvals.clone();
+                            clients.spawn(async move {
+                                // The client's disconnect ends it.
+                                let _ = serve_client(client, &approvals, &by).await;
+                            });
+                        }
+                    }
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                },
+                Some(_) = clients.join_next() => {}
+            }
+        }
+    })
+}
+
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    bind(fd.as_raw_fd(), &UnixAddress::new(path)?.address)?;
+    // Before anything can connect.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    listen(&fd, Backlog::new(MAX_CLIENTS as i32)?)?;
+    UnixListener::from_std(fd.into())
+}
+
+impl Excluded {
+    /// Returns the description of a peer that may answer.
+    fn sender(&self, client: &UnixStream) -> Option<String> {
+        let peer = getsockopt(client, PeerCredentials).ok()?;
+        // 0 is a process of another namespace.
+        let pid = u32::try_from(peer.pid()).ok().filter(|pid| *pid > 0)?;
+        let may_answer = peer.uid() == getuid().as_raw() && !self.is_excluded(pid);
+        may_answer.then(|| format!("approve (pid {pid})"))
+    }
+
+    /// Returns whether a process belongs to the agent, or has ended.
+    fn is_excluded(&self, pid: u32) -> bool {
+        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return true };
+        let has = |text: &str| environ.windows(text.len()).any(|window| window == text.as_bytes());
+        has(&self.name) || has(self.token.reveal()) || self.is_descendant(pid)
+    }
+
+    fn is_descendant(&self, mut pid: u32) -> bool {
+        while pid > 1 {
+            match parent_of(pid) {
+                Some(parent) if parent != self.launcher => pid = parent,
+                Some(_) => return true,
+                // It ended, so its place is unknown.
+                None => return true,
+            }
+        }
+        false
+    }
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+async fn serve_client(client: UnixStream, approvals: &CallApprovals, by: &str) -> io::Result<()> {
+    let (reader, mut writer) = client.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = String::new();
+        if (&mut reader).take(MAX_LINE).read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let response = match serde_json::from_str(&line) {
+            Ok(ControlRequest::List(_)) => {
+                for open in approvals.open() {
+                    send(&mut writer, &ControlLine::Question(listed(approvals, &open))).await?;
+                }
+                ControlLine::End(true)
+            }
+            Ok(ControlRequest::Watch(_)) => {
+                let mut rest = String::new();
+                tokio::select! {
+                    ended = watch(approvals, &mut writer) => return ended,
+                    // Nothing follows but the end.
+                    _ = reader.read_line(&mut rest) => return Ok(()),
+                }
+            }
+            Ok(ControlRequest::Answer { answer, option }) => {
+                match approvals.answer(&answer, &option, by) {
+                    Ok(_) => ControlLine::Answered(answer),
+                    Err(error) => {
+                        let first = approvals.ended(&answer).and_then(|(_, first)| first);
+                        let first = first.map(|first| format!(" by {first}")).unwrap_or_default();
+                        ControlLine::Error(format!("{error}{first}"))
+                    }
+                }
+            }
+            Err(error) => ControlLine::Error(format!("invalid request: {error}")),
+        };
+        send(&mut writer, &response).await?;
+    }
+}
+
+/// Sends open questions, then each that opens or ends.
+async fn watch(approvals: &CallApprovals, writer: &mut OwnedWriteHalf) -> io::Result<()> {
+    let mut changes = approvals.subscribe();
+    // The sent questions, by id and whether their client has left.
+    let mut sent: BTreeSet<(String, bool)> = BTreeSet::new();
+    loop {
+        changes.borrow_and_update();
+        let open = approvals.open();
+        let ids: BTreeSet<&str> = open.iter().map(|open| open.question.id.as_str()).collect();
+        let ended: Vec<_> =
+            sent.iter().filter(|(id, _)| !ids.contains(id.as_str())).cloned().collect();
+        for key in ended {
+            send(writer, &ControlLine::Ended(ended_question(approvals, &key.0))).await?;
+            sent.remove(&key);
+        }
+        for open in &open {
+            let key = (open.question.id.clone(), open.left);
+            if !sent.contains(&key) {
+                send(writer, &ControlLine::Question(listed(approvals, open))).await?;
+                sent.remove(&(key.0.clone(), !open.left));
+                sent.insert(key);
+            }
+        }
+        let expiry = approvals.next_expiry().map(tokio::time::Instant::from_std);
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return Ok(()) },
+            () = aifo_sidecar::deadline_reached(expiry) => {}
+        }
+    }
+}
+
+/// Returns a question as frontends get it.
+pub(crate) fn listed(approvals: &CallApprovals, open: &OpenQuestion) -> ListedQuestion {
+    let call = approvals.call(&open.question.id);
+    ListedQuestion {
+        id: open.question.id.clone(),
+        argv: call.map(|call| call.words()).unwrap_or_default(),
+        directory: open.question.directory.clone(),
+        reason: open.question.reason.clone(),
+        left: open.left,
+    }
+}
+
+fn ended_question(approvals: &CallApprovals, id: &str) -> EndedQuestion {
+    let (option, by) = match approvals.ended(id) {
+        Some((QuestionState::Answered(option), by)) => (Some(option), by.unwrap_or_default()),
+        Some((QuestionState::Withdrawn(why), _)) => (None, why),
+        Some((QuestionState::Pending, _)) | None => (None, String::new()),
+    };
+    EndedQuestion { id: id.to_owned(), option, by }
+}
+
+async fn send(writer: &mut OwnedWriteHalf, line: &ControlLine) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    tokio::time::timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await?
+}
+
+#[cfg(test)]
+mod tests;

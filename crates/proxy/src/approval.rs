@@ -1,0 +1,223 @@
+//! Verdicts on calls, and calls that wait for a user's approval (`spec/questions.md`).
+
+mod waiting;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aifo_policy::{
+    AnswerEffect, AnswerError, Approvals, AskedCall, Judge, JudgedCall, Judgement, Question,
+    QuestionState, Verdict, redact,
+};
+use aifo_types::{ExecRequest, Refusal, quote_word};
+use aifo_wire::Limits;
+use tokio::sync::watch;
+
+pub(crate) use waiting::{approve_attached, approve_plain, ends_unstarted_tool};
+
+/// Judges calls. It runs on the reactor and must not block.
+#[derive(Clone)]
+pub struct CallJudge(Arc<JudgeFn>);
+
+type JudgeFn = dyn Fn(&JudgedCall<'_>) -> Judgement + Send + Sync;
+
+/// The verdicts of a session, and its calls that wait for approval. Cheap to clone; frontends for users
+/// share it with the proxy.
+#[derive(Clone, Debug)]
+pub struct CallApprovals(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// `None` allows every call.
+    judge: Option<CallJudge>,
+    /// The workspace's names, absolute.
+    workspace: Vec<Vec<u8>>,
+    timeout: Duration,
+    limits: Limits,
+    state: Mutex<Approvals>,
+    /// The number of changes.
+    changes: watch::Sender<u64>,
+}
+
+/// A question without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenQuestion {
+    /// The question.
+    pub question: Question,
+    /// True if the client has left: an answer covers its next identical call.
+    pub left: bool,
+}
+
+/// A call that a user must approve.
+pub(crate) struct Unapproved {
+    call: AskedCall,
+    /// The call in one line, without secrets.
+    line: String,
+    /// The rule and its reason.
+    why: String,
+}
+
+/// Bytes that a string needs besides its own.
+const STRING_COST: usize = 64;
+
+impl CallJudge {
+    /// Returns a judge that calls `judge` once per call.
+    pub fn new(judge: impl Fn(&JudgedCall<'_>) -> Judgement + Send + Sync + 'static) -> Self {
+        CallJudge(Arc::new(judge))
+    }
+}
+
+impl From<Judge> for CallJudge {
+    fn from(judge: Judge) -> Self {
+        CallJudge::new(move |call| judge.judge(call))
+    }
+}
+
+impl fmt::Debug for CallJudge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallJudge(..)")
+    }
+}
+
+impl CallApprovals {
+    /// Returns the approvals of a session. Without a judge every call is allowed. `workspace` are its
+    /// absolute names, the tools' first; `timeout` is the time for an answer, 0 if no user can give one.
+    pub fn new(
+        judge: Option<CallJudge>,
+        workspace: Vec<Vec<u8>>,
+        timeout: Duration,
+        limits: &Limits,
+    ) -> Self {
+        CallApprovals(Arc::new(Inner {
+            judge,
+            workspace,
+            timeout,
+            limits: limits.clone(),
+            state: Mutex::new(Approvals::new(limits.max_unapproved)),
+            changes: watch::Sender::new(0),
+        }))
+    }
+
+    /// Returns approvals that allow every call.
+    pub fn allow_all() -> Self {
+        CallApprovals::new(None, Vec::new(), Duration::ZERO, &Limits::default())
+    }
+
+    /// Returns whether it has a judge.
+    pub fn has_judge(&self) -> bool {
+        self.0.judge.is_some()
+    }
+
+    /// Returns the verdict on a call; `None` without a judge.
+    pub fn judge(&self, argv: &[Vec<u8>], directory: Option<&[u8]>) -> Option<Judgement> {
+        let (judge, workspace) = (self.0.judge.as_ref()?, self.0.workspace.as_slice());
+        let root = workspace.first().map(Vec::as_slice).unwrap_or_default();
+        let directory = directory.unwrap_or(root);
+        Some((judge.0)(&JudgedCall { argv, directory, workspace }))
+    }
+
+    /// Returns the open questions, the oldest first.
+    pub fn open(&self) -> Vec<OpenQuestion> {
+        let mut state = self.lock();
+        state.expire(Instant::now());
+        let open = state.open().map(|question| OpenQuestion {
+            left: state.has_left(&question.id),
+            question: question.clone(),
+        });
+        open.collect()
+    }
+
+    /// Returns the state of a question and the sender of its answer; `None` if it ended long ago.
+    pub fn ended(&self, id: &str) -> Option<(QuestionState, Option<String>)> {
+        let state = self.lock();
+        let by = state.answered_by(id).map(str::to_owned);
+        state.get(id).map(|question| (question.state.clone(), by))
+    }
+
+    /// Answers an open question; the first answer counts. `by` describes the sender.
+    pub fn answer(&self, id: &str, option: &str, by: &str) -> Result<AnswerEffect, AnswerError> {
+        let effect = self.lock().answer(id, option, by, Instant::now())?;
+        self.announce();
+        Ok(effect)
+    }
+
+    /// Returns the call of an open question.
+    pub fn call(&self, id: &str) -> Option<AskedCall> {
+        self.lock().call(id).cloned()
+    }
+
+    /// Covers the next call with these arguments, which a user has allowed elsewhere.
+    pub fn allow_once(&self, call: AskedCall) {
+        self.lock().allow_once(call, Instant::now());
+        self.announce();
+    }
+
+    /// Returns a receiver that changes when questions open and end.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Returns when the next question expires.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.lock().next_expiry()
+    }
+
+    /// Judges a request. `Some` if a user must approve it. Errors: a rule denies it, or it is too long
+    /// to be shown.
+    pub(crate) fn judge_request(
+        &self,
+        request: &mut ExecRequest,
+    ) -> Result<Option<Unapproved>, Refusal> {
+        if self.0.judge.is_none() {
+            return Ok(None);
+        }
+        // The arguments are moved, not copied: most calls are allowed.
+        let mut argv = std::mem::take(&mut request.args);
+        argv.insert(0, request.tool.as_str().as_bytes().to_vec());
+        let judgement = self.judge(&argv, request.cwd.as_deref());
+        argv.remove(0);
+        request.args = argv;
+        match judgement {
+            None | Some(Judgement { verdict: Verdict::Allow, .. }) => Ok(None),
+            Some(Judgement { verdict: Verdict::Deny, rule, reason }) => {
+                Err(Refusal::DeniedByRule { rule, reason })
+            }
+            Some(judgement) => self.unapproved(request, &judgement).map(Some),
+        }
+    }
+
+    fn unapproved(
+        &self,
+        request: &ExecRequest,
+        judgement: &Judgement,
+    ) -> Result<Unapproved, Refusal> {
+        let variables = &request.inherited.environment;
+        let strings = request.argv().chain(variables.iter().map(Vec::as_slice));
+        let len = strings.map(|string| string.len().saturating_add(STRING_COST)).sum();
+        let limit = self.0.limits.max_asked;
+        if len > limit {
+            return Err(Refusal::TooLongForApproval { len, limit_kib: limit / 1024 });
+        }
+        let root = || self.0.workspace.first().cloned().unwrap_or_default();
+        let call = AskedCall {
+            argv: request.argv().map(<[u8]>::to_vec).collect(),
+            directory: request.cwd.clone().unwrap_or_else(root),
+        };
+        let first = call.argv.first().map(|word| quote_word(word)).unwrap_or_default();
+        let line = format!("{first} {}", redact(&request.args));
+        let mut why = format!("rule '{}'", judgement.rule);
+        if !judgement.reason.is_empty() {
+            why = format!("{why}: {}", judgement.reason);
+        }
+        Ok(Unapproved { call, line: line.trim_end().to_owned(), why })
+    }
+
+    fn announce(&self) {
+        self.0.changes.send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Approvals> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
