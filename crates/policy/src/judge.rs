@@ -19,7 +19,7 @@ use self::set::RuleSet;
 use self::unwrap::Parts;
 
 pub use self::file::{default_rules, example_call};
-pub use self::rule::{CallNet, Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
+pub use self::rule::{Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
 
 /// A call as a frontend received it, before any sidecar is chosen.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +65,6 @@ pub struct Judgement {
     pub rule: String,
     /// The rule's reason for users and agents; may be empty.
     pub reason: String,
-    /// The network that the call gets instead of its sidecar's.
-    pub net: Option<CallNet>,
 }
 
 /// The rules of a session.
@@ -156,9 +154,7 @@ impl Judge {
             return own;
         }
         let of_workspace = self.workspace.judge(parts);
-        let net = own.net.or(of_workspace.net);
-        let stricter = if of_workspace.verdict > own.verdict { of_workspace } else { own };
-        Judgement { net, ..stricter }
+        if of_workspace.verdict > own.verdict { of_workspace } else { own }
     }
 }
 

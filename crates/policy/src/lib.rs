@@ -42,8 +42,8 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
-    CallNet, Examples, Explained, InvalidJudgeRule, Judge, JudgedCall, Judgement, RuleOrigin,
-    RuleText, Run, RunWord, Verdict, default_rules, example_call,
+    Examples, Explained, InvalidJudgeRule, Judge, JudgedCall, Judgement, RuleOrigin, RuleText, Run,
+    RunWord, Verdict, default_rules, example_call,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

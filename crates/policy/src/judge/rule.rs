@@ -40,20 +40,9 @@ pub struct RuleText {
     /// The reason for users and agents.
     #[serde(default)]
     pub because: String,
-    /// The network of the call.
-    #[serde(default)]
-    pub net: Option<CallNet>,
     /// Calls that the rule must match, and calls that it must not match.
     #[serde(default)]
     pub examples: Examples,
-}
-
-/// The network that a rule gives to a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CallNet {
-    /// No network.
-    None,
 }
 
 /// Example commands, quoted as for a shell.
@@ -171,7 +160,6 @@ pub(super) struct Shared {
     pub(super) source: String,
     pub(super) then: Verdict,
     pub(super) because: String,
-    pub(super) net: Option<CallNet>,
 }
 
 impl Rule {
@@ -213,7 +201,6 @@ impl Rule {
             source: source.to_owned(),
             then: text.then,
             because: text.because.clone(),
-            net: text.net,
         });
         let conditions = [
             usize::from(!text.with.is_empty()),

@@ -79,11 +79,9 @@ impl RuleSet {
         let mut found = Judgement::default();
         for part in &parts.list {
             let judged = self.judge_part(part);
-            let net = found.net.or(judged.net);
             if judged.verdict > found.verdict || found.rule.is_empty() {
                 found = judged;
             }
-            found.net = net;
         }
         if found.verdict < Verdict::Ask
             && let Some(rule) = parts.unclear.iter().find_map(|tool| self.possible(tool))
@@ -136,13 +134,11 @@ impl RuleSet {
                      apply{}",
                     because(rule)
                 ),
-                net: rule.shared.net,
             },
             (_, Some(rule)) => Judgement {
                 verdict,
                 rule: rule.shared.source.clone(),
                 reason: rule.shared.because.clone(),
-                net: rule.shared.net,
             },
             (_, None) => Judgement::default(),
         }
