@@ -3,6 +3,7 @@
 mod condition;
 mod file;
 mod glob;
+mod import;
 mod normal;
 mod place;
 mod rule;
@@ -19,6 +20,7 @@ use self::set::RuleSet;
 use self::unwrap::Parts;
 
 pub use self::file::{default_rules, example_call};
+pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
 pub use self::rule::{Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
 
 /// A call as a frontend received it, before any sidecar is chosen.
@@ -88,33 +90,33 @@ pub struct Explained {
 }
 
 impl Judge {
-    /// Adds a rule, and runs its examples.
+    /// Adds rules with their sources, and runs their examples. Errors: the first invalid rule, by index.
     pub fn add(
         &mut self,
-        text: &RuleText,
-        source: &str,
+        rules: &[(RuleText, String)],
         origin: RuleOrigin,
-    ) -> Result<(), InvalidJudgeRule> {
-        let rules = compile(text, source, origin)?;
-        self.own.extend(rules);
+    ) -> Result<(), (usize, InvalidJudgeRule)> {
+        self.own.extend(compile_all(rules, origin)?);
         Ok(())
     }
 
-    /// Adds a workspace's rule, and runs its examples.
-    pub fn restrict(&mut self, text: &RuleText, source: &str) -> Result<(), InvalidJudgeRule> {
-        let rules = compile(text, source, RuleOrigin::User)?;
-        self.workspace.extend(rules);
+    /// Adds a workspace's rules, as [`Judge::add`] does.
+    pub fn restrict(
+        &mut self,
+        rules: &[(RuleText, String)],
+    ) -> Result<(), (usize, InvalidJudgeRule)> {
+        self.workspace.extend(compile_all(rules, RuleOrigin::User)?);
         Ok(())
     }
 
     /// Adds the default rules.
-    pub fn add_defaults(&mut self) -> Result<(), InvalidJudgeRule> {
-        let mut rules = Vec::new();
-        for (source, text) in default_rules() {
-            rules.extend(Rule::compile(text, source, RuleOrigin::Default)?);
-        }
-        self.own.extend(rules);
-        Ok(())
+    pub fn add_defaults(&mut self) {
+        let compiled = |(text, source): &(RuleText, String)| {
+            // They are part of the program, and a test compiles them.
+            Rule::compile(text, source, RuleOrigin::Default)
+                .unwrap_or_else(|error| panic!("{source}: {error}"))
+        };
+        self.own.extend(default_rules().iter().flat_map(compiled).collect());
     }
 
     /// Returns whether there are no rules.
@@ -160,6 +162,17 @@ impl Judge {
 
 fn place<'a>(directory: &[u8], workspace: &'a [Vec<u8>]) -> Place<'a> {
     Place { directories: vec![directory.to_vec()], workspace }
+}
+
+fn compile_all(
+    rules: &[(RuleText, String)],
+    origin: RuleOrigin,
+) -> Result<Vec<Rule>, (usize, InvalidJudgeRule)> {
+    let mut compiled = Vec::new();
+    for (at, (text, source)) in rules.iter().enumerate() {
+        compiled.extend(compile(text, source, origin).map_err(|error| (at, error))?);
+    }
+    Ok(compiled)
 }
 
 /// Compiles a rule and runs its examples.

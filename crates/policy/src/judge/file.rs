@@ -15,27 +15,16 @@ struct RuleFile {
     rule: Vec<RuleText>,
 }
 
-static RULES: LazyLock<Vec<(String, RuleText)>> = LazyLock::new(|| {
+static RULES: LazyLock<Vec<(RuleText, String)>> = LazyLock::new(|| {
     // The file is part of the program, and a test reads it.
     let file: RuleFile = toml::from_str(TEXT).unwrap_or_else(|error| panic!("rules.toml: {error}"));
-    let named = |rule: RuleText| {
-        let run = match &rule.run {
-            super::Run::Text(text) => text.clone(),
-            super::Run::Words(words) => {
-                let first = words.iter().map(|word| match word {
-                    super::RunWord::One(word) => word.clone(),
-                    super::RunWord::Any(words) => words.first().cloned().unwrap_or_default(),
-                });
-                first.collect::<Vec<_>>().join(" ")
-            }
-        };
-        (format!("default rule '{run}'"), rule)
-    };
-    file.rule.into_iter().map(named).collect()
+    let names = file.rule.iter().map(|rule| format!("default rule '{}'", rule.run));
+    let names: Vec<_> = names.collect();
+    file.rule.into_iter().zip(names).collect()
 });
 
 /// Returns the default rules with their names.
-pub fn default_rules() -> &'static [(String, RuleText)] {
+pub fn default_rules() -> &'static [(RuleText, String)] {
     &RULES
 }
 

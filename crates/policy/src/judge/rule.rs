@@ -1,5 +1,6 @@
 //! Rules on arguments (`spec/rules.md#rules`).
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -84,9 +85,28 @@ impl Default for Run {
     }
 }
 
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words().into_iter().map(|words| words.join("|"));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl Examples {
+    /// Returns the number of examples.
+    pub fn len(&self) -> usize {
+        self.yes.len() + self.no.len()
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl Run {
     /// Returns the alternatives of each word.
-    fn words(&self) -> Vec<Vec<String>> {
+    pub(super) fn words(&self) -> Vec<Vec<String>> {
         match self {
             Run::Text(text) => text.split_whitespace().map(|word| vec![word.to_owned()]).collect(),
             Run::Words(words) => words

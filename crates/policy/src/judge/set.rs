@@ -38,19 +38,28 @@ impl RuleSet {
         self.rules.extend(rules);
         self.rules.sort_by(|a, b| a.rank().cmp(&b.rank()));
         self.by_tool.clear();
-        let tools: Vec<Vec<u8>> =
-            self.rules.iter().filter_map(|rule| rule.run.first().cloned()).collect();
-        for tool in tools {
-            self.by_tool.entry(tool).or_default();
+        let any: Vec<usize> = self.indices(|tool| tool == b"*");
+        for (at, rule) in self.rules.iter().enumerate() {
+            let Some(tool) = rule.run.first() else { continue };
+            match self.by_tool.get_mut(tool) {
+                Some(found) => found.all.push(at),
+                None => {
+                    self.by_tool
+                        .insert(tool.clone(), OfTool { all: vec![at], ..OfTool::default() });
+                }
+            }
         }
         for (tool, found) in &mut self.by_tool {
-            let is_of_tool =
-                |rule: &Rule| rule.run.first().is_some_and(|name| name == tool || name == b"*");
-            for (at, rule) in self.rules.iter().enumerate().filter(|(_, rule)| is_of_tool(rule)) {
-                found.all.push(at);
-                match rule.run.get(1) {
-                    Some(word) => found.by_word.entry(word.clone()).or_default().push(at),
-                    None => found.bare.push(at),
+            if tool != b"*" {
+                found.all.extend(&any);
+                found.all.sort_unstable();
+            }
+            for at in &found.all {
+                match self.rules.get(*at).and_then(|rule| rule.run.get(1)) {
+                    Some(word) if !word.iter().any(|byte| matches!(byte, b'*' | b'?')) => {
+                        found.by_word.entry(word.clone()).or_default().push(*at);
+                    }
+                    _ => found.bare.push(*at),
                 }
             }
             for list in found.by_word.values_mut() {
@@ -58,6 +67,12 @@ impl RuleSet {
                 list.sort_unstable();
             }
         }
+    }
+
+    fn indices(&self, is_of: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+        let found = self.rules.iter().enumerate();
+        let found = found.filter(|(_, rule)| rule.run.first().is_some_and(|tool| is_of(tool)));
+        found.map(|(at, _)| at).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
