@@ -13,14 +13,51 @@ pub(super) enum Match {
 
 /// Returns whether a word matches a pattern.
 pub(super) fn matches(pattern: &[u8], word: &[u8]) -> Match {
+    // Most words differ early.
+    let mut pairs = pattern.iter().zip(word);
+    let differs = |(expected, byte): (&u8, &u8)| {
+        if matches!(expected, b'*' | b'?') || is_unknown(*byte) {
+            Some(false)
+        } else {
+            (expected != byte).then_some(true)
+        }
+    };
+    match pairs.find_map(differs) {
+        Some(true) => return Match::No,
+        Some(false) => {}
+        None if pattern.len() == word.len() => return Match::Yes,
+        None => {}
+    }
     if word.iter().any(|byte| is_unknown(*byte)) {
         return if may_match(pattern, word) { Match::Maybe } else { Match::No };
     }
-    let is_match = match pattern.iter().any(|byte| matches!(byte, b'*' | b'?')) {
-        false => pattern == word,
-        true => may_match(pattern, word),
-    };
-    if is_match { Match::Yes } else { Match::No }
+    if matches_known(pattern, word) { Match::Yes } else { Match::No }
+}
+
+/// Matches a word without unknown parts.
+fn matches_known(pattern: &[u8], word: &[u8]) -> bool {
+    let (mut at, mut word_at) = (0, 0);
+    // The pattern after its last star, and the first byte of the word that the star does not cover.
+    let mut retry: Option<(usize, usize)> = None;
+    while let Some(byte) = word.get(word_at) {
+        match pattern.get(at) {
+            Some(b'*') => {
+                retry = Some((at + 1, word_at));
+                at += 1;
+            }
+            Some(expected) if *expected == b'?' || expected == byte => {
+                at += 1;
+                word_at += 1;
+            }
+            _ => {
+                let Some((after, from)) = retry else { return false };
+                retry = Some((after, from + 1));
+                at = after;
+                word_at = from + 1;
+            }
+        }
+    }
+    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 /// Returns whether a byte of a word stands for any text.
