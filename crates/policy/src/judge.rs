@@ -9,6 +9,7 @@ mod place;
 mod rule;
 mod script;
 mod set;
+mod sieve;
 mod table;
 mod unwrap;
 

@@ -1,7 +1,8 @@
 //! Conditions of a rule on options and operands.
 
-use super::glob::{Match, is_unknown, matches};
+use super::glob::{Match, matches};
 use super::normal::{CallOption, NormalCall};
+use super::sieve::Sieve;
 use super::table::{Arity, Known};
 
 /// An element of `with`, `all` or `without`.
@@ -33,6 +34,14 @@ impl Condition {
         Condition::Option { names: names.unwrap_or_else(|| vec![name]), value }
     }
 
+    /// Returns a set that every call that matches has an element of.
+    pub(super) fn sieve(&self) -> Sieve {
+        match self {
+            Condition::Option { names, .. } => Sieve::of_option(names),
+            Condition::Operand(pattern) => Sieve::of_pattern(pattern),
+        }
+    }
+
     /// Returns whether this condition names an option.
     pub(super) fn names(&self, option: &CallOption) -> bool {
         matches!(self, Condition::Option { names, .. } if names.contains(&option.name))
@@ -51,10 +60,7 @@ impl Condition {
                     call.options.iter().map(|option| matches_option(names, value, option, call));
                 let found = each.max().unwrap_or(Match::No).max(open);
                 // An expansion, or the name of a file, may be an option.
-                let may_be = call.operands.iter().any(|operand| {
-                    !operand.is_last && operand.word.first().is_some_and(|byte| is_unknown(*byte))
-                });
-                if may_be { found.max(Match::Maybe) } else { found }
+                if call.may_have_option { found.max(Match::Maybe) } else { found }
             }
         }
     }
@@ -105,7 +111,7 @@ fn matches_option(
 ) -> Match {
     let by_name = if names.contains(&option.name) {
         Match::Yes
-    } else if option.name.iter().any(|byte| is_unknown(*byte)) {
+    } else if option.has_unknown {
         let is_bundle = option.name.len() == 2;
         let may_be = names.iter().any(|name| matches(name, &option.name) != Match::No);
         if is_bundle || may_be { Match::Maybe } else { Match::No }

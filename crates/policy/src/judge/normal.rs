@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::glob::is_unknown;
 use super::table::{Arity, Known, Scope, empty_scope, find};
 
 /// Stands for unknown text of an expansion in a word; no argument contains it.
@@ -19,6 +20,8 @@ pub(super) struct NormalCall {
     pub(super) operands: Vec<Operand>,
     /// True if an expansion may add words.
     pub(super) is_open: bool,
+    /// True if an operand begins with an expansion or a pattern of file names, which may be an option.
+    pub(super) may_have_option: bool,
 }
 
 /// An option as written.
@@ -31,6 +34,8 @@ pub(super) struct CallOption {
     pub(super) is_sure: bool,
     /// True for a long option that is in no table.
     pub(super) is_unknown: bool,
+    /// True if an expansion is in the name.
+    pub(super) has_unknown: bool,
 }
 
 /// A word that is no option.
@@ -55,13 +60,18 @@ impl NormalCall {
             options: Vec::new(),
             operands: Vec::new(),
             is_open: is_splitting(first),
+            may_have_option: false,
         };
         let mut reader = Reader { call, path: String::new(), scope: known.table.root(), depth: 0 };
         if let Some(word) = dashed {
             reader.operand(word, false);
         }
         reader.read(args);
-        Some(reader.call)
+        let mut call = reader.call;
+        call.may_have_option = call.operands.iter().any(|operand| {
+            !operand.is_last && operand.word.first().is_some_and(|byte| is_unknown(*byte))
+        });
+        Some(call)
     }
 
     /// Returns whether the call has an option of this name.
@@ -269,8 +279,10 @@ impl Reader {
         last
     }
 
-    fn push(&mut self, name: &[u8], value: Option<Vec<u8>>, is_sure: bool, is_unknown: bool) {
-        let option = CallOption { name: name.to_vec(), value, is_sure, is_unknown };
+    fn push(&mut self, name: &[u8], value: Option<Vec<u8>>, is_sure: bool, unlisted: bool) {
+        let has_unknown = name.iter().any(|byte| is_unknown(*byte));
+        let name = name.to_vec();
+        let option = CallOption { name, value, is_sure, is_unknown: unlisted, has_unknown };
         self.call.options.push(option);
     }
 

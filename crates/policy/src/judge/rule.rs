@@ -10,6 +10,7 @@ use super::condition::Condition;
 use super::glob::{Match, matches};
 use super::normal::{CallOption, NormalCall};
 use super::place::Place;
+use super::sieve::Sieve;
 use super::table::find;
 
 /// A rule as written.
@@ -253,6 +254,15 @@ impl Rule {
             }
         };
         Ok(combinations.into_iter().map(rule).collect())
+    }
+
+    /// Returns a set that every call that matches has an element of.
+    pub(super) fn sieve(&self) -> Sieve {
+        match (self.with.is_empty(), self.all.first()) {
+            (false, _) => self.with.iter().map(Condition::sieve).fold(Sieve::NONE, Sieve::and),
+            (true, Some(first)) => first.sieve(),
+            (true, None) => Sieve::ANY,
+        }
     }
 
     /// Returns the order of rules: the first that matches decides.

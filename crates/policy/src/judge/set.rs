@@ -6,6 +6,7 @@ use std::fmt;
 use super::glob::{Match, is_unknown};
 use super::normal::NormalCall;
 use super::rule::Rule;
+use super::sieve::Sieve;
 use super::unwrap::{Part, Parts};
 use super::{Judgement, Verdict};
 
@@ -14,6 +15,8 @@ use super::{Judgement, Verdict};
 pub(super) struct RuleSet {
     /// In the order of [`Rule::rank`].
     rules: Vec<Rule>,
+    /// Those of `rules`.
+    sieves: Vec<Sieve>,
     by_tool: HashMap<Vec<u8>, OfTool>,
 }
 
@@ -37,6 +40,7 @@ impl RuleSet {
     pub(super) fn extend(&mut self, rules: Vec<Rule>) {
         self.rules.extend(rules);
         self.rules.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self.sieves = self.rules.iter().map(Rule::sieve).collect();
         self.by_tool.clear();
         let any: Vec<usize> = self.indices(|tool| tool == b"*");
         for (at, rule) in self.rules.iter().enumerate() {
@@ -123,7 +127,11 @@ impl RuleSet {
     fn judge_part(&self, part: &Part<'_>) -> Judgement {
         let mut unsure: Option<&Rule> = None;
         let mut decisive: Option<&Rule> = None;
+        let sieve = Sieve::of_call(&part.call);
         for at in self.candidates(&part.call) {
+            if self.sieves.get(*at).is_some_and(|needed| !needed.meets(sieve)) {
+                continue;
+            }
             let Some(rule) = self.rules.get(*at) else { continue };
             match rule.matches(&part.call, &part.place, &part.into) {
                 Match::No => {}

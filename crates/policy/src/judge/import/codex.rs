@@ -133,7 +133,9 @@ fn combinations(words: &[Vec<String>]) -> Option<Vec<Vec<String>>> {
             return None;
         }
         let longer = found.iter().flat_map(|head| {
-            alternatives.iter().map(move |word| [head.as_slice(), &[word.clone()]].concat())
+            alternatives
+                .iter()
+                .map(move |word| [head.as_slice(), std::slice::from_ref(word)].concat())
         });
         found = longer.collect();
     }
