@@ -95,6 +95,9 @@ impl Relay {
                     self.terminals.replace_terminals(update);
                 }
             }
+            other if !self.capabilities.is_notification(other) => {
+                return count(&mut self.agent.protocol_errors.refused_notifications);
+            }
             _ => {}
         }
         Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
