@@ -1,6 +1,7 @@
 //! `aifo-coder config`, and the effect of the configuration on sessions.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -173,6 +174,15 @@ fn a_fifo_in_place_of_a_file_does_not_block() {
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let outcome = coder(&setup, &["config", "show"]);
     assert!(outcome.exited(1).stderr.contains("is not a file"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_workspaces_file_that_is_a_link_to_elsewhere_is_not_read() {
+    let setup = SessionSetup::new();
+    let secret = write(&setup, "secret", "password 7");
+    symlink(&secret, path(&setup, WORKSPACE)).unwrap();
+    let outcome = coder(&setup, &["config", "show"]);
+    assert!(outcome.exited(1).stderr.contains("leads out of the workspace"), "{}", outcome.stderr);
 }
 
 #[test]

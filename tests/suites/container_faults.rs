@@ -120,7 +120,12 @@ fn the_container_is_frozen_and_killed() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_holder_of_the_network_is_killed() {
     let Some(engine) = Engine::of_run("the_holder_of_the_network_is_killed") else { return };
-    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
+    let setup = ContainerSetup::of(&engine).kind("python").kind("node");
+    // Without the registries of the kinds, they share a stack.
+    let config = setup.setup().scratch().join("home/.config/aifo");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "[net]\ndefaults = false\n").unwrap();
+    let session = setup.start();
     let pod = format!("aifo-pod-{}", session.id());
     let staying = call(&session, "3");
     engine.text(["kill", &pod]);

@@ -166,7 +166,7 @@ fn no_process_has_a_right() {
     let session = two_kinds(&engine);
     assert_eq!(session.python(probes::RIGHTS, &[]), "");
     // From the host's view, also for other containers' processes.
-    for container in [session.container("rust"), format!("aifo-pod-{}", session.id())] {
+    for container in [session.container("rust"), format!("aifo-pod-rust-{}", session.id())] {
         let pid = engine.pid(&container);
         let none = "0000000000000000";
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {

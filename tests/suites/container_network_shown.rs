@@ -12,7 +12,7 @@ use aifo_tests::{
 use crate::container_network_names::{connect, setup};
 
 /// A command of `aifo-coder` in the environment of a session.
-fn coder(session: &Session, args: &[&str]) -> Command {
+pub(crate) fn coder(session: &Session, args: &[&str]) -> Command {
     let mut command = Command::new(&binaries().coder);
     command
         .env_clear()

@@ -175,8 +175,8 @@ fn a_server_is_at_localhost_for_all_of_the_session() {
     let (server, port) = serve(&session, "0");
     let fetch =
         format!("fetch('http://localhost:{port}/page').then(r => r.text()).then(console.log)");
-    assert_eq!(session.run("node", &["-e", &fetch]).exited(0).text(), "served\n");
-    let network = format!("container:aifo-pod-{}", session.id());
+    eventually("the mirror is up", || session.run("node", &["-e", &fetch]).text() == "served\n");
+    let network = format!("container:aifo-pod-node-{}", session.id());
     let get = format!(
         "import urllib.request; print(urllib.request.urlopen('http://localhost:{port}/page').read())"
     );

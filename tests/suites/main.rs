@@ -39,6 +39,7 @@ mod container_registries;
 mod container_repository;
 mod container_restrictions;
 mod container_session;
+mod container_stacks;
 mod container_venv;
 mod container_versions;
 mod container_ways_out;

@@ -11,6 +11,8 @@ pub struct ProtocolErrors {
     pub duplicate_requests: u64,
     /// Requests of unknown methods.
     pub unknown_requests: u64,
+    /// Notifications that are not forwarded, such as requests without an id.
+    pub refused_notifications: u64,
     /// Requests above [`Limits::requests`](crate::Limits::requests).
     pub excess_requests: u64,
     /// Updates of sessions that are not open.

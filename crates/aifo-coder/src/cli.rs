@@ -20,7 +20,9 @@ use self::help::{
     POLICY, PROMPT, PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE, WEB, WHY,
 };
 
-pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
+pub(crate) use self::acp::{
+    Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
+};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand, PolicySource};

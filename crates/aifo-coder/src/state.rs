@@ -17,7 +17,8 @@ pub(crate) async fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
-    let rows: Vec<_> = found(agents).iter().map(Row::of).collect();
+    let mut rows: Vec<_> = found(agents).iter().map(Row::of).collect();
+    rows.sort();
     if json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
@@ -60,7 +61,7 @@ fn found(agents: &[String]) -> Vec<StoredState> {
 }
 
 /// A state in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     agent: String,
     /// The project's root; null if no session here recorded it.

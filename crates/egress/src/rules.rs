@@ -79,6 +79,17 @@ impl NetRules {
         self
     }
 
+    /// Returns the rules that both sets have. It refuses the names that either takes away.
+    #[must_use]
+    pub fn common(mut self, other: NetRules) -> NetRules {
+        self.allowed.retain(|rule| other.allowed.contains(rule));
+        self.taken_away.extend(other.taken_away);
+        if other.mode == Mode::Refuse {
+            self.mode = Mode::Refuse;
+        }
+        self
+    }
+
     /// Permits every name at [`LEARNING_PORTS`], except those that are taken away.
     #[must_use]
     pub fn learning(mut self) -> NetRules {

@@ -11,12 +11,15 @@ use aifo_sidecar::{Fleet, OnlyCall, SocketType};
 use aifo_types::Kind;
 use tokio::task::JoinSet;
 
+use crate::tool_stacks::ToolStacks;
+
 /// Asks the runners of a stack. A refusal waits for it, so it is bounded.
 #[derive(Debug)]
 pub(crate) struct CallerFinder {
     /// The fleet's backend has the stacks, which have this.
     fleet: Weak<Fleet>,
     running: RunningTable,
+    stacks: ToolStacks,
     /// The kinds whose tools are in another network.
     outside: BTreeSet<Kind>,
     budget: Mutex<Budget>,
@@ -42,16 +45,25 @@ const MAX_ASKED: usize = 1024;
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 impl CallerFinder {
-    pub(crate) fn new(fleet: &Arc<Fleet>, running: RunningTable, outside: BTreeSet<Kind>) -> Self {
+    pub(crate) fn new(
+        fleet: &Arc<Fleet>,
+        running: RunningTable,
+        stacks: ToolStacks,
+        outside: BTreeSet<Kind>,
+    ) -> Self {
         let budget = Budget { left: BURST, filled: Instant::now(), asked: HashSet::new() };
-        CallerFinder { fleet: Arc::downgrade(fleet), running, outside, budget: Mutex::new(budget) }
+        let fleet = Arc::downgrade(fleet);
+        CallerFinder { fleet, running, stacks, outside, budget: Mutex::new(budget) }
     }
 
-    /// Returns the only call of the tools' stack.
-    pub(crate) fn only(&self) -> Option<RunningTool> {
-        let is_outside =
-            |tool: &RunningTool| self.outside.iter().any(|it| it.as_str() == tool.kind);
-        self.running.only().filter(|tool| !is_outside(tool))
+    /// Returns the only call of a stack of tools.
+    pub(crate) fn only(&self, stack: &str) -> Option<RunningTool> {
+        self.running.only(|tool| Kind::parse(&tool.kind).is_ok_and(|kind| self.is_in(&kind, stack)))
+    }
+
+    /// Returns whether a kind's tools are in a stack.
+    fn is_in(&self, kind: &Kind, stack: &str) -> bool {
+        self.stacks.name_of(kind) == Some(stack) && !self.outside.contains(kind)
     }
 
     /// Returns a future that finds the caller of a refused event, and has its runner keep `text` for the
@@ -64,8 +76,8 @@ impl CallerFinder {
         let port = event.peer?.port();
         let socket = if event.port.is_some() { SocketType::Stream } else { SocketType::Datagram };
         let mut runners = self.fleet.upgrade()?.busy_runners();
-        runners.retain(|runner| !self.outside.contains(runner.kind()));
-        let only = self.only();
+        runners.retain(|runner| self.is_in(runner.kind(), &event.stack));
+        let only = self.only(&event.stack);
         if runners.is_empty() || !self.budget().take(only.as_ref(), &text, Instant::now()) {
             return None;
         }

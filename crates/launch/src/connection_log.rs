@@ -16,8 +16,8 @@ use crate::log_file::LogFile;
 /// The connections of a session.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionLog {
-    /// The rules of the agent's stack, and of that of the tools, without those of learning.
-    listed: [NetRules; 2],
+    /// The rules of each stack, without those of learning.
+    listed: BTreeMap<String, NetRules>,
     file: ConnectionFile,
     /// Finds callers, once calls can run.
     finder: Option<Arc<CallerFinder>>,
@@ -42,14 +42,13 @@ const MAX_CALLERS: usize = 1024;
 const MAX_LISTED: usize = 10;
 
 impl ConnectionLog {
-    /// Creates a log. `listed` are the rules of the agent's stack, and of that of the tools, without those of
-    /// learning.
-    pub(crate) fn new(listed: [NetRules; 2]) -> Self {
+    /// Creates a log. `listed` are the rules of each stack, without those of learning.
+    pub(crate) fn new(listed: BTreeMap<String, NetRules>) -> Self {
         ConnectionLog { listed, ..ConnectionLog::default() }
     }
 
     /// Replaces the rules without those of learning.
-    pub(crate) fn set_listed(&mut self, listed: [NetRules; 2]) {
+    pub(crate) fn set_listed(&mut self, listed: BTreeMap<String, NetRules>) {
         self.listed = listed;
     }
 
@@ -91,7 +90,7 @@ impl ConnectionLog {
         let suggestion = learnt.clone().or_else(|| self.suggestion(event));
         let tool = self.callers.remove(&event.id).unwrap_or_else(|| {
             let finder = self.finder.as_ref().filter(|_| event.stack != AGENT_STACK)?;
-            finder.only()
+            finder.only(&event.stack)
         });
         self.file.append(event, verdict, suggestion.clone(), tool);
         match event.phase {
@@ -107,7 +106,8 @@ impl ConnectionLog {
     fn learnt_rule(&self, event: &ConnectionEvent) -> Option<String> {
         let Verdict::Allowed { .. } = &event.verdict else { return None };
         let (name, port) = Name::parse(event.name.as_bytes()).ok().zip(event.port)?;
-        let is_listed = self.listed(event).judge(&name, port) != Verdict::Refused;
+        let listed = self.listed.get(&event.stack);
+        let is_listed = listed.is_some_and(|rules| rules.judge(&name, port) != Verdict::Refused);
         (!is_listed).then(|| format!("{name}:{port}"))
     }
 
@@ -117,7 +117,8 @@ impl ConnectionLog {
             ConnectionError::NoRule => {
                 let (name, rule) = (Name::parse(event.name.as_bytes()).ok()?, subject(event));
                 let added = NetRules::parse(std::slice::from_ref(&rule)).ok()?;
-                let rules = self.listed(event).clone().union(added);
+                let listed = self.listed.get(&event.stack).cloned().unwrap_or_default();
+                let rules = listed.union(added);
                 rules.permits_name(&name).then_some(rule)
             }
             // The user's own network; other refused addresses are never the name's intended ones.
@@ -127,12 +128,6 @@ impl ConnectionLog {
             } => Some(format!("{} private", subject(event))),
             _ => None,
         }
-    }
-
-    /// Returns the rules of a stack without those of learning.
-    fn listed(&self, event: &ConnectionEvent) -> &NetRules {
-        let [agent, tools] = &self.listed;
-        if event.stack == AGENT_STACK { agent } else { tools }
     }
 
     /// Returns a line with all names, because it is the result of the session.
@@ -158,9 +153,10 @@ impl ConnectionLog {
             self.omitted = self.omitted.saturating_add(1);
             return;
         }
-        let who = match event.stack.as_str() {
-            AGENT_STACK => "the agent was",
-            _ => "tools were",
+        let who = match (event.stack.as_str(), event.stack.split_once(':')) {
+            (AGENT_STACK, _) => "the agent was".to_owned(),
+            (_, Some((_, kind))) => format!("{kind} tools were"),
+            _ => "tools were".to_owned(),
         };
         tracing::warn!("{who} refused {}", refusal_text(&subject, error, suggestion.as_deref()));
         self.named.insert(subject, suggestion);
@@ -262,7 +258,7 @@ mod tests {
     #[test]
     fn a_name_that_is_taken_away_has_no_suggestion() {
         let denied = NetRules::default().take_away(&["b.example".to_owned()]).unwrap();
-        let mut log = ConnectionLog::new([NetRules::default(), denied]);
+        let mut log = ConnectionLog::new(BTreeMap::from([("tools".to_owned(), denied)]));
         log.add(&event("tools", "a.example", None, ConnectionError::NoRule));
         log.add(&event("tools", "b.example", None, ConnectionError::NoRule));
         let suggestions: Vec<_> = log.named.values().cloned().collect();
@@ -275,7 +271,7 @@ mod tests {
     fn learnt_names_are_those_without_a_rule() {
         let listed = NetRules::parse(&["a.example:443".to_owned()]).unwrap();
         let learning = listed.clone().learning();
-        let mut log = ConnectionLog::new([NetRules::default(), listed]);
+        let mut log = ConnectionLog::new(BTreeMap::from([("tools".to_owned(), listed)]));
         assert_eq!(log.report_learnt(), None);
         for (name, port) in [("b.example", 443), ("a.example", 443), ("a.example", 22)] {
             let verdict = learning.judge(&Name::parse(name.as_bytes()).unwrap(), port);

@@ -99,6 +99,7 @@ mod shim_binary;
 mod shims;
 mod start;
 mod state;
+mod tool_stacks;
 mod toolchain;
 mod toolchain_images;
 mod trusted;
@@ -128,7 +129,7 @@ pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
 pub use aifo_proxy::{CallApprovals, CallJudge, Limits, OpenQuestion, RunningTool};
 pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, namespace_obstacle,
+    SidecarEvent, Startup, TOOLS_STACK, namespace_obstacle,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
@@ -175,6 +176,7 @@ pub use session_dir::runtime_directory;
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
 pub use state::{StateError, StoredState, stored_states};
+pub use tool_stacks::{ToolStack, ToolStacks};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use toolchain_images::{ImageDialogue, NoDialogue, ToolchainImages};
 pub use trusted::TrustedPrograms;

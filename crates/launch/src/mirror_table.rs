@@ -94,11 +94,13 @@ impl MirrorTable {
         stack.map(|stack| stack.own().into_keys().collect()).unwrap_or_default()
     }
 
-    /// Returns the stack of tools in which a port is listened on, or else the first one.
-    pub(crate) fn server_of(&self, port: u16) -> Option<&str> {
-        let tools = || self.stacks.iter().filter(|(name, _)| *name != AGENT_STACK);
-        let listening = tools().find(|(_, stack)| stack.own().contains_key(&port));
-        listening.or_else(|| tools().next()).map(|(name, _)| name.as_str())
+    /// Returns the stacks of tools, first those in which a port is listened on.
+    pub(crate) fn servers_of(&self, port: u16) -> Vec<String> {
+        let tools = self.stacks.iter().filter(|(name, _)| *name != AGENT_STACK);
+        let (mut listening, others): (Vec<_>, Vec<_>) =
+            tools.partition(|(_, stack)| stack.own().contains_key(&port));
+        listening.extend(others);
+        listening.into_iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Updates the mirrors of a stack and returns the changes, which the caller carries out.
@@ -286,8 +288,8 @@ mod tests {
     #[test]
     fn a_port_is_served_where_a_tool_listens_on_it() {
         let mut table = table();
-        assert_eq!(table.server_of(3000), Some(TOOLS));
+        assert_eq!(table.servers_of(3000), [TOOLS, NODE]);
         table.report(NODE, listening(&[(3000, 3)]));
-        assert_eq!(table.server_of(3000), Some(NODE));
+        assert_eq!(table.servers_of(3000), [NODE, TOOLS]);
     }
 }

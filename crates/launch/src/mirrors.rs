@@ -114,10 +114,16 @@ impl Mirrors {
         }
     }
 
-    /// Connects to a port of the tools.
+    /// Connects to a port of the tools: where one listens, or, if that was not reported yet, in the first
+    /// stack that accepts.
     pub(crate) async fn connect_to_tools(&self, port: u16) -> Option<Server> {
-        let name = self.state().table.server_of(port)?.to_owned();
-        self.connect(&name, port).await
+        let names = self.state().table.servers_of(port);
+        for name in names {
+            if let Some(server) = self.connect(&name, port).await {
+                return Some(server);
+            }
+        }
+        None
     }
 
     /// Logs an event once.

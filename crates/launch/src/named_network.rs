@@ -1,5 +1,6 @@
 //! The gateway of a session's network by name (`spec/network.md`).
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
@@ -18,16 +19,17 @@ use crate::network_rules::{NetworkRules, RuleScope};
 use crate::port_relay::{dial_host, relay_all};
 use crate::publications::Publications;
 use crate::relayed_stack::serve_relayed;
+use crate::tool_stacks::ToolStacks;
 
 /// Serves the stacks of a session. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NamedNetwork {
     rules: Arc<Mutex<NetworkRules>>,
-    /// The kinds of the tools' stack.
-    kinds: Arc<[Kind]>,
+    /// The stacks of tools.
+    stacks: ToolStacks,
     unlisted: UnlistedNames,
-    /// Of the agent's stack, and of that of the tools.
-    gateways: [Gateway; 2],
+    /// Those of the tools' stacks and of the agent's, by the stack's name.
+    gateways: Arc<BTreeMap<String, Gateway>>,
     ports: StackPorts,
     mirrors: Mirrors,
     thread: Arc<GatewayThread>,
@@ -63,12 +65,18 @@ const ADDED_RULE: &str = "aifo-coder net allow";
 
 impl UnlistedNames {
     /// Returns the rules that are served.
-    fn served(self, listed: &[NetRules; 2]) -> [NetRules; 2] {
-        listed.clone().map(|rules| match self {
-            UnlistedNames::Refuse => rules,
-            UnlistedNames::Allow => rules.learning(),
-        })
+    fn served(self, listed: &NetRules) -> NetRules {
+        match self {
+            UnlistedNames::Refuse => listed.clone(),
+            UnlistedNames::Allow => listed.clone().learning(),
+        }
     }
+}
+
+/// Returns the rules of each stack, without those of learning.
+fn listed(rules: &NetworkRules, stacks: &ToolStacks) -> BTreeMap<String, NetRules> {
+    let of_tools = stacks.iter().map(|stack| (stack.name.clone(), stack.rules(rules)));
+    of_tools.chain([(AGENT_STACK.to_owned(), rules.of_agent())]).collect()
 }
 
 impl NamedNetwork {
@@ -80,12 +88,17 @@ impl NamedNetwork {
         unlisted: UnlistedNames,
         ports: StackPorts,
     ) -> Result<Self, ParentError> {
-        let listed = [rules.of_agent(), rules.of_kinds(kinds)];
-        let [agent, tools] = unlisted.served(&listed);
+        // In a network of the engine no rule applies.
+        let stacks = match ports.joined {
+            true => ToolStacks::shared(kinds),
+            false => ToolStacks::new(rules, kinds),
+        };
+        let listed = listed(rules, &stacks);
+        let served = |rules: &NetRules| unlisted.served(rules);
         // Every name has an address, whichever stack may reach it.
-        let all = agent.clone().union(tools.clone());
+        let all = listed.values().map(served).reduce(NetRules::union).unwrap_or_default();
         let ports = StackPorts { rules: all.ports().into_iter().collect(), ..ports };
-        let log = Arc::new(Mutex::new(ConnectionLog::new(listed)));
+        let log = Arc::new(Mutex::new(ConnectionLog::new(listed.clone())));
         let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(all), move |event| {
             lock(&shared).add(&event);
@@ -103,12 +116,16 @@ impl NamedNetwork {
             Some(parent) => gateway.with_parent_proxy(parent),
             None => gateway,
         };
+        let gateways = listed
+            .iter()
+            .map(|(stack, rules)| (stack.clone(), gateway.with_rules(Arc::new(served(rules)))));
+        let gateways = Arc::new(gateways.collect());
         let mirrors = Mirrors::new(ports.agent.clone());
         Ok(NamedNetwork {
             rules: Arc::new(Mutex::new(rules.clone())),
-            kinds: kinds.into(),
+            stacks,
             unlisted,
-            gateways: [agent, tools].map(|rules| gateway.with_rules(Arc::new(rules))),
+            gateways,
             ports,
             mirrors,
             thread: Arc::new(GatewayThread::start()),
@@ -127,13 +144,28 @@ impl NamedNetwork {
         &self.ports.rules
     }
 
-    /// Adds a rule for later queries and connections. Errors: it is not valid.
+    /// Returns the stacks of the tools.
+    pub(crate) fn tool_stacks(&self) -> &ToolStacks {
+        &self.stacks
+    }
+
+    /// Adds a rule for later queries and connections. A stack whose kinds do not all have it is not
+    /// changed. Errors: it is not valid.
     pub(crate) fn allow(&self, scope: RuleScope, rule: &str) -> Result<(), RuleError> {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.allow(scope, rule, ADDED_RULE)?;
-        let listed = [rules.of_agent(), rules.of_kinds(&self.kinds)];
-        for (gateway, rules) in self.gateways.iter().zip(self.unlisted.served(&listed)) {
-            gateway.set_rules(Arc::new(rules));
+        rules.allow(scope.clone(), rule, ADDED_RULE)?;
+        let sharing = self.stacks.sharing(&scope);
+        if !sharing.is_empty() {
+            let names: Vec<_> = sharing.iter().map(Kind::as_str).collect();
+            tracing::info!(
+                "'{rule}' waits for a new session, because {} share a stack",
+                names.join(" and ")
+            );
+        }
+        let listed = listed(&rules, &self.stacks);
+        for (stack, gateway) in self.gateways.iter() {
+            let rules = listed.get(stack).map(|rules| self.unlisted.served(rules));
+            gateway.set_rules(Arc::new(rules.unwrap_or_default()));
         }
         lock(&self.log).set_listed(listed);
         Ok(())
@@ -156,8 +188,8 @@ fn lock(log: &Mutex<ConnectionLog>) -> MutexGuard<'_, ConnectionLog> {
 }
 
 impl StackServer for NamedNetwork {
-    fn stack_of(&self, _: &Kind) -> String {
-        TOOLS_STACK.to_owned()
+    fn stack_of(&self, kind: &Kind) -> String {
+        self.stacks.name_of(kind).unwrap_or(TOOLS_STACK).to_owned()
     }
 
     fn ports(&self, stack: &str) -> Option<Vec<u16>> {
@@ -169,10 +201,12 @@ impl StackServer for NamedNetwork {
     }
 
     fn serve(&self, stack: &str, clients: Option<ServedStack>, sockets: StackSockets) -> Serving {
+        let Some(gateway) = self.gateways.get(stack) else {
+            tracing::error!("stack '{stack}' has no rules");
+            return Box::pin(async { drop(clients) });
+        };
         let reserved = self.ports(stack).into_iter().flatten().chain([DNS]).collect();
         let mirrored = self.mirrors.add(stack, reserved, sockets);
-        let [of_agents_stack, of_tools] = &self.gateways;
-        let gateway = if stack == AGENT_STACK { of_agents_stack } else { of_tools };
         let StackListeners { dns_udp, dns_tcp, ports } = match clients {
             Some(ServedStack::Passed(listeners)) => listeners,
             Some(ServedStack::Relayed(clients)) => {

@@ -1,8 +1,10 @@
 //! Lists the engine's commands of a session without running them.
 
 use std::io;
+use std::sync::Arc;
 
 use aifo_engine::EngineCommand;
+use aifo_sidecar::StackServer;
 use aifo_types::Kind;
 
 use crate::agent_container;
@@ -42,7 +44,10 @@ pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchEr
         }
         let linked = containers.linked(&workspace).unwrap_or_default();
         let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));
-        let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, (agent, None));
+        let network = containers.named_network(&config.kinds(), config.runner_transport)?;
+        let stacks = network.map(|network| Arc::new(network) as Arc<dyn StackServer>);
+        let options = (agent, stacks);
+        let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, options);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }

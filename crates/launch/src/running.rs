@@ -43,6 +43,8 @@ pub struct SessionInfo {
     pub agent: Option<String>,
     /// The ports of names that its stacks listen on; `None` without a network by name.
     pub name_ports: Option<Vec<u16>>,
+    /// The kinds of each network stack of its tools.
+    pub tool_stacks: Vec<Vec<Kind>>,
     /// When it was ready.
     pub started: SystemTime,
     /// Its log of calls.
@@ -72,6 +74,8 @@ struct SessionRecord {
     agent: Option<String>,
     #[serde(default)]
     name_ports: Option<Vec<u16>>,
+    #[serde(default)]
+    tool_stacks: Vec<Vec<String>>,
     started_unix_ms: u64,
     log: PathBuf,
     tmp: PathBuf,
@@ -122,11 +126,12 @@ impl SessionInfo {
             workspace: self.workspace.clone(),
             url: self.url.clone(),
             forwarded: self.forwarded.clone(),
-            kinds: self.kinds.iter().map(Kind::to_string).collect(),
-            up: self.up.iter().map(Kind::to_string).collect(),
+            kinds: names_of(&self.kinds),
+            up: names_of(&self.up),
             backend: self.backend.clone(),
             agent: self.agent.clone(),
             name_ports: self.name_ports.clone(),
+            tool_stacks: self.tool_stacks.iter().map(|kinds| names_of(kinds)).collect(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
             tmp: self.tmp.clone(),
@@ -176,6 +181,7 @@ impl SessionInfo {
             backend: record.backend,
             agent: record.agent,
             name_ports: record.name_ports,
+            tool_stacks: record.tool_stacks.iter().map(|kinds| parse_kinds(kinds)).collect(),
             started: UNIX_EPOCH + Duration::from_millis(record.started_unix_ms),
             log: record.log,
             directory: directory.to_owned(),
@@ -214,6 +220,10 @@ pub(crate) async fn update_record(mut info: SessionInfo, mut up: watch::Receiver
 /// Returns the running kinds in the order of `kinds`.
 pub(crate) fn in_order(kinds: &[Kind], up: &BTreeSet<Kind>) -> Vec<Kind> {
     kinds.iter().filter(|kind| up.contains(*kind)).cloned().collect()
+}
+
+fn names_of(kinds: &[Kind]) -> Vec<String> {
+    kinds.iter().map(Kind::to_string).collect()
 }
 
 fn parse_kinds(names: &[String]) -> Vec<Kind> {

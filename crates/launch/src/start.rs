@@ -123,7 +123,8 @@ impl Session {
             let file = LogFile::create(&connections_path(&log.path), limits.max_log)?;
             let outside = config.attached.iter().flat_map(|attached| attached.containers.keys());
             let outside = outside.cloned().collect();
-            let finder = CallerFinder::new(&fleet, running_table.clone(), outside);
+            let stacks = network.tool_stacks().clone();
+            let finder = CallerFinder::new(&fleet, running_table.clone(), stacks, outside);
             network.open_log(file, finder);
         }
         let info = SessionInfo {
@@ -137,6 +138,9 @@ impl Session {
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
             name_ports: network.as_ref().map(|network| network.name_ports().to_vec()),
+            tool_stacks: network.as_ref().map_or_else(Vec::new, |network| {
+                network.tool_stacks().iter().map(|stack| stack.kinds.clone()).collect()
+            }),
             started: SystemTime::now(),
             log: log.path,
             directory: directory.path().to_owned(),

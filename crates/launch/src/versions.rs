@@ -1,13 +1,11 @@
 //! Version of a toolchain that the project's files request (`spec/cli.md#versions`).
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use aifo_policy::{VersionFormat, kind_spec};
+use aifo_process::RootDirectory;
 use aifo_types::Kind;
-use nix::fcntl::OFlag;
 
 use crate::toolchain::{Version, VersionSource};
 
@@ -48,7 +46,7 @@ pub(crate) fn project_version(kind: &Kind, workspace: &Path) -> Option<ProjectVe
     let spec = kind_spec(kind)?;
     spec.version_files.iter().find_map(|(file, format)| {
         let path = workspace.join(file);
-        let found = match read_text(&path) {
+        let found = match read_text(workspace, file) {
             Ok(None) => ParsedVersion::Nothing,
             Ok(Some(text)) => parse(*format, spec.version_names, &text),
             Err(error) => ParsedVersion::Malformed(error.to_string()),
@@ -74,17 +72,16 @@ pub(crate) fn project_version(kind: &Kind, workspace: &Path) -> Option<ProjectVe
 /// Larger than any of these files.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Reads a file; `None` if it does not exist.
-fn read_text(path: &Path) -> io::Result<Option<String>> {
-    // Non-blocking, as an agent could put a FIFO here.
-    let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
-    let file = match opened {
+/// Reads a file of the workspace; `None` if it does not exist. An agent can put a link to a file of this
+/// machine here, or a FIFO.
+fn read_text(workspace: &Path, file: &str) -> io::Result<Option<String>> {
+    let file = match RootDirectory::open(workspace)?.open_regular(Path::new(file)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+            return Err(io::Error::other("it leads out of the workspace"));
+        }
         opened => opened?,
     };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
     let mut text = String::new();
     file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
@@ -323,10 +320,31 @@ mod tests {
         fs::create_dir_all(&base).unwrap();
         let path = base.join(".nvmrc");
         fs::write(&path, format!("20\n{}", "#".repeat(64 * 1024))).unwrap();
-        assert!(read_text(&path).is_err());
+        assert!(read_text(&base, ".nvmrc").is_err());
         fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(read_text(&path).is_err(), "a pipe is not waited for");
+        assert!(read_text(&base, ".nvmrc").is_err(), "a pipe is not waited for");
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn no_file_outside_of_the_workspace_is_read() {
+        let base = tempfile::tempdir().unwrap();
+        let workspace = base.path().join("workspace");
+        fs::create_dir(&workspace).unwrap();
+        for file in [base.path().join("secret"), workspace.join("own")] {
+            fs::write(file, "token-1\n").unwrap();
+        }
+        let version = || project_version(&Kind::parse("rust").unwrap(), &workspace);
+        for (target, expected) in [
+            (base.path().join("secret"), None),
+            ("../secret".into(), None),
+            ("own".into(), Some("token-1")),
+        ] {
+            std::os::unix::fs::symlink(&target, workspace.join("rust-toolchain")).unwrap();
+            let found = version().map(|found| found.version.as_str().to_owned());
+            assert_eq!(found.as_deref(), expected, "{}", target.display());
+            fs::remove_file(workspace.join("rust-toolchain")).unwrap();
+        }
     }
 }

@@ -67,7 +67,7 @@ pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;
 pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
 pub use reaper::{ChildEvent, Reaped, has_children, reap};
-pub use root_directory::{Links, RootDirectory};
+pub use root_directory::{Links, RootDirectory, open_regular};
 pub use routing_socket::RoutingSocket;
 pub use same_object::is_same_object;
 pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};

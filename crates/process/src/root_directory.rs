@@ -1,5 +1,7 @@
 //! Opens paths that never lead out of a directory.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -41,6 +43,30 @@ impl RootDirectory {
                 opened => return opened,
             }
         }
+    }
+}
+
+impl RootDirectory {
+    /// Opens a regular file below the directory for reading; links are followed below it. Never blocks.
+    /// Errors: it is no regular file, or as [`open_beneath`](Self::open_beneath).
+    pub fn open_regular(&self, path: &Path) -> io::Result<File> {
+        regular(self.open_beneath(path, READ, Links::Follow)?)
+    }
+}
+
+/// Opens a regular file for reading; links are followed. Never blocks, as another process may have put a
+/// FIFO there. Errors: it is no regular file, or it cannot be opened.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    regular(open(path, READ | OFlag::O_CLOEXEC, Mode::empty())?)
+}
+
+const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+
+fn regular(opened: OwnedFd) -> io::Result<File> {
+    let file = File::from(opened);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("is not a file")),
     }
 }
 
@@ -128,7 +154,7 @@ mod tests {
         let root = RootDirectory::open(&before).unwrap();
         fs::rename(&before, &after).unwrap();
         let file = root.open_beneath(Path::new("file"), OFlag::O_RDONLY, Links::Reject).unwrap();
-        let expected = fs::File::open(after.join("file")).unwrap();
+        let expected = File::open(after.join("file")).unwrap();
         assert_eq!(fstat(file).unwrap().st_ino, fstat(expected).unwrap().st_ino);
     }
 }

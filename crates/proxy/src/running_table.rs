@@ -68,11 +68,12 @@ impl RunningTable {
         Ok(tools)
     }
 
-    /// Returns the tool that runs, if it is the only one.
-    pub fn only(&self) -> Option<RunningTool> {
+    /// Returns the running tool of which `is_one` holds, if it is the only one.
+    pub fn only(&self, is_one: impl Fn(&RunningTool) -> bool) -> Option<RunningTool> {
         let slots = self.0.as_ref()?.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut tools = slots.tools.values();
-        tools.next().filter(|_| slots.tools.len() == 1).cloned()
+        let mut tools = slots.tools.values().filter(|tool| is_one(tool));
+        let first = tools.next()?;
+        tools.next().is_none().then(|| first.clone())
     }
 
     /// Returns the running tool of this call.
@@ -168,10 +169,12 @@ mod tests {
         let first = table.insert(&record("a", "cargo", 1_000));
         let second = table.insert(&record("b", "rustc", 2_000));
         assert_eq!(tools(), ["cargo", "rustc"]);
-        assert_eq!(table.only(), None);
+        assert_eq!(table.only(|_| true), None);
+        let only = table.only(|tool| tool.tool == "cargo").map(|tool| tool.exec_id);
+        assert_eq!(only.as_deref(), Some("a"));
         drop(first);
         assert_eq!(tools(), ["rustc"]);
-        assert_eq!(table.only().map(|tool| tool.exec_id).as_deref(), Some("b"));
+        assert_eq!(table.only(|_| true).map(|tool| tool.exec_id).as_deref(), Some("b"));
         let third = table.insert(&record("c", "gcc", 500));
         assert_eq!(tools(), ["gcc", "rustc"], "the longest running first");
         assert_eq!(path.metadata().unwrap().len(), 2 * LINE_LEN as u64, "lines are used again");

@@ -139,8 +139,8 @@ pub struct ContainerBackend(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ContainerConfig,
-    /// The session's networks that exist, by stack.
-    pods: Mutex<BTreeMap<String, pod::Pod>>,
+    /// The session's networks by stack, each locked while it is created.
+    pods: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Option<pod::Pod>>>>>,
     /// The mount points in the workspace's repository.
     repository: std::sync::Mutex<RepositoryState>,
     /// True if starts are cancelled.
@@ -162,7 +162,7 @@ impl ContainerBackend {
     pub fn new(config: ContainerConfig) -> Self {
         ContainerBackend(Arc::new(Shared {
             config,
-            pods: Mutex::default(),
+            pods: std::sync::Mutex::default(),
             repository: std::sync::Mutex::default(),
             cancelled: watch::Sender::new(false),
             in_progress: Arc::default(),
@@ -206,9 +206,8 @@ impl ContainerBackend {
         if settled.is_err() {
             tracing::warn!("{} is still starting a container", shared.config.engine.flavor());
         }
-        if let Ok(mut pods) = shared.pods.try_lock() {
-            pods.clear();
-        }
+        // Those of a start that goes on are removed below.
+        shared.pods.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let removed = remove_session(&shared.config.engine, &shared.config.labels.session).await;
         shared.repository_state().mount_points = [None, None];
         removed

@@ -118,6 +118,7 @@ impl LocalBackend {
         let runner = connected?;
         Ok(match stack {
             Some(stack) => {
+                stack.watch(&runner);
                 runner.with_outdated(move || stack.is_lost().then_some(OutdatedCause::LostStack))
             }
             None => runner,

@@ -1,5 +1,6 @@
-//! The network stack of local sidecars (`spec/network.md#local-sidecars`).
+//! The network stacks of local sidecars (`spec/network.md#local-sidecars`).
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use aifo_process::{Group, Spawn, variable};
 use aifo_types::Kind;
@@ -22,10 +23,10 @@ use crate::hidden::hidden_sockets;
 use crate::listeners::RESOLVER;
 use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
 use crate::runner::Runner;
-use crate::stack_server::{ServedStack, StackServer, TOOLS_STACK, serve_until};
+use crate::stack_server::{ServedStack, StackServer, WatchIntervals, serve_until};
 
-/// The network of all local sidecars of a session: one stack, which a process without tools holds. Cheap
-/// to clone.
+/// The network of all local sidecars of a session: its stacks, each of which a process without tools
+/// holds. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LocalNetwork(Arc<Shared>);
 
@@ -34,7 +35,8 @@ struct Shared {
     server: Arc<dyn StackServer>,
     /// The resolver's configuration that tools have.
     resolver: PathBuf,
-    holder: Mutex<Option<Holder>>,
+    /// The holders by stack, each locked while it starts.
+    holders: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Option<Holder>>>>>,
 }
 
 /// The process whose namespaces the sidecars join. It ends with the runner's last clone.
@@ -46,17 +48,19 @@ struct Holder {
 
 /// The stack that a sidecar joins.
 pub(crate) struct LocalStack {
+    server: Arc<dyn StackServer>,
+    name: String,
     holder: Pid,
     resolver: PathBuf,
     is_lost: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl LocalNetwork {
-    /// Returns a network without a stack, which starts with the first sidecar. `directory` is the
+    /// Returns a network without a stack; each starts with its first sidecar. `directory` is the
     /// session's.
     pub fn new(server: Arc<dyn StackServer>, directory: &Path) -> Self {
         let resolver = directory.join("resolv.conf");
-        LocalNetwork(Arc::new(Shared { server, resolver, holder: Mutex::new(None) }))
+        LocalNetwork(Arc::new(Shared { server, resolver, holders: std::sync::Mutex::default() }))
     }
 
     /// Returns the stack for a sidecar of this kind. Starts its holder if there is none, or it was lost.
@@ -65,12 +69,22 @@ impl LocalNetwork {
         kind: &Kind,
         runner_program: &Path,
     ) -> Result<LocalStack, SidecarError> {
-        let mut current = self.0.holder.lock().await;
+        let name = self.0.server.stack_of(kind);
+        let slot = {
+            let mut holders = self.0.holders.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(holders.entry(name.clone()).or_default())
+        };
+        let mut current = slot.lock().await;
         let holder = match current.as_ref().filter(|holder| !holder.runner.is_lost()) {
             Some(holder) => holder.clone(),
-            None => current.insert(self.start_holder(kind, runner_program).await?).clone(),
+            None => {
+                let started = self.start_holder(kind, &name, runner_program).await?;
+                current.insert(started).clone()
+            }
         };
         Ok(LocalStack {
+            server: Arc::clone(&self.0.server),
+            name,
             holder: holder.pid,
             resolver: self.0.resolver.clone(),
             is_lost: Box::new(holder.runner.loss()),
@@ -80,6 +94,7 @@ impl LocalNetwork {
     async fn start_holder(
         &self,
         kind: &Kind,
+        stack: &str,
         runner_program: &Path,
     ) -> Result<Holder, SidecarError> {
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
@@ -96,7 +111,7 @@ impl LocalNetwork {
         let setup =
             Setup { workspace: vec![b"/".to_vec()], tmp: Vec::new(), kind: kind.to_string() };
         let server = &self.0.server;
-        let ports = server.ports(TOOLS_STACK).unwrap_or_default();
+        let ports = server.ports(stack).unwrap_or_default();
         let connected = Runner::connect_listening(kind.clone(), control, &setup, &ports).await;
         let lost = connected.as_ref().ok().map(|(runner, _)| runner.lost());
         if lost.is_none() {
@@ -111,7 +126,7 @@ impl LocalNetwork {
         });
         let (runner, listeners) = connected?;
         let serving =
-            server.serve(TOOLS_STACK, Some(ServedStack::Passed(listeners)), runner.stack_sockets());
+            server.serve(stack, Some(ServedStack::Passed(listeners)), runner.stack_sockets());
         serve_until(serving, runner.lost());
         Ok(Holder { pid, runner })
     }
@@ -126,6 +141,13 @@ impl LocalStack {
         let hidden = hidden_sockets(|name| std::env::var_os(name));
         words.extend(hidden.into_iter().flat_map(|path| [MASK.into(), path.into_os_string()]));
         words
+    }
+
+    /// Has the runner of a sidecar in the stack report what its tools listen on.
+    pub(crate) fn watch(&self, runner: &Runner) {
+        let (server, name) = (Arc::clone(&self.server), self.name.clone());
+        runner.receive_listeners(move |report, listeners| server.report(&name, report, listeners));
+        runner.watch_listeners(WatchIntervals::TOOLS);
     }
 
     /// Returns whether it is no longer served.

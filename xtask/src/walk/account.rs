@@ -105,6 +105,8 @@ impl Account {
         let text = String::from_utf8_lossy(&output.stdout).replace(&self.home_text(), "/home/me");
         let runtime = self.runtime().to_string_lossy().into_owned();
         let text = text.replace(&runtime, "/run/user/me");
+        // Names of the user's volumes have the uid.
+        let text = text.replace(&format!("-{}-", self.uid), "-UID-");
         let steps = steps(commands, &text);
         if steps.len() < commands.len() {
             bail!("the shell ended before '{}': {}\n{text}", commands[steps.len()], output.status);

@@ -10,14 +10,13 @@ use super::path_map::Direction;
 use super::requests::{Decider, IncomingRequest, PendingPermission, RequestKind};
 use super::session_state::SessionState;
 use super::terminals::CallRef;
-use super::{CANCEL_REQUEST, MethodServer, Relay, Side};
+use super::{CANCEL_REQUEST, MethodServer, PERMISSION, Relay, Side};
 use crate::event::RequestEvent;
 use crate::message::{Id, RpcError, code};
 use crate::permission::{Decision, PermissionRequest};
 use crate::protocol_errors::count;
 use crate::update::session_of;
 
-const PERMISSION: &str = "session/request_permission";
 const UPDATE: &str = "session/update";
 
 impl Relay {
@@ -95,6 +94,9 @@ impl Relay {
                 if let Some(update) = params.get_mut("update") {
                     self.terminals.replace_terminals(update);
                 }
+            }
+            other if !self.capabilities.is_notification(other) => {
+                return count(&mut self.agent.protocol_errors.refused_notifications);
             }
             _ => {}
         }

@@ -55,14 +55,36 @@ impl Capabilities {
             Some(("fs", _)) => self.files,
             Some(("terminal", _)) => self.terminal,
             _ => {
-                let is_editors = EDITOR_REQUESTS.contains(&method)
-                    || self.allowed.iter().any(|name| name == method);
+                let is_editors =
+                    EDITOR_REQUESTS.contains(&method) || self.is_allowed_extension(method);
                 return if is_editors { MethodServer::Editor } else { MethodServer::Neither };
             }
         };
         if self.declared.method(method) { served } else { MethodServer::Neither }
     }
+
+    /// Returns whether a notification of the agent is forwarded. A request without its id is none: some
+    /// editors execute it all the same.
+    pub(super) fn is_notification(&self, method: &str) -> bool {
+        NOTIFICATIONS.contains(&method)
+            || method.starts_with('_')
+            || method.starts_with("$/")
+            || self.is_allowed_extension(method)
+    }
+
+    fn is_allowed_extension(&self, method: &str) -> bool {
+        let is_served_here = matches!(method.split_once('/'), Some(("fs" | "terminal", _)));
+        !is_served_here && self.allowed.iter().any(|name| name == method)
+    }
 }
+
+/// Notifications of the schema, unstable ones included; `mcp/message` is also a request.
+const NOTIFICATIONS: [&str; 4] = [
+    CLIENT_METHOD_NAMES.session_update,
+    CLIENT_METHOD_NAMES.elicitation_complete,
+    "auth/status_update",
+    "mcp/message",
+];
 
 /// Sets a capability and returns its value.
 fn declare(served: MethodServer, members: &mut Map<String, Value>, name: &str) -> bool {

@@ -67,11 +67,26 @@ impl TerminalLogin {
     }
 }
 
-/// Removes members with a command, such as `terminal-auth`, from a method's `_meta`: some editors run
-/// it on the host, outside of the agent's container.
+/// Removes members with a command, such as `terminal-auth`, from a method's `_meta`, at any depth: some
+/// editors run it on the host, outside of the agent's container.
 fn remove_commands(method: &mut Map<String, Value>) {
-    if let Some(Value::Object(meta)) = method.get_mut("_meta") {
-        meta.retain(|name, value| name != "terminal-auth" && value.get("command").is_none());
+    if let Some(meta) = method.get_mut("_meta") {
+        remove_commands_below(meta);
+    }
+}
+
+fn remove_commands_below(value: &mut Value) {
+    let has_command = |value: &Value| value.get("command").is_some();
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, value| name != "terminal-auth" && !has_command(value));
+            members.values_mut().for_each(remove_commands_below);
+        }
+        Value::Array(items) => {
+            items.retain(|item| !has_command(item));
+            items.iter_mut().for_each(remove_commands_below);
+        }
+        _ => {}
     }
 }
 
@@ -127,10 +142,11 @@ mod tests {
             assert_eq!(rewritten(other.clone()), other);
         }
         let meta = json!({"terminal-auth": {"command": "/bin/sh", "args": ["-c", "x"]}, "terminal-auth2":
-            {"command": "/bin/sh"}, "label": "Log in"});
+            {"command": "/bin/sh"}, "label": "Log in", "editor": {"login": {"command": "/bin/sh"}},
+            "list": [{"command": "/bin/sh"}, {"terminal-auth": 1, "label": "x"}]});
         assert_eq!(
             rewritten(json!({"id": "x", "_meta": meta})),
-            json!({"id": "x", "_meta": {"label": "Log in"}}),
+            json!({"id": "x", "_meta": {"label": "Log in", "editor": {}, "list": [{"label": "x"}]}}),
             "a command of the agent's does not reach the host"
         );
         for odd in [json!(null), json!({"authMethods": {}}), json!([])] {

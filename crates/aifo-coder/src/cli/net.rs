@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::session::Project;
+use super::session::{ContainerFlags, Project};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -73,4 +73,7 @@ pub(crate) struct NetCheck {
     /// Name, and port if it is not 443
     #[arg(value_name = "NAME[:PORT]", value_hint = ValueHint::Hostname)]
     pub(crate) name: String,
+    // Last, because its heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) containers: ContainerFlags,
 }

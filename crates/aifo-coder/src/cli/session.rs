@@ -64,6 +64,14 @@ pub(crate) struct ContainerArgs {
     pub(crate) dry_run: bool,
 }
 
+/// Flags for the containers of a session that is not started.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Containers")]
+pub(crate) struct ContainerFlags {
+    #[command(flatten)]
+    keys: FlagsOf<config::Containers>,
+}
+
 /// Flags for smart decisions.
 #[derive(Debug, Args)]
 pub(crate) struct SmartFlags {
@@ -94,6 +102,12 @@ impl Session {
 impl Project {
     pub(crate) fn flags(&self) -> Flags {
         self.keys.flags().clone()
+    }
+}
+
+impl ContainerFlags {
+    pub(crate) fn add_to(&self, flags: Flags) -> Flags {
+        flags.and(self.keys.flags())
     }
 }
 

@@ -21,7 +21,11 @@ pub(crate) fn reject_option(command: &str, word: Option<&OsStr>) -> Result<(), U
     }
     let name = word.split('=').next().unwrap_or_default();
     let known = options_of(command);
-    let hint = match suggestion(name, known.iter().map(String::as_str)) {
+    // Without the hyphens, as any two letters would be near otherwise.
+    let letters = known.iter().map(|option| option.trim_start_matches('-'));
+    let near = suggestion(name.trim_start_matches('-'), letters);
+    let near = near.and_then(|near| known.iter().find(|it| it.trim_start_matches('-') == near));
+    let hint = match near {
         Some(near) => format!("did you mean '{near}'?"),
         None => format!("see 'aifo-coder {command} --help'"),
     };
@@ -40,4 +44,23 @@ pub(super) fn options_of(command: &str) -> Vec<String> {
         longs.chain(shorts.map(|name| format!("-{name}"))).collect::<Vec<_>>()
     });
     options.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_option_is_near_one_that_shares_letters() {
+        let rows = [
+            ("--tolchain", "did you mean '--toolchain'?"),
+            ("--workspace-dir=x", "did you mean '--workspace'?"),
+            ("-C", "see 'aifo-coder exec --help'"),
+        ];
+        for (word, expected) in rows {
+            let error = reject_option("exec", Some(OsStr::new(word))).unwrap_err().to_string();
+            let (_, hint) = error.split_once("\nhint: ").unwrap();
+            assert_eq!(hint, expected, "{word}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use aifo_process::{RootDirectory, open_regular};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -27,17 +28,14 @@ impl File {
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let unreadable =
             |error: std::io::Error| ConfigError::in_file(path, format!("cannot be read: {error}"));
-        match path.metadata() {
+        let file = match open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(unreadable(error)),
-            // An agent could create a FIFO here; opening it would block.
-            Ok(metadata) if !metadata.is_file() => {
-                return Err(ConfigError::in_file(path, "is not a file"));
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+                return Err(ConfigError::in_file(path, "leads out of the workspace"));
             }
-            Ok(_) => {}
-        }
+            opened => opened.map_err(unreadable)?,
+        };
         let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
         file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > MAX_BYTES {
             return Err(ConfigError::in_file(path, "is larger than 1 MiB"));
@@ -47,10 +45,7 @@ impl File {
 
     /// Takes the text of a file, which is parsed when it is applied.
     pub(crate) fn new(path: &Path, text: String) -> Self {
-        let owner = match path.file_name() {
-            Some(name) if name == WORKSPACE_FILE => Owner::Workspace,
-            _ => Owner::User,
-        };
+        let owner = owner_of(path);
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
         File { text: FileText { path: path.to_owned(), text, owner, lines } }
@@ -192,6 +187,23 @@ fn sub_table<'a>(
         };
         ConfigError::new(&text.source(value.span()), format!("'{word}' is not a table")).hint(hint)
     })
+}
+
+/// Opens a file. An agent can put a FIFO or a link to a file of this machine in the place of a workspace's.
+fn open(path: &Path) -> std::io::Result<std::fs::File> {
+    match (owner_of(path), path.parent(), path.file_name()) {
+        (Owner::Workspace, Some(workspace), Some(name)) => {
+            RootDirectory::open(workspace)?.open_regular(Path::new(name))
+        }
+        _ => open_regular(path),
+    }
+}
+
+fn owner_of(path: &Path) -> Owner {
+    match path.file_name() {
+        Some(name) if name == WORKSPACE_FILE => Owner::Workspace,
+        _ => Owner::User,
+    }
 }
 
 /// Stands for any word in a key.

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    Admitted, AgentSpec, KeySettings, NetworkRules, RuleScope, SmartRuntimes, UnreachableUrl,
-    UsageLimits, UserSettings,
+    Admitted, AgentSpec, KeySettings, NetworkRules, RuleScope, SmartRuntimes, TOOLS_STACK,
+    ToolStacks, UnreachableUrl, UsageLimits, UserSettings,
 };
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
+use aifo_types::Kind;
 use aifo_types::proxy_variables::PROXY_VARIABLES;
 
 use crate::config::choices::{KeyMode, NET, SmartMode};
@@ -57,9 +58,9 @@ impl Config {
         }
     }
 
-    /// Returns the word of `--net`, the source of one that is not the default, and the tools' rules of a
-    /// network by name.
-    pub(crate) fn network(&self, workspace: &Path) -> String {
+    /// Returns the word of `--net`, the source of one that is not the default, and of a network by name the
+    /// rules of all tools, or those of a kind with its stack.
+    pub(crate) fn network(&self, workspace: &Path, of: Option<&Kind>) -> String {
         let word = (NET.show)(&self.net.value);
         let mut text = word.as_str().unwrap_or_default().to_owned();
         if !self.net.is_builtin() {
@@ -67,12 +68,30 @@ impl Config {
         }
         if self.net.value.is_by_name() {
             let (rules, _) = self.network_rules(workspace);
-            let of_tools = rules.iter().filter(|rule| rule.scope != RuleScope::Agent);
+            let stacks = self.tool_stacks(&rules);
+            let stack = of.and_then(|kind| stacks.name_of(kind));
+            if let Some(stack) = stack.filter(|stack| *stack != TOOLS_STACK) {
+                text += &format!(", stack {stack}");
+            }
+            let of_tools = rules.iter().filter(|rule| match &rule.scope {
+                RuleScope::All => true,
+                RuleScope::Kind(kind) => of.is_none_or(|of| of == kind),
+                RuleScope::Agent => false,
+            });
             let list: Vec<_> = of_tools.map(ToString::to_string).collect();
             let none = || "no name".to_owned();
             text += &format!(": {}", if list.is_empty() { none() } else { list.join(", ") });
         }
         text
+    }
+
+    /// Returns the stacks of the tools with these rules.
+    pub(crate) fn tool_stacks(&self, rules: &NetworkRules) -> ToolStacks {
+        let kinds = self.toolchains.value.kinds();
+        match self.join.value.is_some() {
+            true => ToolStacks::shared(&kinds),
+            false => ToolStacks::new(rules, &kinds),
+        }
     }
 
     /// Returns the word of `--net`.

@@ -53,7 +53,7 @@ pub(super) fn network(context: &CheckContext) -> Vec<Finding> {
     if config.backend.value.engine().is_none() {
         return Vec::new();
     }
-    let mut findings = vec![Finding::ok("network", config.network(&context.workspace))];
+    let mut findings = vec![Finding::ok("network", config.network(&context.workspace, None))];
     if config.net.value.is_by_name() {
         let (_, unreachable) = config.network_rules(&context.workspace);
         let warn = |url: &UnreachableUrl| {

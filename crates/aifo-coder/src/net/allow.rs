@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_launch::{NetRules, NetworkRules, RuleScope, SessionInfo, running_sessions};
+use aifo_types::Kind;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
@@ -136,6 +137,16 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
         console::say(format_args!("session {id} has local sidecars: new sessions have the rules"));
         return;
     }
+    if let RuleScope::Kind(kind) = scope {
+        let others = others_in_stack(session, kind);
+        if !others.is_empty() {
+            console::say(format_args!(
+                "session {id} has no further rules{of}, which share a network stack with those of \
+                 {others}\nhint: new sessions have the rules; to add them for all tools, omit --kind"
+            ));
+            return;
+        }
+    }
     if let Err(error) = session.allow_names(scope, rules) {
         console::say(format_args!("cannot add the rules to session {id}: {error}"));
         return;
@@ -151,6 +162,14 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
             missing.join(", ")
         ));
     }
+}
+
+/// Returns the other kinds of a kind's network stack.
+fn others_in_stack(session: &SessionInfo, kind: &Kind) -> String {
+    let stack = session.tool_stacks.iter().find(|kinds| kinds.contains(kind));
+    let kinds = stack.map(|kinds| kinds.iter()).into_iter().flatten();
+    let others: Vec<_> = kinds.filter(|other| *other != kind).map(Kind::as_str).collect();
+    others.join(" and ")
 }
 
 /// The name of the local backend.

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Name, NetRules, NetworkVerdict, RuleScope};
-use aifo_types::escape_line;
+use aifo_launch::{
+    Name, NetRules, NetworkRules, NetworkVerdict, RuleScope, TOOLS_STACK, ToolStacks,
+};
+use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::{NetCheck, UsageError};
@@ -16,7 +18,8 @@ const HTTPS: u16 = 443;
 pub(super) fn check(flags: &NetCheck) -> anyhow::Result<ExitCode> {
     let (name, port) = parse(&flags.name)?;
     let workspace = config::real(&flags.project.workspace.path);
-    let config = config::load(&workspace, &flags.project.flags())?;
+    let set = flags.containers.add_to(flags.project.flags());
+    let config = config::load(&workspace, &set)?;
     let (mut rules, _) = config.network_rules(&workspace);
     if let Some(agent) = &flags.agent {
         let agent = config.agent_named(agent)?;
@@ -26,14 +29,12 @@ pub(super) fn check(flags: &NetCheck) -> anyhow::Result<ExitCode> {
             rules.allow_urls(agent, ports, &|name| std::env::var_os(name));
         }
     }
-    let kinds = config.toolchains.value.kinds();
-    let tools = rules.explain_tools(&kinds, &name, port);
-    let agent = rules.explain_agent(&name, port);
+    let stacks = config.tool_stacks(&rules);
     let checked = Checked {
         name: name.to_string(),
         port,
         mode: config.network_mode(),
-        stacks: vec![Row::of("tools", &tools), Row::of("agent", &agent)],
+        stacks: decisions(&rules, &stacks, &name, port),
     };
     match flags.json {
         true => paint::print_json(&checked)?,
@@ -58,6 +59,16 @@ fn parse(text: &str) -> Result<(Name, u16), UsageError> {
     }
 }
 
+/// Returns the decision of each stack.
+fn decisions(rules: &NetworkRules, stacks: &ToolStacks, name: &Name, port: u16) -> Vec<Row> {
+    let of_tools = stacks.iter().map(|stack| {
+        let verdict = rules.explain_tools(&stack.kinds, name, port);
+        Row::of(stack.name.clone(), &stack.kinds, &verdict)
+    });
+    let agent = Row::of("agent".to_owned(), &[], &rules.explain_agent(name, port));
+    of_tools.chain([agent]).collect()
+}
+
 /// The decisions about a name.
 #[derive(Serialize)]
 struct Checked {
@@ -70,7 +81,9 @@ struct Checked {
 
 #[derive(Serialize)]
 struct Row {
-    stack: &'static str,
+    stack: String,
+    /// The kinds whose tools are in it; empty for the agent's.
+    kinds: Vec<String>,
     allowed: bool,
     rules: Vec<RuleRow>,
     /// The names and groups that take it away.
@@ -86,7 +99,17 @@ struct RuleRow {
 }
 
 impl Row {
-    fn of(stack: &'static str, verdict: &NetworkVerdict<'_>) -> Self {
+    /// Returns the stack, with its kinds if its name has not all of them.
+    fn label(&self) -> String {
+        match self.kinds.as_slice() {
+            [_, _, ..] if self.stack != TOOLS_STACK => {
+                format!("{} ({})", self.stack, self.kinds.join(", "))
+            }
+            _ => self.stack.clone(),
+        }
+    }
+
+    fn of(stack: String, kinds: &[Kind], verdict: &NetworkVerdict<'_>) -> Self {
         let rules = verdict.rules.iter().map(|rule| RuleRow {
             rule: rule.rule.clone(),
             source: rule.source.clone(),
@@ -98,6 +121,7 @@ impl Row {
         });
         Row {
             stack,
+            kinds: kinds.iter().map(Kind::to_string).collect(),
             allowed: verdict.is_allowed(),
             rules: rules.collect(),
             denied_by: verdict.denials.iter().map(|denial| (*denial).to_owned()).collect(),
@@ -113,7 +137,9 @@ fn text(checked: &Checked) -> String {
         "learn" => format!("{name}:{port}, and --net learn allows names without a rule\n"),
         mode => format!("{name}:{port}, if --net were names; it is {mode}\n"),
     };
-    for row in stacks {
+    let labels: Vec<String> = stacks.iter().map(Row::label).collect();
+    let width = labels.iter().map(String::len).max().unwrap_or_default();
+    for (row, label) in stacks.iter().zip(&labels) {
         let verdict = if row.allowed { "allowed" } else { "refused" };
         let rule = |RuleRow { rule, source, only }: &RuleRow| {
             let only = only.as_ref().map(|only| format!("{only}, ")).unwrap_or_default();
@@ -126,7 +152,7 @@ fn text(checked: &Checked) -> String {
             ([], []) => "no rule allows it".to_owned(),
             (rules, []) => rules.join(", "),
         };
-        text += &escape_line(&format!("{:<6} {verdict}: {cause}", row.stack));
+        text += &escape_line(&format!("{label:<width$}  {verdict}: {cause}"));
         text.push('\n');
     }
     let is_missing = |row: &Row| row.rules.is_empty() && row.denied_by.is_empty();
@@ -139,9 +165,6 @@ fn text(checked: &Checked) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aifo_launch::NetworkRules;
-    use aifo_types::Kind;
-
     use super::*;
 
     #[test]
@@ -171,9 +194,7 @@ mod tests {
         rules.deny(&["gitlab.com".to_owned()]).unwrap();
         let check = |name: &str, port, mode: &str| {
             let name = Name::parse(name.as_bytes()).unwrap();
-            let tools = rules.explain_tools(&kinds, &name, port);
-            let stacks =
-                vec![Row::of("tools", &tools), Row::of("agent", &rules.explain_agent(&name, port))];
+            let stacks = decisions(&rules, &ToolStacks::new(&rules, &kinds), &name, port);
             text(&Checked { name: name.to_string(), port, mode: mode.to_owned(), stacks })
         };
         let rows = [
@@ -204,5 +225,16 @@ mod tests {
         for (text, expected) in rows {
             assert_eq!(text, expected);
         }
+        let kinds = ["rust", "c-cpp", "zig"].map(|kind| Kind::parse(kind).unwrap());
+        let rules = NetworkRules::default_of(&kinds);
+        let name = Name::parse(b"crates.io").unwrap();
+        let stacks = decisions(&rules, &ToolStacks::new(&rules, &kinds), &name, 443);
+        let mode = "names".to_owned();
+        let text = text(&Checked { name: name.to_string(), port: 443, mode, stacks });
+        let expected = "crates.io:443\n\
+                        tools:rust                allowed: '@rust' (rust, default)\n\
+                        tools:c-cpp (c-cpp, zig)  refused: no rule allows it\n\
+                        agent                     refused: no rule allows it\n";
+        assert_eq!(text, expected);
     }
 }

@@ -1,13 +1,13 @@
 //! Finds the interpreter of a program that is called by a path (`spec/decide.md#programs-by-path`).
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_launch::link_target;
 use aifo_policy::{KindSpec, kinds};
+use aifo_process::open_regular;
 use aifo_types::{ToolName, normalise_path};
 
 /// The interpreter of a program.
@@ -50,7 +50,7 @@ impl Interpreter {
 /// Returns the absolute path in a script's first line.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    File::open(path).ok()?.take(MAX_LINE).read_to_end(&mut start).ok()?;
+    open_regular(path).ok()?.take(MAX_LINE).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let word = line.trim_ascii().split(u8::is_ascii_whitespace).next()?;
     Some(PathBuf::from(OsStr::from_bytes(word))).filter(|path| path.is_absolute())
@@ -64,6 +64,14 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let fifo = root.path().join("python3");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert_eq!(Interpreter::of(&fifo, root.path()), None);
+    }
 
     #[test]
     fn links_and_first_lines_are_followed() {

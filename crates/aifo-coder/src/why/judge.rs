@@ -8,7 +8,7 @@ use aifo_launch::NetworkAccess;
 use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_proxy::HostExecutables;
-use aifo_types::{Refusal, ToolName, exit};
+use aifo_types::{Kind, Refusal, ToolName, exit};
 
 use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
@@ -254,7 +254,9 @@ impl CallExplainer<'_> {
         });
         let has_own_network =
             self.place == SidecarLocation::Containers || self.config.has_local_names();
-        explanation.network = has_own_network.then(|| self.config.network(self.workspace));
+        let kind = route.kind.as_ref().and_then(|kind| Kind::parse(kind).ok());
+        explanation.network =
+            has_own_network.then(|| self.config.network(self.workspace, kind.as_ref()));
         explanation.route = Some(route);
     }
 

@@ -3,10 +3,13 @@
 //! A network stack ends with the container that it was created for. A container of its own holds each
 //! stack that sidecars share, so that each sidecar can start and stop.
 
+use std::sync::{Arc, PoisonError};
+
 use aifo_engine::{
     ContainerSpec, EngineCommand, EngineError, Network, POD, container_name, network_name,
 };
 use aifo_types::Kind;
+use tokio::sync::Mutex;
 
 use super::{Net, Shared, engine_error, kind};
 use crate::error::SidecarError;
@@ -23,6 +26,12 @@ pub(super) struct Pod {
 }
 
 impl Shared {
+    /// Returns the network of a stack, which may not exist yet.
+    fn pod(&self, stack: &str) -> Arc<Mutex<Option<Pod>>> {
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(pods.entry(stack.to_owned()).or_default())
+    }
+
     pub(super) fn network_name(&self) -> String {
         network_name(&self.config.labels.session)
     }
@@ -99,14 +108,16 @@ impl Shared {
             }
         }
         let stack = self.stack_of(kind.as_str());
-        let mut pods = self.pods.lock().await;
+        let slot = self.pod(&stack);
+        // Other stacks start meanwhile.
+        let mut pod = slot.lock().await;
         let is_held = |pod: &Pod| pod.holder.as_ref().is_some_and(|holder| !holder.is_lost());
-        let exists = pods.get(&stack).is_some_and(|pod| is_held(pod) || !self.has_pod());
+        let exists = pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod());
         if exists || !(self.has_network() || self.has_pod()) {
             return Ok(());
         }
         let engine = &self.config.engine;
-        let lost = match pods.get(&stack) {
+        let lost = match &*pod {
             Some(pod) => {
                 let lost = pod.lost.saturating_add(1);
                 // Containers that share the lost stack keep running without a network.
@@ -123,13 +134,13 @@ impl Shared {
             }
         };
         // The network exists from here on, also if its container fails.
-        pods.insert(stack.clone(), Pod { holder: None, lost });
+        *pod = Some(Pod { holder: None, lost });
         if self.has_pod() {
             let spec = self.pod_container(&stack, kind);
             let holder = self.start_in_stack(kind.clone(), &spec, progress).await?;
             let running = engine.wait_until_running(&spec.name).await;
             running.map_err(|error| engine_error(kind, error))?;
-            pods.insert(stack, Pod { holder: Some(holder), lost });
+            *pod = Some(Pod { holder: Some(holder), lost });
         }
         Ok(())
     }
@@ -137,8 +148,9 @@ impl Shared {
     /// Returns a check whether the stack that sidecars of this kind share was lost, after which nothing
     /// serves it. Only for [`Net::Names`]: another network lets them go on with what they have.
     pub(super) async fn stack_loss(&self, kind: &Kind) -> impl Fn() -> bool + Send + Sync + use<> {
-        let pods = self.pods.lock().await;
-        let holder = pods.get(&self.stack_of(kind.as_str())).and_then(|pod| pod.holder.as_ref());
+        let slot = self.pod(&self.stack_of(kind.as_str()));
+        let pod = slot.lock().await;
+        let holder = pod.as_ref().and_then(|pod| pod.holder.as_ref());
         let loss = holder.filter(|_| self.config.net.is_by_name()).map(Runner::loss);
         move || loss.as_ref().is_some_and(|is_lost| is_lost())
     }
@@ -146,8 +158,9 @@ impl Shared {
     /// Returns what opens sockets in a stack that sidecars share, if it has a holder. Must not be called by
     /// the start of one.
     pub(super) async fn holder_sockets(&self, stack: &str) -> Option<StackSockets> {
-        let pods = self.pods.lock().await;
-        let holder = pods.get(stack).and_then(|pod| pod.holder.as_ref());
+        let slot = self.pod(stack);
+        let pod = slot.lock().await;
+        let holder = pod.as_ref().and_then(|pod| pod.holder.as_ref());
         holder.map(Runner::stack_sockets)
     }
 

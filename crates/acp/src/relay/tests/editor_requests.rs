@@ -95,8 +95,44 @@ fn requests_outside_of_the_schema_need_to_be_allowed() {
         let text = format!("no method '{method}'");
         let refused = if passes { vec![] } else { vec![error(method, -32601, &text)] };
         assert_eq!(story.agent(), refused);
-        // Notifications pass.
-        story.agent_sends(json!({"method": method, "params": {"a": 1}}));
-        assert_eq!(story.editor().len(), 1, "{method}");
     }
+}
+
+#[test]
+fn a_request_without_an_id_is_no_notification() {
+    let config =
+        RelayConfig { allowed_requests: vec!["vendor/ask".to_owned()], ..RelayConfig::default() };
+    let mut story = Story::of(config);
+    let is_forwarded = |story: &mut Story, method: &str| {
+        story.agent_sends(
+            json!({"method": method, "params": {"path": "/etc/passwd", "command": "x"}}),
+        );
+        assert_eq!(story.agent(), [] as [Value; 0], "{method}");
+        story.editor().len() == 1
+    };
+    let requests = [
+        "fs/read_text_file",
+        "fs/write_text_file",
+        "terminal/create",
+        "terminal/kill",
+        "session/request_permission",
+        "elicitation/create",
+        "session/new",
+        "workspace/applyEdit",
+    ];
+    for method in requests {
+        assert!(!is_forwarded(&mut story, method), "{method}");
+    }
+    assert_eq!(story.relay.protocol_errors(Side::Agent).refused_notifications, 8);
+    for method in [
+        "session/update",
+        "elicitation/complete",
+        "mcp/message",
+        "_vendor/event",
+        "$/event",
+        "vendor/ask",
+    ] {
+        assert!(is_forwarded(&mut story, method), "{method}");
+    }
+    assert_eq!(story.relay.protocol_errors(Side::Agent).refused_notifications, 8);
 }
