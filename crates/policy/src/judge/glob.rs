@@ -1,6 +1,9 @@
 //! Patterns of words, in which `*` is any text and `?` any byte, against words with unknown parts.
 
-use super::normal::{GLOB, UNKNOWN};
+/// Stands for unknown text of an expansion in a word; no argument contains it.
+pub(super) const UNKNOWN: u8 = 0;
+/// Stands for a pattern of file names in a word.
+pub(super) const GLOB: u8 = 1;
 
 /// Whether a rule, or a part of it, matches a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

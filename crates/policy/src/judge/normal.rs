@@ -2,13 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::glob::is_unknown;
+use super::glob::{UNKNOWN, is_unknown};
 use super::table::{Arity, Known, Scope, empty_scope, find};
-
-/// Stands for unknown text of an expansion in a word; no argument contains it.
-pub(super) const UNKNOWN: u8 = 0;
-/// Stands for a pattern of file names in a word.
-pub(super) const GLOB: u8 = 1;
 
 /// A call in normal form.
 #[derive(Clone, Debug)]

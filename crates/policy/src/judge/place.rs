@@ -1,6 +1,6 @@
 //! Whether a path is outside the workspace.
 
-use super::glob::{Match, is_unknown};
+use super::glob::{Match, UNKNOWN, is_unknown};
 
 /// Where a call runs.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Place<'_> {
 
     fn judge(&self, path: &[u8]) -> Match {
         // A pattern has no `..`, as long as no part of the path is unknown.
-        if path.contains(&super::normal::UNKNOWN) {
+        if path.contains(&UNKNOWN) {
             return Match::Maybe;
         }
         let path = lexical(path);

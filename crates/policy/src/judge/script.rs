@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-use super::normal::{GLOB, UNKNOWN, base_name};
+use super::glob::{GLOB, UNKNOWN};
+use super::normal::base_name;
 use super::place::Place;
 
 mod expansion;

@@ -1,6 +1,7 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
-use super::normal::{NormalCall, UNKNOWN, base_name, is_splitting};
+use super::glob::{GLOB, UNKNOWN, is_unknown};
+use super::normal::{NormalCall, base_name, is_splitting};
 use super::place::Place;
 use super::script::{Input, Script, is_assignment};
 use super::table::{How, Runs};
@@ -63,7 +64,7 @@ impl<'a> Parts<'a> {
     /// Reads shell text.
     fn text(&mut self, text: &[u8], around: &Around<'a>) {
         // The text itself depends on an expansion.
-        let is_known = !text.contains(&UNKNOWN) && !text.contains(&super::normal::GLOB);
+        let is_known = !text.contains(&UNKNOWN) && !text.contains(&GLOB);
         if !is_known || self.depth >= MAX_DEPTH || text.len() > self.budget {
             return self.any_tool();
         }
@@ -98,7 +99,7 @@ impl<'a> Parts<'a> {
 
     fn call(&mut self, argv: &[Vec<u8>], around: &Around<'a>) {
         let Some(first) = argv.first() else { return };
-        let is_known = |byte: &u8| !super::glob::is_unknown(*byte);
+        let is_known = |byte: &u8| !is_unknown(*byte);
         if is_splitting(first) || !base_name(first).iter().all(is_known) {
             return self.any_tool();
         }
