@@ -81,7 +81,7 @@ fn import(source: PolicySource, file: &Path) -> anyhow::Result<()> {
     }
     .map_err(|error| anyhow::anyhow!("{}:{error}", file.display()))?;
     for note in &imported.notes {
-        console::say(&format!("{}:{}: {}", file.display(), note.line, note.what));
+        console::say(format!("{}:{}: {}", file.display(), note.line, note.what));
     }
     paint::print(&imported.toml)
 }

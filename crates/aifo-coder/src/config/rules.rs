@@ -39,7 +39,7 @@ impl ArgumentRules {
         Ok(())
     }
 
-    fn keep(&mut self, rules: Vec<(RuleText, String)>, sources: Vec<Source>) {
+    fn keep(&mut self, rules: NamedRules, sources: Vec<Source>) {
         let rules = rules.into_iter().map(|(rule, _)| rule);
         self.list.extend(rules.zip(sources));
     }
@@ -68,8 +68,11 @@ impl ArgumentRules {
     }
 }
 
-/// Returns the rules with their sources, as text and as such.
-fn read(item: &Item<'_>) -> Result<(Vec<(RuleText, String)>, Vec<Source>), ConfigError> {
+/// Rules with their sources as text.
+type NamedRules = Vec<(RuleText, String)>;
+
+/// Returns the rules of a list, and their sources.
+fn read(item: &Item<'_>) -> Result<(NamedRules, Vec<Source>), ConfigError> {
     let entries = item.toml::<Vec<Spanned<RuleText>>>()?;
     let sources: Vec<_> = entries.iter().map(|entry| item.source_of(entry.span())).collect();
     let rules = entries.into_iter().map(Spanned::into_inner);
