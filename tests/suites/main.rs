@@ -76,6 +76,7 @@ mod on_demand;
 mod parallel_make;
 mod parents;
 mod pid_one;
+mod policy;
 mod program_paths;
 mod project_tools;
 mod questions;

@@ -12,6 +12,7 @@ mod passing;
 mod path_map;
 mod path_resolver;
 mod prompts;
+mod questions;
 mod requests;
 mod session_state;
 mod terminal_login;
@@ -380,6 +381,7 @@ impl Side {
 
 const INITIALIZE: &str = "initialize";
 const CANCEL: &str = "session/cancel";
+const PERMISSION: &str = "session/request_permission";
 const CANCEL_REQUEST: &str = "$/cancel_request";
 
 #[cfg(test)]

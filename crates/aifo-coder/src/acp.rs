@@ -9,6 +9,7 @@ mod login;
 mod output;
 pub(crate) mod profile;
 mod prompt;
+mod questions;
 mod replay;
 mod resume;
 mod summary;

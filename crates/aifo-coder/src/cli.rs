@@ -5,6 +5,7 @@ mod help;
 mod images;
 mod kube;
 mod net;
+mod policy;
 mod proxy;
 mod queries;
 mod removal;
@@ -17,13 +18,17 @@ use clap::{Parser, Subcommand};
 
 use self::help::{
     ACP, ACP_USAGE, APPROVE, ATTACH, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC,
-    LOG, NET, PROMPT, PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE, WEB, WHY,
+    LOG, NET, POLICY, PROMPT, PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE,
+    WEB, WHY,
 };
 
-pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
+pub(crate) use self::acp::{
+    Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
+};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
+pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand, PolicySource};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Approve, Attach, Completions, Config, ConfigCommand, Detach, Doctor, Log, Man, Publish,
@@ -111,6 +116,9 @@ pub(crate) enum Command {
     /// Check this machine and suggest fixes
     #[command(after_help = DOCTOR)]
     Doctor(Doctor),
+    /// Check rules on arguments, or import those of another program
+    #[command(after_help = POLICY)]
+    Policy(Policy),
     /// Show or check the configuration
     #[command(after_help = CONFIG)]
     Config(Config),

@@ -21,6 +21,7 @@ mod network;
 mod paths;
 mod permissions;
 mod registries;
+mod rules;
 mod session;
 mod source;
 mod table;

@@ -29,6 +29,7 @@ mod log;
 mod man;
 mod net;
 mod paint;
+mod policy;
 mod progress;
 mod proxy;
 mod publish;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
         Command::State(flags) => (block_on(state::run(&flags.command)), UNANSWERED),
         Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),
+        Command::Policy(flags) => (policy::run(&flags.command), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
         Command::Completions(flags) => (completions::print(flags.shell), UNANSWERED),
         Command::Man(flags) => (man::write(&flags.directory), UNANSWERED),

@@ -16,7 +16,7 @@ use clap::Parser;
 
 use crate::acp::agent_session::{AgentSession, Prepared, SessionGuard, choose_places};
 use crate::acp::profile::{process_limits, streaming};
-use crate::cli::{Cli, Command, Web};
+use crate::cli::{Cli, Command, UserPresence, Web};
 use crate::console::LogLevel;
 use crate::{console, paint, settings};
 
@@ -164,7 +164,8 @@ impl AgentLauncher for Launcher {
 impl Launcher {
     async fn launch(&mut self) -> anyhow::Result<LaunchedAgent<WorkspaceHost>> {
         // The flags of an earlier start are used up.
-        let Command::Web(flags) = Cli::parse().command else { bail!("no command 'web'") };
+        let Command::Web(mut flags) = Cli::parse().command else { bail!("no command 'web'") };
+        flags.agent.user = UserPresence::Present;
         let mut signals = EndSignals::listen()?;
         let name = flags.name.clone();
         let prepared = AgentSession::prepare(flags.agent, name.as_deref(), &mut signals).await?;

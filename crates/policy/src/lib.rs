@@ -41,7 +41,11 @@ pub use approvals::{Answer, Approvals, AskOutcome, AskedCall, QuestionNumber, RE
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
-pub use judge::{Judge, JudgedCall, Judgement, Verdict};
+pub use judge::{
+    Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule, Judge,
+    JudgedCall, Judgement, RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules,
+    example_call, import_claude, import_codex,
+};
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,
     kinds,

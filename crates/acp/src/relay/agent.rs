@@ -10,14 +10,13 @@ use super::path_map::Direction;
 use super::requests::{Decider, IncomingRequest, PendingPermission, RequestKind};
 use super::session_state::SessionState;
 use super::terminals::CallRef;
-use super::{CANCEL_REQUEST, MethodServer, Relay, Side};
+use super::{CANCEL_REQUEST, MethodServer, PERMISSION, Relay, Side};
 use crate::event::RequestEvent;
 use crate::message::{Id, RpcError, code};
 use crate::permission::{Decision, PermissionRequest};
 use crate::protocol_errors::count;
 use crate::update::session_of;
 
-const PERMISSION: &str = "session/request_permission";
 const UPDATE: &str = "session/update";
 
 impl Relay {

@@ -29,6 +29,10 @@ impl Relay {
     fn editor_stream_ended(&mut self) {
         self.cancel_all();
         while let Some((_, sent)) = self.editor.sent.pop() {
+            if let RequestKind::Question { question } = sent.kind {
+                self.question_answered(question, &Err(Self::editor_ended()));
+                continue;
+            }
             self.answer(Side::Agent, &sent.id, Err(Self::editor_ended()), Map::new());
         }
         self.release = Release::At(self.grace());

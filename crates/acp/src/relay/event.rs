@@ -1,9 +1,11 @@
 //! Events of a relay.
 
+use serde_json::Value;
+
 use super::Side;
 use crate::counts::Counts;
 use crate::event::RequestEvent;
-use crate::message::RpcError;
+use crate::message::{Id, RpcError};
 use crate::message_reader::NonJsonOutput;
 use crate::tool_calls::ToolChange;
 use crate::turn_end::StopReason;
@@ -21,6 +23,20 @@ pub enum RelayEvent {
         session: String,
         /// The change.
         change: ToolChange,
+    },
+    /// The editor has answered a question of [`Relay::ask_question`](super::Relay::ask_question).
+    QuestionAnswered {
+        /// The caller's id.
+        question: String,
+        /// The selected option; `None` if the editor selected none.
+        option: Option<String>,
+    },
+    /// The editor has answered a permission request of the agent.
+    PermissionAnswered {
+        /// The agent's request.
+        id: Id,
+        /// The selected option; `None` if the editor selected none.
+        option: Option<Value>,
     },
     /// A prompt has been answered.
     TurnEnded(Box<RelayedTurn>),

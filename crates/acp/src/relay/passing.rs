@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::event::RelayEvent;
 use super::fields::Fields;
+use super::questions::selected_option;
 use super::requests::{ForwardedRequest, IncomingRequest, RequestKind};
-use super::{CANCEL_REQUEST, INITIALIZE, Relay, Side};
+use super::{CANCEL_REQUEST, INITIALIZE, PERMISSION, Relay, Side};
 use crate::capabilities::{UnsupportedVersion, later_version};
 use crate::envelope::Envelope;
 use crate::event::{RequestEvent, Withdrawal};
@@ -98,7 +99,7 @@ impl Relay {
         let fields = Fields::new(&self.config.map, from.direction());
         match (&mut outcome, &sent.kind) {
             (Ok(result), RequestKind::Other { method }) => fields.result(method, result),
-            (Ok(_), RequestKind::Prompt { .. }) => {}
+            (Ok(_), RequestKind::Prompt { .. } | RequestKind::Question { .. }) => {}
             (Err(error), _) => fields.error(error),
         }
         if from == Side::Agent
@@ -115,7 +116,15 @@ impl Relay {
             }
         }
         match sent.kind {
-            RequestKind::Other { .. } => _ = self.answer(from.other(), &sent.id, outcome, extra),
+            RequestKind::Other { method } => {
+                if from == Side::Editor && method == PERMISSION {
+                    let option = outcome.as_ref().ok().and_then(selected_option);
+                    let id = sent.id.clone();
+                    self.events.push_back(RelayEvent::PermissionAnswered { id, option });
+                }
+                self.answer(from.other(), &sent.id, outcome, extra);
+            }
+            RequestKind::Question { question } => self.question_answered(question, &outcome),
             RequestKind::Prompt { session } => {
                 self.prompt_answered(&session, &sent.id, outcome, extra);
             }

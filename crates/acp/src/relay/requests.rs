@@ -19,8 +19,16 @@ pub(super) struct ForwardedRequest {
 /// The kind of a forwarded request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RequestKind {
-    Prompt { session: String },
-    Other { method: String },
+    Prompt {
+        session: String,
+    },
+    Other {
+        method: String,
+    },
+    /// A question of the caller, with the caller's id. It belongs to no request of the agent.
+    Question {
+        question: String,
+    },
 }
 
 /// A pending request of an end.

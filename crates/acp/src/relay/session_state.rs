@@ -65,6 +65,11 @@ impl SessionState {
         self.turn.is_none()
     }
 
+    /// Returns whether a turn runs that is not being cancelled.
+    pub(super) fn is_running(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.phase == Phase::Running)
+    }
+
     pub(super) fn is_cancelling(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.phase != Phase::Running)
     }

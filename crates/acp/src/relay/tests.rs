@@ -5,6 +5,7 @@ mod editor_requests;
 mod ending;
 mod passing;
 mod permissions;
+mod questions;
 mod turns;
 
 use std::time::{Duration, Instant};

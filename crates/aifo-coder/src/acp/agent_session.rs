@@ -21,7 +21,7 @@ use tokio::process::Command;
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::banner;
-use crate::cli::{AcpAgent, default_workspace};
+use crate::cli::{AcpAgent, UserPresence, default_workspace};
 use crate::config::{Config, Flags};
 use crate::console::{self, LogLevel};
 use crate::settings;
@@ -85,6 +85,9 @@ impl AgentSession {
         let fallback = target.fallback();
         let mut session = settings::session_config(&flags.session, &config, fallback).await?;
         target.configure(&mut session).await?;
+        if flags.user == UserPresence::Present {
+            settings::expect_user(&mut session, &config);
+        }
         if flags.session.containers.dry_run {
             start::show_plan(&session).await?;
             return Ok(Prepared::DryRun);
@@ -164,6 +167,7 @@ async fn build(
         workspace: alias.iter().cloned().chain([workspace.clone()]).collect(),
         place: Arc::clone(&opened),
         cwd: cwd.clone(),
+        approvals: session.approvals(),
     };
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();

@@ -17,8 +17,9 @@ use crate::acp::agent_session::{AgentSession, Prepared};
 use crate::acp::failure::agent_failure;
 use crate::acp::judge::PermissionJudge;
 use crate::acp::profile::process_limits;
+use crate::acp::questions::EditorQuestions;
 use crate::acp::summary;
-use crate::cli::{Acp, ServedBy};
+use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::code_of;
 use crate::console;
 use crate::run::signal_exit_code;
@@ -62,6 +63,7 @@ async fn session(
     signals: &mut EndSignals,
 ) -> anyhow::Result<ExitCode> {
     flags.agent.requests = Requests::Relayed;
+    flags.agent.user = UserPresence::Present;
     // Messages of the editor wait in the pipe until the session is up.
     let (agent_session, guard) =
         match AgentSession::prepare(flags.agent, name.as_deref(), signals).await? {
@@ -79,7 +81,8 @@ async fn session(
             return Err(error);
         }
     };
-    let end = serve(bridge, &judge, log.as_deref(), signals).await;
+    let questions = EditorQuestions::new(judge.approvals.clone());
+    let end = serve(bridge, &judge, questions, log.as_deref(), signals).await;
     guard.close().await;
     Ok(match end {
         BridgeEnd::EditorGone => ExitCode::SUCCESS,
@@ -154,18 +157,23 @@ fn start(
 async fn serve(
     mut bridge: Bridge<WorkspaceHost>,
     judge: &PermissionJudge,
+    mut questions: EditorQuestions,
     log: Option<&WireLog>,
     signals: &mut EndSignals,
 ) -> BridgeEnd {
+    let mut changes = judge.approvals.subscribe();
     let mut received = None;
     let mut is_released = false;
     loop {
         tokio::select! {
             event = bridge.next() => match event {
                 Some(RelayEvent::Released) => is_released = true,
-                Some(event) => take(event, &mut bridge, judge, log),
+                Some(event) => take(event, &mut bridge, judge, &mut questions, log),
                 None => break,
             },
+            Ok(()) = changes.changed() => {
+                bridge.with_relay(|relay, now| questions.update(relay, now));
+            }
             signal = signals.recv() => {
                 if received.replace(signal).is_some() {
                     // Dropping the bridge kills the agent.
@@ -200,6 +208,7 @@ fn take(
     event: RelayEvent,
     bridge: &mut Bridge<WorkspaceHost>,
     judge: &PermissionJudge,
+    questions: &mut EditorQuestions,
     log: Option<&WireLog>,
 ) {
     match event {
@@ -218,8 +227,17 @@ fn take(
                     }
                     bridge.with_relay(|relay, now| relay.decide(&id, &decision, now))
                 }
-                None => bridge.with_relay(|relay, now| relay.ask_editor(&id, now)),
+                None => {
+                    questions.forwarded(&id, judge, &request);
+                    bridge.with_relay(|relay, now| relay.ask_editor(&id, now))
+                }
             };
+        }
+        RelayEvent::QuestionAnswered { question, option } => {
+            questions.answered(&question, option.as_deref());
+        }
+        RelayEvent::PermissionAnswered { id, option } => {
+            questions.permission_answered(&id, option.as_ref());
         }
         RelayEvent::TurnEnded(turn) => {
             let outcome = match &turn.outcome {

@@ -1,14 +1,17 @@
 //! Decides permission requests by the rules (`spec/acp-commands.md#decisions-by-rules`).
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
 use aifo_acp_io::{Access, Resolved, TerminalCommand, Workspace};
+use aifo_launch::{AskedCall, CallApprovals, Judgement, Verdict as CallVerdict};
 use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
 };
+use aifo_types::Refusal;
 use serde_json::Value;
 
 use crate::config::Source;
@@ -25,6 +28,8 @@ pub(crate) struct PermissionJudge {
     pub(crate) place: Arc<Workspace>,
     /// The agent's working directory.
     pub(crate) cwd: PathBuf,
+    /// The rules on arguments.
+    pub(crate) approvals: CallApprovals,
 }
 
 /// A request of an agent, of any kind, for one decision function.
@@ -75,8 +80,15 @@ impl PermissionJudge {
 
     /// Returns the rules' decision, or `None` if the user must decide.
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
+        let command = request.call.as_ref().and_then(command_of);
+        let strictest = self.strictest(command.as_ref(), &self.cwd);
+        if let Some(Judgement { verdict: CallVerdict::Deny, rule, .. }) = &strictest {
+            return (request.choose(Verdict::Deny, None), format!("rule '{rule}'"));
+        }
         let ruling = self.ruling(AgentRequest::Permission(request));
         let decision = match ruling.verdict {
+            // The call would wait for a user.
+            PermissionVerdict::Allow if strictest.is_some() => None,
             PermissionVerdict::Allow => self.allow(request),
             PermissionVerdict::Deny => request.choose(Verdict::Deny, None),
             PermissionVerdict::Ask => None,
@@ -87,6 +99,15 @@ impl PermissionJudge {
     /// Checks a request that aifo itself serves. Only an explicit deny rule rejects it: the agent asks
     /// for permission separately, if at all. The error text is for the agent.
     pub(crate) fn serve(&self, entry: AgentRequest<'_>) -> Result<(), String> {
+        if let AgentRequest::Terminal(command, _) = entry {
+            let directory = Path::new(&command.cwd);
+            let parsed = CallCommand::from_argv(&command.argv);
+            if let Some(Judgement { verdict: CallVerdict::Deny, rule, reason }) =
+                self.strictest(Some(&parsed), directory)
+            {
+                return Err(Refusal::DeniedByRule { rule, reason }.body().trim_end().to_owned());
+            }
+        }
         let ruling = self.ruling(entry);
         match ruling.verdict {
             PermissionVerdict::Deny if ruling.is_from_rule => {
@@ -94,6 +115,24 @@ impl PermissionJudge {
             }
             PermissionVerdict::Allow | PermissionVerdict::Deny | PermissionVerdict::Ask => Ok(()),
         }
+    }
+
+    /// Returns the strictest verdict on the programs of a command, unless all are allowed.
+    fn strictest(&self, command: Option<&CallCommand>, directory: &Path) -> Option<Judgement> {
+        let parts = command.into_iter().flat_map(CallCommand::parts);
+        let judgements = parts.filter_map(|part| {
+            let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
+            self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
+        });
+        let strict = judgements.filter(|judgement| judgement.verdict != CallVerdict::Allow);
+        strict.max_by_key(|judgement| judgement.verdict)
+    }
+
+    /// Returns the call of a permission request, if it is exactly one program with its arguments.
+    pub(crate) fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
+        let command = command_of(request.call.as_ref()?)?;
+        let argv = command.single()?.iter().map(|word| word.clone().into_bytes()).collect();
+        Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
     }
 
     fn allow(&self, request: &PermissionRequest) -> Option<Decision> {

@@ -107,6 +107,16 @@ pub(crate) enum AcpCommand {
     },
 }
 
+/// Selects whether a user can answer questions about calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum UserPresence {
+    /// The command has a prompt only.
+    #[default]
+    Absent,
+    /// An editor or a page shows them.
+    Present,
+}
+
 /// The server of an agent's requests to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServedBy {
@@ -137,6 +147,9 @@ pub(crate) struct AcpAgent {
     /// The sender of the requests to the agent, for the log.
     #[arg(skip)]
     pub(crate) requests: Requests,
+    /// Whether a user can answer questions.
+    #[arg(skip)]
+    pub(crate) user: UserPresence,
     #[command(flatten)]
     pub(crate) yes_to: YesTo,
     #[command(flatten)]

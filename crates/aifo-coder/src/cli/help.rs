@@ -282,6 +282,18 @@ Exit codes:
   1  the request failed
   2  invalid command line";
 
+pub(super) const POLICY: &str = "\
+Examples:
+  aifo-coder policy check -- git -C sub push -f
+  aifo-coder policy check -- sh -c 'cd x && npm publish'
+  aifo-coder policy test
+  aifo-coder policy import codex ~/.codex/rules/default.rules
+
+Exit codes:
+  0  success
+  1  a file or rule is invalid
+  2  invalid command line";
+
 pub(super) const CLEANUP: &str = "\
 Running and starting sessions, and those of other users, are never touched.
 

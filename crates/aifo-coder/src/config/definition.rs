@@ -15,6 +15,8 @@ macro_rules! table {
             pub(crate) names: ConfiguredRules,
             pub(crate) agents: Agents,
             pub(crate) keys: Keys,
+            /// Rules on arguments.
+            pub(crate) argument_rules: ArgumentRules,
             /// Rules for an agent's permission requests.
             pub(crate) permissions: PermissionRules<Source>,
         }
@@ -31,6 +33,7 @@ macro_rules! table {
                     names: ConfiguredRules::default(),
                     agents: Agents::builtin(),
                     keys: Keys::default(),
+                    argument_rules: ArgumentRules::default(),
                     permissions: PermissionRules::new(WithSource {
                         value: DefaultVerdict::Ask,
                         source: Source::BuiltIn,

@@ -42,6 +42,12 @@ impl ConfigError {
         self.layer == Some(Layer::Flag)
     }
 
+    /// Sets a narrower source.
+    pub(crate) fn at(mut self, source: &Source) -> Self {
+        self.place = source.to_string();
+        self
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

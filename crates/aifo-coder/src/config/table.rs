@@ -28,6 +28,7 @@ use crate::config::kinds::{Kinds, ToolEffect};
 use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
+use crate::config::rules::ArgumentRules;
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::{self, Toolchains};
 use crate::config::variables::Variables;
@@ -334,6 +335,19 @@ table! {
     []
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());
+    [default_rules: bool = true]
+        setting("default_rules", at!(default_rules), SWITCH, "")
+            .flag("--no-rules", Takes::Nothing("false"), FlagGroup::Project,
+                "Switch off the default rules on arguments, such as those about force pushes")
+            .tightened(Tightening {
+                objection: |on| (!on).then_some("= false removes rules"),
+                is_stricter: |_, _| true,
+            });
+    []
+        rule("rule",
+            |config, item| config.argument_rules.add(item),
+            Ok(|config, item| config.argument_rules.restrict(item)))
+            .shown(|config| config.argument_rules.show());
     []
         rule("permissions.allow",
             |config, item| permissions::add_allow(&mut config.permissions.allow, item),

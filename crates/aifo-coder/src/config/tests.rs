@@ -5,6 +5,7 @@ mod files;
 mod network;
 mod page;
 mod permissions;
+mod rules;
 mod sources;
 
 use std::path::Path;

@@ -29,6 +29,10 @@ pub(crate) struct Explanation {
     pub(crate) route: Option<Route>,
     /// The directory the tool would start in.
     pub(crate) directory: Option<PathBuf>,
+    /// The verdict of the rules on arguments.
+    pub(crate) verdict: &'static str,
+    /// The rule that decided.
+    pub(crate) decided_by: Option<DecidedBy>,
     /// Why nothing would run.
     pub(crate) refusal: Option<Refused>,
     /// Which environment the tool would have.
@@ -41,6 +45,14 @@ pub(crate) struct Explanation {
     pub(crate) network: Option<String>,
     /// The tool's time limit in seconds; `None` for no limit.
     pub(crate) max_secs: Option<u64>,
+}
+
+/// A rule on arguments.
+#[derive(Debug, Serialize)]
+pub(crate) struct DecidedBy {
+    /// The rule's source.
+    pub(crate) rule: String,
+    pub(crate) reason: String,
 }
 
 /// Where a call goes.

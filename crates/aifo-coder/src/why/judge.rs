@@ -1,15 +1,16 @@
 //! Follows a call through the steps of shim, proxy and runner.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_launch::NetworkAccess;
-use aifo_policy::{KindPolicy, asks_only_for_version};
+use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_proxy::HostExecutables;
 use aifo_types::{Kind, Refusal, ToolName, exit};
 
-use super::explanation::{Explanation, Mode, Refused, Route, Tried};
+use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
@@ -95,6 +96,9 @@ impl CallExplainer<'_> {
     }
 
     pub(super) fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+        let judgement = self.judgement(&tool, args, cwd);
+        let decided_by = (!judgement.rule.is_empty())
+            .then_some(DecidedBy { rule: judgement.rule, reason: judgement.reason });
         Explanation {
             tool,
             args: args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
@@ -107,6 +111,8 @@ impl CallExplainer<'_> {
             executable: None,
             route: None,
             directory: None,
+            verdict: judgement.verdict.as_str(),
+            decided_by,
             refusal: None,
             environment: "the sidecar's own, with the caller's variables that pass",
             variables: None,
@@ -114,6 +120,16 @@ impl CallExplainer<'_> {
             confinement: None,
             network: None,
         }
+    }
+
+    /// Returns the verdict of the rules on arguments.
+    fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
+        let judge = self.config.argument_rules.judge(self.config.default_rules.value);
+        let mut argv = vec![tool.as_bytes().to_vec()];
+        argv.extend(args.iter().cloned());
+        let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];
+        let directory = cwd.as_os_str().as_bytes();
+        judge.judge(&JudgedCall { argv: &argv, directory, workspace: &workspace })
     }
 
     fn settings(&self) -> Settings {

@@ -24,6 +24,13 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
         ("result", result(explanation)),
         ("because", explanation.because.clone()),
     ];
+    if let Some(decided) = &explanation.decided_by {
+        let reason = match decided.reason.as_str() {
+            "" => String::new(),
+            reason => format!(": {reason}"),
+        };
+        lines.push(("verdict", format!("{}, by {}{reason}", explanation.verdict, decided.rule)));
+    }
     if let Some(refused) = &explanation.refusal {
         lines.push(("refused", refused.text.clone()));
         lines.push(("remedy", refused.remedy.clone()));

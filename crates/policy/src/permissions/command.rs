@@ -29,6 +29,16 @@ impl CallCommand {
         CallCommand { single: None, parts }
     }
 
+    /// Returns the words, if the command is exactly one program with its arguments.
+    pub fn single(&self) -> Option<&[String]> {
+        self.single.as_deref()
+    }
+
+    /// Returns the words of every program in it, as far as they can be parsed.
+    pub fn parts(&self) -> &[Vec<String>] {
+        &self.parts
+    }
+
     /// Returns whether it is exactly this program with these arguments.
     pub(super) fn is(&self, command: &RuleCommand) -> bool {
         self.single.as_ref() == Some(&command.argv)

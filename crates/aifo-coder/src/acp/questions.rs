@@ -1,0 +1,126 @@
+//! Questions about calls, as permission requests to the editor (`spec/questions.md#editors`).
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use aifo_acp::{Id, OptionKind, PermissionRequest, Relay};
+use aifo_launch::{Answer, AskedCall, CallApprovals};
+use aifo_policy::QuestionState;
+use aifo_types::quote_word;
+use serde_json::{Value, json};
+
+use crate::acp::judge::PermissionJudge;
+
+/// The questions and permission requests that an editor is asked.
+#[derive(Debug)]
+pub(crate) struct EditorQuestions {
+    approvals: CallApprovals,
+    /// The open questions, with the editor's request; `None` after its answer.
+    asked: BTreeMap<String, Option<u64>>,
+    /// The calls of permission requests at the editor, with the options that allow them.
+    permissions: Vec<(Id, AskedCall, Vec<Value>)>,
+}
+
+/// Permission requests that are tracked; the oldest are dropped.
+const MAX_PERMISSIONS: usize = 64;
+
+impl EditorQuestions {
+    pub(crate) fn new(approvals: CallApprovals) -> Self {
+        EditorQuestions { approvals, asked: BTreeMap::new(), permissions: Vec::new() }
+    }
+
+    /// Asks the editor about questions that have opened, and withdraws those that have ended. An answer
+    /// that ends the turn cancels it.
+    pub(crate) fn update(&mut self, relay: &mut Relay, now: Instant) {
+        let open = self.approvals.open();
+        let is_open = |id: &String| open.iter().any(|open| open.question.id == *id);
+        let ended: Vec<String> = self.asked.keys().filter(|id| !is_open(id)).cloned().collect();
+        for id in ended {
+            if let Some(Some(number)) = self.asked.remove(&id) {
+                relay.withdraw_question(number, now);
+            }
+            let state = self.approvals.ended(&id).map(|(state, _)| state);
+            if state == Some(QuestionState::Answered(Answer::DenyAndEnd.id().to_owned())) {
+                relay.cancel_turns(now);
+            }
+        }
+        for open in open.iter().filter(|open| !open.left) {
+            let id = &open.question.id;
+            if self.asked.contains_key(id) {
+                continue;
+            }
+            let Some(call) = self.approvals.call(id) else { continue };
+            let (call, options) = permission(id, &call, &open.question.reason);
+            // Without a turn, another frontend has to answer.
+            if let Some(number) = relay.ask_question(id, call, options, now) {
+                self.asked.insert(id.clone(), Some(number));
+            }
+        }
+    }
+
+    /// Takes the editor's answer. Without one the question stays open for other frontends.
+    pub(crate) fn answered(&mut self, id: &str, option: Option<&str>) {
+        if let Some(number) = self.asked.get_mut(id) {
+            *number = None;
+        }
+        let Some(option) = option.filter(|option| offered().any(|(id, ..)| id == *option)) else {
+            return;
+        };
+        if let Err(error) = self.approvals.answer(id, option, "editor") {
+            tracing::debug!(%error, "the editor's answer was late");
+        }
+    }
+
+    /// Notes a permission request that the editor decides.
+    pub(crate) fn forwarded(
+        &mut self,
+        id: &Id,
+        judge: &PermissionJudge,
+        request: &PermissionRequest,
+    ) {
+        let Some(call) = judge.single_call(request) else { return };
+        let allows =
+            |kind: &OptionKind| matches!(kind, OptionKind::AllowOnce | OptionKind::AllowAlways);
+        let options = request.options.iter().filter(|option| allows(&option.kind));
+        let options = options.map(|option| option.id.clone()).collect();
+        if self.permissions.len() >= MAX_PERMISSIONS {
+            self.permissions.remove(0);
+        }
+        self.permissions.push((id.clone(), call, options));
+    }
+
+    /// Covers the call of a permission request that the editor has allowed.
+    pub(crate) fn permission_answered(&mut self, id: &Id, option: Option<&Value>) {
+        let Some(at) = self.permissions.iter().position(|(known, ..)| known == id) else { return };
+        let (_, call, allowing) = self.permissions.remove(at);
+        if option.is_some_and(|option| allowing.contains(option)) && self.approvals.has_judge() {
+            self.approvals.allow_once(call);
+        }
+    }
+}
+
+/// Returns the offered answers. *Always* needs a difference that no editor shows.
+fn offered() -> impl Iterator<Item = (String, String, String)> {
+    let options = Answer::options().into_iter();
+    let options = options.filter(|option| option.id != Answer::Always.id());
+    options.map(|option| (option.id, option.name, option.kind))
+}
+
+/// Returns the tool call and the options of a permission request.
+fn permission(id: &str, call: &AskedCall, reason: &str) -> (Value, Value) {
+    let words: Vec<_> = call.argv.iter().map(|word| quote_word(word)).collect();
+    let line = words.join(" ");
+    let directory = String::from_utf8_lossy(&call.directory).into_owned();
+    let text = format!("{line}\nin {}\n{reason}", quote_word(&call.directory));
+    let options =
+        offered().map(|(id, name, kind)| json!({"optionId": id, "name": name, "kind": kind}));
+    let call = json!({
+        "toolCallId": format!("aifo-{id}"),
+        "title": line,
+        "kind": "execute",
+        "status": "pending",
+        "content": [{"type": "content", "content": {"type": "text", "text": text}}],
+        "rawInput": {"command": call.words(), "cwd": directory},
+    });
+    (call, options.collect())
+}

@@ -1,0 +1,94 @@
+//! `[[rule]]`: rules on arguments (`spec/rules.md`).
+
+use aifo_policy::{InvalidJudgeRule, Judge, RuleOrigin, RuleText, Verdict};
+use serde_json::json;
+use toml::Spanned;
+
+use crate::config::error::ConfigError;
+use crate::config::item::Item;
+use crate::config::key::{ConfigEntry, extends};
+use crate::config::source::Source;
+
+/// The rules of the user's file and the workspace's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ArgumentRules {
+    judge: Judge,
+    list: Vec<(RuleText, Source)>,
+}
+
+impl ArgumentRules {
+    /// Adds the rules of the user's file.
+    pub(crate) fn add(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
+        let (rules, sources) = read(item)?;
+        let added = self.judge.add(&rules, RuleOrigin::User);
+        added.map_err(|(at, error)| invalid(sources.get(at).unwrap_or(&item.source), &error))?;
+        self.keep(rules, sources);
+        Ok(())
+    }
+
+    /// Adds the rules of the workspace's file, which can only make a verdict stricter.
+    pub(crate) fn restrict(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
+        let (rules, sources) = read(item)?;
+        let allows = rules.iter().position(|(rule, _)| rule.then == Verdict::Allow);
+        if let Some(source) = allows.and_then(|at| sources.get(at)) {
+            return Err(extends(item, "with then = \"allow\" allows calls").at(source));
+        }
+        let added = self.judge.restrict(&rules);
+        added.map_err(|(at, error)| invalid(sources.get(at).unwrap_or(&item.source), &error))?;
+        self.keep(rules, sources);
+        Ok(())
+    }
+
+    fn keep(&mut self, rules: NamedRules, sources: Vec<Source>) {
+        let rules = rules.into_iter().map(|(rule, _)| rule);
+        self.list.extend(rules.zip(sources));
+    }
+
+    pub(crate) fn show(&self) -> Vec<ConfigEntry> {
+        let entry = |(rule, source): &(RuleText, Source)| {
+            let value = json!({ "run": rule.run.to_string(), "then": rule.then.as_str() });
+            ConfigEntry::new("rule", value, source)
+        };
+        self.list.iter().map(entry).collect()
+    }
+
+    /// Returns the judge with these rules, and the default ones if `has_defaults`.
+    pub(crate) fn judge(&self, has_defaults: bool) -> Judge {
+        let mut judge = self.judge.clone();
+        if has_defaults {
+            judge.add_defaults();
+        }
+        judge
+    }
+
+    /// Returns the number of rules and of their examples.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let examples = self.list.iter().map(|(rule, _)| rule.examples.len());
+        (self.list.len(), examples.sum())
+    }
+}
+
+/// Rules with their sources as text.
+type NamedRules = Vec<(RuleText, String)>;
+
+/// Returns the rules of a list, and their sources.
+fn read(item: &Item<'_>) -> Result<(NamedRules, Vec<Source>), ConfigError> {
+    let entries = item.toml::<Vec<Spanned<RuleText>>>()?;
+    let sources: Vec<_> = entries.iter().map(|entry| item.source_of(entry.span())).collect();
+    let rules = entries.into_iter().map(Spanned::into_inner);
+    Ok((rules.zip(sources.iter().map(Source::to_string)).collect(), sources))
+}
+
+fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
+    let hint = match error {
+        InvalidJudgeRule::NoTool => "for example: run = \"git push\"",
+        InvalidJudgeRule::NotWord(_) => "options belong in 'with', 'all' or 'without'",
+        InvalidJudgeRule::TooMany => "split the rule",
+        InvalidJudgeRule::EmptyCondition => "remove the empty text",
+        InvalidJudgeRule::NotCommand(_) => "quote the command as for a shell",
+        InvalidJudgeRule::NotMatched(_) | InvalidJudgeRule::Matched(_) => {
+            "'aifo-coder policy check -- CMD..' shows how a command is read"
+        }
+    };
+    ConfigError::new(source, error.to_string()).hint(hint)
+}

@@ -1,0 +1,87 @@
+//! `aifo-coder policy`: verdicts on arguments, and rules of other programs (`spec/rules.md#commands`).
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::ExitCode;
+
+use aifo_policy::{
+    ImportedRules, Judge, JudgedCall, RuleOrigin, default_rules, import_claude, import_codex,
+};
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use crate::cli::{PolicyCheck, PolicyCommand, PolicySource};
+use crate::config::{self, Flags};
+use crate::console;
+use crate::paint;
+
+pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        PolicyCommand::Check(flags) => check(flags)?,
+        PolicyCommand::Test { workspace } => test(&workspace.path)?,
+        PolicyCommand::Import { source, file } => import(*source, file)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
+    ensure!(!flags.words.is_empty(), "no command is named");
+    let workspace = &flags.project.workspace.path;
+    let config = config::load(workspace, &flags.project.flags())?;
+    let judge = config.argument_rules.judge(config.default_rules.value);
+    let names = [config::real(workspace), workspace.clone()];
+    let names = names.map(|path| path.into_os_string().into_vec());
+    let directory = std::env::current_dir().context("cannot determine the current directory")?;
+    let argv: Vec<Vec<u8>> = flags.words.iter().cloned().map(OsString::into_vec).collect();
+    let call =
+        JudgedCall { argv: &argv, directory: directory.as_os_str().as_bytes(), workspace: &names };
+    let explained = judge.explain(&call);
+    let judgement = &explained.judgement;
+    if flags.json {
+        return paint::print_json(&json!({
+            "verdict": judgement.verdict.as_str(),
+            "rule": judgement.rule,
+            "reason": judgement.reason,
+            "calls": explained.calls,
+            "unclear": explained.is_unclear,
+        }));
+    }
+    let rule = if judgement.rule.is_empty() { "none" } else { &judgement.rule };
+    let mut rows = vec![["verdict:", judgement.verdict.as_str()], ["rule:", rule]];
+    if !judgement.reason.is_empty() {
+        rows.push(["because:", &judgement.reason]);
+    }
+    rows.extend(explained.calls.iter().map(|call| ["call:", call.as_str()]));
+    if explained.is_unclear {
+        rows.push(["call:", "(a part that is known only when it runs)"]);
+    }
+    let rows: Vec<_> = rows.into_iter().map(|row| row.map(str::to_owned)).collect();
+    paint::print(&paint::columns(&rows))
+}
+
+/// Runs the examples of all rules, which loading them does.
+fn test(workspace: &Path) -> anyhow::Result<()> {
+    let config = config::load(workspace, &Flags::default())?;
+    let defaults_hold = Judge::default().add(default_rules(), RuleOrigin::Default);
+    defaults_hold.map_err(|(_, error)| error)?;
+    let (rules, examples) = config.argument_rules.count();
+    let defaults: usize = default_rules().iter().map(|(rule, _)| rule.examples.len()).sum();
+    paint::print(&format!(
+        "{rules} rules of files: {examples} examples hold\n{} default rules: {defaults} examples hold\n",
+        default_rules().len()
+    ))
+}
+
+fn import(source: PolicySource, file: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("'{}'", file.display()))?;
+    let imported: ImportedRules = match source {
+        PolicySource::Codex => import_codex(&text),
+        PolicySource::Claude => import_claude(&text),
+    }
+    .map_err(|error| anyhow::anyhow!("{}:{error}", file.display()))?;
+    for note in &imported.notes {
+        console::say(format!("{}:{}: {}", file.display(), note.line, note.what));
+    }
+    paint::print(&imported.toml)
+}

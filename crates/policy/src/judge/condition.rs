@@ -1,0 +1,129 @@
+//! Conditions of a rule on options and operands.
+
+use super::glob::{Match, matches};
+use super::normal::{CallOption, NormalCall};
+use super::sieve::Sieve;
+use super::table::{Arity, Known};
+
+/// An element of `with`, `all` or `without`.
+#[derive(Clone, Debug)]
+pub(super) enum Condition {
+    /// An option by its synonyms, with a pattern of its value.
+    Option { names: Vec<Vec<u8>>, value: Option<Vec<u8>> },
+    /// A pattern of an operand.
+    Operand(Vec<u8>),
+}
+
+impl Condition {
+    pub(super) fn compile(text: &str, known: Known, run: &[Vec<u8>]) -> Self {
+        if !text.starts_with('-') {
+            return Condition::Operand(text.as_bytes().to_vec());
+        }
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.as_bytes().to_vec())),
+            None => (text, None),
+        };
+        let name = name.as_bytes().to_vec();
+        // A rule without a subcommand is for all of them; its options are those of the tool.
+        let words = run.iter().skip(1).map(|word| String::from_utf8_lossy(word));
+        let words: Vec<_> = words.collect();
+        let scopes = (1..=words.len()).rev();
+        let scopes = scopes.filter_map(|count| known.table.scope(&words.get(..count)?.join(" ")));
+        let mut scopes = scopes.chain([known.table.root()]);
+        let names = scopes.find_map(|scope| scope.find(&name)).map(|(_, names)| names.to_vec());
+        Condition::Option { names: names.unwrap_or_else(|| vec![name]), value }
+    }
+
+    /// Returns a set that every call that matches has an element of.
+    pub(super) fn sieve(&self) -> Sieve {
+        match self {
+            Condition::Option { names, .. } => Sieve::of_option(names),
+            Condition::Operand(pattern) => Sieve::of_pattern(pattern),
+        }
+    }
+
+    /// Returns whether this condition names an option.
+    pub(super) fn names(&self, option: &CallOption) -> bool {
+        matches!(self, Condition::Option { names, .. } if names.contains(&option.name))
+    }
+
+    pub(super) fn matches(&self, call: &NormalCall, operands_at: usize) -> Match {
+        let open = if call.is_open { Match::Maybe } else { Match::No };
+        match self {
+            Condition::Operand(pattern) => {
+                let operands = call.operands.iter().skip(operands_at);
+                let each = operands.map(|operand| matches(pattern, &operand.word));
+                each.max().unwrap_or(Match::No).max(open)
+            }
+            Condition::Option { names, value } => {
+                let each =
+                    call.options.iter().map(|option| matches_option(names, value, option, call));
+                let found = each.max().unwrap_or(Match::No).max(open);
+                // An expansion, or the name of a file, may be an option.
+                if call.may_have_option { found.max(Match::Maybe) } else { found }
+            }
+        }
+    }
+
+    /// Returns whether the call does not have it.
+    pub(super) fn is_absent(&self, call: &NormalCall, operands_at: usize) -> Match {
+        let Condition::Option { names, value } = self else {
+            return match self.matches(call, operands_at) {
+                Match::No => Match::Yes,
+                Match::Maybe => Match::Maybe,
+                Match::Yes => Match::No,
+            };
+        };
+        let negated = call.options.iter().any(|option| {
+            option
+                .name
+                .strip_prefix(b"--no-")
+                .is_some_and(|rest| names.iter().any(|name| name.strip_prefix(b"--") == Some(rest)))
+        });
+        let is_present = call.options.iter().any(|option| {
+            let is_off = value.is_none()
+                && option.value.as_deref().is_some_and(|value| {
+                    !matches!(value, b"true" | b"1" | b"yes") && names_a_flag(option, call)
+                });
+            option.is_sure
+                && !is_off
+                && names.contains(&option.name)
+                && matches_option(names, value, option, call) == Match::Yes
+        });
+        if is_present && !negated {
+            return Match::No;
+        }
+        if self.matches(call, operands_at) == Match::No { Match::Yes } else { Match::Maybe }
+    }
+}
+
+/// Returns whether a value of this option switches it on or off.
+fn names_a_flag(option: &CallOption, call: &NormalCall) -> bool {
+    let arity = call.known.table.root().find(&option.name).map(|(arity, _)| arity);
+    arity != Some(Arity::Value)
+}
+
+fn matches_option(
+    names: &[Vec<u8>],
+    value: &Option<Vec<u8>>,
+    option: &CallOption,
+    call: &NormalCall,
+) -> Match {
+    let by_name = if names.contains(&option.name) {
+        Match::Yes
+    } else if option.has_unknown {
+        let is_bundle = option.name.len() == 2;
+        let may_be = names.iter().any(|name| matches(name, &option.name) != Match::No);
+        if is_bundle || may_be { Match::Maybe } else { Match::No }
+    } else if option.is_unknown && option.name.len() > 2 && call.known.table.abbreviates {
+        let is_abbreviation = names.iter().any(|name| name.starts_with(&option.name));
+        if is_abbreviation { Match::Yes } else { Match::No }
+    } else {
+        Match::No
+    };
+    match (value, &option.value) {
+        (None, _) => by_name,
+        (Some(pattern), Some(value)) => by_name.min(matches(pattern, value)),
+        (Some(_), None) => Match::No,
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether a path is outside the workspace.
+
+use super::glob::{Match, UNKNOWN, is_unknown};
+
+/// Where a call runs.
+#[derive(Clone, Debug)]
+pub(super) struct Place<'a> {
+    /// The possible working directories, absolute. An empty one is unknown.
+    pub(super) directories: Vec<Vec<u8>>,
+    pub(super) workspace: &'a [Vec<u8>],
+}
+
+/// Directories whose entries any tool may remove, unless they contain the workspace.
+const TEMPORARY: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/private/tmp"];
+
+impl Place<'_> {
+    /// Returns whether `path` is outside the workspace, or is the workspace. Links are not resolved.
+    pub(super) fn is_outside(&self, path: &[u8]) -> Match {
+        if path.first() == Some(&b'~') {
+            return Match::Yes;
+        }
+        let is_absolute = path.first() == Some(&b'/');
+        let in_directory = |directory: &Vec<u8>| match (is_absolute, directory.is_empty()) {
+            (true, _) => self.judge(path),
+            (false, true) => Match::Maybe,
+            (false, false) => self.judge(&[directory, &b"/"[..], path].concat()),
+        };
+        self.directories.iter().map(in_directory).max().unwrap_or(Match::Maybe)
+    }
+
+    fn judge(&self, path: &[u8]) -> Match {
+        // A pattern has no `..`, as long as no part of the path is unknown.
+        if path.contains(&UNKNOWN) {
+            return Match::Maybe;
+        }
+        let path = lexical(path);
+        let is_inside = self.workspace.iter().any(|root| is_below(&path, root));
+        let is_temporary = TEMPORARY.iter().any(|root| {
+            is_below(&path, root) && !self.workspace.iter().any(|name| is_below(name, root))
+        });
+        if is_inside || is_temporary { Match::No } else { Match::Yes }
+    }
+
+    /// Moves to another directory.
+    pub(super) fn enter(&mut self, path: &[u8]) {
+        for directory in &mut self.directories {
+            let is_absolute = path.first() == Some(&b'/');
+            let joined = match (is_absolute, directory.is_empty()) {
+                (true, _) => path.to_vec(),
+                (false, true) => continue,
+                (false, false) => [directory, &b"/"[..], path].concat(),
+            };
+            let is_known = !joined.iter().any(|byte| is_unknown(*byte))
+                && !matches!(path.first(), None | Some(b'~' | b'-'));
+            *directory = if is_known { lexical(&joined) } else { Vec::new() };
+        }
+    }
+}
+
+/// Resolves `.` and `..` without links.
+fn lexical(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut joined = vec![b'/'];
+    joined.extend(parts.join(&b'/'));
+    joined
+}
+
+/// Returns whether `path` is strictly below `root`.
+fn is_below(path: &[u8], root: &[u8]) -> bool {
+    let root = root.strip_suffix(b"/").unwrap_or(root);
+    path.strip_prefix(root).is_some_and(|rest| rest.len() > 1 && rest.first() == Some(&b'/'))
+}

@@ -1,0 +1,376 @@
+//! Rules on arguments (`spec/rules.md#rules`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::Verdict;
+use super::condition::Condition;
+use super::glob::{Match, matches};
+use super::normal::{CallOption, NormalCall};
+use super::place::Place;
+use super::sieve::Sieve;
+use super::table::find;
+
+/// A rule as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleText {
+    /// Tool and subcommand.
+    pub run: Run,
+    /// Options and patterns of operands, one of which the call has.
+    #[serde(default)]
+    pub with: Vec<String>,
+    /// Options and patterns of operands, all of which the call has.
+    #[serde(default)]
+    pub all: Vec<String>,
+    /// Options and patterns of operands, none of which the call has.
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// True for calls with a path outside the workspace.
+    #[serde(default)]
+    pub outside: bool,
+    /// Tools, to one of which the output goes.
+    #[serde(default)]
+    pub into: Vec<String>,
+    /// True for calls without other options and operands.
+    #[serde(default)]
+    pub exact: bool,
+    /// The verdict.
+    pub then: Verdict,
+    /// The reason for users and agents.
+    #[serde(default)]
+    pub because: String,
+    /// Calls that the rule must match, and calls that it must not match.
+    #[serde(default)]
+    pub examples: Examples,
+}
+
+/// Example commands, quoted as for a shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Examples {
+    /// Commands that the rule matches.
+    pub yes: Vec<String>,
+    /// Commands that it does not match.
+    pub no: Vec<String>,
+}
+
+/// Tool and subcommand of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected \"tool subcommand\", or a list of words and lists of words"
+)]
+pub enum Run {
+    /// Words separated by spaces.
+    Text(String),
+    /// Words, each with its alternatives.
+    Words(Vec<RunWord>),
+}
+
+/// A word of [`Run`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a word, or a list of words")]
+pub enum RunWord {
+    /// One word.
+    One(String),
+    /// One of these words.
+    Any(Vec<String>),
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run::Text(String::new())
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words().into_iter().map(|words| words.join("|"));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl Examples {
+    /// Returns the number of examples.
+    pub fn len(&self) -> usize {
+        self.yes.len() + self.no.len()
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Run {
+    /// Returns the alternatives of each word.
+    pub(super) fn words(&self) -> Vec<Vec<String>> {
+        match self {
+            Run::Text(text) => text.split_whitespace().map(|word| vec![word.to_owned()]).collect(),
+            Run::Words(words) => words
+                .iter()
+                .map(|word| match word {
+                    RunWord::One(word) => vec![word.clone()],
+                    RunWord::Any(words) => words.clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// An invalid rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidJudgeRule {
+    /// `run` has no tool.
+    #[error("the rule has no tool")]
+    NoTool,
+    /// `run` has an option or an empty word.
+    #[error("'{0}' is no tool or subcommand")]
+    NotWord(String),
+    /// More combinations than [`MAX_COMBINATIONS`].
+    #[error("the rule has more than {MAX_COMBINATIONS} combinations of words")]
+    TooMany,
+    /// A condition is empty.
+    #[error("a condition of the rule is empty")]
+    EmptyCondition,
+    /// An example is no command.
+    #[error("the example '{0}' is not a command")]
+    NotCommand(String),
+    /// An example of `yes` does not match.
+    #[error("the rule does not match its example '{0}'")]
+    NotMatched(String),
+    /// An example of `no` matches.
+    #[error("the rule matches its counterexample '{0}'")]
+    Matched(String),
+}
+
+/// Combinations of alternatives in `run` that a rule may have.
+const MAX_COMBINATIONS: usize = 256;
+
+/// The origin of a rule, in the order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuleOrigin {
+    /// The user's file.
+    User,
+    /// The default set.
+    Default,
+}
+
+/// A rule for one combination of its words.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    /// Tool and subcommand. The tool `*` is any.
+    pub(super) run: Vec<Vec<u8>>,
+    with: Vec<Condition>,
+    all: Vec<Condition>,
+    without: Vec<Condition>,
+    outside: bool,
+    into: Vec<Vec<u8>>,
+    exact: bool,
+    conditions: usize,
+    pub(super) origin: RuleOrigin,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// The parts of a rule that all combinations share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) source: String,
+    pub(super) then: Verdict,
+    pub(super) because: String,
+}
+
+impl Rule {
+    /// Compiles a rule. Examples are not run.
+    pub(super) fn compile(
+        text: &RuleText,
+        source: &str,
+        origin: RuleOrigin,
+    ) -> Result<Vec<Rule>, InvalidJudgeRule> {
+        let words = text.run.words();
+        if words.is_empty() {
+            return Err(InvalidJudgeRule::NoTool);
+        }
+        let mut combinations: Vec<Vec<String>> = vec![Vec::new()];
+        for alternatives in &words {
+            let invalid = |word: &&String| {
+                word.is_empty() || word.starts_with('-') || word.contains(char::is_whitespace)
+            };
+            if let Some(word) = alternatives.iter().find(invalid) {
+                return Err(InvalidJudgeRule::NotWord(word.clone()));
+            }
+            if combinations.len() * alternatives.len().max(1) > MAX_COMBINATIONS {
+                return Err(InvalidJudgeRule::TooMany);
+            }
+            let longer = |head: &Vec<String>| {
+                let head = head.clone();
+                alternatives.iter().map(move |word| [head.clone(), vec![word.clone()]].concat())
+            };
+            combinations = combinations.iter().flat_map(longer).collect();
+        }
+        if combinations.is_empty() {
+            return Err(InvalidJudgeRule::NoTool);
+        }
+        let mut items = text.with.iter().chain(&text.all).chain(&text.without).chain(&text.into);
+        if items.any(String::is_empty) {
+            return Err(InvalidJudgeRule::EmptyCondition);
+        }
+        let shared = Arc::new(Shared {
+            source: source.to_owned(),
+            then: text.then,
+            because: text.because.clone(),
+        });
+        let conditions = [
+            usize::from(!text.with.is_empty()),
+            text.all.len(),
+            usize::from(!text.without.is_empty()),
+            usize::from(text.outside),
+            usize::from(!text.into.is_empty()),
+            // An exact rule is narrower than any other one.
+            if text.exact { 1000 } else { 0 },
+        ];
+        let rule = |words: Vec<String>| {
+            let mut run: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
+            let (known, tool, dashed) = find(run.first().map(Vec::as_slice).unwrap_or_default());
+            let (tool, dashed) = (tool.to_vec(), dashed.map(<[u8]>::to_vec));
+            run.splice(..1, std::iter::once(tool).chain(dashed));
+            let compile = |items: &[String]| -> Vec<Condition> {
+                items.iter().map(|item| Condition::compile(item, known, &run)).collect()
+            };
+            Rule {
+                with: compile(&text.with),
+                all: compile(&text.all),
+                without: compile(&text.without),
+                outside: text.outside,
+                into: text.into.iter().map(|tool| tool.clone().into_bytes()).collect(),
+                exact: text.exact,
+                conditions: conditions.iter().sum(),
+                origin,
+                shared: Arc::clone(&shared),
+                run,
+            }
+        };
+        Ok(combinations.into_iter().map(rule).collect())
+    }
+
+    /// Returns a set that every call that matches has an element of.
+    pub(super) fn sieve(&self) -> Sieve {
+        match (self.with.is_empty(), self.all.first()) {
+            (false, _) => self.with.iter().map(Condition::sieve).fold(Sieve::NONE, Sieve::and),
+            (true, Some(first)) => first.sieve(),
+            (true, None) => Sieve::ANY,
+        }
+    }
+
+    /// Returns the order of rules: the first that matches decides.
+    pub(super) fn rank(&self) -> impl Ord + '_ {
+        let is_any = self.run.first().is_some_and(|tool| tool == b"*");
+        let length = self.run.len() - usize::from(is_any);
+        (
+            std::cmp::Reverse((length, self.conditions)),
+            self.origin,
+            std::cmp::Reverse(self.shared.then),
+            (&self.shared.because, &self.shared.source, &self.run),
+        )
+    }
+
+    /// Returns whether the rule matches a call.
+    pub(super) fn matches(&self, call: &NormalCall, place: &Place<'_>, into: &[Vec<u8>]) -> Match {
+        let (mut found, operands_at) = self.matches_run(call);
+        if found == Match::No {
+            return Match::No;
+        }
+        let is_any = |conditions: &[Condition]| {
+            let each = conditions.iter().map(|item| item.matches(call, operands_at));
+            each.max().unwrap_or(Match::No)
+        };
+        if !self.with.is_empty() {
+            found = found.min(is_any(&self.with));
+        }
+        for condition in &self.all {
+            found = found.min(condition.matches(call, operands_at));
+        }
+        if !self.without.is_empty() && found != Match::No {
+            let absent = self.without.iter().map(|item| item.is_absent(call, operands_at));
+            found = found.min(absent.min().unwrap_or(Match::Yes));
+        }
+        if !self.into.is_empty() {
+            let is_into = |tool: &Vec<u8>| {
+                let (_, name, _) = find(tool);
+                self.into.iter().any(|it| find(it.as_slice()).1 == name)
+            };
+            let goes = if into.iter().any(is_into) { Match::Yes } else { Match::No };
+            found = found.min(goes);
+        }
+        if self.outside && found != Match::No {
+            found = found.min(self.is_outside(call, place, operands_at));
+        }
+        if self.exact && found != Match::No {
+            found = found.min(self.is_exact(call, operands_at));
+        }
+        found
+    }
+
+    /// Matches tool and subcommand, and returns the index of the first operand after them.
+    fn matches_run(&self, call: &NormalCall) -> (Match, usize) {
+        let Some((tool, words)) = self.run.split_first() else { return (Match::No, 0) };
+        let mut found = if tool == b"*" { Match::Yes } else { matches(tool, &call.tool) };
+        let mut at = 0;
+        for word in words {
+            loop {
+                if found == Match::No {
+                    return (Match::No, at);
+                }
+                let Some(operand) = call.operands.get(at) else {
+                    let rest = if call.is_open { Match::Maybe } else { Match::No };
+                    return (found.min(rest), at);
+                };
+                at += 1;
+                match matches_word(word, &operand.word, call) {
+                    Match::No if operand.may_be_value => {}
+                    one => {
+                        found = found.min(one);
+                        break;
+                    }
+                }
+            }
+        }
+        (found, at)
+    }
+
+    fn is_outside(&self, call: &NormalCall, place: &Place<'_>, operands_at: usize) -> Match {
+        let are_paths = call.known.table.paths;
+        let looks_like_path = |word: &[u8]| {
+            word.contains(&b'/') || word == b".." || matches!(word.first(), Some(b'~' | 0))
+        };
+        let operands = call.operands.iter().skip(operands_at).map(|operand| &operand.word);
+        let paths = operands.filter(|word| are_paths || looks_like_path(word));
+        let outside = paths.map(|path| place.is_outside(path)).max().unwrap_or(Match::No);
+        if call.is_open { outside.max(Match::Maybe) } else { outside }
+    }
+
+    fn is_exact(&self, call: &NormalCall, operands_at: usize) -> Match {
+        let is_named = |option: &CallOption| self.all.iter().any(|it| it.names(option));
+        let named = self.all.iter().filter(|it| matches!(it, Condition::Operand(_))).count();
+        let is_exact = call.options.iter().all(is_named)
+            && call.operands.len() == operands_at + named
+            && !call.is_open;
+        if is_exact { Match::Yes } else { Match::No }
+    }
+}
+
+/// Matches a subcommand's word with an operand.
+fn matches_word(word: &[u8], operand: &[u8], call: &NormalCall) -> Match {
+    let found = matches(word, operand);
+    if found == Match::No
+        && word.starts_with(operand)
+        && let Ok(text) = std::str::from_utf8(operand)
+        && call.known.table.may_abbreviate(text)
+    {
+        return Match::Yes;
+    }
+    found
+}

@@ -1,0 +1,380 @@
+//! Splits shell text into simple commands, with the tools that read their output.
+//!
+//! Expansions become [`UNKNOWN`] bytes, two where they may be several words.
+
+use std::ops::Range;
+
+use super::glob::{GLOB, UNKNOWN};
+use super::normal::base_name;
+use super::place::Place;
+
+mod expansion;
+mod flow;
+
+/// A simple command of a text.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    pub(super) words: Vec<Vec<u8>>,
+    /// `NAME=VALUE` before the words.
+    pub(super) assignments: Vec<Vec<u8>>,
+    /// The tools that read its output.
+    pub(super) into: Vec<Vec<u8>>,
+    /// The possible working directories.
+    pub(super) directories: Vec<Vec<u8>>,
+    pub(super) input: Input,
+}
+
+/// The standard input of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Input {
+    /// That of the whole text.
+    #[default]
+    Inherited,
+    /// This text.
+    Text(Vec<u8>),
+    /// The output of a command.
+    Unknown,
+}
+
+/// The commands of a text.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub(super) commands: Vec<Simple>,
+    /// True if a part of the text has been left out.
+    pub(super) is_unclear: bool,
+}
+
+impl Script {
+    pub(super) fn parse(text: &[u8], place: &Place<'_>) -> Self {
+        let mut reader = Reader {
+            text,
+            at: 0,
+            script: Script::default(),
+            place: place.clone(),
+            fallback: Vec::new(),
+            heredocs: Vec::new(),
+            depth: 0,
+        };
+        reader.list(None);
+        reader.script
+    }
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    script: Script,
+    /// The directories of the next command.
+    place: Place<'a>,
+    /// Directories that hold if a `cd` of this list has failed.
+    fallback: Vec<Vec<u8>>,
+    heredocs: Vec<Heredoc>,
+    depth: usize,
+}
+
+struct Heredoc {
+    delimiter: Vec<u8>,
+    strips_tabs: bool,
+    is_quoted: bool,
+    /// The command that reads it, once it has ended.
+    command: Option<usize>,
+}
+
+/// The command that is being read.
+#[derive(Default)]
+struct Current {
+    words: Vec<Vec<u8>>,
+    word: Option<Vec<u8>>,
+    redirection: Redirection,
+    /// The commands of its substitutions, which it reads.
+    inputs: Vec<Range<usize>>,
+    /// The commands that read its output.
+    outputs: Vec<Range<usize>>,
+    input: Input,
+    /// True if a word before was quoted, so that it is no reserved word.
+    is_quoted: bool,
+}
+
+/// The meaning of the next word.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Redirection {
+    #[default]
+    None,
+    File,
+    Text,
+    Heredoc {
+        strips_tabs: bool,
+    },
+}
+
+/// Compound commands that are open, and the stages of the current pipeline.
+struct Level {
+    /// The index of the pipeline's first command, and of each later stage.
+    stages: Vec<usize>,
+    /// The stages around each open compound command, with its closing word.
+    open: Vec<(&'static [u8], Vec<usize>)>,
+}
+
+/// Maximum nesting of substitutions and subshells.
+const MAX_DEPTH: usize = 32;
+/// Maximum number of commands of a text.
+const MAX_COMMANDS: usize = 4096;
+/// An unquoted `{`, until the word has ended.
+const BRACE: u8 = 2;
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn next_if(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn starts_with(&self, text: &[u8]) -> bool {
+        self.text.get(self.at..).is_some_and(|rest| rest.starts_with(text))
+    }
+
+    /// Reads a list up to the end of the text, or of a substitution.
+    fn list(&mut self, end: Option<u8>) {
+        let start = self.script.commands.len();
+        let mut level = Level { stages: vec![start], open: Vec::new() };
+        let mut current = Current::default();
+        while let Some(byte) = self.next() {
+            if Some(byte) == end && (byte != b')' || !level.is_in_case()) {
+                break;
+            }
+            if self.script.commands.len() > MAX_COMMANDS {
+                self.script.is_unclear = true;
+                break;
+            }
+            let is_test = current.words.first().is_some_and(|word| word == b"[[");
+            match byte {
+                b' ' | b'\t' => self.end_word(&mut current),
+                b'\n' => {
+                    self.end_command(&mut current, &mut level);
+                    self.end_pipeline(&mut level);
+                    self.end_chain();
+                    self.read_heredocs();
+                }
+                b'&' | b'|' | b'(' | b')' | b'<' | b'>' if is_test => self.end_word(&mut current),
+                b';' | b'&' | b'|' => self.operator(byte, &mut current, &mut level),
+                b')' if level.is_in_case() => {
+                    // A pattern.
+                    current = Current::default();
+                }
+                b')' => self.end_command(&mut current, &mut level),
+                b'(' => self.parenthesis(&mut current, &mut level),
+                b'<' | b'>' => self.redirection(byte, &mut current),
+                b'#' if current.word.is_none() => {
+                    while self.peek().is_some_and(|byte| byte != b'\n') {
+                        self.at += 1;
+                    }
+                }
+                byte => self.word_byte(byte, end, &mut current),
+            }
+        }
+        self.end_command(&mut current, &mut level);
+        while let Some((_, stages)) = level.open.pop() {
+            self.end_pipeline(&mut level);
+            level.stages = stages;
+        }
+        self.end_pipeline(&mut level);
+        self.end_chain();
+        self.read_heredocs();
+    }
+
+    fn operator(&mut self, byte: u8, current: &mut Current, level: &mut Level) {
+        // `&>file`
+        if byte == b'&' && self.peek() == Some(b'>') {
+            self.end_word(current);
+            return;
+        }
+        self.end_command(current, level);
+        if byte == b'|' && !self.next_if(b'|') {
+            self.next_if(b'&');
+            level.stages.push(self.script.commands.len());
+            return;
+        }
+        let is_and = byte == b'&' && self.next_if(b'&');
+        while byte == b';' && (self.next_if(b';') || self.next_if(b'&')) {}
+        self.end_pipeline(level);
+        if !is_and {
+            self.end_chain();
+        }
+    }
+
+    /// Reads a subshell, an arithmetic command or the parentheses of a function.
+    fn parenthesis(&mut self, current: &mut Current, level: &mut Level) {
+        self.end_word(current);
+        if self.next_if(b'(') {
+            self.arithmetic();
+            return;
+        }
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        if current.words.len() == 1 && rest.get(blank) == Some(&b')') {
+            self.at += blank + 1;
+            current.words.clear();
+            return;
+        }
+        self.end_command(current, level);
+        let (directories, fallback) =
+            (self.place.directories.clone(), std::mem::take(&mut self.fallback));
+        self.nested(b')');
+        self.place.directories = directories;
+        self.fallback = fallback;
+    }
+
+    /// Reads a nested list and returns its commands.
+    fn nested(&mut self, end: u8) -> Range<usize> {
+        let start = self.script.commands.len();
+        if self.depth >= MAX_DEPTH {
+            self.script.is_unclear = true;
+            self.at = self.text.len();
+            return start..start;
+        }
+        self.depth += 1;
+        let heredocs = std::mem::take(&mut self.heredocs);
+        self.list(Some(end));
+        self.heredocs = heredocs;
+        self.depth -= 1;
+        start..self.script.commands.len()
+    }
+
+    fn redirection(&mut self, byte: u8, current: &mut Current) {
+        let is_descriptor =
+            current.word.as_ref().is_some_and(|word| word.iter().all(u8::is_ascii_digit));
+        if is_descriptor {
+            current.word = None;
+        }
+        self.end_word(current);
+        if self.next_if(b'(') {
+            let inner = self.isolated(b')');
+            if byte == b'<' {
+                current.inputs.push(inner);
+            } else {
+                current.outputs.push(inner);
+            }
+            current.word.get_or_insert_default().push(UNKNOWN);
+            return;
+        }
+        current.redirection = Redirection::File;
+        if byte == b'<' && self.next_if(b'<') {
+            current.redirection = match self.next_if(b'<') {
+                true => Redirection::Text,
+                false => Redirection::Heredoc { strips_tabs: self.next_if(b'-') },
+            };
+        }
+        while self.peek().is_some_and(|byte| matches!(byte, b'<' | b'>' | b'&' | b'|')) {
+            self.at += 1;
+        }
+    }
+
+    /// Reads a nested list whose `cd` does not hold after it.
+    fn isolated(&mut self, end: u8) -> Range<usize> {
+        let saved = (self.place.directories.clone(), std::mem::take(&mut self.fallback));
+        let range = self.nested(end);
+        (self.place.directories, self.fallback) = saved;
+        range
+    }
+
+    fn end_word(&mut self, current: &mut Current) {
+        let Some(mut word) = current.word.take() else { return };
+        if let Some(at) = word.iter().position(|byte| *byte == BRACE) {
+            let rest = word.get(at..).unwrap_or_default();
+            let expands = rest.contains(&b'}')
+                && (rest.contains(&b',') || rest.windows(2).any(|two| two == b".."));
+            if expands {
+                word.truncate(at);
+                word.extend([UNKNOWN, UNKNOWN]);
+            }
+            word.iter_mut().filter(|byte| **byte == BRACE).for_each(|byte| *byte = b'{');
+        }
+        match std::mem::take(&mut current.redirection) {
+            Redirection::None => current.words.push(word),
+            Redirection::File => {}
+            Redirection::Text => current.input = Input::Text(word),
+            Redirection::Heredoc { strips_tabs } => self.heredocs.push(Heredoc {
+                delimiter: word,
+                strips_tabs,
+                is_quoted: std::mem::take(&mut current.is_quoted),
+                command: None,
+            }),
+        }
+    }
+
+    /// Reads the bodies of here-documents after a line.
+    fn read_heredocs(&mut self) {
+        for heredoc in std::mem::take(&mut self.heredocs) {
+            let start = self.at;
+            let mut end = self.text.len();
+            while self.at < self.text.len() {
+                let rest = self.text.get(self.at..).unwrap_or_default();
+                let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let line_start = self.at;
+                self.at = (self.at + line.len() + 1).min(self.text.len());
+                let tabs = line.iter().take_while(|byte| **byte == b'\t').count();
+                let tabs = if heredoc.strips_tabs { tabs } else { 0 };
+                if line.get(tabs..) == Some(heredoc.delimiter.as_slice()) {
+                    end = line_start;
+                    break;
+                }
+            }
+            let body = self.text.get(start..end).unwrap_or_default().to_vec();
+            if !heredoc.is_quoted {
+                self.expansions_of(&body);
+            }
+            if let Some(command) = heredoc.command.and_then(|at| self.script.commands.get_mut(at)) {
+                command.input = Input::Text(body);
+            }
+        }
+    }
+
+    /// Reads the substitutions of a here-document.
+    fn expansions_of(&mut self, body: &[u8]) {
+        if self.depth >= MAX_DEPTH {
+            self.script.is_unclear = true;
+            return;
+        }
+        let mut reader = Reader {
+            text: body,
+            at: 0,
+            script: Script::default(),
+            place: self.place.clone(),
+            fallback: Vec::new(),
+            heredocs: Vec::new(),
+            depth: self.depth + 1,
+        };
+        let mut current = Current::default();
+        while reader.at < body.len() {
+            reader.double_quoted(&mut current);
+        }
+        self.script.is_unclear |= reader.script.is_unclear;
+        self.script.commands.append(&mut reader.script.commands);
+    }
+}
+
+/// Returns the base name of a command's tool.
+fn tool_of(words: &[Vec<u8>]) -> Option<&[u8]> {
+    words.first().map(|word| base_name(word))
+}
+
+/// Matches `NAME=..` and `NAME+=..`.
+pub(super) fn is_assignment(word: &[u8]) -> bool {
+    let Some(at) = word.iter().position(|byte| *byte == b'=') else { return false };
+    let name = word.get(..at).unwrap_or_default();
+    let name = name.strip_suffix(b"+").unwrap_or(name);
+    let name = name.split(|byte| *byte == b'[').next().unwrap_or_default();
+    !name.is_empty()
+        && !name.first().is_some_and(u8::is_ascii_digit)
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}

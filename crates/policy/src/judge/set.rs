@@ -1,0 +1,220 @@
+//! Rules in their order, found by tool and subcommand.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::glob::{Match, is_unknown};
+use super::normal::NormalCall;
+use super::rule::Rule;
+use super::sieve::Sieve;
+use super::unwrap::{Part, Parts};
+use super::{Judgement, Verdict};
+
+/// Rules of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RuleSet {
+    /// In the order of [`Rule::rank`].
+    rules: Vec<Rule>,
+    /// Those of `rules`.
+    sieves: Vec<Sieve>,
+    by_tool: HashMap<Vec<u8>, OfTool>,
+}
+
+/// The indices of a tool's rules.
+#[derive(Clone, Debug, Default)]
+struct OfTool {
+    all: Vec<usize>,
+    /// Those without a subcommand.
+    bare: Vec<usize>,
+    /// Those with this first word, and those without a subcommand.
+    by_word: HashMap<Vec<u8>, Vec<usize>>,
+}
+
+impl RuleSet {
+    pub(super) fn of(rules: Vec<Rule>) -> Self {
+        let mut set = RuleSet::default();
+        set.extend(rules);
+        set
+    }
+
+    pub(super) fn extend(&mut self, rules: Vec<Rule>) {
+        self.rules.extend(rules);
+        self.rules.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self.sieves = self.rules.iter().map(Rule::sieve).collect();
+        self.by_tool.clear();
+        let any: Vec<usize> = self.indices(|tool| tool == b"*");
+        for (at, rule) in self.rules.iter().enumerate() {
+            let Some(tool) = rule.run.first() else { continue };
+            match self.by_tool.get_mut(tool) {
+                Some(found) => found.all.push(at),
+                None => {
+                    self.by_tool
+                        .insert(tool.clone(), OfTool { all: vec![at], ..OfTool::default() });
+                }
+            }
+        }
+        for (tool, found) in &mut self.by_tool {
+            if tool != b"*" {
+                found.all.extend(&any);
+                found.all.sort_unstable();
+            }
+            for at in &found.all {
+                match self.rules.get(*at).and_then(|rule| rule.run.get(1)) {
+                    Some(word) if !word.iter().any(|byte| matches!(byte, b'*' | b'?')) => {
+                        found.by_word.entry(word.clone()).or_default().push(*at);
+                    }
+                    _ => found.bare.push(*at),
+                }
+            }
+            for list in found.by_word.values_mut() {
+                list.extend(&found.bare);
+                list.sort_unstable();
+            }
+        }
+    }
+
+    fn indices(&self, is_of: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+        let found = self.rules.iter().enumerate();
+        let found = found.filter(|(_, rule)| rule.run.first().is_some_and(|tool| is_of(tool)));
+        found.map(|(at, _)| at).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns whether any rule matches, for examples.
+    pub(super) fn matches(&self, parts: &Parts<'_>) -> bool {
+        let is_matched = |part: &Part<'_>| {
+            self.rules
+                .iter()
+                .any(|rule| rule.matches(&part.call, &part.place, &part.into) == Match::Yes)
+        };
+        parts.list.iter().any(is_matched)
+    }
+
+    /// Returns the strictest judgement on all parts.
+    pub(super) fn judge(&self, parts: &Parts<'_>) -> Judgement {
+        let mut found = Judgement::default();
+        for part in &parts.list {
+            let judged = self.judge_part(part);
+            if judged.verdict > found.verdict || found.rule.is_empty() {
+                found = judged;
+            }
+        }
+        if found.verdict < Verdict::Ask
+            && let Some(rule) = parts.unclear.iter().find_map(|tool| self.possible(tool))
+        {
+            found.verdict = Verdict::Ask;
+            found.rule = rule.shared.source.clone();
+            found.reason = format!(
+                "a part of the command is known only when it runs, and this rule could apply{}",
+                because(rule)
+            );
+        }
+        found
+    }
+
+    /// Returns a rule that could apply to some call of a tool.
+    fn possible(&self, tool: &[u8]) -> Option<&Rule> {
+        let mut rules = self.rules.iter().filter(|rule| rule.shared.then > Verdict::Allow);
+        let is_of = |rule: &&Rule| {
+            tool.is_empty() || rule.run.first().is_some_and(|name| name == tool || name == b"*")
+        };
+        rules.find(is_of)
+    }
+
+    fn judge_part(&self, part: &Part<'_>) -> Judgement {
+        let mut unsure: Option<&Rule> = None;
+        let mut decisive: Option<&Rule> = None;
+        let sieve = Sieve::of_call(&part.call);
+        for at in self.candidates(&part.call) {
+            if self.sieves.get(*at).is_some_and(|needed| !needed.meets(sieve)) {
+                continue;
+            }
+            let Some(rule) = self.rules.get(*at) else { continue };
+            match rule.matches(&part.call, &part.place, &part.into) {
+                Match::No => {}
+                Match::Maybe => {
+                    let is_stricter = unsure.is_none_or(|it| it.shared.then < rule.shared.then);
+                    if rule.shared.then > Verdict::Allow && is_stricter {
+                        unsure = Some(rule);
+                    }
+                }
+                Match::Yes => {
+                    decisive = Some(rule);
+                    break;
+                }
+            }
+        }
+        let verdict = decisive.map_or(Verdict::Allow, |rule| rule.shared.then);
+        match (unsure, decisive) {
+            (Some(rule), _) if verdict < Verdict::Ask => Judgement {
+                verdict: Verdict::Ask,
+                rule: rule.shared.source.clone(),
+                reason: format!(
+                    "a part of the command is known only when it runs, and this rule could \
+                     apply{}",
+                    because(rule)
+                ),
+            },
+            (_, Some(rule)) => Judgement {
+                verdict,
+                rule: rule.shared.source.clone(),
+                reason: rule.shared.because.clone(),
+            },
+            (_, None) => Judgement::default(),
+        }
+    }
+
+    /// Returns the rules that may match a call, in order.
+    fn candidates(&self, call: &NormalCall) -> &[usize] {
+        let any = || self.by_tool.get(b"*".as_slice());
+        let Some(found) = self.by_tool.get(&call.tool).or_else(any) else { return &[] };
+        let Some(first) = call.operands.first() else {
+            return if call.is_open { &found.all } else { &found.bare };
+        };
+        let text = std::str::from_utf8(&first.word).unwrap_or_default();
+        let is_certain = !first.may_be_value
+            && !call.is_open
+            && !first.word.iter().any(|byte| is_unknown(*byte))
+            && !call.known.table.may_abbreviate(text);
+        match is_certain {
+            true => found.by_word.get(&first.word).map_or(&found.bare, |list| list),
+            false => &found.all,
+        }
+    }
+}
+
+/// Returns a rule's reason as a further part of a sentence.
+fn because(rule: &Rule) -> String {
+    match rule.shared.because.as_str() {
+        "" => String::new(),
+        because => format!(": {because}"),
+    }
+}
+
+impl fmt::Display for NormalCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.tool))?;
+        for operand in &self.operands {
+            write!(f, " {}", shown(&operand.word))?;
+        }
+        for option in &self.options {
+            write!(f, " {}", shown(&option.name))?;
+            if let Some(value) = &option.value {
+                write!(f, "={}", shown(value))?;
+            }
+        }
+        if self.is_open { f.write_str(" ...") } else { Ok(()) }
+    }
+}
+
+/// Returns a word as text, with `?` for unknown parts.
+fn shown(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(word).replace(['\0', '\u{1}'], "?");
+    match text.is_empty() || text.contains(|char: char| char.is_whitespace() || char.is_control()) {
+        true => format!("{text:?}"),
+        false => text,
+    }
+}

@@ -1,0 +1,148 @@
+//! Rules of codex and Claude Code, as their documentation publishes them.
+
+use aifo_policy::{ImportedRules, Judge, JudgedCall, RuleOrigin, RuleText, Verdict};
+use aifo_policy::{import_claude, import_codex};
+
+#[derive(serde::Deserialize)]
+struct File {
+    #[serde(default)]
+    rule: Vec<RuleText>,
+}
+
+/// The judge with imported rules, whose examples hold.
+fn judge(imported: &ImportedRules) -> Judge {
+    let file: File = toml::from_str(&imported.toml).unwrap();
+    let rules: Vec<_> = file.rule.into_iter().map(|rule| (rule, "file".to_owned())).collect();
+    let mut judge = Judge::default();
+    judge.add(&rules, RuleOrigin::User).unwrap_or_else(|(at, error)| panic!("{at}: {error}"));
+    judge
+}
+
+fn verdict(judge: &Judge, command: &str) -> Verdict {
+    let argv: Vec<Vec<u8>> =
+        shlex::split(command).unwrap().into_iter().map(String::into_bytes).collect();
+    let workspace = [b"/w".to_vec()];
+    judge.judge(&JudgedCall { argv: &argv, directory: b"/w", workspace: &workspace }).verdict
+}
+
+fn notes(imported: &ImportedRules) -> Vec<String> {
+    imported.notes.iter().map(|note| format!("{}: {}", note.line, note.what)).collect()
+}
+
+const CODEX: &str = include_str!("codex.rules");
+
+#[test]
+fn the_published_codex_rules_are_imported() {
+    let imported = import_codex(CODEX).unwrap();
+    let judge = judge(&imported);
+    let rows = [
+        ("git reset --hard", Verdict::Deny),
+        ("git -C x reset --hard", Verdict::Deny),
+        ("git reset --keep", Verdict::Allow),
+        ("git push origin main", Verdict::Ask),
+        ("git fetch", Verdict::Ask),
+        ("git status", Verdict::Allow),
+        ("gh pr view 7888 --json title,body,comments", Verdict::Ask),
+        ("cp -r src dest", Verdict::Ask),
+        ("rm -rf x", Verdict::Deny),
+        ("rm -f -r x", Verdict::Deny),
+        ("npm run danger", Verdict::Deny),
+        ("npm run test", Verdict::Allow),
+    ];
+    for (command, expected) in rows {
+        assert_eq!(verdict(&judge, command), expected, "{command}");
+    }
+    assert_eq!(
+        notes(&imported),
+        [
+            "12: the rule 'gh pr view': the rule also matches 'gh pr --repo openai/codex view 7888' here",
+            "60: network_rule cannot be expressed: use net.allow or net.deny",
+            "61: host_executable cannot be expressed: a tool is judged by its base name",
+            "62: this statement cannot be expressed: only rules of literals can",
+        ]
+    );
+}
+
+#[test]
+fn broken_codex_rules_are_listed() {
+    let rows = [
+        ("prefix_rule(pattern = [])", "1: the rule has no pattern"),
+        ("prefix_rule(pattern = [1])", "1: the pattern has an element that is no text"),
+        ("\nprefix_rule(pattern = [\"a\"], decision = \"x\")", "2: there is no decision 'x'"),
+        (
+            "prefix_rule(pattern = [\"a\"], x = 1)",
+            "1: the argument 'x' of prefix_rule cannot be expressed",
+        ),
+        ("prefix_rule(\"a\")", "1: this statement cannot be expressed: only rules of literals can"),
+        (
+            "prefix_rule(pattern = [\"a\"",
+            "1: this statement cannot be expressed: only rules of literals can",
+        ),
+        ("x()", "1: 'x' cannot be expressed"),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(notes(&import_codex(text).unwrap()), [expected], "{text}");
+    }
+}
+
+#[test]
+fn the_documented_claude_forms_are_imported_or_listed() {
+    let text = r#"{
+  "permissions": {
+    "allow": [
+      "Bash(npm run lint)",
+      "Bash(npm run test:*)",
+      "Bash(npm run build *)",
+      "Bash(git diff *)",
+      "Bash(* --version)",
+      "Bash(git push origin main)",
+      "Bash(npm run dev && x)",
+      "Bash(ls*)",
+      "Read(~/.zshrc)",
+      "mcp__puppeteer"
+    ],
+    "ask": ["Bash(git push:*)", "Bash(git * main)", "Bash(docker run *)"],
+    "deny": ["Bash(curl:*)", "Bash(npm publish*)", "WebFetch(domain:example.com)", "Read(./.env)"],
+    "defaultMode": "acceptEdits"
+  }
+}"#;
+    let imported = import_claude(text).unwrap();
+    let judge = judge(&imported);
+    let rows = [
+        ("git push", Verdict::Ask),
+        ("git push origin main", Verdict::Ask),
+        ("git -C x push -f", Verdict::Ask),
+        ("git merge main", Verdict::Ask),
+        ("git diff", Verdict::Allow),
+        ("docker run x", Verdict::Ask),
+        ("curl -s x", Verdict::Deny),
+        ("env curl x", Verdict::Deny),
+        ("npm publish --tag x", Verdict::Deny),
+        ("npm run lint", Verdict::Allow),
+    ];
+    for (command, expected) in rows {
+        assert_eq!(verdict(&judge, command), expected, "{command}");
+    }
+    assert_eq!(
+        notes(&imported),
+        [
+            "8: 'Bash(* --version)' cannot be expressed: text between its parts would be allowed that no rule has seen",
+            "9: 'Bash(git push origin main)' is left out: the stricter 'Bash(git push:*)' of line 15 overrules it",
+            "10: 'Bash(npm run dev && x)' cannot be expressed: it is shell text; each of its commands needs a rule of its own",
+            "11: 'Bash(ls*)' cannot be expressed: a rule names a whole tool",
+            "12: 'Read(~/.zshrc)' cannot be expressed: it is about files; see [permissions]",
+            "13: 'mcp__puppeteer' cannot be expressed: it is not about commands",
+            "16: 'WebFetch(domain:example.com)' cannot be expressed: it is about the network; see net.allow and net.deny",
+            "16: 'Read(./.env)' cannot be expressed: it is about files; see [permissions]",
+            "17: 'defaultMode' cannot be expressed: see permissions.default",
+        ],
+        "{}",
+        imported.toml
+    );
+}
+
+#[test]
+fn an_invalid_settings_file_is_an_error() {
+    assert_eq!(import_claude("{\n\"permissions\": 1}").unwrap_err().line, 2);
+    assert!(import_claude("").is_err());
+}

@@ -1,0 +1,134 @@
+//! The judge with the default rules: spellings of judged calls, harmless calls, and the order of rules.
+
+use aifo_policy::{Judge, JudgedCall, Judgement, RuleOrigin, Verdict, default_rules};
+
+fn judge() -> Judge {
+    let mut judge = Judge::default();
+    judge.add_defaults();
+    judge
+}
+
+fn judged(judge: &Judge, argv: &[Vec<u8>]) -> Judgement {
+    let workspace = [b"/home/me/project".to_vec()];
+    judge.judge(&JudgedCall { argv, directory: b"/home/me/project", workspace: &workspace })
+}
+
+/// Returns the calls of a data file with their lines. A `␤` is a newline.
+fn calls(text: &str) -> Vec<(String, Vec<Vec<u8>>)> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let call = |line: &str| {
+        let words = shlex::split(line).unwrap_or_else(|| panic!("{line}"));
+        let words = words.into_iter().map(|word| word.replace('␤', "\n").into_bytes());
+        (line.to_owned(), words.collect())
+    };
+    lines.map(call).collect()
+}
+
+#[test]
+fn every_example_of_a_default_rule_holds() {
+    let mut judge = Judge::default();
+    judge.add(default_rules(), RuleOrigin::Default).unwrap();
+}
+
+#[test]
+fn no_spelling_of_a_judged_call_passes() {
+    let judge = judge();
+    let calls = calls(include_str!("judged.txt"));
+    assert!(calls.len() >= 250, "{}", calls.len());
+    let passed: Vec<_> = calls
+        .iter()
+        .filter(|(_, argv)| judged(&judge, argv).verdict == Verdict::Allow)
+        .map(|(line, _)| line)
+        .collect();
+    assert!(passed.is_empty(), "{passed:#?}");
+}
+
+#[test]
+fn no_harmless_call_is_asked() {
+    let judge = judge();
+    let calls = calls(include_str!("harmless.txt"));
+    assert!(calls.len() >= 200, "{}", calls.len());
+    let asked: Vec<_> = calls
+        .iter()
+        .filter_map(|(line, argv)| {
+            let found = judged(&judge, argv);
+            (found.verdict > Verdict::Allow)
+                .then(|| format!("{line}: {} {}", found.rule, found.reason))
+        })
+        .collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+}
+
+mod order {
+    use super::*;
+    use aifo_policy::{RuleText, Run};
+    use proptest::prelude::*;
+
+    fn words(options: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
+        proptest::sample::subsequence(options, 0..=options.len().min(2))
+            .prop_map(|words| words.into_iter().map(str::to_owned).collect())
+    }
+
+    fn rule() -> impl Strategy<Value = (RuleText, String)> {
+        let runs = ["git", "git push", "git push origin", "*", "npm publish", "rm"];
+        let verdicts = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
+        (
+            prop::sample::select(runs.to_vec()),
+            words(&["--force", "-u", "main", "+*"]),
+            words(&["--force", "origin"]),
+            words(&["--dry-run", "-f"]),
+            any::<bool>(),
+            prop::sample::select(verdicts.to_vec()),
+            "[a-c]",
+        )
+            .prop_map(|(run, with, all, without, outside, then, because)| {
+                let run = Run::Text(run.to_owned());
+                let rule = RuleText {
+                    run,
+                    with,
+                    all,
+                    without,
+                    outside,
+                    then,
+                    because,
+                    ..RuleText::default()
+                };
+                (rule, "x".to_owned())
+            })
+    }
+
+    const CALLS: [&str; 8] = [
+        "git push",
+        "git push -f origin main",
+        "git -C x push --forc origin +main",
+        "git push --dry-run origin",
+        "npm pub --dry-run",
+        "rm -rf / x",
+        "sh -c 'git push $X; rm x'",
+        "sh -c 'git push \"$X\" origin | $Y'",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        #[test]
+        fn the_order_of_rules_never_matters(
+            rules in prop::collection::vec(rule(), 0..8),
+            seed in prop::collection::vec(any::<u32>(), 8),
+        ) {
+            let judge_of = |rules: &[(RuleText, String)]| {
+                let mut judge = Judge::default();
+                judge.add(rules, RuleOrigin::User).unwrap();
+                judge
+            };
+            let mut shuffled: Vec<_> = seed.iter().zip(rules.clone()).collect();
+            shuffled.sort_by_key(|(key, _)| **key);
+            let shuffled: Vec<_> = shuffled.into_iter().map(|(_, rule)| rule).collect();
+            let (a, b) = (judge_of(&rules), judge_of(&shuffled));
+            for call in CALLS {
+                let argv: Vec<Vec<u8>> =
+                    shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
+                prop_assert_eq!(judged(&a, &argv), judged(&b, &argv), "{}", call);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `aifo-coder policy`, and calls that the default rules ask about.
+
+use std::fs;
+
+use aifo_tests::{Outcome, SessionSetup};
+
+fn coder(setup: &SessionSetup, args: &[&str]) -> Outcome {
+    Outcome::of(setup.coder().args(args))
+}
+
+#[test]
+fn check_prints_the_verdict_the_rule_and_the_normal_form() {
+    let setup = SessionSetup::new();
+    let outcome = coder(&setup, &["policy", "check", "--", "env", "git", "-C", "x", "push", "-f"]);
+    assert_eq!(
+        outcome.exited(0).text(),
+        "verdict:  ask\n\
+         rule:     default rule 'git|hub push'\n\
+         because:  rewrites history that others have\n\
+         call:     env git -C x push -f\n\
+         call:     git push -C=x --force\n"
+    );
+    let outcome = coder(&setup, &["policy", "check", "--no-rules", "git", "push", "-f"]);
+    assert!(outcome.exited(0).text().starts_with("verdict:  allow\nrule:     none\n"));
+}
+
+#[test]
+fn an_example_that_does_not_hold_is_an_error_with_its_line() {
+    let setup = SessionSetup::new();
+    let file = setup.workspace().join(".aifo.toml");
+    fs::write(&file, "\n[[rule]]\nrun = 'make x'\nthen = 'ask'\nexamples = { yes = ['make y'] }\n")
+        .unwrap();
+    let outcome = coder(&setup, &["policy", "test"]);
+    let errors = &outcome.exited(1).stderr;
+    let expected = format!("{}:2: the rule does not match its example 'make y'", file.display());
+    assert!(errors.contains(&expected), "{errors}");
+    fs::write(&file, "[[rule]]\nrun = 'make x'\nthen = 'ask'\nexamples = { yes = ['make x'] }\n")
+        .unwrap();
+    let outcome = coder(&setup, &["policy", "test"]);
+    assert!(outcome.exited(0).text().starts_with("1 rules of files: 1 examples hold\n"));
+}
+
+#[test]
+fn import_prints_rules_and_lists_the_rest() {
+    let setup = SessionSetup::new();
+    let file = setup.workspace().join("settings.json");
+    let text = r#"{"permissions": {"deny": ["Bash(make x:*)", "Read(./.env)"]}}"#;
+    fs::write(&file, text).unwrap();
+    let outcome = coder(&setup, &["policy", "import", "claude", &file.display().to_string()]);
+    let outcome = outcome.exited(0);
+    assert_eq!(outcome.text(), "[[rule]]\nrun = \"make x\"\nthen = \"deny\"\n\n");
+    let errors = &outcome.stderr;
+    assert!(errors.contains(":1: 'Read(./.env)' cannot be expressed: "), "{errors}");
+}
+
+#[test]
+fn a_denied_call_does_not_run() {
+    let setup = SessionSetup::new();
+    let file = setup.workspace().join(".aifo.toml");
+    fs::write(&file, "[[rule]]\nrun = 'make x'\nthen = 'deny'\nbecause = 'not here'\n").unwrap();
+    let outcome = coder(&setup, &["exec", "-q", "--toolchain", "c-cpp", "make", "-C", ".", "x"]);
+    let errors = &outcome.exited(86).stderr;
+    assert!(errors.contains("not here"), "{errors}");
+}
