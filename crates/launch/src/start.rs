@@ -2,15 +2,12 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{
-    CallApprovals, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript,
-};
+use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
     LocalNetwork, StackServer, Transport,
@@ -22,20 +19,19 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
-use crate::ask_command;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::caller_finder::CallerFinder;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
-use crate::control_socket;
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::publications::{self, Publications};
+use crate::questions;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
 use crate::session_dir::SessionDir;
@@ -158,16 +154,8 @@ impl Session {
         if let Some(publications) = &publications {
             record.spawn(publications::serve_requests(&info.directory, publications)?);
         }
-        let names = shared_directories.workspace().iter();
-        let names = names.map(|name| name.as_os_str().as_bytes().to_vec()).collect();
-        let approvals = CallApprovals::new(config.judge, names, config.ask_timeout, &config.limits);
-        if approvals.has_judge() {
-            record.spawn(control_socket::serve(&info, approvals.clone(), token.clone())?);
-            if !config.ask_command.is_empty() {
-                let (id, command) = (info.id.clone(), config.ask_command);
-                record.spawn(ask_command::run(approvals.clone(), id, command));
-            }
-        }
+        let approvals =
+            questions::open(&config, &shared_directories, (&info, &token), &mut record)?;
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
