@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
-use aifo_proxy::{CallApprovals, SharedDirectories};
+use aifo_proxy::CallApprovals;
 use aifo_types::Token;
 use tokio::task::JoinSet;
 
@@ -15,12 +16,11 @@ use crate::{ask_command, control_socket};
 /// program.
 pub(crate) fn open(
     config: &SessionConfig,
-    directories: &SharedDirectories,
+    workspace: &[PathBuf],
     (session, token): (&SessionInfo, &Token),
     tasks: &mut JoinSet<()>,
 ) -> io::Result<CallApprovals> {
-    let names = directories.workspace().iter();
-    let names = names.map(|name| name.as_os_str().as_bytes().to_vec()).collect();
+    let names = workspace.iter().map(|name| name.as_os_str().as_bytes().to_vec()).collect();
     let judge = config.judge.clone();
     let approvals = CallApprovals::new(judge, names, config.ask_timeout, &config.limits);
     if approvals.has_judge() {

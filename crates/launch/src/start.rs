@@ -109,10 +109,8 @@ impl Session {
         } = running;
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running_kinds = fleet.running();
-        let up_now = in_order(fleet.offered(), &running_kinds.borrow_and_update());
-        let call_counter = Arc::new(CallCounter::default());
+        let (call_counter, limits) = (Arc::new(CallCounter::default()), &config.limits);
         let counter = Arc::clone(&call_counter);
-        let limits = &config.limits;
         let log = call_log::open(&id, directory.path(), config.call_logs, limits, counter)?;
         let running_table = RunningTable::create(&directory.path().join(RUNNING_TABLE))?;
         if let Some(network) = &network {
@@ -130,7 +128,7 @@ impl Session {
             url: frontend.listener.endpoint().to_string(),
             forwarded: config.forwarding.additions_text(),
             kinds: fleet.offered().to_vec(),
-            up: up_now,
+            up: in_order(fleet.offered(), &running_kinds.borrow_and_update()),
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
             name_ports: network.as_ref().map(|network| network.name_ports().to_vec()),
@@ -154,8 +152,8 @@ impl Session {
         if let Some(publications) = &publications {
             record.spawn(publications::serve_requests(&info.directory, publications)?);
         }
-        let approvals =
-            questions::open(&config, &shared_directories, (&info, &token), &mut record)?;
+        let names = shared_directories.workspace();
+        let approvals = questions::open(&config, names, (&info, &token), &mut record)?;
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
