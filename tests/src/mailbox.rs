@@ -56,6 +56,15 @@ impl Mailbox {
         Mailbox { setup, daemon, directory }
     }
 
+    /// Starts another program as the daemon; it prints what `aifo-coder proxy` prints.
+    #[track_caller]
+    pub fn served_by(setup: SessionSetup, program: &mut Command) -> Self {
+        let directory = setup.workspace().join("mailbox");
+        let daemon = Running::start(program);
+        daemon.expect("[proxy] Container script: ");
+        Mailbox { setup, daemon, directory }
+    }
+
     /// Starts a daemon and waits until it is ready.
     #[track_caller]
     pub fn daemon(setup: &SessionSetup, args: &[&str]) -> Running {

@@ -3,6 +3,7 @@
 
 mod approve;
 mod chaos;
+mod mailbox;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

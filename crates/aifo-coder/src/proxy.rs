@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_launch::{EndSignals, MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
+use aifo_launch::{
+    CallApprovals, EndSignals, MissingProgram, ShimBinary, TrustedPrograms, path_without_shims,
+};
 use aifo_process::raise_open_files;
 use aifo_proxy::mailbox::{
     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
@@ -51,6 +53,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
             ClientKind::Script => ClientProgram::Script,
             ClientKind::Binary => ClientProgram::Binary(shim.path().to_owned()),
         },
+        approvals: CallApprovals::allow_all(),
         max_runtime: Some(flags.max_secs).filter(|secs| *secs > 0).map(Duration::from_secs),
         grace: Duration::from_secs(flags.grace),
     };

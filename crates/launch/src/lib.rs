@@ -90,6 +90,7 @@ mod project_files;
 mod proxy_task;
 mod publications;
 mod published_port;
+mod questions;
 mod registries;
 mod relayed_stack;
 mod remove_tree;

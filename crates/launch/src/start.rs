@@ -2,13 +2,12 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{CallApprovals, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
+use aifo_proxy::{Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     Backend, CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend,
     LocalConfinement, LocalNetwork, PodBackend, StackServer, Transport,
@@ -19,14 +18,12 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
-use crate::ask_command;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
 use crate::caller_finder::CallerFinder;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
-use crate::control_socket;
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::front_socket::FrontSocket;
@@ -34,6 +31,7 @@ use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
 use crate::proxy_task::ProxyTask;
 use crate::publications::{self, Publications};
+use crate::questions;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
 use crate::session_dirs::SessionDirs;
@@ -112,10 +110,8 @@ impl Session {
         } = running;
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running_kinds = fleet.running();
-        let up_now = in_order(fleet.offered(), &running_kinds.borrow_and_update());
-        let call_counter = Arc::new(CallCounter::default());
+        let (call_counter, limits) = (Arc::new(CallCounter::default()), &config.limits);
         let counter = Arc::clone(&call_counter);
-        let limits = &config.limits;
         let log = call_log::open(&id, directory.path(), config.call_logs, limits, counter)?;
         let running_table = RunningTable::create(&directory.path().join(RUNNING_TABLE))?;
         if let Some(network) = &network {
@@ -133,7 +129,7 @@ impl Session {
             url: frontend.listener.endpoint().to_string(),
             forwarded: config.forwarding.additions_text(),
             kinds: fleet.offered().to_vec(),
-            up: up_now,
+            up: in_order(fleet.offered(), &running_kinds.borrow_and_update()),
             backend: config.backend.name().to_owned(),
             agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
             name_ports: network.as_ref().map(|network| network.name_ports().to_vec()),
@@ -157,16 +153,8 @@ impl Session {
         if let Some(publications) = &publications {
             record.spawn(publications::serve_requests(&info.directory, publications)?);
         }
-        let names = shared_directories.workspace().iter();
-        let names = names.map(|name| name.as_os_str().as_bytes().to_vec()).collect();
-        let approvals = CallApprovals::new(config.judge, names, config.ask_timeout, &config.limits);
-        if approvals.has_judge() {
-            record.spawn(control_socket::serve(&info, approvals.clone(), token.clone())?);
-            if !config.ask_command.is_empty() {
-                let (id, command) = (info.id.clone(), config.ask_command);
-                record.spawn(ask_command::run(approvals.clone(), id, command));
-            }
-        }
+        let names = shared_directories.workspace();
+        let approvals = questions::open(&config, names, (&info, &token), &mut record)?;
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(

@@ -14,7 +14,9 @@ use aifo_types::{ExecRequest, Refusal, quote_word};
 use aifo_wire::Limits;
 use tokio::sync::watch;
 
-pub(crate) use waiting::{approve_attached, approve_plain, ends_unstarted_tool};
+pub(crate) use waiting::{
+    WaitEnd, approve_attached, approve_plain, ends_unstarted_tool, wait_for_answer,
+};
 
 /// Judges calls. It runs on the reactor and must not block.
 #[derive(Clone)]
@@ -102,6 +104,11 @@ impl CallApprovals {
     /// Returns approvals that allow every call.
     pub fn allow_all() -> Self {
         CallApprovals::new(None, Vec::new(), Duration::ZERO, &Limits::default())
+    }
+
+    /// Returns the time for an answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.0.timeout
     }
 
     /// Returns whether it has a judge.

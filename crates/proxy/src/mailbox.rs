@@ -6,6 +6,7 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
+//! use aifo_proxy::CallApprovals;
 //! use aifo_proxy::mailbox::{
 //!     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
 //!     host_fleet,
@@ -23,6 +24,7 @@
 //!     }],
 //!     variables: Vec::new(),
 //!     client: ClientProgram::Script,
+//!     approvals: CallApprovals::allow_all(),
 //!     max_runtime: None,
 //!     grace: std::time::Duration::from_secs(10),
 //! };
@@ -40,6 +42,7 @@ mod daemon;
 mod host_runner;
 mod opening;
 mod request;
+mod waiting_client;
 
 pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
 pub use client_program::ClientProgram;

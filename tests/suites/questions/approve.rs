@@ -50,7 +50,7 @@ fn questions_are_listed_and_answered_without_a_terminal() {
 }
 
 #[test]
-fn a_tool_and_the_agent_cannot_answer() {
+fn the_agent_cannot_answer() {
     let session = session(300);
     let call = spawn(shim(&session, "3", &["say", "x", "ask"]));
     listed(&session, 1);
@@ -59,7 +59,7 @@ fn a_tool_and_the_agent_cannot_answer() {
     agent.env("AIFO_TOOLEEXEC_URL", session.url()).args(["--answer", "q1", "once"]);
     let outcome = Outcome::of(&mut agent);
     assert!(outcome.exited(1).stderr.contains("closed the connection"), "{}", outcome.stderr);
-    // As a tool, which descends from the launcher.
+    // No other user can connect.
     let socket = session_directory(&session).join("control.sock");
     let mode = std::os::unix::fs::PermissionsExt::mode(&socket.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);

@@ -13,6 +13,7 @@ use aifo_policy::HostCommands;
 use aifo_sidecar::{Fleet, SidecarError};
 use tokio::sync::watch;
 
+use crate::approval::CallApprovals;
 use crate::mailbox::client_program::ClientProgram;
 use crate::mailbox::daemon::Mailbox;
 use crate::mailbox::request::MailboxState;
@@ -30,6 +31,8 @@ pub struct MailboxConfig {
     pub variables: Vec<String>,
     /// The form of the clients in the directory.
     pub client: ClientProgram,
+    /// The verdicts on calls, and the calls that wait for approval.
+    pub approvals: CallApprovals,
     /// The time limit of a command; `None` for no limit.
     pub max_runtime: Option<Duration>,
     /// The grace period of running commands when the daemon stops.
@@ -71,8 +74,16 @@ impl Mailbox {
     /// Locks the commands, removes old files, answers requests that a previous daemon left, and creates
     /// the clients.
     pub async fn open(config: MailboxConfig, fleet: Arc<Fleet>) -> Result<Self, MailboxError> {
-        let MailboxConfig { directory, workspace, commands, variables, client, max_runtime, grace } =
-            config;
+        let MailboxConfig {
+            directory,
+            workspace,
+            commands,
+            variables,
+            client,
+            approvals,
+            max_runtime,
+            grace,
+        } = config;
         let names: Vec<_> = commands.iter().map(|command| command.name.clone()).collect();
         let mut taken = Taken { directory: &directory, pid_files: Vec::new(), clients: Vec::new() };
         for name in &names {
@@ -98,8 +109,15 @@ impl Mailbox {
         }
         let pid_files = taken.keep();
         let ending = watch::Sender::new(false);
-        let shared =
-            MailboxState { directory, workspace, commands: allowed, fleet, max_runtime, ending };
+        let shared = MailboxState {
+            directory,
+            workspace,
+            commands: allowed,
+            fleet,
+            approvals,
+            max_runtime,
+            ending,
+        };
         Ok(Mailbox::new(Arc::new(shared), names, pid_files, watch, grace)?)
     }
 }

@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_mailbox::{
-    Arguments, CallerInfo, Claim, ClientFiles, CommandExit, Directory, ExitReason, FileError,
-    FileKind, HeartbeatFile, Liveness, RequestId, WorkingDirectory, limits,
+    Arguments, CallerInfo, Claim, ClientFiles, CommandExit, Directory, ExitReason, HeartbeatFile,
+    Liveness, RequestId, WorkingDirectory,
 };
 use aifo_policy::{HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet, deadline_reached};
-use aifo_types::{ExecId, ExecRequest, Inherited, Refusal, Signal, Stdio, ToolName, exit};
+use aifo_types::{ExecId, ExecRequest, Inherited, Refusal, Stdio, ToolName, exit};
 use aifo_wire::{CancelCause, Exit, Interrupt, Start};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use crate::approval::{CallApprovals, wait_for_answer};
 use crate::call_watcher::shutdown_requested;
 use crate::mailbox::command_output::{CommandOutput, Copied};
 use crate::mailbox::command_stdin::CommandStdin;
+use crate::mailbox::waiting_client::{LIVENESS_INTERVAL, WaitingClient, take_signal};
 use crate::refusals::{internal_error, pipe_failed};
 use crate::tool_start::start_on;
 
@@ -30,6 +32,7 @@ pub(crate) struct MailboxState {
     pub(crate) workspace: std::path::PathBuf,
     pub(crate) commands: HostCommands,
     pub(crate) fleet: Arc<Fleet>,
+    pub(crate) approvals: CallApprovals,
     pub(crate) max_runtime: Option<Duration>,
     /// The grace period is over: running commands must end.
     pub(crate) ending: watch::Sender<bool>,
@@ -57,6 +60,9 @@ impl From<Refusal> for NotRun {
             Refusal::BadRequest(why) | Refusal::Internal(why) | Refusal::EndingUnknown(why) => {
                 NotRun { code: exit::UNKNOWN, why }
             }
+            Refusal::SignalledBeforeApproval { .. } => {
+                NotRun { code: refusal.exit_code(), why: refusal.body().trim_end().to_owned() }
+            }
             refusal => NotRun { code: exit::UNKNOWN, why: refusal.body().trim_end().to_owned() },
         }
     }
@@ -75,14 +81,17 @@ pub(crate) async fn serve(
     let (input, stdin) = input.unzip();
     // The request may be large, so it is dropped once the command has started.
     let ClientFiles { arguments, caller, heartbeat, .. } = placed;
-    let running = match start(&shared, claim.id(), tool, (arguments, caller), stdin).await {
+    let heartbeat = heartbeat.map(|heartbeat| {
+        let liveness = Liveness::new(began.into_std(), heartbeat.read());
+        (heartbeat, liveness)
+    });
+    let mut client = WaitingClient { heartbeat, signal: &notifier.signal, is_gone: false };
+    let started = start(&shared, claim.id(), tool, (arguments, caller), stdin, &mut client).await;
+    let WaitingClient { heartbeat, is_gone, .. } = client;
+    let running = match started {
         Ok((exec, id, outputs)) => {
             let [stdout, stderr] = outputs;
             let tool = exec.canceller();
-            let heartbeat = heartbeat.map(|heartbeat| {
-                let liveness = Liveness::new(began.into_std(), heartbeat.read());
-                (heartbeat, liveness)
-            });
             RunningCommand {
                 exec,
                 tool,
@@ -95,6 +104,7 @@ pub(crate) async fn serve(
                 signalled: None,
             }
         }
+        Err(_) if is_gone => return claim.discard(&shared.directory),
         Err(NotRun { code, why }) => {
             tracing::debug!(request = %claim.id(), code, why, "refused");
             return claim.refuse(&shared.directory, code, &why);
@@ -215,18 +225,9 @@ impl RunningCommand {
         }
     }
 
-    /// Reads and removes the signal file, which permits the next one.
+    /// Passes on the client's signal.
     async fn pass_signal(&mut self, shared: &MailboxState, request_id: &RequestId) {
-        let name = request_id.file(FileKind::Signal);
-        let read = shared.directory.read(&name, limits::SIGNAL);
-        if read == Err(FileError::Missing) {
-            return;
-        }
-        let _ = shared.directory.remove(&name);
-        let text = read.unwrap_or_default();
-        let text = std::str::from_utf8(&text).unwrap_or_default().trim();
-        let number = || text.parse().ok().and_then(Signal::from_number);
-        let Some(signal) = Signal::parse(text).or_else(number) else { return };
+        let Some(signal) = take_signal(&shared.directory, request_id) else { return };
         if signal.is_terminating() {
             self.signalled = Some(Instant::now());
         }
@@ -235,10 +236,11 @@ impl RunningCommand {
     }
 }
 
-/// Interval of checks for the client's liveness.
-const LIVENESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Within this time after a signal, INT is omitted from the signal escalation.
 const RECENT: Duration = Duration::from_millis(2500);
+
+/// The time for a user's answer: less than clients wait for a command.
+const APPROVAL_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Checks a request and starts its command.
 async fn start(
@@ -247,6 +249,7 @@ async fn start(
     tool: ToolName,
     (arguments, caller): (Arguments, CallerInfo),
     stdin: Option<OwnedFd>,
+    client: &mut WaitingClient<'_>,
 ) -> Result<(Exec, ExecId, [Option<CommandOutput>; 2]), NotRun> {
     let refused = |why: String| NotRun { code: exit::UNKNOWN, why };
     let bits = aifo_process::random_bits();
@@ -270,6 +273,11 @@ async fn start(
         ],
         ..Inherited::default()
     };
+    if let Some(unapproved) = shared.approvals.judge_request(&mut request)? {
+        let ended = client.ended(&shared.directory, shared.ending.subscribe(), request_id);
+        let timeout = shared.approvals.timeout().min(APPROVAL_TIMEOUT);
+        wait_for_answer(&shared.approvals, unapproved, |_| {}, ended, timeout).await?;
+    }
     let (stdout, to_stdout) = CommandOutput::new().map_err(pipe_failed)?;
     let (stderr, to_stderr) = CommandOutput::new().map_err(pipe_failed)?;
     let fds = stdin.into_iter().chain([to_stdout, to_stderr]).collect();

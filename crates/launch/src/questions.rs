@@ -1,0 +1,34 @@
+//! The frontends of a session at which users answer questions about calls (`spec/questions.md`).
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use aifo_proxy::CallApprovals;
+use aifo_types::Token;
+use tokio::task::JoinSet;
+
+use crate::config::SessionConfig;
+use crate::running::SessionInfo;
+use crate::{ask_command, control_socket};
+
+/// Returns the session's approvals. With a judge, `tasks` serve the control socket and run the user's
+/// program.
+pub(crate) fn open(
+    config: &SessionConfig,
+    workspace: &[PathBuf],
+    (session, token): (&SessionInfo, &Token),
+    tasks: &mut JoinSet<()>,
+) -> io::Result<CallApprovals> {
+    let names = workspace.iter().map(|name| name.as_os_str().as_bytes().to_vec()).collect();
+    let judge = config.judge.clone();
+    let approvals = CallApprovals::new(judge, names, config.ask_timeout, &config.limits);
+    if approvals.has_judge() {
+        tasks.spawn(control_socket::serve(session, approvals.clone(), token.clone())?);
+        if !config.ask_command.is_empty() {
+            let (id, command) = (session.id.clone(), config.ask_command.clone());
+            tasks.spawn(ask_command::run(approvals.clone(), id, command));
+        }
+    }
+    Ok(approvals)
+}
