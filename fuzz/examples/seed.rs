@@ -6,8 +6,8 @@ mod transcript;
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::net::SocketAddrV4;
+use std::path::Path;
 use std::time::Duration;
 
 use aifo_types::{
@@ -16,8 +16,9 @@ use aifo_types::{
 };
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame,
-    Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
-    StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
+    Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader,
+    Setup, SidecarLimit, SocketResult, Start, StartError, StartErrorCause, Stream, Usage,
+    encode_invocation, encode_upgrade_head,
 };
 use transcript::Transcript;
 

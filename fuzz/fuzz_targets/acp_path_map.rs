@@ -2,12 +2,15 @@
 
 #![no_main]
 
-use aifo_acp::{PathMap, Direction};
+use aifo_acp::{Direction, PathMap};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let map = PathMap::default().map_directory("/home/me/\u{e9} x", "/w").map_directory("/run/t", "/tmp");
-    for (direction, back) in [(Direction::ToEditor, Direction::ToAgent), (Direction::ToAgent, Direction::ToEditor)] {
+    let map =
+        PathMap::default().map_directory("/home/me/\u{e9} x", "/w").map_directory("/run/t", "/tmp");
+    for (direction, back) in
+        [(Direction::ToEditor, Direction::ToAgent), (Direction::ToAgent, Direction::ToEditor)]
+    {
         let folders = match direction {
             Direction::ToEditor => ["/home/me/\u{e9} x", "/run/t"],
             Direction::ToAgent => ["/w", "/tmp"],

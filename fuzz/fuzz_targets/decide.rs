@@ -21,11 +21,13 @@ fuzz_target!(|data: &[u8]| {
     let mut args: Vec<Vec<u8>> = words.map(<[u8]>::to_vec).collect();
     let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::On);
     let settings = Settings { smart, ..Settings::default() };
-    let decided = decide(&ToolCall { tool, program: None, args: &args, cwd: &cwd }, &settings, &Links);
+    let decided =
+        decide(&ToolCall { tool, program: None, args: &args, cwd: &cwd }, &settings, &Links);
     check(tool, &decided);
     if program(&decided).is_some() {
         args.push(b"--more".to_vec());
-        let again = decide(&ToolCall { tool, program: None, args: &args, cwd: &cwd }, &settings, &Links);
+        let again =
+            decide(&ToolCall { tool, program: None, args: &args, cwd: &cwd }, &settings, &Links);
         assert_eq!(decided, again, "arguments after the program do not matter");
     }
 });

@@ -114,7 +114,9 @@ fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {
                     None => reader.receive_eof(),
                 }
             }
-            Ok(ResponseEvent::Progress(_)) => assert!(head.is_none(), "interim"),
+            Ok(ResponseEvent::Progress(_) | ResponseEvent::Approval(_)) => {
+                assert!(head.is_none(), "interim");
+            }
             Ok(ResponseEvent::Head(read)) => head = Some(read),
             Ok(ResponseEvent::Data(data)) => {
                 assert!(!data.is_empty());

@@ -103,7 +103,7 @@ impl Screen {
     }
 
     /// Returns output that undoes the modes that the screen's output has set. It ends with
-    /// [`LEAVE_ALTERNATE`] if that is one.
+    /// the sequence that leaves the alternate screen, if one is shown.
     pub fn restore(&self) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut text = format!("{ABORT}\x1b7\x1b[r\x1b8");

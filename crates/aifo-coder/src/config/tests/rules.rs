@@ -70,8 +70,8 @@ fn errors_have_a_line_and_a_hint() {
         ("run = 'git'", "missing field `then`"),
         ("run = 'git'\nthen = 'no'", "unknown variant `no`"),
         (
-            "run = 'git'\nthen = 'ask'\nwhith = ['x']",
-            "there is no key 'whith'\nhint: did you mean 'with'?",
+            "run = 'git'\nthen = 'ask'\nwiht = ['x']",
+            "there is no key 'wiht'\nhint: did you mean 'with'?",
         ),
     ];
     for (lines, expected) in rows {
