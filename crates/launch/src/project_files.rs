@@ -339,8 +339,8 @@ mod tests {
         fs::write(dir.join(".vscode/tasks.json"), "before").unwrap();
         let before = ProjectFiles::read(dir);
         assert_eq!(before.report(), None);
-        fs::write(dir.join(".claude/last"), "afterw").unwrap();
-        fs::write(dir.join(".vscode/tasks.json"), "afterw").unwrap();
+        fs::write(dir.join(".claude/last"), "change").unwrap();
+        fs::write(dir.join(".vscode/tasks.json"), "change").unwrap();
         assert_eq!(before.changes(), [".claude/..", ".vscode/tasks.json"].map(PathBuf::from));
     }
 
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_branchs_section_is_left_out() {
+    fn only_the_section_of_a_branch_is_left_out() {
         let left_out =
             ["[branch \"a\"]\n\tremote = origin\n", "  [branch \"a/b]\"]\r\n\tmerge = x\n"];
         for text in left_out {

@@ -130,7 +130,7 @@ pub enum InvalidJudgeRule {
     /// `run` has an option or an empty word.
     #[error("'{0}' is no tool or subcommand")]
     NotWord(String),
-    /// More combinations than [`MAX_COMBINATIONS`].
+    /// More combinations than the limit.
     #[error("the rule has more than {MAX_COMBINATIONS} combinations of words")]
     TooMany,
     /// A condition is empty.
