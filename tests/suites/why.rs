@@ -416,7 +416,7 @@ fn sidecars_in_containers() {
     }
     let printed = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
     assert!(printed.contains("chosen:      c-cpp, if its container has make\n"), "{printed}");
-    assert!(printed.contains("\nnetwork:     names: @forges, @rust (rust)\n"), "{printed}");
+    assert!(printed.contains("\nnetwork:     names, stack tools:c-cpp: @forges\n"), "{printed}");
     let file = setup.workspace().join(".aifo.toml");
     fs::write(&file, "[containers]\nnet = 'none'\n").unwrap();
     let printed = ask("auto", &[RUST, "rustfmt"]);

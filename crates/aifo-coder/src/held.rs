@@ -193,9 +193,18 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
     let id = &held.record.id;
     match held.state {
         HeldState::Running(_) => {
-            let connection = Connection::open(&held.directory).with_context(|| {
-                format!("cannot connect to the holder of session {}", short(id))
-            })?;
+            let connection = match Connection::open(&held.directory) {
+                // It is ending, or was killed and still has its lock.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return match HeldSession::find(id) {
+                        Some(held) if matches!(held.state, HeldState::Ended(_)) => show(&held),
+                        _ => lost(id),
+                    };
+                }
+                opened => opened.with_context(|| {
+                    format!("cannot connect to the holder of session {}", short(id))
+                })?,
+            };
             let end = client(connection)?;
             match HeldSession::find(id) {
                 // It ended while this client connected.

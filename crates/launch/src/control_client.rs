@@ -167,6 +167,10 @@ impl ControlClient {
         match read {
             Ok(0) => Err(ControlError::Closed(self.session.clone())),
             Ok(_) => serde_json::from_str(&line).map_err(|error| self.system(error.into())),
+            // It closed the connection before it read the request.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Err(ControlError::Closed(self.session.clone()))
+            }
             Err(error) => Err(self.system(error)),
         }
     }

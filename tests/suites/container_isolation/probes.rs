@@ -5,7 +5,7 @@ pub(crate) const SOCKETS: &str = r#"
 import os, stat
 for directory, directories, files in os.walk("/"):
     directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys")]
-    for name in files:
+    for name in sorted(files):
         path = os.path.join(directory, name)
         try:
             if stat.S_ISSOCK(os.lstat(path).st_mode):
