@@ -257,11 +257,14 @@ fn an_unavailable_image_or_tool_starts_nothing() {
     };
     let tools = || ContainerSetup::of(&engine);
     refused(&tools(), &["codx"], 2, &["there is no agent 'codx'", "did you mean 'codex'?"]);
+    // Without the option, docker builds it.
+    let engine_option = if engine.is_podman() { "--engine podman " } else { "" };
+    let hint = format!("aifo-coder images build {engine_option}codex");
     refused(
         &tools().env("AIFO_CODER_IMAGE_TAG", "none"),
         &["codex"],
         86,
-        &["no image 'aifo-agent-codex:none'", "aifo-coder images build codex"],
+        &["no image 'aifo-agent-codex:none'", &hint],
     );
     refused(
         &tools(),
