@@ -5,6 +5,19 @@
 //!
 //! Out of scope: how a holder is started and found (`aifo-launch`, `aifo-coder`).
 //!
+//! ```
+//! use aifo_attach::{Frame, FrameReader};
+//!
+//! let mut bytes = Vec::new();
+//! Frame::Input(b"ls".to_vec()).encode(&mut bytes);
+//! let (first, rest) = bytes.split_at(3);
+//! let mut reader = FrameReader::default();
+//! reader.receive(first);
+//! assert!(reader.next_frame().unwrap().is_none(), "it is not complete");
+//! reader.receive(rest);
+//! assert!(matches!(reader.next_frame(), Ok(Some(Frame::Input(text))) if text == b"ls"));
+//! ```
+//!
 //! Architecture invariant: this crate has no notion of containers, engines or sessions. A connection is
 //! a pair of descriptors.
 

@@ -6,6 +6,14 @@
 //! Out of scope: the choice of images, kinds and variables (`aifo-coder`), and the runners' connections in a
 //! pod (`aifo-sidecar`).
 //!
+//! ```
+//! use aifo_kube::{Role, Subject};
+//!
+//! let role = Role { namespace: "agents".into(), subject: Subject::Group("team".into()) };
+//! let text = role.render();
+//! assert!(text.contains("kind: RoleBinding") && text.contains("namespace: agents"));
+//! ```
+//!
 //! Architecture invariant: the crate is pure. The same description gives the same text.
 
 mod network_policy;
