@@ -3,19 +3,18 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use aifo_process::{CaughtSignals, SignalSet, UnixAddress, terminal};
+use aifo_process::{CaughtSignals, SignalSet, connect_unix, terminal};
 use aifo_types::{Ending, TerminalModes, WindowSize};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, connect, socket};
 
 use crate::detach_keys::{DetachKeys, Typed};
 use crate::end_file::END_FILE;
@@ -380,10 +379,7 @@ pub fn disconnect_clients(directory: &Path) -> io::Result<()> {
 }
 
 fn connect_to(directory: &Path) -> io::Result<UnixStream> {
-    let address = UnixAddress::new(&directory.join(SOCKET))?;
-    let stream = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    connect(stream.as_raw_fd(), &address.address)?;
-    Ok(stream.into())
+    Ok(connect_unix(&directory.join(SOCKET))?.into())
 }
 
 pub(crate) fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {

@@ -5,21 +5,21 @@ mod clients;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    CaughtSignals, ChildEvent, Group, Pty, SignalSet, Spawn, UnixAddress, reap, resize,
+    CaughtSignals, ChildEvent, Group, Pty, SignalSet, Spawn, bind_unix, reap, resize,
     signal_group_number, signal_process,
 };
 use aifo_types::{Ending, Signal, TerminalModes, WindowSize};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, bind, listen, socket};
+use nix::sys::socket::{Backlog, listen};
 use nix::unistd::{Pid, setsid, ttyname};
 
 use crate::end_file;
@@ -353,10 +353,7 @@ impl Holder {
 
 fn bind_socket(held: &Held) -> io::Result<OwnedFd> {
     let path = held.directory.join(SOCKET);
-    let address = UnixAddress::new(&path)?;
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    bind(listener.as_raw_fd(), &address.address)?;
+    let listener = bind_unix(&path)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     listen(&listener, Backlog::new(16)?)?;
     Ok(listener)

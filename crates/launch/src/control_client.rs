@@ -1,11 +1,9 @@
 //! A client of a session's control socket (`spec/questions.md#control-socket`).
 
 use std::io;
-use std::os::fd::AsRawFd;
 
-use aifo_process::UnixAddress;
+use aifo_process::connect_unix;
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, connect, socket};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -116,9 +114,7 @@ impl ControlClient {
         let id = session.id.clone();
         let system = |source| ControlError::System { session: id.clone(), source };
         let open = || -> io::Result<UnixStream> {
-            let flags = SockFlag::SOCK_CLOEXEC;
-            let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            connect(fd.as_raw_fd(), &UnixAddress::new(&session.directory.join(SOCKET))?.address)?;
+            let fd = connect_unix(&session.directory.join(SOCKET))?;
             let stream = std::os::unix::net::UnixStream::from(fd);
             stream.set_nonblocking(true)?;
             UnixStream::from_std(stream)

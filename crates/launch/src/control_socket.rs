@@ -4,19 +4,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use aifo_policy::QuestionState;
-use aifo_process::UnixAddress;
+use aifo_process::bind_unix;
 use aifo_proxy::{CallApprovals, OpenQuestion};
 use aifo_types::Token;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, bind, getsockopt, listen, socket,
-};
+use nix::sys::socket::{Backlog, getsockopt, listen};
 use nix::unistd::getuid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
@@ -77,9 +74,7 @@ pub(crate) fn serve(
 }
 
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    bind(fd.as_raw_fd(), &UnixAddress::new(path)?.address)?;
+    let fd = bind_unix(path)?;
     // Before anything can connect.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listen(&fd, Backlog::new(MAX_CLIENTS as i32)?)?;

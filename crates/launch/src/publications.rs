@@ -1,17 +1,14 @@
 //! Ports of the tools that this machine serves (`spec/network.md#published-ports`).
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io};
 
-use aifo_process::UnixAddress;
+use aifo_process::{bind_unix, connect_unix};
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, bind, connect, getsockopt, listen, socket,
-};
+use nix::sys::socket::{Backlog, getsockopt, listen};
 use nix::unistd::getuid;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -119,10 +116,7 @@ pub(crate) fn serve_requests(
     directory: &Path,
     publications: &Arc<Publications>,
 ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    let address = UnixAddress::new(&directory.join(SOCKET))?;
-    bind(fd.as_raw_fd(), &address.address)?;
+    let fd = bind_unix(&directory.join(SOCKET))?;
     listen(&fd, Backlog::new(8)?)?;
     let listener = UnixListener::from_std(fd.into())?;
     let publications = Arc::downgrade(publications);
@@ -172,9 +166,7 @@ pub fn publish(directory: &Path, port: PublishedPort) -> Result<SocketAddr, Stri
     }
     let exchange = || -> io::Result<Response> {
         use std::io::{BufRead, Read, Write};
-        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        connect(fd.as_raw_fd(), &UnixAddress::new(&path)?.address)?;
-        let mut stream = std::os::unix::net::UnixStream::from(fd);
+        let mut stream = std::os::unix::net::UnixStream::from(connect_unix(&path)?);
         stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         let request = Request { publish: port.to_string() };
         stream.write_all(&[&serde_json::to_vec(&request)?[..], b"\n"].concat())?;

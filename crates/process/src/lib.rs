@@ -93,4 +93,4 @@ pub use sys::{
 #[doc(hidden)]
 pub use syscall_filter::kill_at_system_call;
 pub use syscall_filter::{Restriction, UnknownRestriction, restrict_system_calls};
-pub use unix_address::UnixAddress;
+pub use unix_address::{UnixAddress, bind_unix, connect_unix};

@@ -1,11 +1,11 @@
 //! Unix socket addresses for paths of any length.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::socket::UnixAddr;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, socket};
 use nix::sys::stat::Mode;
 
 use crate::descriptor_path::descriptor_path;
@@ -35,6 +35,22 @@ impl UnixAddress {
         let short = descriptor_path(&directory).join(name);
         Ok(UnixAddress { address: UnixAddr::new(&short)?, _directory: Some(directory) })
     }
+}
+
+/// Returns a stream socket that is connected to the one at a path. It blocks and is closed on exec.
+pub fn connect_unix(path: &Path) -> nix::Result<OwnedFd> {
+    let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    connect(fd.as_raw_fd(), &UnixAddress::new(path)?.address)?;
+    Ok(fd)
+}
+
+/// Returns a stream socket that is bound to a path, for `listen(2)`. It does not block and is closed on
+/// exec. Until it listens, connections are refused, so its mode may be changed before.
+pub fn bind_unix(path: &Path) -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    bind(fd.as_raw_fd(), &UnixAddress::new(path)?.address)?;
+    Ok(fd)
 }
 
 #[cfg(test)]

@@ -2,16 +2,14 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{UnixAddress, accept};
+use aifo_process::{accept, bind_unix};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, bind, getsockopt, listen, socket,
-};
+use nix::sys::socket::{Backlog, getsockopt, listen};
 use nix::unistd::getuid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -35,10 +33,7 @@ impl RunnerListener {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-        let address = UnixAddress::new(&path)?;
-        bind(fd.as_raw_fd(), &address.address)?;
+        let fd = bind_unix(&path)?;
         listen(&fd, Backlog::new(1)?)?;
         Ok(RunnerListener { fd: on_reactor(fd, Interest::READABLE)?, path })
     }
