@@ -252,6 +252,9 @@ fn take(
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session, call, before, after, "tool call");
         }
+        RelayEvent::NotificationRefused { method } => {
+            tracing::debug!(method, "dropped a notification; allow it with --allow-request");
+        }
         RelayEvent::NonJsonOutput { side, non_json } => {
             tracing::debug!(?side, noise = %non_json, "noise");
         }

@@ -59,8 +59,8 @@ pub(crate) struct Acp {
     /// (on this machine, without any rules) or none [default: aifo for agents that use them]
     #[arg(long, value_name = "WHO", value_enum)]
     pub(crate) terminals: Option<ServedBy>,
-    /// Forward the agent's requests of this method to the editor, although the protocol does not
-    /// have it
+    /// Forward the agent's requests and notifications of this method to the editor, although the
+    /// protocol does not have it; '_vendor/*' stands for all of a vendor; repeatable
     #[arg(long, value_name = "METHOD")]
     pub(crate) allow_request: Vec<String>,
     #[command(flatten)]
