@@ -348,3 +348,42 @@ fn rust_log_selects_log_lines() {
     let nonsense = message("aifo_proxy=loud");
     assert!(nonsense.stderr.contains("ignoring invalid RUST_LOG"), "{}", nonsense.stderr);
 }
+
+/// A value that can never be valid is a wrong command line, whatever else is configured.
+#[test]
+fn a_bad_value_of_a_flag_is_a_wrong_command_line() {
+    let setup = SessionSetup::new();
+    let run = ["run", "--backend=local", "--", "true"];
+    let acp = ["acp", "--backend=local"];
+    let rows: &[(&[&str], &str, &[&str])] = &[
+        (&run, "publish", &["", "99999:1", "x", "1:0", "localhost:1:1"]),
+        (&run, "host-port", &["0", "53", "99999", "x"]),
+        (&run, "agent-port", &["0", "53", "99999", "x"]),
+        (&run, "cpus", &["0", "-1", "1e99", "nan", "0.001"]),
+        (&run, "memory", &["", "x", "-1", "1k"]),
+        (&run, "pids", &["-1", "x", "1.5"]),
+        (&run, "max-secs", &["-1", "x"]),
+        (&run, "idle-stop", &["-1", "x"]),
+        (&run, "image", &["", "-x", "a b", "a\nb"]),
+        (&run, "listen", &["", "x", "tcp://1.2.3.4:99999"]),
+        (&run, "net", &["", "x"]),
+        (&run, "join", &["", "a b", "host"]),
+        (&acp, "agent-command", &["", " ", "'x"]),
+        (&acp, "allow-request", &["", "a b", "*", "_*", "_/*", "fs/*", "_a*"]),
+        (&["images", "list"], "engine", &["", "x", "Docker"]),
+        (&["setup"], "engine", &["", "x"]),
+        (&["web", "codex"], "listen", &["", "x", "127.0.0.1:99999", "127.0.0.1"]),
+    ];
+    for (command, flag, values) in rows {
+        for value in *values {
+            let given = format!("--{flag}={value}");
+            let (first, rest) = command.split_first().unwrap();
+            let words = [&[*first][..], &[&given], rest].concat();
+            // The option of a subcommand comes after it.
+            let words = if *first == "images" { vec!["images", "list", &given] } else { words };
+            let outcome = coder(&setup, &words);
+            let stderr = &outcome.exited(2).stderr;
+            assert!(stderr.contains(&format!("--{flag}")), "{words:?}: {stderr}");
+        }
+    }
+}

@@ -37,7 +37,7 @@ pub(crate) use self::flags::{
     Containers, Flags, FlagsOf, Permissions, Project, Session, Smart, State, flag_words,
 };
 pub(crate) use self::key::ConfigEntry;
-pub(crate) use self::kinds::{ToolEffect, ToolRule};
+pub(crate) use self::kinds::{ToolEffect, ToolRule, is_engine_word};
 pub(crate) use self::layers::{load, load_user, real};
 pub(crate) use self::paths::{user_file_name, user_file_path, workspace_file_path};
 pub(crate) use self::source::Source;

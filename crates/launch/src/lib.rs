@@ -174,7 +174,7 @@ pub use plan::plan;
 pub use pod::{PodError, PodSession};
 pub use project::{CacheScope, Project, recorded_root};
 pub use publications::publish;
-pub use published_port::{InvalidPort, PublishedPort};
+pub use published_port::{InvalidPort, PublishedPort, check_published};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};

@@ -14,7 +14,7 @@ use aifo_types::{Endpoint, Subnet, env};
 use crate::config::agents::Agents;
 use crate::config::choices::{
     BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK, ON_HANGUP, OnHangup,
-    POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
+    POOLS, PORTS, PROGRAM, PUBLISH, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
@@ -127,7 +127,7 @@ table! {
                 "Network of containers: names (registries, forges, the agent's model, --allow-net), \
                  learn (all names, listed at the end), open (one stack), separate (open), none or host");
     [publish: Vec<String> = Vec::new()]
-        setting("containers.publish", at!(publish), TEXTS, "configures containers")
+        setting("containers.publish", at!(publish), PUBLISH, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
                 "Publish a port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT; at 127.0.0.1 without \
                  ADDR; repeatable");
