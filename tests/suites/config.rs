@@ -267,6 +267,25 @@ fn agents_that_speak_acp_are_distinguished() {
 }
 
 #[test]
+fn agents_are_listed_with_the_keys_that_they_use() {
+    let setup = SessionSetup::new().env("OPENAI_API_KEY", "sk-x");
+    write(
+        &setup,
+        USER,
+        "[keys.anthropic]\ncommand = ['secret']\n[keys.gemini]\nurl = 'https://g.example'",
+    );
+    let text = coder(&setup, &["agents"]).exited(0).text();
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("opencode").contains(" OPENAI_API_KEY keys.anthropic "), "{text}");
+    assert!(row("claude").contains(" keys.anthropic "), "{text}");
+    assert!(!row("gemini ").contains("keys."), "no key is named: {text}");
+    // The agent gets the key itself, and does not use the entry.
+    assert!(!row("crush").contains("keys."), "{text}");
+    write(&setup, USER, "[agent]\nkeys = 'pass'\n[keys.anthropic]\nenv = 'X'");
+    assert!(!coder(&setup, &["agents"]).exited(0).text().contains("keys."), "not proxied");
+}
+
+#[test]
 fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
     let setup = SessionSetup::new();
     let rows = [

@@ -8,6 +8,7 @@ use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use super::Cli;
+use super::examples::ACP_REPLAY;
 use super::run::AgentStart;
 use super::session::{Session, StateFlags, YesTo};
 use super::usage::{UsageError, options_of, reject_option};
@@ -97,6 +98,7 @@ impl Acp {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AcpCommand {
     /// Replay logs of --wire-log through the protocol's state machines
+    #[command(after_help = ACP_REPLAY)]
     Replay {
         /// Output format: text or JSON Lines
         #[arg(long, value_name = "HOW", value_enum, default_value = "text")]

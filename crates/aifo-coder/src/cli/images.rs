@@ -6,6 +6,7 @@ use aifo_launch::Flavor;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 
+use crate::cli::examples::IMAGES_LIST;
 use crate::cli::session::Workspace;
 
 /// Build images of toolchains and agents
@@ -27,6 +28,7 @@ pub(crate) enum ImagesCommand {
         rust_from_host: bool,
     },
     /// List the images that the engine has
+    #[command(after_help = IMAGES_LIST)]
     List {
         /// Engine: docker or podman [default: the configured one, or the first that answers]
         #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
