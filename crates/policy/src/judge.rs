@@ -2,13 +2,16 @@
 
 mod condition;
 mod file;
+mod flow;
 mod glob;
 mod import;
+mod marks;
 mod normal;
 mod place;
 mod rule;
 mod script;
 mod set;
+mod settings;
 mod sieve;
 mod table;
 mod unwrap;

@@ -32,9 +32,29 @@ fn every_example_of_a_default_rule_holds() {
 
 #[test]
 fn no_spelling_of_a_judged_call_passes() {
+    assert_asked(include_str!("judged.txt"), 250);
+}
+
+#[test]
+fn no_published_class_of_attack_passes() {
+    assert_asked(include_str!("attacks.txt"), 1000);
+}
+
+#[test]
+fn no_harmless_call_is_asked() {
+    assert_allowed(include_str!("harmless.txt"), 200);
+}
+
+#[test]
+fn no_call_of_daily_work_is_asked() {
+    assert_allowed(include_str!("daily.txt"), 600);
+}
+
+#[track_caller]
+fn assert_asked(text: &str, least: usize) {
     let judge = judge();
-    let calls = calls(include_str!("judged.txt"));
-    assert!(calls.len() >= 250, "{}", calls.len());
+    let calls = calls(text);
+    assert!(calls.len() >= least, "{}", calls.len());
     let passed: Vec<_> = calls
         .iter()
         .filter(|(_, argv)| judged(&judge, argv).verdict == Verdict::Allow)
@@ -43,11 +63,11 @@ fn no_spelling_of_a_judged_call_passes() {
     assert!(passed.is_empty(), "{passed:#?}");
 }
 
-#[test]
-fn no_harmless_call_is_asked() {
+#[track_caller]
+fn assert_allowed(text: &str, least: usize) {
     let judge = judge();
-    let calls = calls(include_str!("harmless.txt"));
-    assert!(calls.len() >= 200, "{}", calls.len());
+    let calls = calls(text);
+    assert!(calls.len() >= least, "{}", calls.len());
     let asked: Vec<_> = calls
         .iter()
         .filter_map(|(line, argv)| {
