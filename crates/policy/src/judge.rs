@@ -5,6 +5,7 @@ mod file;
 mod flow;
 mod glob;
 mod import;
+mod links;
 mod marks;
 mod normal;
 mod place;
@@ -18,6 +19,7 @@ mod unwrap;
 
 use serde::Deserialize;
 
+use self::links::Links;
 use self::place::Place;
 use self::rule::Rule;
 use self::set::RuleSet;
@@ -80,6 +82,8 @@ pub struct Judge {
     own: RuleSet,
     /// The workspace's rules, which can only make a verdict stricter.
     workspace: RuleSet,
+    /// `None` takes paths as they are written.
+    links: Option<Links>,
 }
 
 /// A judgement with the calls that were judged, for `policy check`.
@@ -123,6 +127,19 @@ impl Judge {
         self.own.extend(default_rules().iter().flat_map(compiled).collect());
     }
 
+    /// Follows links in paths below the workspace. `read_link` gets a path relative to the workspace, without links
+    /// before its last component, and returns the target if it is a link.
+    ///
+    /// It is called only for rules on paths. A link that changes after the judgement is not noticed.
+    #[must_use]
+    pub fn with_links(
+        mut self,
+        read_link: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        self.links = Some(Links::new(read_link));
+        self
+    }
+
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.workspace.is_empty()
@@ -133,7 +150,7 @@ impl Judge {
         if self.is_empty() {
             return Judgement::default();
         }
-        self.judge_parts(&Parts::of_call(call.argv, place(call.directory, call.workspace)))
+        self.judge_parts(&Parts::of_call(call.argv, self.place(call.directory, call.workspace)))
     }
 
     /// Returns the verdict on shell text, such as that of a permission request.
@@ -141,17 +158,21 @@ impl Judge {
         if self.is_empty() {
             return Judgement::default();
         }
-        self.judge_parts(&Parts::of_text(text.as_bytes(), place(directory, workspace)))
+        self.judge_parts(&Parts::of_text(text.as_bytes(), self.place(directory, workspace)))
     }
 
     /// Returns the verdict on a call, and the calls in it.
     pub fn explain(&self, call: &JudgedCall<'_>) -> Explained {
-        let parts = Parts::of_call(call.argv, place(call.directory, call.workspace));
+        let parts = Parts::of_call(call.argv, self.place(call.directory, call.workspace));
         Explained {
             judgement: self.judge_parts(&parts),
             calls: parts.list.iter().map(|part| part.call.to_string()).collect(),
             is_unclear: !parts.unclear.is_empty(),
         }
+    }
+
+    fn place<'a>(&'a self, directory: &[u8], workspace: &'a [Vec<u8>]) -> Place<'a> {
+        Place { links: self.links.as_ref(), ..Place::new(directory, workspace) }
     }
 
     fn judge_parts(&self, parts: &Parts<'_>) -> Judgement {
@@ -162,10 +183,6 @@ impl Judge {
         let of_workspace = self.workspace.judge(parts);
         if of_workspace.verdict > own.verdict { of_workspace } else { own }
     }
-}
-
-fn place<'a>(directory: &[u8], workspace: &'a [Vec<u8>]) -> Place<'a> {
-    Place { directories: vec![directory.to_vec()], workspace }
 }
 
 fn compile_all(
@@ -191,7 +208,7 @@ fn compile(
         let argv =
             example_call(example).ok_or_else(|| InvalidJudgeRule::NotCommand(example.clone()))?;
         let workspace = [b"/workspace".to_vec()];
-        let parts = Parts::of_call(&argv, place(b"/workspace", &workspace));
+        let parts = Parts::of_call(&argv, Place::new(b"/workspace", &workspace));
         Ok(alone.matches(&parts))
     };
     for example in &text.examples.yes {

@@ -79,6 +79,60 @@ fn assert_allowed(text: &str, least: usize) {
     assert!(asked.is_empty(), "{asked:#?}");
 }
 
+/// The workspace has `out -> /etc`, `up -> ../other`, `in -> src`, `back -> /home/me/project/src`, `tmp -> /tmp/x`,
+/// `loop -> loop` and `deep/out -> ../out`.
+fn with_links() -> Judge {
+    judge().with_links(|path| {
+        let target: &[u8] = match path {
+            b"out" => b"/etc",
+            b"up" => b"../other",
+            b"in" => b"src",
+            b"back" => b"/home/me/project/src",
+            b"tmp" => b"/tmp/x",
+            b"loop" => b"loop",
+            b"deep/out" => b"../out",
+            _ => return None,
+        };
+        Some(target.to_vec())
+    })
+}
+
+#[test]
+fn links_in_paths_lead_where_they_point() {
+    let judge = with_links();
+    let rows = [
+        ("rm -rf out/", Verdict::Ask),
+        ("rm -rf out/.", Verdict::Ask),
+        ("rm -rf out/x", Verdict::Ask),
+        ("rm -rf ./out//x", Verdict::Ask),
+        ("rm -rf src/../out/x", Verdict::Ask),
+        ("rm -rf out/../x", Verdict::Ask),
+        ("rm -rf up/x", Verdict::Ask),
+        ("rm -rf deep/out/x", Verdict::Ask),
+        ("rm -rf in/../../x", Verdict::Ask),
+        ("rm -rf loop/x", Verdict::Ask),
+        ("rm -rf /home/me/project/out/x", Verdict::Ask),
+        ("sh -c 'cd out && rm -rf x'", Verdict::Ask),
+        ("sh -c 'cd deep; rm -rf out/x'", Verdict::Ask),
+        ("find out/ -delete", Verdict::Ask),
+        ("docker run -v ./out:/x y", Verdict::Ask),
+        ("env rm -rf out/x", Verdict::Ask),
+        ("rm -rf in/..", Verdict::Ask),
+        ("rm out", Verdict::Allow),
+        ("rm -rf up", Verdict::Allow),
+        ("rm -rf in/x", Verdict::Allow),
+        ("rm -rf back/x", Verdict::Allow),
+        ("rm -rf tmp/y", Verdict::Allow),
+        ("rm -rf src/x", Verdict::Allow),
+        ("docker run -v ./in:/x y", Verdict::Allow),
+    ];
+    for (line, expected) in rows {
+        let argv: Vec<Vec<u8>> =
+            shlex::split(line).unwrap().into_iter().map(String::into_bytes).collect();
+        assert_eq!(judged(&judge, &argv).verdict, expected, "{line}");
+    }
+}
+
 mod order {
     use super::*;
     use aifo_policy::{RuleText, Run};

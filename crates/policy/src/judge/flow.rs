@@ -33,7 +33,7 @@ pub(super) struct Flow {
 pub(super) struct Row {
     /// The tools that run it.
     pub(super) into: Vec<Vec<u8>>,
-    /// The files that it writes.
+    /// The files of its redirections, and those of the commands that read it.
     pub(super) files: Vec<Vec<u8>>,
 }
 
@@ -60,16 +60,19 @@ impl Flow {
         for (at, command) in commands.iter().enumerate() {
             let mut into: Vec<Vec<u8>> = Vec::new();
             let mut files = files_of(command, calls_at(at));
+            let mut written = command.writes.clone();
             for sink in &command.into {
                 into.extend(takers(calls_at(sink.at), *sink));
                 if let Some(reader) = commands.get(sink.at).filter(|_| !sink.is_word) {
-                    files.extend(files_of(reader, calls_at(sink.at)));
+                    let of_reader = files_of(reader, calls_at(sink.at));
+                    written.extend(of_reader.iter().cloned());
+                    files.extend(of_reader);
                 }
             }
             for (later, command) in commands.iter().enumerate().take(count).skip(at + 1) {
                 into.extend(runners(command, calls_at(later), &files));
             }
-            rows.push(Row { into, files });
+            rows.push(Row { into, files: written });
         }
         Flow { rows }
     }

@@ -1,6 +1,7 @@
 //! Whether a path is outside the workspace.
 
 use super::glob::{GLOB, Match, UNKNOWN, is_unknown};
+use super::links::{Links, Target, below};
 use super::table::base_name;
 
 /// Where a call runs.
@@ -9,6 +10,8 @@ pub(super) struct Place<'a> {
     /// The possible working directories, absolute. An empty one is unknown.
     pub(super) directories: Vec<Vec<u8>>,
     pub(super) workspace: &'a [Vec<u8>],
+    /// `None` if links are not read.
+    pub(super) links: Option<&'a Links>,
 }
 
 /// Files that any tool may write.
@@ -18,9 +21,15 @@ const DEVICES: [&[u8]; 5] =
 /// Directories whose entries any tool may remove, unless they contain the workspace.
 const TEMPORARY: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/private/tmp"];
 
+impl<'a> Place<'a> {
+    /// Returns a place without links.
+    pub(super) fn new(directory: &[u8], workspace: &'a [Vec<u8>]) -> Self {
+        Place { directories: vec![directory.to_vec()], workspace, links: None }
+    }
+}
+
 impl Place<'_> {
-    /// Returns whether `path` is outside the workspace, or, if `root` counts, is the workspace. Links are not
-    /// resolved.
+    /// Returns whether `path` is outside the workspace, or, if `root` counts, is the workspace.
     pub(super) fn is_outside(&self, path: &[u8], root: bool) -> Match {
         if path.first() == Some(&b'~') {
             return Match::Yes;
@@ -39,7 +48,8 @@ impl Place<'_> {
         if path.contains(&UNKNOWN) {
             return Match::Maybe;
         }
-        let mut path = lexical(path);
+        let written = path;
+        let mut path = lexical(written);
         // `*` is all of its directory.
         let name = base_name(&path);
         if name.contains(&GLOB) && name.iter().all(|byte| matches!(*byte, GLOB | b'.')) && root {
@@ -48,11 +58,31 @@ impl Place<'_> {
         }
         let is_inside = self.workspace.iter().any(|name| {
             is_below(&path, name) || (!root && path == *name.strip_suffix(b"/").unwrap_or(name))
-        }) || DEVICES.contains(&path.as_slice());
+        });
+        if let (true, Some(links)) = (is_inside, self.links) {
+            return self.judge_links(links, written, &path, root);
+        }
+        let is_inside = is_inside || DEVICES.contains(&path.as_slice());
         let is_temporary = TEMPORARY.iter().any(|root| {
             is_below(&path, root) && !self.workspace.iter().any(|name| is_below(name, root))
         });
         if is_inside || is_temporary { Match::No } else { Match::Yes }
+    }
+
+    /// Judges a path below the workspace as written, whose components may be links.
+    fn judge_links(&self, links: &Links, written: &[u8], path: &[u8], root: bool) -> Match {
+        let ends_in_directory = written.ends_with(b"/") || written.ends_with(b"/.");
+        let names = || self.workspace.iter();
+        // A `..` after a link leads elsewhere than in the text.
+        let relative = names().find_map(|name| below(written, name));
+        let relative = relative.or_else(|| names().find_map(|name| below(path, name)));
+        let relative = relative.unwrap_or_default();
+        match links.resolve(relative, ends_in_directory || !root, self.workspace) {
+            Target::Inside(path) if path.is_empty() && root => Match::Yes,
+            Target::Inside(_) => Match::No,
+            Target::Outside(path) => Place { links: None, ..self.clone() }.judge(&path, root),
+            Target::Unknown => Match::Yes,
+        }
     }
 
     /// Returns the absolute names of a path; one of `~` is as it is.

@@ -72,7 +72,7 @@ impl<'a> Parts<'a> {
     /// Returns a call and those that it runs, apart from their surroundings.
     fn nested(argv: &[Vec<u8>], depth: usize) -> Vec<NormalCall> {
         let mut parts = Parts { budget: MAX_BYTES, depth, ..Parts::default() };
-        let place = Place { directories: Vec::new(), workspace: &[] };
+        let place = Place { directories: Vec::new(), workspace: &[], links: None };
         parts.call(argv, &Around::of(place));
         parts.list.into_iter().map(|part| part.call).collect()
     }
