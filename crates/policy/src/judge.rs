@@ -23,6 +23,7 @@ use self::links::Links;
 use self::place::Place;
 use self::rule::Rule;
 use self::set::RuleSet;
+use self::table::{JudgedTools, runs_nothing};
 use self::unwrap::Parts;
 
 pub use self::file::{default_rules, example_call};
@@ -150,7 +151,13 @@ impl Judge {
         if self.is_empty() {
             return Judgement::default();
         }
-        self.judge_parts(&Parts::of_call(call.argv, self.place(call.directory, call.workspace)))
+        let is_named = |tool: &[u8]| self.names(tool);
+        let judged = JudgedTools::new(&is_named);
+        if runs_nothing(call.argv, judged) {
+            return Judgement::default();
+        }
+        let place = self.place(call.directory, call.workspace);
+        self.judge_parts(&Parts::of_call(call.argv, place, judged))
     }
 
     /// Returns the verdict on shell text, such as that of a permission request.
@@ -158,12 +165,16 @@ impl Judge {
         if self.is_empty() {
             return Judgement::default();
         }
-        self.judge_parts(&Parts::of_text(text.as_bytes(), self.place(directory, workspace)))
+        let place = self.place(directory, workspace);
+        let is_named = |tool: &[u8]| self.names(tool);
+        self.judge_parts(&Parts::of_text(text.as_bytes(), place, JudgedTools::new(&is_named)))
     }
 
     /// Returns the verdict on a call, and the calls in it.
     pub fn explain(&self, call: &JudgedCall<'_>) -> Explained {
-        let parts = Parts::of_call(call.argv, self.place(call.directory, call.workspace));
+        let place = self.place(call.directory, call.workspace);
+        let is_named = |tool: &[u8]| self.names(tool);
+        let parts = Parts::of_call(call.argv, place, JudgedTools::new(&is_named));
         Explained {
             judgement: self.judge_parts(&parts),
             calls: parts.list.iter().map(|part| part.call.to_string()).collect(),
@@ -173,6 +184,11 @@ impl Judge {
 
     fn place<'a>(&'a self, directory: &[u8], workspace: &'a [Vec<u8>]) -> Place<'a> {
         Place { links: self.links.as_ref(), ..Place::new(directory, workspace) }
+    }
+
+    /// Returns whether a rule may be about calls of a tool.
+    fn names(&self, tool: &[u8]) -> bool {
+        self.own.names(tool) || self.workspace.names(tool)
     }
 
     fn judge_parts(&self, parts: &Parts<'_>) -> Judgement {
@@ -208,7 +224,8 @@ fn compile(
         let argv =
             example_call(example).ok_or_else(|| InvalidJudgeRule::NotCommand(example.clone()))?;
         let workspace = [b"/workspace".to_vec()];
-        let parts = Parts::of_call(&argv, Place::new(b"/workspace", &workspace));
+        let parts =
+            Parts::of_call(&argv, Place::new(b"/workspace", &workspace), JudgedTools::default());
         Ok(alone.matches(&parts))
     };
     for example in &text.examples.yes {

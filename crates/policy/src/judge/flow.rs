@@ -1,5 +1,7 @@
 //! The ends of the output of a text's commands: tools that run it, and files.
 
+use std::rc::Rc;
+
 use super::glob::UNKNOWN;
 use super::normal::NormalCall;
 use super::script::{Simple, Sink};
@@ -44,7 +46,7 @@ impl Flow {
     /// Follows the commands of a text. `calls_of` returns the call of words, and those that it runs.
     pub(super) fn of(
         commands: &[Simple],
-        calls_of: impl Fn(&[Vec<u8>]) -> Vec<NormalCall>,
+        calls_of: impl Fn(&[Vec<u8>]) -> Vec<Rc<NormalCall>>,
     ) -> Self {
         let is_idle = |command: &Simple| {
             command.into.is_empty() && command.writes.is_empty() && !saves(command)
@@ -53,7 +55,7 @@ impl Flow {
             return Flow { rows: Vec::new() };
         }
         let count = commands.len().min(MAX_FLOW);
-        let calls: Vec<Vec<NormalCall>> =
+        let calls: Vec<Vec<Rc<NormalCall>>> =
             commands.iter().take(count).map(|command| calls_of(&command.words)).collect();
         let calls_at = |at: usize| calls.get(at).map(Vec::as_slice).unwrap_or_default();
         let mut rows = Vec::new();
@@ -92,8 +94,8 @@ fn saves(command: &Simple) -> bool {
 }
 
 /// Returns the tools that run text that they receive.
-fn takers(calls: &[NormalCall], sink: Sink) -> Vec<Vec<u8>> {
-    let takes = |call: &&NormalCall| {
+fn takers(calls: &[Rc<NormalCall>], sink: Sink) -> Vec<Vec<u8>> {
+    let takes = |call: &&Rc<NormalCall>| {
         let table = call.known.table;
         let has_unknown = |word: &[u8]| word.contains(&UNKNOWN);
         let first = call.operands.first().map(|operand| operand.word.as_slice());
@@ -112,7 +114,7 @@ fn takers(calls: &[NormalCall], sink: Sink) -> Vec<Vec<u8>> {
 }
 
 /// Returns the files that a command writes.
-fn files_of(command: &Simple, calls: &[NormalCall]) -> Vec<Vec<u8>> {
+fn files_of(command: &Simple, calls: &[Rc<NormalCall>]) -> Vec<Vec<u8>> {
     let mut files: Vec<Vec<u8>> = command.writes.clone();
     for call in calls {
         let table = call.known.table;
@@ -131,7 +133,7 @@ fn files_of(command: &Simple, calls: &[NormalCall]) -> Vec<Vec<u8>> {
 }
 
 /// Returns the tools by which a command runs one of the files.
-fn runners(command: &Simple, calls: &[NormalCall], files: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn runners(command: &Simple, calls: &[Rc<NormalCall>], files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let is_written = |word: &[u8]| {
         let name = base_name(word);
         !name.is_empty() && files.iter().any(|file| base_name(file) == name)

@@ -8,6 +8,7 @@ use super::normal::NormalCall;
 use super::place::Place;
 use super::rule::Rule;
 use super::set::RuleSet;
+use super::table::JudgedTools;
 use super::unwrap::Parts;
 use super::{Examples, RuleOrigin, RuleText, Run, RunWord, Verdict, example_call};
 
@@ -86,7 +87,11 @@ impl Draft {
         let workspace = [b"/workspace".to_vec()];
         let matches = |example: &String| {
             let argv = example_call(example).unwrap_or_default();
-            set.matches(&Parts::of_call(&argv, Place::new(b"/workspace", &workspace)))
+            set.matches(&Parts::of_call(
+                &argv,
+                Place::new(b"/workspace", &workspace),
+                JudgedTools::default(),
+            ))
         };
         let mut note = |example: &String, verb: &str| {
             let what = format!("{}: the rule {verb} '{example}' here", self.shown);

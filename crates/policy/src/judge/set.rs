@@ -79,6 +79,11 @@ impl RuleSet {
         found.map(|(at, _)| at).collect()
     }
 
+    /// Returns whether a rule is on the tool, or on all.
+    pub(super) fn names(&self, tool: &[u8]) -> bool {
+        self.by_tool.contains_key(tool) || self.by_tool.contains_key(b"*".as_slice())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

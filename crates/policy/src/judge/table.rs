@@ -3,11 +3,12 @@
 //! A table is a file of `tools/`; `spec/rules.md#tables` has its keys.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::glob::{Match, matches};
+use super::glob::{Match, is_unknown, matches};
 
 /// The embedded files, by name.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
@@ -208,6 +209,49 @@ pub(super) fn find(base: &[u8]) -> (Known, &[u8], Option<&[u8]>) {
         }
     }
     (Known { table: &EMPTY, is_listed: false }, base, None)
+}
+
+/// The tools that rules name.
+#[derive(Clone, Copy, Default)]
+pub(super) struct JudgedTools<'a>(Option<&'a IsNamed<'a>>);
+
+type IsNamed<'a> = dyn Fn(&[u8]) -> bool + 'a;
+
+impl<'a> JudgedTools<'a> {
+    pub(super) fn new(is_named: &'a IsNamed<'a>) -> Self {
+        JudgedTools(Some(is_named))
+    }
+
+    /// Returns whether a rule is on the tool, or the tool runs others.
+    pub(super) fn may_matter(&self, tool: &[u8]) -> bool {
+        let (known, name, _) = find(tool);
+        let is_runner = !known.table.runs.is_empty() || known.table.reads_commands;
+        is_runner || self.is_named(name)
+    }
+
+    fn is_named(&self, tool: &[u8]) -> bool {
+        self.0.is_none_or(|is_named| is_named(tool))
+    }
+}
+
+/// Returns whether rules for other tools cannot be about a call of this tool: it runs none of its words.
+pub(super) fn runs_nothing(argv: &[Vec<u8>], judged: JudgedTools<'_>) -> bool {
+    let Some((first, args)) = argv.split_first() else { return true };
+    let tool = base_name(first);
+    let (known, name, _) = find(tool);
+    let table = known.table;
+    if judged.is_named(name) || !table.runs.is_empty() || !table.alias_options.is_empty() {
+        return false;
+    }
+    let reads = table.reads_commands || table.reads_files;
+    let is_plain = !tool.iter().any(|byte| is_unknown(*byte)) && !reads;
+    is_plain && (known.is_listed || !args.iter().any(|word| judged.may_matter(base_name(word))))
+}
+
+impl fmt::Debug for JudgedTools<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JudgedTools(..)")
+    }
 }
 
 /// The output of a command.

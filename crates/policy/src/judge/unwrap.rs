@@ -1,20 +1,22 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
+use std::rc::Rc;
+
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
 use super::marks::{found_below, without_marks};
 use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
-use super::table::{How, Runs, base_name, find};
+use super::table::{How, JudgedTools, Runs, base_name};
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
 pub(super) struct Part<'a> {
-    pub(super) call: NormalCall,
-    pub(super) place: Place<'a>,
+    pub(super) call: Rc<NormalCall>,
+    pub(super) place: Rc<Place<'a>>,
     /// The tools that read its output as commands.
-    pub(super) into: Vec<Vec<u8>>,
+    pub(super) into: Rc<[Vec<u8>]>,
     /// True if the tool before it is in no table, and may run it.
     pub(super) is_guess: bool,
 }
@@ -30,20 +32,28 @@ pub(super) struct Parts<'a> {
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
     is_guess: bool,
+    /// The tools that a rule names; empty for all.
+    judged: JudgedTools<'a>,
 }
 
 /// The surroundings of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Around<'a> {
-    place: Place<'a>,
-    into: Vec<Vec<u8>>,
+    pub(super) place: Rc<Place<'a>>,
+    into: Rc<[Vec<u8>]>,
     input: Input,
-    writes: Vec<Vec<u8>>,
+    writes: Rc<[Vec<u8>]>,
 }
 
 impl<'a> Around<'a> {
     fn of(place: Place<'a>) -> Self {
-        Around { place, into: Vec::new(), input: Input::Inherited, writes: Vec::new() }
+        let none: Rc<[Vec<u8>]> = Rc::default();
+        Around {
+            place: Rc::new(place),
+            into: Rc::clone(&none),
+            input: Input::Inherited,
+            writes: none,
+        }
     }
 }
 
@@ -52,25 +62,25 @@ const MAX_DEPTH: usize = 12;
 /// Maximum number of calls in a call.
 const MAX_PARTS: usize = 4096;
 /// Maximum bytes of all texts in a call.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of calls that a tool without a table may run, by its operands.
 const MAX_GUESSES: usize = 16;
 
 impl<'a> Parts<'a> {
-    pub(super) fn of_call(argv: &[Vec<u8>], place: Place<'a>) -> Self {
-        let mut parts = Parts { budget: MAX_BYTES, ..Parts::default() };
+    pub(super) fn of_call(argv: &[Vec<u8>], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
+        let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
         parts.call(argv, &Around::of(place));
         parts
     }
 
-    pub(super) fn of_text(text: &[u8], place: Place<'a>) -> Self {
-        let mut parts = Parts { budget: MAX_BYTES, ..Parts::default() };
+    pub(super) fn of_text(text: &[u8], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
+        let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
         parts.text(text, &Around::of(place));
         parts
     }
 
     /// Returns a call and those that it runs, apart from their surroundings.
-    fn nested(argv: &[Vec<u8>], depth: usize) -> Vec<NormalCall> {
+    fn nested(argv: &[Vec<u8>], depth: usize) -> Vec<Rc<NormalCall>> {
         let mut parts = Parts { budget: MAX_BYTES, depth, ..Parts::default() };
         let place = Place { directories: Vec::new(), workspace: &[], links: None };
         parts.call(argv, &Around::of(place));
@@ -114,13 +124,16 @@ impl<'a> Parts<'a> {
             }
             let Row { into, files } = flow.row(at);
             let around = Around {
-                place: Place { directories: command.directories, ..around.place.clone() },
-                into: [into, around.into.clone()].concat(),
+                place: Rc::new(Place {
+                    directories: command.directories,
+                    ..Place::clone(&around.place)
+                }),
+                into: into.iter().chain(around.into.iter()).cloned().collect(),
                 input: match command.input {
                     Input::Inherited => around.input.clone(),
                     input => input,
                 },
-                writes: [files, around.writes.clone()].concat(),
+                writes: files.iter().chain(around.writes.iter()).cloned().collect(),
             };
             if !command.words.is_empty() {
                 self.call(&command.words, &around);
@@ -138,7 +151,8 @@ impl<'a> Parts<'a> {
         if self.depth >= MAX_DEPTH || self.list.len() >= MAX_PARTS {
             return self.any_tool();
         }
-        if self.depth > 0 {
+        // The number of calls in a call's own words is limited.
+        if self.depth > 1 {
             let bytes: usize = argv.iter().map(|word| word.len() + 1).sum();
             let Some(rest) = self.budget.checked_sub(bytes) else { return self.any_tool() };
             self.budget = rest;
@@ -146,16 +160,18 @@ impl<'a> Parts<'a> {
         let Some(mut call) = NormalCall::parse(argv) else { return };
         self.depth += 1;
         let table = call.known.table;
-        call.writes.clone_from(&around.writes);
+        call.writes.extend_from_slice(&around.writes);
         self.settings(&mut call);
-        if !table.runs.is_empty() || !table.alias_options.is_empty() {
-            self.push(call.clone(), around);
-            self.aliases(&call, argv, around);
-            for runs in &table.runs {
-                self.runs(runs, &call, argv, around);
-            }
-        } else {
-            self.push(call.clone(), around);
+        let call = Rc::new(call);
+        self.list.push(Part {
+            call: Rc::clone(&call),
+            place: Rc::clone(&around.place),
+            into: Rc::clone(&around.into),
+            is_guess: self.is_guess,
+        });
+        self.aliases(&call, argv, around);
+        for runs in &table.runs {
+            self.runs(runs, &call, argv, around);
         }
         self.variables_with_text(&call, around);
         if !call.known.is_listed {
@@ -165,22 +181,18 @@ impl<'a> Parts<'a> {
         self.depth -= 1;
     }
 
-    fn push(&mut self, call: NormalCall, around: &Around<'a>) {
-        let (place, into) = (around.place.clone(), around.into.clone());
-        self.list.push(Part { call, place, into, is_guess: self.is_guess });
-    }
-
     /// Reads the operands of a tool without a table as calls that it may run.
     fn guesses(&mut self, argv: &[Vec<u8>], around: &Around<'a>) {
         if self.is_guess {
             return;
         }
         self.is_guess = true;
+        let judged = self.judged;
         let may_run = |word: &Vec<u8>| {
             !word.is_empty()
                 && !word.starts_with(b"-")
                 && !word.contains(&UNKNOWN)
-                && !find(base_name(word)).0.table.plain
+                && judged.may_matter(base_name(word))
         };
         let starts = argv.iter().enumerate().skip(1).filter(|(_, word)| may_run(word));
         let starts: Vec<usize> = starts.map(|(at, _)| at).take(MAX_GUESSES).collect();
@@ -242,6 +254,9 @@ impl<'a> Parts<'a> {
         if is_absent(&runs.needs) || (!runs.option.is_empty() && runs.how == How::Argv) {
             return;
         }
+        if runs.how != How::Until && is_absent(&runs.option) {
+            return;
+        }
         let operands = call.operands.get(at..).unwrap_or_default();
         let is_end = |word: &Vec<u8>| !runs.ends.is_empty() && *word == runs.ends.as_bytes();
         let words = operands.iter().map(|operand| operand.word.clone());
@@ -249,7 +264,7 @@ impl<'a> Parts<'a> {
         let mut around = around.clone();
         if !runs.chdir.is_empty() {
             let directories: Vec<_> = call.values(runs.chdir.as_bytes()).collect();
-            directories.into_iter().for_each(|path| around.place.enter(path));
+            directories.into_iter().for_each(|path| Rc::make_mut(&mut around.place).enter(path));
         }
         let values = call.values(runs.option.as_bytes());
         let values = values.filter_map(|value| value.strip_prefix(runs.prefix.as_bytes()));
@@ -276,7 +291,9 @@ impl<'a> Parts<'a> {
                 }
             }
             How::Joined => {
-                let text = words.get(runs.skip..).unwrap_or_default().join(&b' ');
+                let words = words.get(runs.skip..).unwrap_or_default();
+                let words = words.strip_prefix(&[b"--".to_vec()][..]).unwrap_or(words);
+                let text = words.join(&b' ');
                 if !text.is_empty() {
                     self.text(&text, &around);
                 }
