@@ -72,7 +72,8 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     let judge = config.argument_rules.judge(config.default_rules.value);
-    session.judge = (!judge.is_empty()).then(|| judge.into());
+    session.judge =
+        (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();
     let has_names = match &session.backend {
         SidecarBackend::Containers(containers) => containers.net.is_by_name(),

@@ -14,7 +14,7 @@ use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::config::{Config, Source, ToolEffect, ToolRule, user_file_name};
+use crate::config::{self, Config, Source, ToolEffect, ToolRule, user_file_name};
 
 /// Explains calls under one configuration.
 pub(crate) struct CallExplainer<'a> {
@@ -125,6 +125,7 @@ impl CallExplainer<'_> {
     /// Returns the verdict of the rules on arguments.
     fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
         let judge = self.config.argument_rules.judge(self.config.default_rules.value);
+        let judge = judge.with_links(config::links_below(self.workspace));
         let mut argv = vec![tool.as_bytes().to_vec()];
         argv.extend(args.iter().cloned());
         let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];

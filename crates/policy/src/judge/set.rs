@@ -79,6 +79,11 @@ impl RuleSet {
         found.map(|(at, _)| at).collect()
     }
 
+    /// Returns whether a rule is on the tool, or on all.
+    pub(super) fn names(&self, tool: &[u8]) -> bool {
+        self.by_tool.contains_key(tool) || self.by_tool.contains_key(b"*".as_slice())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -133,7 +138,9 @@ impl RuleSet {
                 continue;
             }
             let Some(rule) = self.rules.get(*at) else { continue };
-            match rule.matches(&part.call, &part.place, &part.into) {
+            let found = rule.matches(&part.call, &part.place, &part.into);
+            let found = if part.is_guess { found.min(Match::Maybe) } else { found };
+            match found {
                 Match::No => {}
                 Match::Maybe => {
                     let is_stricter = unsure.is_none_or(|it| it.shared.then < rule.shared.then);
@@ -212,7 +219,7 @@ impl fmt::Display for NormalCall {
 
 /// Returns a word as text, with `?` for unknown parts.
 fn shown(word: &[u8]) -> String {
-    let text = String::from_utf8_lossy(word).replace(['\0', '\u{1}'], "?");
+    let text = String::from_utf8_lossy(word).replace(['\0', '\u{1}', '\u{3}'], "?");
     match text.is_empty() || text.contains(|char: char| char.is_whitespace() || char.is_control()) {
         true => format!("{text:?}"),
         false => text,
