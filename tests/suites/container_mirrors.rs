@@ -149,8 +149,11 @@ stop(free)
     );
     let outcome = Outcome::of(&mut agent(&setup));
     assert_eq!(outcome.exited(0).text(), "own hello\n", "{outcome:?}");
-    let logged = "port 3000 of tools is not mirrored: the port is in use in agent";
-    assert_eq!(outcome.stderr.matches(logged).count(), 1, "{outcome:?}");
+    // The agent's listener may have been reported before the tool's.
+    let lines = ["port 3000 of tools is", "port 3000 is"];
+    let logged = lines.map(|line| format!("{line} not mirrored: the port is in use in agent"));
+    let count = logged.iter().map(|line| outcome.stderr.matches(line).count());
+    assert_eq!(count.sum::<usize>(), 1, "{outcome:?}");
 }
 
 /// The attack: a tool that looks for the unauthenticated server of an agent.

@@ -197,6 +197,10 @@ impl StackServer for NamedNetwork {
         self.stacks.name_of(kind).unwrap_or(TOOLS_STACK).to_owned()
     }
 
+    fn has_own_stack(&self, kind: &Kind) -> bool {
+        self.stacks.is_alone(kind)
+    }
+
     fn ports(&self, stack: &str) -> Option<Vec<u16>> {
         let StackPorts { rules, host, agent, joined } = &self.ports;
         match stack {
