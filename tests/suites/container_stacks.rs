@@ -21,7 +21,7 @@ while True:
 ";
 
 /// A session of python, and of c-cpp, whose `make` runs the same programs.
-fn setup(engine: &Engine) -> ContainerSetup {
+pub(crate) fn setup(engine: &Engine) -> ContainerSetup {
     let setup = ContainerSetup::of(engine).kind("python").kind("c-cpp").flag("--net", "names");
     let workspace = setup.setup().workspace();
     fs::write(workspace.join("connect.py"), CONNECT).unwrap();
@@ -41,7 +41,7 @@ fn without_defaults(setup: ContainerSetup) -> ContainerSetup {
 
 /// Connects as a tool of the kind, and returns what it prints.
 #[track_caller]
-fn connect(session: &ContainerSession, kind: &str, host: &str, port: u16) -> String {
+pub(crate) fn connect(session: &ContainerSession, kind: &str, host: &str, port: u16) -> String {
     let to = format!("{host} {port}");
     let outcome = match kind {
         "python" => session.run("python3", &["connect.py", host, &port.to_string()]),

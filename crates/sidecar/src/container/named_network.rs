@@ -131,18 +131,14 @@ impl Shared {
             move |report, listeners| server.report(&stack, report, listeners)
         };
         runner.receive_listeners(report);
-        // A mirror needs a listener that is passed.
-        let has_mirrors = self.config.transport == Transport::Descriptors;
-        if has_mirrors && runs_tools {
+        if runs_tools {
             runner.watch_listeners(match is_agent {
                 true => WatchIntervals::AGENT,
                 false => WatchIntervals::TOOLS,
             });
         }
         if joins_stack {
-            if has_mirrors {
-                self.report_after_loss(&stack, &runner).await;
-            }
+            self.report_after_loss(&stack, &runner).await;
             return Ok(runner);
         }
         let serving = server.serve(&stack, clients, runner.stack_sockets());
