@@ -57,9 +57,8 @@ pub(crate) async fn session_config(
         true => Dialogue::Silent,
         false => Dialogue::of_session(),
     };
-    let chosen = (fallback, flags.runner_transport);
     (session.backend, session.attached) =
-        backend::choose(config, workspace, chosen, &programs, dialogue).await?;
+        backend::choose(config, workspace, fallback, &programs, dialogue).await?;
     session.local_names = backend::local_names(config, workspace);
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,

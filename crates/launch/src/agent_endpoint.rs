@@ -11,7 +11,7 @@ use aifo_proxy::{
     CallApprovals, CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories,
     Transcript,
 };
-use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
+use aifo_sidecar::{Backend, ConnectionListener, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
 use nix::unistd::getuid;
 use tokio::net::TcpListener;
@@ -136,8 +136,10 @@ impl AgentEndpoint {
 async fn bind_keys(fleet: &Fleet) -> Result<TcpListener, String> {
     let lease = fleet.lease(&Kind::agent()).await.map_err(|error| error.to_string())?;
     let bound = lease.runner().stack_sockets().bind(KEY_PORT).await;
-    let listener = bound.map_err(|error| error.to_string())?;
-    TcpListener::from_std(listener).map_err(|error| error.to_string())
+    match bound.map_err(|error| error.to_string())? {
+        ConnectionListener::Socket(listener) => Ok(listener),
+        ConnectionListener::Relayed(_) => Err("its runner passes no descriptors".to_owned()),
+    }
 }
 
 /// The path of the socket. No container mounts its directory.

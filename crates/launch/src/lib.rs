@@ -84,6 +84,7 @@ mod own_directories;
 mod pins;
 mod plan;
 mod pod;
+mod port_log;
 mod port_relay;
 mod project;
 mod project_files;
@@ -150,7 +151,8 @@ pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftover
 pub use config::{SessionConfig, Verbosity};
 pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
-    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
+    connections_written,
 };
 pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
 pub use detect::detect_kinds;

@@ -272,10 +272,9 @@ impl Backends {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
-                network = containers.named_network(&config.kinds(), config.runner_transport)?;
+                network = containers.named_network(&config.kinds())?;
                 containers.check_join().await?;
-                let passes_sockets = containers.passes_descriptors(config.runner_transport);
-                if let Some(network) = network.as_ref().filter(|_| passes_sockets) {
+                if let Some(network) = &network {
                     publications = Some(Arc::new(publish(network, containers)?));
                 }
                 containers.warn_of_removed_logins();
