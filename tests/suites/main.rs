@@ -57,6 +57,7 @@ mod fresh_projects;
 mod front_socket;
 mod half_close;
 mod held;
+mod in_place;
 mod install;
 mod launcher;
 mod launcher_terminal;

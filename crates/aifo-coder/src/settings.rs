@@ -71,6 +71,8 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     let judge = config.argument_rules.judge(config.default_rules.value);
+    let in_place = config.in_place.value.iter().filter(|tool| judge.concerns(tool.as_str()));
+    session.in_place = in_place.cloned().collect();
     session.judge =
         (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();
