@@ -1,7 +1,7 @@
 //! `aifo-coder approve`: answers questions about calls of a running session (`spec/questions.md#approve`).
 
 mod keys;
-mod rule;
+pub(crate) mod rule;
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -13,6 +13,7 @@ use anyhow::bail;
 use tokio::sync::mpsc;
 
 use crate::approve::keys::{Key, Keys};
+use crate::approve::rule::NotWritten;
 use crate::cli::{Approve, UsageError};
 use crate::{console, paint, sessions};
 
@@ -44,8 +45,14 @@ async fn answer_one(session: &SessionInfo, id: &str, option: &str) -> anyhow::Re
     let questions = client.list().await?;
     let question = questions.into_iter().find(|question| question.id == id);
     if let (Answer::Always, Some(question)) = (answer, &question) {
-        // Before the answer: a rule that cannot be written must not allow the call.
-        paint::print(&rule::plan(&question.argv)?.write()?)?;
+        match rule::write(&question.argv) {
+            Ok(difference) => paint::print(&difference)?,
+            Err(error) => {
+                client.answer(id, Answer::Once.id()).await?;
+                console::say(format_args!("answered {id} with 'once'"));
+                return Err(error);
+            }
+        }
     }
     client.answer(id, option).await?;
     console::say(format_args!("answered {id} with '{option}'"));
@@ -125,7 +132,7 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
 async fn give(
     session: &SessionInfo,
     question: &ListedQuestion,
-    answer: Answer,
+    mut answer: Answer,
     keys: &mut Keys,
 ) -> anyhow::Result<()> {
     if answer == Answer::Always {
@@ -138,8 +145,13 @@ async fn give(
         if !matches!(keys.next().await, Key::Answer(Answer::Once)) {
             return paint::print("not written, not answered\n");
         }
-        if let Err(error) = plan.write() {
-            return paint::print(&format!("{}\n", console::error_chain(&error)));
+        match plan.write() {
+            Ok(()) => {}
+            Err(error @ NotWritten::Changed(_)) => return paint::print(&format!("{error}\n")),
+            Err(error) => {
+                paint::print(&format!("{error}\nthe call is allowed once\n"))?;
+                answer = Answer::Once;
+            }
         }
     }
     let answered = ControlClient::connect(session)?.answer(&question.id, answer.id()).await;

@@ -152,7 +152,9 @@ pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
 };
-pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
+pub use control_client::{
+    AnswerSender, ControlClient, ControlError, ControlLine, EndedQuestion, ListedQuestion,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;

@@ -135,6 +135,15 @@ impl PermissionJudge {
         Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
     }
 
+    /// Covers the call of a permission request that a user has allowed.
+    pub(crate) fn cover(&self, request: &PermissionRequest) {
+        if self.approvals.has_judge()
+            && let Some(call) = self.single_call(request)
+        {
+            self.approvals.allow_once(call);
+        }
+    }
+
     fn allow(&self, request: &PermissionRequest) -> Option<Decision> {
         request.choose(Verdict::Allow, self.allow_option.as_deref())
     }
