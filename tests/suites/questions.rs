@@ -4,6 +4,8 @@
 mod approve;
 mod chaos;
 mod mailbox;
+mod rules;
+mod terminal;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

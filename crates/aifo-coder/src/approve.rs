@@ -6,6 +6,7 @@ pub(crate) mod rule;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use aifo_launch::{Answer, ControlClient, ControlLine, ListedQuestion, SessionInfo};
 use aifo_types::quote_word;
@@ -34,6 +35,8 @@ pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
 }
 
 const NONE: &str = "no calls wait for approval";
+/// Keys are ignored for this time after a question is shown.
+const KEY_DELAY: Duration = Duration::from_millis(350);
 
 async fn answer_one(session: &SessionInfo, id: &str, option: &str) -> anyhow::Result<ExitCode> {
     let Some(answer) = Answer::parse(option) else {
@@ -84,9 +87,11 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
     let mut keys = Keys::read()?;
     let mut open: VecDeque<ListedQuestion> = VecDeque::new();
     let mut shown_id = String::new();
+    let mut shown_at = Instant::now();
     loop {
         if let Some(first) = open.front().filter(|first| first.id != shown_id) {
             shown_id.clone_from(&first.id);
+            shown_at = Instant::now();
             paint::print(&format!("{}{KEYS}\n", shown(first)))?;
         }
         tokio::select! {
@@ -117,6 +122,8 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
             },
             key = keys.next() => match key {
                 Key::Quit => return Ok(ExitCode::SUCCESS),
+                // It was meant for the question before.
+                Key::Answer(_) if shown_at.elapsed() < KEY_DELAY => {}
                 Key::Answer(answer) => {
                     if let Some(question) = open.front().filter(|open| open.id == shown_id) {
                         give(session, question, answer, &mut keys).await?;
@@ -144,6 +151,11 @@ async fn give(
         // `y` is the key of an answer that allows one call.
         if !matches!(keys.next().await, Key::Answer(Answer::Once)) {
             return paint::print("not written, not answered\n");
+        }
+        // A call that has ended meanwhile gets no rule.
+        let open = ControlClient::connect(session)?.list().await?;
+        if !open.iter().any(|open| open.id == question.id) {
+            return paint::print("not written: the question has ended\n");
         }
         match plan.write() {
             Ok(()) => {}
