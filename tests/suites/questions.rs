@@ -3,6 +3,7 @@
 
 mod approve;
 mod chaos;
+mod editor;
 mod mailbox;
 mod rules;
 mod terminal;

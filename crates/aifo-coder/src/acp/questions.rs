@@ -1,7 +1,7 @@
 //! Questions about calls, as permission requests to the editor (`spec/questions.md#editors`).
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aifo_acp::{Id, OptionKind, PermissionRequest, Relay};
 use aifo_launch::{Answer, AskedCall, CallApprovals};
@@ -17,16 +17,25 @@ pub(crate) struct EditorQuestions {
     approvals: CallApprovals,
     /// The open questions, with the editor's request; `None` after its answer.
     asked: BTreeMap<String, Option<u64>>,
+    /// True if questions wait for a turn.
+    wait_for_turn: bool,
     /// The calls of permission requests at the editor, with the options that allow them.
     permissions: Vec<(Id, AskedCall, Vec<Value>)>,
 }
 
+/// The time between two tries to find a turn.
+const TURN_INTERVAL: Duration = Duration::from_millis(200);
 /// Permission requests that are tracked; the oldest are dropped.
 const MAX_PERMISSIONS: usize = 64;
 
 impl EditorQuestions {
     pub(crate) fn new(approvals: CallApprovals) -> Self {
-        EditorQuestions { approvals, asked: BTreeMap::new(), permissions: Vec::new() }
+        EditorQuestions {
+            approvals,
+            asked: BTreeMap::new(),
+            wait_for_turn: false,
+            permissions: Vec::new(),
+        }
     }
 
     /// Asks the editor about questions that have opened, and withdraws those that have ended. An answer
@@ -44,6 +53,7 @@ impl EditorQuestions {
                 relay.cancel_turns(now);
             }
         }
+        self.wait_for_turn = false;
         for open in open.iter().filter(|open| !open.left) {
             let id = &open.question.id;
             if self.asked.contains_key(id) {
@@ -51,10 +61,19 @@ impl EditorQuestions {
             }
             let Some(call) = self.approvals.call(id) else { continue };
             let (call, options) = permission(id, &call, &open.question.reason);
-            // Without a turn, another frontend has to answer.
-            if let Some(number) = relay.ask_question(id, call, options, now) {
-                self.asked.insert(id.clone(), Some(number));
+            // Without a turn, another frontend may answer.
+            match relay.ask_question(id, call, options, now) {
+                Some(number) => _ = self.asked.insert(id.clone(), Some(number)),
+                None => self.wait_for_turn = true,
             }
+        }
+    }
+
+    /// Waits until [`update`](Self::update) may find a turn for its questions.
+    pub(crate) async fn turn_may_run(&self) {
+        match self.wait_for_turn {
+            true => tokio::time::sleep(TURN_INTERVAL).await,
+            false => std::future::pending().await,
         }
     }
 
