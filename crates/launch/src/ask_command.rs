@@ -20,7 +20,7 @@ const MAX_OUTPUT: u64 = 256;
 
 /// Runs the program for each question, until the future is dropped. A program is killed when its question
 /// ends.
-pub(crate) async fn run(approvals: CallApprovals, session: String, command: Vec<String>) {
+pub async fn run_ask_command(approvals: CallApprovals, session: String, command: Vec<String>) {
     let mut changes = approvals.subscribe();
     let mut programs = JoinSet::new();
     // The questions of the session that a program was started for.

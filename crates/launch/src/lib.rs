@@ -135,6 +135,7 @@ pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
     SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
 };
+pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
