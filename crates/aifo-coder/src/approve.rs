@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aifo_launch::{Answer, ControlClient, ControlLine, ListedQuestion, SessionInfo};
-use aifo_types::quote_word;
+use aifo_types::{escape_line, quote_word};
 use anyhow::bail;
 use tokio::sync::mpsc;
 
@@ -181,9 +181,21 @@ fn shown(question: &ListedQuestion) -> String {
     let left =
         if question.left { "\n  its client has left; an answer covers a repetition" } else { "" };
     let ListedQuestion { id, directory, reason, .. } = question;
-    let directory = quote_word(directory.as_bytes());
-    format!("{id}  {}\n  in {directory}\n  {reason}{left}\n", words.join(" "))
+    let (directory, reason) = (quote_word(directory.as_bytes()), escape_line(reason));
+    let command = words.join(" ");
+    // The beginning may have left the screen.
+    let long = match command.len() > LONG {
+        true => {
+            let begin: String = command.chars().take(LONG / 4).collect();
+            format!("\n  {} bytes, which begin with: {begin}", command.len())
+        }
+        false => String::new(),
+    };
+    format!("{id}  {command}\n  in {directory}\n  {reason}{long}{left}\n")
 }
+
+/// Bytes of a command whose beginning is shown again below it.
+const LONG: usize = 800;
 
 #[cfg(test)]
 mod tests {

@@ -67,6 +67,8 @@ async fn answer_of(command: &[String], question: &str) -> io::Result<Option<Answ
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut child = Command::new(program)
         .args(args)
+        // Programs load code from their directory, and the agent may write to the workspace.
+        .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -274,7 +274,7 @@ fn hidden_spellings_of_a_judged_program_wait() {
 fn an_allowed_permission_request_covers_its_terminal() {
     let text = "/usr/bin/touch a && /usr/bin/touch b";
     let call = |command: &str| {
-        json!({"toolCallId": command, "title": "x", "kind": "execute",
+        json!({"toolCallId": command, "title": format!("Run `{command}`"), "kind": "execute",
             "rawInput": {"command": command}})
     };
     let steps = vec![
@@ -292,4 +292,39 @@ fn an_allowed_permission_request_covers_its_terminal() {
     }
     eventually("both ran", || !test.agent.answers("x").is_empty());
     assert!(test.has("a") && test.has("b") && test.has("c"));
+}
+
+#[test]
+fn an_agent_cannot_change_the_call_that_the_editor_shows() {
+    let mut first = EditorTest::start(hold(), "make count a");
+    first.go();
+    let mut second = EditorTest::start(hold(), "make count a");
+    second.go();
+    let ids = [&mut first, &mut second].map(|test| {
+        let request = test.question();
+        let id = request["params"]["toolCall"]["toolCallId"].as_str().unwrap().to_owned();
+        test.answer(&request, "deny");
+        id
+    });
+    assert!(ids.iter().all(|id| id.starts_with("aifo-q1-") && id.len() > 20), "{ids:?}");
+    assert_ne!(ids[0], ids[1], "the agent could send an update of this call");
+}
+
+#[test]
+fn a_title_without_the_command_covers_nothing() {
+    let call = json!({"toolCallId": "t", "title": "ls -la", "kind": "execute",
+        "rawInput": {"command": "/usr/bin/touch a"}});
+    let steps = vec![
+        Step::ask("p", "session/request_permission", Step::permission(call)),
+        create("c", "/usr/bin/touch", &["a"]),
+        of_terminal("w", "terminal/wait_for_exit", "c"),
+    ];
+    let mut test = EditorTest::start(steps, "true");
+    let request = test.question();
+    test.answer(&request, "once");
+    let request = test.question();
+    assert_eq!(request["params"]["toolCall"]["title"], "/usr/bin/touch a");
+    test.answer(&request, "deny");
+    eventually("it ends", || !test.agent.answers("w").is_empty());
+    assert!(!test.has("a"));
 }
