@@ -136,6 +136,7 @@ pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
     SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
 };
+pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
@@ -154,7 +155,9 @@ pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
     connections_written,
 };
-pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
+pub use control_client::{
+    AnswerSender, ControlClient, ControlError, ControlLine, EndedQuestion, ListedQuestion,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;

@@ -174,6 +174,9 @@ async fn serve(
             Ok(()) = changes.changed() => {
                 bridge.with_relay(|relay, now| questions.update(relay, now));
             }
+            () = questions.turn_may_run() => {
+                bridge.with_relay(|relay, now| questions.update(relay, now));
+            }
             signal = signals.recv() => {
                 if received.replace(signal).is_some() {
                     // Dropping the bridge kills the agent.
