@@ -54,7 +54,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run an agent in a container, or a command, with its tools in sidecars
     #[command(override_usage = RUN_USAGE, after_help = RUN)]
-    Run(Run),
+    Run(Box<Run>),
     /// Run one prompt non-interactively
     #[command(override_usage = PROMPT_USAGE, after_help = PROMPT)]
     Prompt(Box<Prompt>),

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let (ended, code) = match cli.command {
-        Command::Run(flags) => (block_on(run::run(flags)), exit::NOTHING_RAN),
+        Command::Run(flags) => (block_on(run::run(*flags)), exit::NOTHING_RAN),
         Command::Prompt(flags) => (block_on(acp::prompt(*flags)), exit::NOTHING_RAN),
         Command::Acp(flags) => {
             let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
