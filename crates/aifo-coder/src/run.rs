@@ -26,7 +26,7 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     if config.backend.value == BackendChoice::Kubernetes {
         return kube::run_in_pod(&flags, &config).await;
     }
-    kube::reject_pod_flags(&flags)?;
+    kube::reject_pod_flags(&flags.pod)?;
     let target = resolve_target(&flags, &config)?;
     if let Some(keep) = keep(&flags, &config) {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
