@@ -59,6 +59,7 @@ mod half_close;
 mod held;
 mod in_place;
 mod install;
+mod kube_run;
 mod launcher;
 mod launcher_terminal;
 mod library;
