@@ -3,11 +3,16 @@
 
 mod approve;
 mod chaos;
+mod editor;
 mod mailbox;
+mod mixed;
+mod red_team;
+mod rules;
+mod terminal;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use aifo_tests::{DEADLINE, Outcome, Session, SessionSetup, Signal};
@@ -37,7 +42,12 @@ struct Control(BufReader<UnixStream>);
 impl Control {
     #[track_caller]
     fn of(session: &Session) -> Self {
-        let directory = session_directory(session);
+        Control::at(&session_directory(session))
+    }
+
+    /// Connects to the session with this directory.
+    #[track_caller]
+    fn at(directory: &Path) -> Self {
         let stream = UnixStream::connect(directory.join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         Control(BufReader::new(stream))
@@ -81,9 +91,9 @@ impl Control {
 }
 
 fn session_directory(session: &Session) -> PathBuf {
-    let id = session.stdout();
-    let id = id.lines().find_map(|line| line.strip_prefix("id=")).unwrap().to_owned();
-    session.scratch().join("run").join(format!("aifo-{id}"))
+    let runtime = session.scratch().join("run");
+    let mut entries = std::fs::read_dir(runtime).unwrap().flatten().map(|entry| entry.path());
+    entries.find(|path| path.join("control.sock").exists()).expect("a session with rules")
 }
 
 /// Answers the next question.

@@ -1,6 +1,7 @@
 //! Definitions of the command line.
 
 mod acp;
+mod cluster;
 mod examples;
 mod help;
 mod images;
@@ -27,6 +28,7 @@ use self::help::{
 pub(crate) use self::acp::{
     Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
 };
+pub(crate) use self::cluster::{ClusterFlags, PodFlags};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
@@ -56,7 +58,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run an agent in a container, or a command, with its tools in sidecars
     #[command(override_usage = RUN_USAGE, after_help = RUN)]
-    Run(Run),
+    Run(Box<Run>),
     /// Run one prompt non-interactively
     #[command(override_usage = PROMPT_USAGE, after_help = PROMPT)]
     Prompt(Box<Prompt>),

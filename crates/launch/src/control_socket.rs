@@ -55,13 +55,13 @@ pub(crate) fn serve(
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((client, _)) => {
-                        if let Some(by) = excluded.sender(&client)
+                        if let Some(pid) = excluded.sender(&client)
                             && clients.len() < MAX_CLIENTS
                         {
                             let approvals = approvals.clone();
                             clients.spawn(async move {
                                 // The client's disconnect ends it.
-                                let _ = serve_client(client, &approvals, &by).await;
+                                let _ = serve_client(client, &approvals, pid).await;
                             });
                         }
                     }
@@ -82,13 +82,13 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Excluded {
-    /// Returns the description of a peer that may answer.
-    fn sender(&self, client: &UnixStream) -> Option<String> {
+    /// Returns the process id of a peer that may answer.
+    fn sender(&self, client: &UnixStream) -> Option<Pid> {
         let peer = getsockopt(client, PeerCredentials).ok()?;
         // 0 is a process of another namespace.
         let pid = Some(Pid::from_raw(peer.pid())).filter(|pid| pid.as_raw() > 0)?;
         let may_answer = peer.uid() == getuid().as_raw() && !self.is_excluded(pid);
-        may_answer.then(|| format!("approve (pid {pid})"))
+        may_answer.then_some(pid)
     }
 
     /// Returns whether a process belongs to the agent, or has ended.
@@ -111,7 +111,7 @@ impl Excluded {
     }
 }
 
-async fn serve_client(client: UnixStream, approvals: &CallApprovals, by: &str) -> io::Result<()> {
+async fn serve_client(client: UnixStream, approvals: &CallApprovals, pid: Pid) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -134,8 +134,9 @@ async fn serve_client(client: UnixStream, approvals: &CallApprovals, by: &str) -
                     _ = reader.read_line(&mut rest) => return Ok(()),
                 }
             }
-            Ok(ControlRequest::Answer { answer, option }) => {
-                match approvals.answer(&answer, &option, by) {
+            Ok(ControlRequest::Answer { answer, option, from }) => {
+                let by = format!("{} (pid {pid})", from.word());
+                match approvals.answer(&answer, &option, &by) {
                     Ok(_) => ControlLine::Answered(answer),
                     Err(error) => {
                         let first = approvals.ended(&answer).and_then(|(_, first)| first);

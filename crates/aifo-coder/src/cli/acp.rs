@@ -8,10 +8,12 @@ use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use super::Cli;
+use super::cluster::PodFlags;
 use super::examples::ACP_REPLAY;
 use super::run::AgentStart;
 use super::session::{Session, StateFlags, YesTo};
 use super::usage::{UsageError, options_of, reject_option};
+use crate::config::Flags;
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
@@ -163,6 +165,16 @@ pub(crate) struct AcpAgent {
     pub(crate) state: StateFlags,
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) pod: PodFlags,
+}
+
+impl AcpAgent {
+    /// Returns the flags that are keys of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let flags = self.state.add_to(self.yes_to.add_to(self.session.flags()));
+        self.pod.add_to(flags)
+    }
 }
 
 fn parse_command_line(text: &str) -> Result<String, &'static str> {

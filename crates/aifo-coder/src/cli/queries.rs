@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+use super::cluster::ClusterFlags;
 use super::examples::{CONFIG_CHECK, CONFIG_PATH, CONFIG_SHOW};
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::Flags;
@@ -68,6 +69,8 @@ pub(crate) struct Log {
     /// running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -78,6 +81,8 @@ pub(crate) struct Sessions {
     /// Print words for shell completion
     #[arg(long, value_name = "WORD", hide = true, conflicts_with = "json")]
     pub(crate) complete: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -85,6 +90,8 @@ pub(crate) struct Attach {
     /// Start of the session's id [default: the only held session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -92,6 +99,8 @@ pub(crate) struct Detach {
     /// Start of the session's id [default: the only held session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +114,8 @@ pub(crate) struct Approve {
     /// Start of the session's id [default: the only running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use aifo_launch::{Project, ProjectKey};
 use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::cluster::ClusterFlags;
 use super::examples::{CACHE_CLEAR, CACHE_LIST, STATE_CLEAR, STATE_LIST};
 use super::session::Workspace;
 
@@ -20,6 +21,8 @@ pub(crate) struct Cleanup {
     /// Only clean up the session whose id starts with this
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

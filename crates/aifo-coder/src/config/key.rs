@@ -62,6 +62,8 @@ pub(crate) enum FlagGroup {
     Smart,
     State,
     Permissions,
+    Cluster,
+    Pod,
 }
 
 /// The change of a value that the workspace's file may make.
