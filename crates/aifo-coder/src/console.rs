@@ -3,6 +3,7 @@
 mod screen;
 
 use std::fmt::{self, Display, Write as _};
+use std::io;
 
 use aifo_launch::MessageLevel;
 use aifo_types::escape_line;
@@ -84,21 +85,40 @@ pub(crate) fn say_lines(text: &str) {
 /// A writer to stderr that escapes text for terminals, for lines that libraries write.
 pub(crate) struct EscapedStderr;
 
-impl std::io::Write for EscapedStderr {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+impl io::Write for EscapedStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        std::io::stderr().write_all(aifo_types::escape_text(&text).as_bytes())?;
+        io::stderr().write_all(aifo_types::escape_text(&text).as_bytes())?;
         Ok(bytes.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 
 /// Prints the error of the whole command; a hint in its text gets its own line.
 pub(crate) fn fail(error: &anyhow::Error) {
-    print_lines(MessageLevel::Error, &error_chain(error));
+    let text = error_chain(error);
+    let remedy = remedy(error).filter(|_| !text.contains("\nhint: "));
+    let hint = remedy.map(|remedy| format!("\nhint: {remedy}")).unwrap_or_default();
+    print_lines(MessageLevel::Error, &format!("{text}{hint}"));
+}
+
+/// Returns the remedy of an error of the file system that any command can meet.
+fn remedy(error: &anyhow::Error) -> Option<&'static str> {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.find_map(|cause| match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
+            "free space; `aifo-coder cache list --sizes` and `aifo-coder state list` show the files \
+             that aifo keeps",
+        ),
+        io::ErrorKind::ReadOnlyFilesystem => Some(
+            "set XDG_RUNTIME_DIR, TMPDIR, XDG_STATE_HOME and XDG_DATA_HOME to directories that you can \
+             write to",
+        ),
+        _ => None,
+    })
 }
 
 /// The error and its causes, without those that an outer message already contains.
@@ -169,5 +189,21 @@ impl Visit for Fields {
             "message" => write!(self.message, "{text}"),
             name => write!(self.rest, " {name}={text}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_disk_have_a_remedy() {
+        let error = |kind: io::ErrorKind| anyhow::Error::from(io::Error::from(kind));
+        let full = error(io::ErrorKind::StorageFull).context("cannot start a session");
+        assert!(remedy(&full).unwrap().starts_with("free space; "));
+        assert!(remedy(&error(io::ErrorKind::ReadOnlyFilesystem)).unwrap().contains("TMPDIR"));
+        assert_eq!(remedy(&error(io::ErrorKind::NotFound)), None);
+        let launch = aifo_launch::LaunchError::System(io::ErrorKind::StorageFull.into());
+        assert!(remedy(&launch.into()).is_some(), "the cause is in the chain");
     }
 }
