@@ -45,7 +45,7 @@ pub(crate) enum KeyMode {
     /// The agent gets them.
     Pass,
 }
-/// What becomes of a session whose terminal is closed.
+/// The fate of a session whose terminal is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnHangup {
     /// It ends.
