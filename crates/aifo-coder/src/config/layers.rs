@@ -1,5 +1,7 @@
 //! The layers: the user's file, the environment, flags and the workspace's file.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use aifo_launch::detect_kinds;
@@ -53,6 +55,15 @@ fn user_file() -> Result<Option<File>, ConfigError> {
 /// reports.
 pub(crate) fn real(workspace: &Path) -> PathBuf {
     workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
+}
+
+/// Returns a function that reads a link at a path relative to the workspace, for the judge.
+pub(crate) fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
+    let workspace = real(workspace);
+    move |path| {
+        let target = std::fs::read_link(workspace.join(OsStr::from_bytes(path))).ok()?;
+        Some(OsString::from(target).into_vec())
+    }
 }
 
 impl Config {
