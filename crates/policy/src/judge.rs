@@ -1,6 +1,7 @@
 //! The judge: a verdict on a call by its arguments (`spec/rules.md`).
 
 mod condition;
+mod environment;
 mod file;
 mod flow;
 mod glob;
@@ -26,6 +27,7 @@ use self::set::RuleSet;
 use self::table::{JudgedTools, runs_nothing};
 use self::unwrap::Parts;
 
+pub use self::environment::with_git_variables;
 pub use self::file::{default_rules, example_call};
 pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
 pub use self::rule::{Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
@@ -144,6 +146,12 @@ impl Judge {
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.workspace.is_empty()
+    }
+
+    /// Returns whether a rule can make a verdict on calls of this tool stricter. A rule on the reader of
+    /// the tool's output cannot: a call alone does not show it.
+    pub fn concerns(&self, tool: &str) -> bool {
+        self.own.concerns(tool.as_bytes()) || self.workspace.concerns(tool.as_bytes())
     }
 
     /// Returns the verdict on a call. No rule means [`Verdict::Allow`].

@@ -49,7 +49,10 @@ impl CallExplainer<'_> {
         let settings = self.settings();
         let notifies = settings.notify_tools.iter().any(|name| name == tool.as_str());
         if !notifies && !self.has_shim(tool) {
-            self.explain_direct(tool, &mut explanation);
+            match self.is_in_place(tool) {
+                true => self.explain_in_place(tool, &mut explanation),
+                false => self.explain_direct(tool, &mut explanation),
+            }
             return explanation;
         }
         let call = ToolCall { tool: tool.as_str().as_bytes(), program: None, args, cwd };
@@ -152,6 +155,26 @@ impl CallExplainer<'_> {
         let policy = &self.config.kinds.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
+    }
+
+    /// Returns whether a shim lets the tool be judged before it runs where the agent is.
+    fn is_in_place(&self, tool: &ToolName) -> bool {
+        let config = self.config;
+        let judge = || config.argument_rules.judge(config.default_rules.value);
+        config.in_place.value.contains(tool) && judge().concerns(tool.as_str())
+    }
+
+    fn explain_in_place(&self, tool: &ToolName, explanation: &mut Explanation) {
+        explanation.mode = Mode::InPlace;
+        explanation.reason = "in-place".to_owned();
+        explanation.because =
+            format!("'{tool}' runs where the agent is, once the rules on its arguments allow it");
+        explanation.environment = "the agent's own";
+        explanation.max_secs = None;
+        explanation.directory = Some(explanation.cwd.clone());
+        if let Lookup::Found(path) = installed(tool.as_str()) {
+            explanation.executable = Some(path);
+        }
     }
 
     /// No shim: the agent's own PATH decides.

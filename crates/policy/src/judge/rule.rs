@@ -267,6 +267,11 @@ impl Rule {
         Ok(combinations.into_iter().map(rule).collect())
     }
 
+    /// Returns whether the rule is on the tools that read the output.
+    pub(super) fn reads_output(&self) -> bool {
+        !self.into.is_empty()
+    }
+
     /// Returns a set that every call that matches has an element of.
     pub(super) fn sieve(&self) -> Sieve {
         match (self.with.is_empty(), self.all.first()) {

@@ -88,6 +88,13 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
+    /// Returns whether a rule asks about calls of a tool, or denies them.
+    pub(super) fn concerns(&self, tool: &[u8]) -> bool {
+        let is_of = |name: &[u8]| name == b"*" || name == tool;
+        let mut strict = self.rules.iter().filter(|rule| rule.shared.then > Verdict::Allow);
+        strict.any(|rule| !rule.reads_output() && rule.run.first().is_some_and(|it| is_of(it)))
+    }
+
     /// Returns whether any rule matches, for examples.
     pub(super) fn matches(&self, parts: &Parts<'_>) -> bool {
         let is_matched = |part: &Part<'_>| {
