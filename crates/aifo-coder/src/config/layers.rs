@@ -1,8 +1,6 @@
 //! The layers: the user's file, the environment, flags and the workspace's file.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use aifo_launch::detect_kinds;
 
@@ -11,7 +9,7 @@ use crate::config::file::{File, FileTable};
 use crate::config::flags::Flags;
 use crate::config::item::Item;
 use crate::config::key::{ConfigEntry, VariableLookup, extends};
-use crate::config::paths::{user_file_path, workspace_file_path};
+use crate::config::paths::{real, user_file_path, workspace_file_path};
 use crate::config::source::{Source, Sourced};
 use crate::config::table::{ATTACH, Config, KEYS};
 use crate::config::toolchains::{Toolchains, read_versions};
@@ -49,21 +47,6 @@ pub(crate) fn load_user() -> Result<Config, ConfigError> {
 
 fn user_file() -> Result<Option<File>, ConfigError> {
     Ok(user_file_path().map(|path| File::read(&path)).transpose()?.flatten())
-}
-
-/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session
-/// reports.
-pub(crate) fn real(workspace: &Path) -> PathBuf {
-    workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
-}
-
-/// Returns a function that reads a link at a path relative to the workspace, for the judge.
-pub(crate) fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
-    let workspace = real(workspace);
-    move |path| {
-        let target = std::fs::read_link(workspace.join(OsStr::from_bytes(path))).ok()?;
-        Some(OsString::from(target).into_vec())
-    }
 }
 
 impl Config {
