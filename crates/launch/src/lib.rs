@@ -154,6 +154,7 @@ pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
     connections_written,
 };
+pub use connection_log::REFUSALS;
 pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
