@@ -101,7 +101,7 @@ fn kinds_with_the_same_rules_share_a_stack() {
     let setup = without_defaults(setup(&engine)).flag("--allow-net", &server.rule("allowed.test"));
     let session = setup.start();
     let pod = format!("aifo-pod-{}", session.id());
-    assert_eq!(holders(&session), [pod.clone()]);
+    assert_eq!(holders(&session), std::slice::from_ref(&pod));
     assert_eq!(engine.inspect(&pod, "{{.HostConfig.NetworkMode}}"), "none");
     assert_eq!(engine.inspect(&pod, "{{.HostConfig.CapAdd}}"), "[]");
     let id = engine.inspect(&pod, "{{.Id}}");

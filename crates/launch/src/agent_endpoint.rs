@@ -3,6 +3,7 @@
 //! The agent is an exec of a runner like any tool: the proxy allows only `aifo-agent`, and a shim
 //! that the launcher starts carries terminal, signals and exit status.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,6 +81,7 @@ impl AgentEndpoint {
                 token: token.clone(),
                 // The launcher's own calls of the agent.
                 approvals: CallApprovals::allow_all(),
+                in_place: BTreeSet::new(),
                 policy: agent_policy(),
                 forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },

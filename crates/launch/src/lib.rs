@@ -71,6 +71,7 @@ mod host_watch;
 mod identity;
 mod keys;
 mod killed;
+mod kubectl;
 mod linked;
 mod local_names;
 mod log_file;
@@ -136,6 +137,7 @@ pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
     SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
 };
+pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
@@ -155,7 +157,9 @@ pub use connection_file::{
     connections_written,
 };
 pub use connection_log::REFUSALS;
-pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
+pub use control_client::{
+    AnswerSender, ControlClient, ControlError, ControlLine, EndedQuestion, ListedQuestion,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
@@ -168,6 +172,9 @@ pub use keys::{
     providers_of_keys,
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use kubectl::{
+    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, MIN_KUBECTL_MINOR, RETRY_TIME,
+};
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use network_verdict::NetworkVerdict;
@@ -177,7 +184,7 @@ pub use plan::plan;
 pub use pod::{PodError, PodSession};
 pub use project::{CacheScope, Project, recorded_root};
 pub use publications::publish;
-pub use published_port::{InvalidPort, PublishedPort};
+pub use published_port::{InvalidPort, PublishedPort, check_published};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};

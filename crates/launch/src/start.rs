@@ -55,6 +55,7 @@ impl Session {
         mut config: SessionConfig,
         cancelled: impl Future<Output = T>,
     ) -> Result<Result<Self, T>, LaunchError> {
+        config.keep_installed_in_place();
         let dirs = SessionDirs::create(&config)?;
         // Listen before the sidecars start, so that a socket in use fails at once.
         let frontend_dir = dirs.frontend(&config.backend);
@@ -162,6 +163,7 @@ impl Session {
                 token: token.clone(),
                 policy: config.policy,
                 approvals: approvals.clone(),
+                in_place: config.in_place,
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log: log.calls,
@@ -281,7 +283,7 @@ impl Backends {
                 let directory = dirs.directory.path();
                 let mut agent = None;
                 if let Some(asked) = &config.agent {
-                    let tools = (&config.policy, &config.notify);
+                    let tools = config.shim_tools();
                     let programs = TrustedPrograms::for_workspace(workspace);
                     let as_root = containers.runs_as_root();
                     let (label, configured) = tokio::join!(
