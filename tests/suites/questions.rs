@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use aifo_tests::{DEADLINE, Outcome, Session, SessionSetup, Signal, binaries, example};
+use aifo_tests::{DEADLINE, Outcome, Session, SessionSetup, Signal};
 use aifo_tests::{eventually, fresh_id, send_signal};
 use serde_json::{Value, json};
 
@@ -28,16 +28,8 @@ fn session(secs: u64) -> Session {
 #[track_caller]
 fn session_of(setup: SessionSetup, secs: u64, max_secs: Option<u64>) -> Session {
     let setup = setup.kinds(&["c-cpp"]);
-    let mut serve = Command::new(example("ask"));
+    let mut serve = setup.example("ask");
     serve
-        .env_clear()
-        .env("PATH", setup.tools())
-        .env("HOME", setup.scratch().join("home"))
-        .env("TMPDIR", setup.runtime())
-        .env("XDG_RUNTIME_DIR", setup.runtime())
-        .env("AIFO_SHIM_BIN", &binaries().shim)
-        .current_dir(setup.workspace())
-        .stdin(Stdio::null())
         .arg(setup.workspace())
         .args([&secs.to_string(), "c-cpp"])
         .args(max_secs.map(|secs| secs.to_string()));

@@ -34,12 +34,15 @@ pub(crate) use self::choices::OnHangup;
 pub(crate) use self::error::{ConfigError, suggestion};
 pub(crate) use self::file::File;
 pub(crate) use self::flags::{
-    Containers, Flags, FlagsOf, Permissions, Project, Session, Smart, State, flag_words,
+    Cluster, Containers, Flags, FlagsOf, Permissions, Pod, Project, Session, Smart, State,
+    flag_words,
 };
 pub(crate) use self::key::ConfigEntry;
-pub(crate) use self::kinds::{ToolEffect, ToolRule};
-pub(crate) use self::layers::{load, load_user, real};
-pub(crate) use self::paths::{user_file_name, user_file_path, workspace_file_path};
+pub(crate) use self::kinds::{ToolEffect, ToolRule, is_engine_word};
+pub(crate) use self::layers::{load, load_user};
+pub(crate) use self::paths::{
+    links_below, real, user_file_name, user_file_path, workspace_file_path,
+};
 pub(crate) use self::source::Source;
 pub(crate) use self::table::Config;
 pub(crate) use self::toolchains::{StartMode, Toolchains};

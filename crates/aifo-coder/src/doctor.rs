@@ -20,8 +20,8 @@ use crate::cli::Doctor;
 use crate::config::{self, Config, ConfigError};
 use crate::console::{self, LogLevel};
 use crate::paint::{self, Paint};
-use crate::run::signal_exit_code;
 use crate::settings;
+use crate::start::signal_exit_code;
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);
@@ -78,7 +78,7 @@ impl CheckContext {
         let programs = settings::programs(&workspace, &config);
         let backend = config.backend.value;
         let mut engines = match backend {
-            BackendChoice::Local | BackendChoice::Pod => Vec::new(),
+            BackendChoice::Local | BackendChoice::Pod | BackendChoice::Kubernetes => Vec::new(),
             BackendChoice::Auto | BackendChoice::Engine(_) => query_engines(&programs).await,
         };
         engines.retain(|status| {
@@ -103,7 +103,10 @@ impl CheckContext {
     fn named_engine(&self) -> Option<Flavor> {
         match self.config.backend.value {
             BackendChoice::Engine(flavor) => Some(flavor),
-            BackendChoice::Auto | BackendChoice::Local | BackendChoice::Pod => None,
+            BackendChoice::Auto
+            | BackendChoice::Local
+            | BackendChoice::Pod
+            | BackendChoice::Kubernetes => None,
         }
     }
 

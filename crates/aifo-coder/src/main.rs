@@ -22,8 +22,10 @@ mod doctor;
 mod engines;
 mod exec;
 mod held;
+mod id_prefix;
 mod image_dialogue;
 mod images;
+mod in_pod;
 mod kube;
 mod log;
 mod man;
@@ -48,18 +50,17 @@ mod why;
 use std::process::ExitCode;
 
 use aifo_types::exit;
-use clap::Parser;
 
-use crate::cli::{Cli, Command, UsageError};
+use crate::cli::{Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
-    if let Some(code) = held::process() {
+    if let Some(code) = held::process().or_else(in_pod::process) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = cli::parse();
     let (ended, code) = match cli.command {
-        Command::Run(flags) => (block_on(run::run(flags)), exit::NOTHING_RAN),
+        Command::Run(flags) => (block_on(run::run(*flags)), exit::NOTHING_RAN),
         Command::Prompt(flags) => (block_on(acp::prompt(*flags)), exit::NOTHING_RAN),
         Command::Acp(flags) => {
             let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
@@ -71,16 +72,10 @@ fn main() -> ExitCode {
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
         Command::Kube(flags) => (kube::run(flags), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
-        Command::Exec(flags) => {
-            let ended = match &flags.running {
-                Some(session) => exec::join(session, &flags.call.words),
-                None => block_on(exec::alone(flags)),
-            };
-            (ended, exit::NOTHING_RAN)
-        }
+        Command::Exec(flags) => (block_on(exec::exec(flags)), exit::NOTHING_RAN),
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
-        Command::Log(flags) => (log::log(&flags), UNANSWERED),
+        Command::Log(flags) => (block_on(log::log(&flags)), UNANSWERED),
         Command::Net(flags) => (net::run(&flags), UNANSWERED),
         Command::Sessions(flags) => {
             let ended = match &flags.complete {
@@ -89,8 +84,8 @@ fn main() -> ExitCode {
             };
             (ended, UNANSWERED)
         }
-        Command::Attach(flags) => (held::attach(&flags), UNANSWERED),
-        Command::Detach(flags) => (held::detach(&flags), UNANSWERED),
+        Command::Attach(flags) => (block_on(held::attach(&flags)), UNANSWERED),
+        Command::Detach(flags) => (block_on(held::detach(&flags)), UNANSWERED),
         Command::Approve(flags) => (block_on(approve::approve(&flags)), UNANSWERED),
         Command::Publish(flags) => (publish::publish(&flags), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),

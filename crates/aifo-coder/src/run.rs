@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
 use aifo_launch::{
-    Agent, AgentEnd, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity, WorkspaceLock,
+    Agent, AgentEnd, BackendChoice, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity,
+    WorkspaceLock,
 };
 use aifo_process::become_subreaper;
-use aifo_types::{Ending, exit};
+use aifo_types::exit;
 use anyhow::Context;
 
 use crate::banner;
@@ -16,13 +17,17 @@ use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::config::{Config, OnHangup};
 use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::held::{self, Keep};
+use crate::kube;
 use crate::settings;
-use crate::start::{self, Started, start};
+use crate::start::{self, Started, signal_exit_code, start};
 use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
-    let given = flags.state.add_to(flags.smart.add_to(flags.session.flags()));
-    let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+    let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
+    if config.backend.value == BackendChoice::Kubernetes {
+        return kube::run_in_pod(&flags, &config).await;
+    }
+    kube::reject_pod_flags(&flags.pod)?;
     let target = resolve_target(&flags, &config)?;
     if let Some(keep) = keep(&flags, &config) {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
@@ -143,11 +148,6 @@ fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));
     let command: Vec<OsString> = own.chain(args.iter().cloned()).collect();
     Target::agent(spec, command, image, config)
-}
-
-/// The exit code of a command that this signal ended.
-pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
-    ExitCode::from(Ending::Signaled(signal).exit_code())
 }
 
 /// Runs a command to its end, then ends the session.

@@ -57,9 +57,8 @@ pub(crate) async fn session_config(
         true => Dialogue::Silent,
         false => Dialogue::of_session(),
     };
-    let chosen = (fallback, flags.runner_transport);
     (session.backend, session.attached) =
-        backend::choose(config, workspace, chosen, &programs, dialogue).await?;
+        backend::choose(config, workspace, fallback, &programs, dialogue).await?;
     session.local_names = backend::local_names(config, workspace);
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,
@@ -72,7 +71,10 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     let judge = config.argument_rules.judge(config.default_rules.value);
-    session.judge = (!judge.is_empty()).then(|| judge.into());
+    let in_place = config.in_place.value.iter().filter(|tool| judge.concerns(tool.as_str()));
+    session.in_place = in_place.cloned().collect();
+    session.judge =
+        (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();
     let has_names = match &session.backend {
         SidecarBackend::Containers(containers) => containers.net.is_by_name(),

@@ -71,6 +71,7 @@ mod host_watch;
 mod identity;
 mod keys;
 mod killed;
+mod kubectl;
 mod linked;
 mod local_names;
 mod log_file;
@@ -84,6 +85,7 @@ mod own_directories;
 mod pins;
 mod plan;
 mod pod;
+mod port_log;
 mod port_relay;
 mod project;
 mod project_files;
@@ -151,7 +153,8 @@ pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftover
 pub use config::{SessionConfig, Verbosity};
 pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
-    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
+    connections_written,
 };
 pub use control_client::{
     AnswerSender, ControlClient, ControlError, ControlLine, EndedQuestion, ListedQuestion,
@@ -168,6 +171,9 @@ pub use keys::{
     providers_of_keys,
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use kubectl::{
+    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, MIN_KUBECTL_MINOR, RETRY_TIME,
+};
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use network_verdict::NetworkVerdict;
@@ -177,7 +183,7 @@ pub use plan::plan;
 pub use pod::{PodError, PodSession};
 pub use project::{CacheScope, Project, recorded_root};
 pub use publications::publish;
-pub use published_port::{InvalidPort, PublishedPort};
+pub use published_port::{InvalidPort, PublishedPort, check_published};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};

@@ -15,7 +15,8 @@ use aifo_wire::Limits;
 use tokio::sync::watch;
 
 pub(crate) use waiting::{
-    WaitEnd, approve_attached, approve_plain, ends_unstarted_tool, wait_for_answer,
+    WaitEnd, approve_attached, approve_in_place, approve_plain, ends_unstarted_tool,
+    wait_for_answer,
 };
 
 /// Judges calls. It runs on the reactor and must not block.

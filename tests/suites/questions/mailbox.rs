@@ -2,23 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use aifo_tests::{Mailbox, Running, SessionSetup, Signal, Tool};
-use aifo_tests::{binaries, eventually, example, host};
+use aifo_tests::{eventually, host};
 
 fn mailbox() -> Mailbox {
     let setup = SessionSetup::new();
-    let mut daemon = Command::new(example("ask_mailbox"));
-    daemon
-        .env_clear()
-        .env("PATH", setup.tools())
-        .env("HOME", setup.scratch().join("home"))
-        .env("AIFO_SHIM_BIN", &binaries().shim)
-        .current_dir(setup.workspace())
-        .arg(setup.workspace().join("mailbox"))
-        .arg("make")
-        .arg(setup.tools().join("make"));
+    let mut daemon = setup.example("ask_mailbox");
+    daemon.arg(setup.workspace().join("mailbox")).arg("make").arg(setup.tools().join("make"));
     Mailbox::served_by(setup, &mut daemon)
 }
 

@@ -22,8 +22,9 @@ use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::banner;
 use crate::cli::{AcpAgent, UserPresence, default_workspace};
-use crate::config::{Config, Flags};
+use crate::config::Config;
 use crate::console::{self, LogLevel};
+use crate::kube;
 use crate::settings;
 use crate::start::{self, Started, start};
 use crate::target::Target;
@@ -69,8 +70,8 @@ impl AgentSession {
         signals: &mut EndSignals,
     ) -> anyhow::Result<Prepared> {
         let cwd = choose_places(&mut flags)?;
-        let given: Flags = flags.state.add_to(flags.yes_to.add_to(flags.session.flags()));
-        let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+        let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
+        kube::reject_pod_flags(&flags.pod)?;
         let (target, mut profile) = resolve_target(&flags, agent, &config)?;
         if let Some(stream) = flags.stream {
             profile.stream = stream;

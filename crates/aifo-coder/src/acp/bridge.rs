@@ -22,7 +22,7 @@ use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::code_of;
 use crate::console;
-use crate::run::signal_exit_code;
+use crate::start::signal_exit_code;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
@@ -254,6 +254,9 @@ fn take(
             let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session, call, before, after, "tool call");
+        }
+        RelayEvent::NotificationRefused { method } => {
+            tracing::debug!(method, "dropped a notification; allow it with --allow-request");
         }
         RelayEvent::NonJsonOutput { side, non_json } => {
             tracing::debug!(?side, noise = %non_json, "noise");

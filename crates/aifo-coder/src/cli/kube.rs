@@ -24,33 +24,6 @@ pub(crate) enum KubeCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct KubeRender {
-    /// Workspace: a persistent volume claim
-    #[arg(long, value_name = "NAME", conflicts_with = "git", required_unless_present = "git")]
-    pub(crate) pvc: Option<String>,
-    /// Workspace: a clone of a repository, at a branch or tag
-    #[arg(long, value_name = "URL[#REF]")]
-    pub(crate) git: Option<String>,
-    /// Secret with `username` and `password` of the repository
-    #[arg(long, value_name = "NAME", requires = "git")]
-    pub(crate) git_secret: Option<String>,
-    /// Secret with the keys of model providers, by the names of their variables
-    #[arg(long, value_name = "NAME", default_value = "aifo-keys")]
-    pub(crate) keys_secret: String,
-    /// Secret of a registry; repeatable
-    #[arg(long, value_name = "NAME")]
-    pub(crate) image_pull_secret: Vec<String>,
-    /// Image with aifo-coder [default: aifo-launcher with the configured prefix and tag]
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) launcher_image: Option<String>,
-    /// Namespace [default: that of kubectl's context]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) namespace: Option<String>,
-    /// Seconds after which Kubernetes ends the pod [default: none]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) deadline: Option<u64>,
-    /// User and group id of all processes
-    #[arg(long, value_name = "UID", default_value_t = 1000)]
-    pub(crate) user: u32,
     /// Id of the session, 16 hexadecimal digits [default: random]
     #[arg(long, value_name = "ID", value_parser = parse_id)]
     pub(crate) session_id: Option<String>,

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+use super::cluster::ClusterFlags;
+use super::examples::{CONFIG_CHECK, CONFIG_PATH, CONFIG_SHOW};
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::Flags;
 
@@ -67,6 +69,8 @@ pub(crate) struct Log {
     /// running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +81,8 @@ pub(crate) struct Sessions {
     /// Print words for shell completion
     #[arg(long, value_name = "WORD", hide = true, conflicts_with = "json")]
     pub(crate) complete: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +90,8 @@ pub(crate) struct Attach {
     /// Start of the session's id [default: the only held session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +99,8 @@ pub(crate) struct Detach {
     /// Start of the session's id [default: the only held session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -104,6 +114,8 @@ pub(crate) struct Approve {
     /// Start of the session's id [default: the only running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -148,6 +160,7 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show all values with their sources
+    #[command(after_help = CONFIG_SHOW)]
     Show {
         /// Print JSON
         #[arg(long)]
@@ -158,8 +171,10 @@ pub(crate) enum ConfigCommand {
         session: Box<Session>,
     },
     /// Print the path of the user's configuration file
+    #[command(after_help = CONFIG_PATH)]
     Path,
     /// Check the user's and the workspace's file, or FILE
+    #[command(after_help = CONFIG_CHECK)]
     Check {
         /// File to check; .aifo.toml is checked as a workspace's file
         #[arg(value_name = "FILE", conflicts_with = "workspace")]

@@ -6,6 +6,8 @@ use aifo_launch::{Project, ProjectKey};
 use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::cluster::ClusterFlags;
+use super::examples::{CACHE_CLEAR, CACHE_LIST, STATE_CLEAR, STATE_LIST};
 use super::session::Workspace;
 
 #[derive(Debug, Args)]
@@ -19,6 +21,8 @@ pub(crate) struct Cleanup {
     /// Only clean up the session whose id starts with this
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -30,6 +34,7 @@ pub(crate) struct Cache {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
     /// List cache volumes of engines and cache directories of local sidecars
+    #[command(after_help = CACHE_LIST)]
     List {
         /// Only caches of these toolchains
         #[arg(value_name = "KIND", value_delimiter = ',')]
@@ -42,6 +47,7 @@ pub(crate) enum CacheCommand {
         json: bool,
     },
     /// Remove caches, except those in use
+    #[command(after_help = CACHE_CLEAR)]
     Clear(CacheClear),
 }
 
@@ -54,6 +60,7 @@ pub(crate) struct State {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateCommand {
     /// List the states that aifo keeps, by agent and project
+    #[command(after_help = STATE_LIST)]
     List {
         /// Only states of these agents
         #[arg(value_name = "AGENT", value_delimiter = ',')]
@@ -63,6 +70,7 @@ pub(crate) enum StateCommand {
         json: bool,
     },
     /// Remove states, except those in use: settings, conversations and copies of logins
+    #[command(after_help = STATE_CLEAR)]
     Clear(StateClear),
 }
 

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::cluster::PodFlags;
 use super::session::{Session, SmartFlags, StateFlags};
+use crate::config::{self, Flags, FlagsOf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -34,17 +36,24 @@ pub(crate) struct Run {
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) pod: PodFlags,
 }
 
 /// Flags for the start of an agent.
 #[derive(Debug, Args)]
 pub(crate) struct AgentStart {
     /// Image of the agent's or command's container
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = parse_image)]
     pub(crate) image: Option<String>,
     /// Start even if another agent uses the workspace
     #[arg(long)]
     pub(crate) force_share: bool,
+}
+
+/// Rejects texts that no engine accepts as the name of an image.
+pub(super) fn parse_image(word: &str) -> Result<String, &'static str> {
+    if config::is_engine_word(word) { Ok(word.to_owned()) } else { Err("expected an image's name") }
 }
 
 /// The program that [`Run`] starts.
@@ -57,6 +66,11 @@ pub(crate) enum RunTarget<'a> {
 }
 
 impl Run {
+    /// Returns the flags that are keys of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        self.pod.add_to(self.state.add_to(self.smart.add_to(self.session.flags())))
+    }
+
     /// Returns the program to start. `line` is the whole command line, which ends with these words:
     /// a `--` before the first word makes them a command.
     pub(crate) fn target(&self, line: &[OsString]) -> RunTarget<'_> {
@@ -85,6 +99,8 @@ pub(crate) struct Exec {
     pub(crate) call: ToolCall,
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) cluster: FlagsOf<config::Cluster>,
 }
 
 #[derive(Debug, Args)]

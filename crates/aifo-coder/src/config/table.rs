@@ -14,14 +14,14 @@ use aifo_types::{Endpoint, Subnet, env};
 use crate::config::agents::Agents;
 use crate::config::choices::{
     BACKEND, CACHES, CONFINE, CPUS, DETACH_KEYS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK,
-    ON_HANGUP, OnHangup, POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT,
-    SmartMode,
+    ON_HANGUP, OnHangup, POOLS, PORTS, PROGRAM, PUBLISH, RESTRICTIONS, SIZE, SMART, STATE,
+    STATE_IMPORT, SmartMode,
 };
 use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
-    ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, PATHS, SECONDS, SWITCH,
-    TEXT, TEXTS,
+    ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, OPTIONAL_TEXT, PATHS,
+    SECONDS, SWITCH, TEXT, TEXTS,
 };
 use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
 use crate::config::keys::Keys;
@@ -29,7 +29,7 @@ use crate::config::kinds::{Kinds, ToolEffect};
 use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
-use crate::config::rules::ArgumentRules;
+use crate::config::rules::{ArgumentRules, TOOL_NAMES, ToolNames, default_in_place};
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::{self, Toolchains};
 use crate::config::variables::Variables;
@@ -45,15 +45,15 @@ table! {
                 "Toolchain to start: rust, node, python, c-cpp, go or one of your own, with a version \
                  as in rust@1.95; auto starts each on demand; repeatable")
             .shown(|config| toolchains::show(&config.toolchains));
-    [idle_stop_secs: Option<u64> = Some(IDLE_STOP_SECS)]
+    // Longer than a pause between calls, shorter than a break.
+    [idle_stop_secs: Option<u64> = Some(15 * 60)]
         setting("idle_stop_secs", at!(idle_stop_secs), LIMIT, "changes when sidecars stop")
             .unset("never")
             .flag("--idle-stop", Takes::One("N"), FlagGroup::Session,
                 "Stop sidecars that were started on demand after N idle seconds; 0 for never");
     [max_secs: Option<u64> = None]
         setting("max_secs", at!(max_secs), LIMIT, "")
-            .unset("no limit")
-            .variables(&[env::MAX_SECS, env::TIMEOUT_SECS])
+            .unset("no limit").variables(&[env::MAX_SECS, env::TIMEOUT_SECS])
             .flag("--max-secs", Takes::One("N"), FlagGroup::Session,
                 "Time limit of a tool in seconds, 0 for none; sends INT, TERM 5 s and KILL 10 s after it")
             .tightened(Tightening {
@@ -72,15 +72,13 @@ table! {
             .short('v');
     [listen: Option<Endpoint> = None]
         setting("listen", at!(listen), LISTEN, "changes the proxy's address")
-            .unset("a unix socket of the session")
-            .variables(&[env::USE_UNIX, env::BIND_HOST])
+            .unset("a unix socket of the session").variables(&[env::USE_UNIX, env::BIND_HOST])
             .read_with(listen)
             .flag("--listen", Takes::One("URL"), FlagGroup::Session,
                 "Address of the proxy: unix:///path/to.sock or tcp://host:port, port 0 for any");
     [local_python: Option<PathBuf> = None]
         setting("local_python", at!(local_python), ABSOLUTE_PATH, "chooses a program to run")
-            .unset("the system's python3")
-            .variables(&[env::LOCAL_PYTHON]);
+            .unset("the system's python3").variables(&[env::LOCAL_PYTHON]);
     [confine: ConfinementMode = ConfinementMode::Auto]
         setting("confine", at!(confine), CONFINE, "")
             .flag("--confine", Takes::One("HOW"), FlagGroup::Session,
@@ -95,8 +93,8 @@ table! {
         setting("backend", at!(backend), BACKEND, "chooses where tools run")
             .variables(&[env::BACKEND])
             .flag("--backend", Takes::One("HOW"), FlagGroup::Containers,
-                "Backend of sidecars: docker, podman, local (child processes) or auto (containers if \
-                 an engine answers and has the images, else local)");
+                "Backend of sidecars: docker, podman, local (child processes), kubernetes (a pod) or auto \
+                 (containers if an engine answers and has the images, else local)");
     []
         rule("kind.NAME.image", |config, item| config.kinds.set_image(item), Err("chooses an image"))
             .variables(&["AIFO_<KIND>_TOOLCHAIN_IMAGE"])
@@ -128,7 +126,7 @@ table! {
                 "Network of containers: names (registries, forges, the agent's model, --allow-net), \
                  learn (all names, listed at the end), open (one stack), separate (open), none or host");
     [publish: Vec<String> = Vec::new()]
-        setting("containers.publish", at!(publish), TEXTS, "configures containers")
+        setting("containers.publish", at!(publish), PUBLISH, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
                 "Publish a port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT; at 127.0.0.1 without \
                  ADDR; repeatable");
@@ -144,13 +142,11 @@ table! {
                 "Memory limit of each container, for example 512m or 4g; 0 for none");
     [pids: Option<u32> = None]
         setting("containers.pids", at!(pids), COUNT, "configures containers")
-            .unset("4096")
-            .flag("--pids", Takes::One("N"), FlagGroup::Containers,
+            .unset("4096").flag("--pids", Takes::One("N"), FlagGroup::Containers,
                 "Limit of processes and threads in each container; 0 for none");
     [cpus: Option<f64> = None]
         setting("containers.cpus", at!(cpus), CPUS, "configures containers")
-            .unset("all")
-            .flag("--cpus", Takes::One("N"), FlagGroup::Containers,
+            .unset("all").flag("--cpus", Takes::One("N"), FlagGroup::Containers,
                 "Processors of each container, for example 1.5");
     [image_prefix: String = String::new()]
         setting("containers.image_prefix", at!(image_prefix), TEXT, "configures containers")
@@ -169,8 +165,7 @@ table! {
         setting("containers.ca_bundle", at!(ca_bundle), ABSOLUTE_PATH, "configures containers")
             .unset("that of the machine");
     []
-        rule("net.allow",
-            |config, item| config.names.allow(&config.kinds, item),
+        rule("net.allow", |config, item| config.names.allow(&config.kinds, item),
             Err("allows names"))
             .flag("--allow-net", Takes::Many("NAME"), FlagGroup::Containers,
                 "Let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group such as @debian; \
@@ -205,8 +200,7 @@ table! {
                 "Let tools reach what the agent listens on at localhost:PORT; repeatable");
     [join: Option<String> = None]
         setting("net.join", at!(join), NETWORK, "joins a network of the engine")
-            .unset("none")
-            .flag("--join", Takes::One("NETWORK"), FlagGroup::Containers,
+            .unset("none").flag("--join", Takes::One("NETWORK"), FlagGroup::Containers,
                 "Join tools to this network of the engine, such as one of compose, instead of the names");
     // Shown as those of `allow`.
     []
@@ -259,6 +253,8 @@ table! {
         setting("notify.timeout_secs", at!(notify_timeout_secs), SECONDS, "changes a limit")
             .unset("as max_secs")
             .variables(&[env::NOTIFY_TIMEOUT_SECS]);
+    [in_place: ToolNames = default_in_place()]
+        setting("judge.in_place", at!(in_place), TOOL_NAMES, "changes which calls are judged");
     [ask_timeout_secs: Option<u64> = None]
         setting("ask.timeout_secs", at!(ask_timeout_secs), SECONDS, "changes who is asked")
             .unset("300, or 0 without an agent for a user");
@@ -290,15 +286,13 @@ table! {
             .read_with(smart);
     [smart_node: Option<bool> = None]
         setting("agent.node", at!(smart_node), OPTIONAL_SWITCH, "changes where programs run")
-            .unset("as agent.smart")
-            .variables(&[env::SMART_NODE])
+            .unset("as agent.smart").variables(&[env::SMART_NODE])
             .read_with(|lookup| smart_runtime(lookup, env::SMART_NODE))
             .flag("--smart-node", Takes::Nothing("true"), FlagGroup::Smart,
                 "Run node programs from outside the workspace next to the agent");
     [smart_python: Option<bool> = None]
         setting("agent.python", at!(smart_python), OPTIONAL_SWITCH, "changes where programs run")
-            .unset("as agent.smart")
-            .variables(&[env::SMART_PYTHON])
+            .unset("as agent.smart").variables(&[env::SMART_PYTHON])
             .read_with(|lookup| smart_runtime(lookup, env::SMART_PYTHON))
             .flag("--smart-python", Takes::Nothing("true"), FlagGroup::Smart,
                 "Run python modules, and programs from outside the workspace, next to the agent");
@@ -337,6 +331,30 @@ table! {
     []
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());
+    [kube_context: Option<String> = None]
+        setting("kubernetes.context", at!(kube_context), OPTIONAL_TEXT, "chooses a cluster")
+            .unset("the current one").flag("--context", Takes::One("NAME"), FlagGroup::Cluster,
+                "Context of the kubeconfig, for sessions in a cluster");
+    [kube_namespace: Option<String> = None]
+        setting("kubernetes.namespace", at!(kube_namespace), OPTIONAL_TEXT, "chooses a namespace")
+            .unset("that of the context").flag("--namespace", Takes::One("NAME"), FlagGroup::Cluster,
+                "Namespace of the sessions");
+    [kubeconfig: Option<PathBuf> = None]
+        setting("kubernetes.kubeconfig", at!(kubeconfig), ABSOLUTE_PATH, "chooses a cluster")
+            .unset("kubectl's own").flag("--kubeconfig", Takes::One("FILE"), FlagGroup::Cluster,
+                "Kubeconfig; an absolute path");
+    [launcher_image: Option<String> = None]
+        setting("kubernetes.launcher_image", at!(launcher_image), OPTIONAL_TEXT, "chooses an image")
+            .unset("aifo-launcher with the configured prefix and tag")
+            .flag("--launcher-image", Takes::One("IMAGE"), FlagGroup::Pod, "Image with aifo-coder");
+    [keys_secret: String = "aifo-keys".to_owned()]
+        setting("kubernetes.keys_secret", at!(keys_secret), TEXT, "chooses keys")
+            .flag("--keys-secret", Takes::One("NAME"), FlagGroup::Pod,
+                "Secret with the keys of model providers, by the names of their variables");
+    [pull_secrets: Vec<String> = Vec::new()]
+        setting("kubernetes.pull_secrets", at!(pull_secrets), TEXTS, "uses secrets of registries")
+            .flag("--image-pull-secret", Takes::Many("NAME"), FlagGroup::Pod,
+                "Secret of a registry; repeatable");
     [default_rules: bool = true]
         setting("default_rules", at!(default_rules), SWITCH, "")
             .flag("--no-rules", Takes::Nothing("false"), FlagGroup::Project,
@@ -379,21 +397,3 @@ table! {
 
 /// `--attach` has no key in a file: the containers exist only for a while.
 pub(crate) const ATTACH: &str = "attach.KIND";
-
-/// 15 minutes: longer than a pause between calls, shorter than a break.
-const IDLE_STOP_SECS: u64 = 15 * 60;
-
-const fn setting<T>(
-    key: &'static str,
-    at: At<Config, T>,
-    format: Format<T>,
-    effect: &'static str,
-) -> Row<Setting<Config, T>> {
-    Row::setting(key, at, format, effect)
-}
-
-const fn rule(key: &'static str, apply: Apply<Config>, workspace: Workspace) -> Row<Rule<Config>> {
-    Row::rule(key, apply, workspace)
-}
-
-type Workspace = Result<Apply<Config>, &'static str>;

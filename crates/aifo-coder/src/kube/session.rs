@@ -2,45 +2,105 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
     AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
-    known_agents, new_id,
+    known_agents,
 };
 use aifo_process::Restriction;
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::agents;
-use crate::cli::{KubeRender, RunTarget, reject_option};
+use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::Config;
+use crate::in_pod::HOLD_IN_POD;
 
-/// Returns the description. Errors: the agent cannot run in a pod.
-pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<SessionPod> {
-    let target = Target::of(flags, config)?;
-    let is_passed = config.key_settings().is_none();
-    let mut arguments = vec!["run", "--backend", "pod", "--workspace", "/workspace"];
-    arguments.extend(["--keys", if is_passed { "pass" } else { "proxy" }]);
-    let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-    let mut option = |name: &str, value: Option<String>| {
-        arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+/// The process that runs the agent of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PodProcess {
+    /// The first process of the container `aifo`, with its terminal, for `kubectl attach`.
+    OnTerminal,
+    /// The same without a terminal.
+    WithoutTerminal,
+    /// A process with a held terminal. The first client has to connect within this time.
+    Held(Option<Duration>),
+    /// A process that a client starts by `kubectl exec`, within this time.
+    Exec(Duration),
+}
+
+/// A session that is to be described.
+pub(super) struct PodRequest<'a> {
+    pub(super) config: &'a Config,
+    pub(super) flags: &'a PodFlags,
+    /// The directory with the project's files.
+    pub(super) workspace: &'a Path,
+    /// The agent or command.
+    pub(super) target: Target,
+}
+
+impl<'a> PodRequest<'a> {
+    /// The session of `run`.
+    pub(super) fn of_run(run: &'a Run, config: &'a Config) -> anyhow::Result<Self> {
+        let workspace = &run.session.project.workspace.path;
+        let target = Target::of(run, config)?;
+        Ok(PodRequest { config, flags: &run.pod, workspace, target })
+    }
+
+    /// Returns the options of the launcher in the pod.
+    pub(super) fn options(&self) -> Vec<String> {
+        let config = self.config;
+        let keys_mode = if config.key_settings().is_none() { "pass" } else { "proxy" };
+        let fixed = ["--backend", "pod", "--workspace", "/workspace", "--keys", keys_mode];
+        let mut options: Vec<String> = fixed.map(str::to_owned).into();
+        let mut option = |name: &str, value: Option<String>| {
+            options.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        };
+        for kind in &config.toolchains.value.kinds() {
+            option("--toolchain", Some(kind.to_string()));
+        }
+        option("--max-secs", config.max_secs.value.map(|secs| secs.to_string()));
+        option("--max-requests", config.max_requests.value.map(|count| count.to_string()));
+        option("--max-tokens", config.max_tokens.value.map(|count| count.to_string()));
+        let forwarded = config.variables.forwarding.additions_text();
+        for name in forwarded.split(',').filter(|name| !name.is_empty()) {
+            option("--env", Some(name.to_owned()));
+        }
+        if config.verbose.value {
+            options.push("--verbose".to_owned());
+        }
+        options
+    }
+
+    /// Returns the words of `run` in the pod, after the command's name.
+    pub(super) fn words_of_run(&self) -> Vec<String> {
+        self.options().into_iter().chain(self.target.words.iter().cloned()).collect()
+    }
+}
+
+/// Returns the description of a session with this id. Errors: the agent cannot run in a pod.
+pub(super) fn describe(
+    request: PodRequest<'_>,
+    session: String,
+    process: &PodProcess,
+) -> anyhow::Result<SessionPod> {
+    let is_passed = request.config.key_settings().is_none();
+    let mut arguments: Vec<String> = match process {
+        PodProcess::Held(within) => {
+            let secs = within.unwrap_or_default().as_secs().to_string();
+            vec![HOLD_IN_POD.to_owned(), secs, request.target.spec.name.clone()]
+        }
+        PodProcess::Exec(within) => vec![HOLD_IN_POD.to_owned(), within.as_secs().to_string()],
+        PodProcess::OnTerminal | PodProcess::WithoutTerminal => vec!["run".to_owned()],
     };
+    if !matches!(process, PodProcess::Exec(_)) {
+        arguments.extend(request.words_of_run());
+    }
+    let PodRequest { config, flags, workspace: project, target } = request;
     let kinds = config.toolchains.value.kinds();
-    for kind in &kinds {
-        option("--toolchain", Some(kind.to_string()));
-    }
-    option("--max-secs", config.max_secs.value.map(|secs| secs.to_string()));
-    option("--max-requests", config.max_requests.value.map(|count| count.to_string()));
-    option("--max-tokens", config.max_tokens.value.map(|count| count.to_string()));
-    let forwarded = config.variables.forwarding.additions_text();
-    for name in forwarded.split(',').filter(|name| !name.is_empty()) {
-        option("--env", Some(name.to_owned()));
-    }
-    if config.verbose.value {
-        arguments.push("--verbose".to_owned());
-    }
-    arguments.extend(target.words);
     let (spec, image) = (target.spec, target.image);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
     let limits = Limits {
@@ -48,11 +108,11 @@ pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<Se
         milli_cpus: config.cpus.value.map(milli),
     };
     Ok(SessionPod {
-        session: flags.session_id.clone().map_or_else(new_id, Ok)?,
-        namespace: flags.namespace.clone(),
-        launcher_image: flags.launcher_image.clone().unwrap_or_else(|| launcher_image(config)),
+        session,
+        namespace: config.kube_namespace.value.clone(),
+        launcher_image: launcher_image(config),
         arguments,
-        terminal: !flags.no_tty,
+        terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
             image,
@@ -60,45 +120,53 @@ pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<Se
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags)?,
-        keys: keys(&spec, flags, is_passed)?,
-        pull_secrets: flags.image_pull_secret.clone(),
+        keys: keys(&spec, config, is_passed)?,
+        pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
         limits,
         deadline_secs: flags.deadline,
-        user: flags.user,
+        user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
-        network: network(config, &spec, &flags.run.session.project.workspace.path)?,
+        network: network(config, &spec, project)?,
         warnings: warnings(config, &spec),
     })
 }
 
 /// The agent or command of a pod.
-struct Target {
-    spec: AgentSpec,
+pub(super) struct Target {
+    pub(super) spec: AgentSpec,
     image: String,
     /// The words of `run` that name it.
     words: Vec<String>,
 }
 
 impl Target {
-    fn of(flags: &KubeRender, config: &Config) -> anyhow::Result<Self> {
+    /// An agent of the table of agents.
+    pub(super) fn agent(
+        name: &str,
+        image: Option<String>,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
+        let spec = config.agent_named(name)?.clone();
+        if !known_agents().iter().any(|known| known.name == spec.name) {
+            bail!(
+                "a pod does not have the row of agent '{name}', which is in your own file\n\
+                 hint: run its command: --image IMAGE -- COMMAND"
+            );
+        }
+        let image = image.unwrap_or_else(|| agents::image(&spec, config));
+        Ok(Target { words: vec![spec.name.clone()], spec, image })
+    }
+
+    fn of(run: &Run, config: &Config) -> anyhow::Result<Self> {
         let line: Vec<OsString> = std::env::args_os().collect();
-        let image = flags.run.start.image.clone();
-        match flags.run.target(&line) {
+        let image = run.start.image.clone();
+        match run.target(&line) {
             RunTarget::Agent(name, args) => {
-                reject_option("kube", Some(name))?;
-                let name = name.to_string_lossy();
-                let spec = config.agent_named(&name)?.clone();
-                if !known_agents().iter().any(|known| known.name == spec.name) {
-                    bail!(
-                        "a pod does not have the row of agent '{name}', which is in your own file\n\
-                         hint: run its command: --image IMAGE -- COMMAND"
-                    );
-                }
-                let image = image.unwrap_or_else(|| agents::image(&spec, config));
-                let mut words = vec![spec.name.clone()];
-                words.extend(text(args)?);
-                Ok(Target { spec, image, words })
+                reject_option("run", Some(name))?;
+                let mut target = Target::agent(&name.to_string_lossy(), image, config)?;
+                target.words.extend(text(args)?);
+                Ok(target)
             }
             RunTarget::Command(command) => {
                 let Some(image) = image else {
@@ -123,7 +191,9 @@ fn text(words: &[OsString]) -> anyhow::Result<Vec<String>> {
 }
 
 fn launcher_image(config: &Config) -> String {
-    format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value)
+    let default =
+        || format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value);
+    config.launcher_image.value.clone().unwrap_or_else(default)
 }
 
 fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
@@ -151,11 +221,16 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
     kinds.iter().map(container).collect()
 }
 
-fn workspace(flags: &KubeRender) -> anyhow::Result<Workspace> {
+fn workspace(flags: &PodFlags) -> anyhow::Result<Workspace> {
     if let Some(claim) = &flags.pvc {
         return Ok(Workspace::Claim(claim.clone()));
     }
-    let given = flags.git.as_deref().context("there is no workspace\nhint: --pvc or --git")?;
+    let given = flags.git.as_deref().ok_or_else(|| {
+        let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone";
+        UsageError(format!(
+            "a pod has no files of this machine, so it needs a workspace\nhint: {hint}"
+        ))
+    })?;
     let (url, reference) = match given.rsplit_once('#') {
         Some((url, reference)) => (url, Some(reference.to_owned())),
         None => (given, None),
@@ -174,7 +249,7 @@ fn workspace(flags: &KubeRender) -> anyhow::Result<Workspace> {
 }
 
 /// Returns the keys that the launcher's container gets.
-fn keys(spec: &AgentSpec, flags: &KubeRender, is_passed: bool) -> anyhow::Result<Option<Keys>> {
+fn keys(spec: &AgentSpec, config: &Config, is_passed: bool) -> anyhow::Result<Option<Keys>> {
     let variables = match is_passed {
         true => spec.variables.clone(),
         false => key_variables(spec).into_iter().map(str::to_owned).collect(),
@@ -186,7 +261,7 @@ fn keys(spec: &AgentSpec, flags: &KubeRender, is_passed: bool) -> anyhow::Result
             spec.name
         );
     }
-    let secret = flags.keys_secret.clone();
+    let secret = config.keys_secret.value.clone();
     Ok((!variables.is_empty()).then_some(Keys { secret, variables }))
 }
 
@@ -204,11 +279,7 @@ fn further_tools(config: &Config) -> Vec<String> {
 }
 
 /// Returns the connections of a network. A policy has ports, but no names.
-fn network(
-    config: &Config,
-    spec: &AgentSpec,
-    workspace: &std::path::Path,
-) -> anyhow::Result<Network> {
+fn network(config: &Config, spec: &AgentSpec, workspace: &Path) -> anyhow::Result<Network> {
     Ok(match config.net.value {
         Net::None => Network::None,
         Net::Shared | Net::Separate => Network::Open,
@@ -231,6 +302,8 @@ fn network(
     })
 }
 
+/// The user and group of all processes, without `--user`.
+const DEFAULT_USER: u32 = 1000;
 /// Models, registries and forges.
 const HTTPS: u16 = 443;
 

@@ -1,0 +1,170 @@
+//! `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use aifo_launch::{EndSignals, new_id};
+use aifo_types::Ending;
+use anyhow::bail;
+
+use super::cluster::Cluster;
+use super::relay;
+use super::session::{self, PodProcess, PodRequest};
+use super::terminal::TerminalEnd;
+use crate::banner::short;
+use crate::cli::{PodFlags, Run, Session, UsageError};
+use crate::config::{Config, Flags};
+use crate::console::{self, PROGRESS};
+use crate::start::signal_exit_code;
+use crate::{held, paint};
+
+/// The time for the first client of a session that is not started with `--detach`: the start of all
+/// containers takes 600 s at most.
+const FIRST_CLIENT: Duration = Duration::from_secs(900);
+
+/// Flags of `run` that do not hold in a pod, and the remedy.
+const UNUSABLE: [(&str, &str); 9] = [
+    ("--publish", "forward a port with: kubectl port-forward POD PORT"),
+    ("--attach", "name an image of the toolchain with --toolchain-image"),
+    ("--join", "omit it: a pod reaches the services that its network policy admits"),
+    ("--host-port", "omit it: a pod does not reach this machine"),
+    ("--agent-port", "omit it: all containers of a pod have one localhost"),
+    ("--listen", "omit it: the proxy listens in the pod"),
+    ("--state", "omit it: an agent's state ends with the pod"),
+    ("--state-import", "omit it: a pod does not have your settings"),
+    ("--pids", "omit it: the node limits processes"),
+];
+
+pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode> {
+    validate(&flags.flags())?;
+    let session = &flags.session;
+    let request = PodRequest::of_run(flags, config)?;
+    if !held::is_on_terminal() && !flags.detach {
+        let words = [vec!["run".to_owned()], request.words_of_run()].concat();
+        return run_piped(session, request, words).await;
+    }
+    let first_client = (!flags.detach).then_some(FIRST_CLIENT);
+    let started = start(session, request, &PodProcess::Held(first_client)).await?;
+    let StartedPod { cluster, id, name, .. } = match started {
+        Started::Running(pod) => *pod,
+        Started::Ended(code) => return Ok(code),
+    };
+    if flags.detach {
+        paint::print(&format!("{id}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
+    let end = cluster.show(&id, &name).await?;
+    cluster.finish(&id, end).await;
+    Ok(end.exit_code())
+}
+
+/// Runs `aifo-coder` with these words in a pod of its own, with this process's descriptors.
+pub(super) async fn run_piped(
+    session: &Session,
+    request: PodRequest<'_>,
+    words: Vec<String>,
+) -> anyhow::Result<ExitCode> {
+    let started = start(session, request, &PodProcess::Exec(FIRST_CLIENT)).await?;
+    let StartedPod { cluster, id, name, mut signals } = match started {
+        Started::Running(pod) => *pod,
+        Started::Ended(code) => return Ok(code),
+    };
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    let ended = tokio::select! {
+        signal = signals.recv() => Ok(Ending::Signaled(signal).exit_code()),
+        ended = relay::exec(&cluster, &name, &["--stdin"], &words, false) => ended,
+    };
+    cluster.delete(&id).await;
+    ended.map(ExitCode::from)
+}
+
+/// A pod whose containers run.
+struct StartedPod {
+    cluster: Cluster,
+    id: String,
+    name: String,
+    signals: EndSignals,
+}
+
+enum Started {
+    Running(Box<StartedPod>),
+    /// It was not started, with this exit code.
+    Ended(ExitCode),
+}
+
+async fn start(
+    flags: &Session,
+    request: PodRequest<'_>,
+    process: &PodProcess,
+) -> anyhow::Result<Started> {
+    let id = new_id()?;
+    let (config, workspace) = (request.config, request.workspace);
+    let pod = session::describe(request, id.clone(), process)?;
+    let manifests = pod.render()?;
+    if flags.containers.dry_run {
+        paint::write(&manifests)?;
+        return Ok(Started::Ended(ExitCode::SUCCESS));
+    }
+    if !flags.quiet {
+        for warning in &pod.warnings {
+            console::say(format_args!("WARNING: {warning}"));
+        }
+    }
+    let mut signals = EndSignals::listen()?;
+    let cluster = Cluster::of(config, workspace).await?;
+    let name = format!("aifo-{id}");
+    tokio::select! {
+        biased;
+        signal = signals.recv() => {
+            console::set_status("");
+            cluster.delete(&id).await;
+            return Ok(Started::Ended(signal_exit_code(signal)));
+        }
+        started = cluster.start(&id, &name, &manifests) => started?,
+    }
+    Ok(Started::Running(Box::new(StartedPod { cluster, id, name, signals })))
+}
+
+/// Errors: a flag does not hold in a pod.
+pub(super) fn validate(flags: &Flags) -> anyhow::Result<()> {
+    for (flag, remedy) in UNUSABLE {
+        if !flags.words(flag).is_empty() {
+            bail!(UsageError(format!("{flag} has no effect in a pod\nhint: {remedy}")));
+        }
+    }
+    Ok(())
+}
+
+/// Errors: a flag for pods was given to a session of this machine.
+pub(crate) fn reject_pod_flags(flags: &PodFlags) -> anyhow::Result<()> {
+    match flags.given() {
+        Some(flag) => bail!(UsageError(format!(
+            "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
+        ))),
+        None => Ok(()),
+    }
+}
+
+pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::Result<ExitCode> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
+        return Err(UsageError(error.to_owned()).into());
+    }
+    let pod = cluster.find(session).await?;
+    let id = pod.session().unwrap_or_default().to_owned();
+    let end = cluster.show(&id, pod.name()).await?;
+    cluster.finish(&id, end).await;
+    Ok(end.exit_code())
+}
+
+impl Cluster {
+    /// Deletes the objects of a session that has ended.
+    pub(super) async fn finish(&self, session: &str, end: TerminalEnd) {
+        if !matches!(end, TerminalEnd::Continues(_)) {
+            self.delete(session).await;
+        }
+    }
+}
