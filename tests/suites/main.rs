@@ -58,6 +58,7 @@ mod fresh_projects;
 mod front_socket;
 mod half_close;
 mod held;
+mod in_place;
 mod install;
 mod kube_run;
 mod launcher;

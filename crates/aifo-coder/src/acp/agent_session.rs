@@ -169,6 +169,7 @@ async fn build(
         place: Arc::clone(&opened),
         cwd: cwd.clone(),
         approvals: session.approvals(),
+        shims: session.shims(),
     };
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();
@@ -201,9 +202,8 @@ fn terminals(
         Ok(place.command_with(program, variables))
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
-    config.judge = Arc::new(move |command: &TerminalCommand, real: &Path| {
-        judge.serve(AgentRequest::Terminal(command, real))
-    });
+    config.judge =
+        Arc::new(move |command: &TerminalCommand, real: &Path| judge.terminal(command, real));
     Terminals::new(config)
 }
 
