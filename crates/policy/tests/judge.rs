@@ -133,6 +133,26 @@ fn links_in_paths_lead_where_they_point() {
     }
 }
 
+/// A time that grows with the square of the length would be minutes here.
+#[test]
+fn long_calls_take_little_time() {
+    let judge = judge();
+    let start = std::time::Instant::now();
+    let texts =
+        ["-v $X ", "cd x; ", ". x; ", "{a,b} ", "x | ", "x > y; sh y; ", "$(x) ", "D=a; $D; "];
+    for text in texts.map(|text| text.repeat(50_000 / text.len())) {
+        let text = format!("printf x; {text}");
+        judged(&judge, &[b"sh".to_vec(), b"-c".to_vec(), text.into_bytes()]);
+    }
+    for word in ["git", "env", "-v", "--x", "xargs", "{}"] {
+        let argv: Vec<Vec<u8>> =
+            ["wrapper", "xargs", "-I{}"].map(|it| it.as_bytes().to_vec()).into();
+        let words = std::iter::repeat_n(word.as_bytes().to_vec(), 20_000);
+        judged(&judge, &argv.into_iter().chain(words).collect::<Vec<_>>());
+    }
+    assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
 mod order {
     use super::*;
     use aifo_policy::{RuleText, Run};

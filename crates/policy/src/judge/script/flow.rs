@@ -162,7 +162,7 @@ impl Reader<'_> {
         if !matches!(tool.as_slice(), b"cd" | b"pushd" | b"popd") {
             return;
         }
-        if self.text.windows(6).any(|name| name == b"CDPATH") {
+        if self.known.has_cdpath {
             self.place.directories = vec![Vec::new()];
             return;
         }

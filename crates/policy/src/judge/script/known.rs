@@ -43,6 +43,8 @@ pub(super) struct Known {
     /// Names, with how often they are in the text outside of expansions.
     names: HashMap<Vec<u8>, usize>,
     is_off: bool,
+    /// True if `cd` may search other directories.
+    pub(super) has_cdpath: bool,
     has_variables: bool,
     values: HashMap<Vec<u8>, Value>,
     /// Names whose assignment may not have run once the list has ended.
@@ -62,9 +64,11 @@ impl Known {
     /// Reads the names of a text. `has_variables` means that the call sets variables for it.
     pub(super) fn of_text(text: &[u8], has_variables: bool) -> Self {
         let mut known = Known { is_sure: true, has_variables, ..Known::default() };
+        known.has_cdpath = text.windows(6).any(|word| word == b"CDPATH");
         if !text.contains(&b'$') {
             return known;
         }
+        let has_printf = text.windows(6).any(|word| word == b"printf");
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let mut at = 0;
         while let Some(byte) = text.get(at) {
@@ -83,9 +87,7 @@ impl Known {
                 before.ends_with(b"$") || (before.ends_with(b"${") && after == Some(&b'}'));
             // `-f` is no variable, but `printf -v` sets one.
             let is_option = before.ends_with(b"-");
-            known.is_off |= is_option
-                && name.starts_with(b"v")
-                && text.windows(6).any(|word| word == b"printf");
+            known.is_off |= is_option && has_printf && name.starts_with(b"v");
             // `-e NAME=$NAME` changes nothing.
             let value = rest.get(length..).and_then(|rest| rest.strip_prefix(b"=$"));
             let value = value.map(|value| value.strip_prefix(b"{").unwrap_or(value));
