@@ -55,6 +55,7 @@ pub(super) fn with_rules(bench: &Bench<'_>) -> Result<Measured> {
         backend: Backend::Local,
         path: serve::path_with(tools)?,
         arguments: &["--no-rules".to_owned()],
+        variables: &[],
         log: scratch.path().join("serve.log"),
     })?;
     let client_env = serve.client_env().to_vec();
