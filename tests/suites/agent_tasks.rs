@@ -2,6 +2,7 @@
 //!
 //! The tool's output proves where it ran, by a variable that only one kind's sidecar has.
 
+mod approval;
 mod held;
 mod server;
 mod terminal;

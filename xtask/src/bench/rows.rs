@@ -9,6 +9,7 @@ use super::call::Tool;
 use super::call::Transport::{Passed, Relayed, Version2};
 use super::containers;
 use super::frames;
+use super::in_place;
 use super::mailbox;
 use super::measure::{Bench, Party};
 use super::messages;
@@ -41,6 +42,8 @@ pub(super) const ROWS: &[Row] = &[
     row("gcc --version, passed", Reported, |it| it.calls(Tool::Gcc, Passed).map(Slowdown)),
     row("2 ms, passed", at_most(1.2, 1.5), |it| it.calls(nap(2), Passed).map(Slowdown)),
     row("10 ms, passed", at_most(1.05, 1.05), |it| it.calls(nap(10), Passed).map(Slowdown)),
+    row("true, with rules to without", at_most(1.1, 1.1), in_place::with_rules),
+    row("git status in place, added", at_most(1.0, 1.0), in_place::added),
     row("8 at once, passed", Reported, |it| it.bursts(8, Passed).map(Throughput)),
     row("64 at once, passed", at_least(0.65, 0.45), |it| it.bursts(64, Passed).map(Throughput)),
     row("512 at once, passed", Reported, |it| it.bursts(512, Passed).map(Throughput)),
