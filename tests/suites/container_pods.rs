@@ -191,9 +191,9 @@ impl Drop for Cluster {
     }
 }
 
-/// The only id of the list.
+/// The id of the latest session.
 fn id_of(listed: &str) -> String {
-    let line = listed.lines().nth(1).unwrap_or_default();
+    let line = listed.lines().skip(1).last().unwrap_or_default();
     line.split_whitespace().next().unwrap_or_default().to_owned()
 }
 

@@ -46,7 +46,8 @@ pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
         let command = |names: &[String]| {
             let mut command = test_program::cargo_test();
             command.env(CLUSTER, &prefix).env("AIFO_TEST_ENGINE", engine.name());
-            command.args(["--", "--include-ignored"]).args(names);
+            // The tests look for their session among those of the namespace.
+            command.args(["--", "--include-ignored", "--test-threads=1"]).args(names);
             command
         };
         test_program::run_tests(command, names)
