@@ -37,6 +37,7 @@ mod container_network_shown;
 mod container_network_stream;
 mod container_ops;
 mod container_publish;
+mod container_push;
 mod container_registries;
 mod container_repository;
 mod container_restrictions;
