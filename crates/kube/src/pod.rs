@@ -334,6 +334,7 @@ impl Container<'_> {
         let mut entries = vec![
             Entry::new("name", self.name).comment(self.comment),
             Entry::new("image", self.image),
+            Entry::new("imagePullPolicy", "IfNotPresent"),
             Entry::new("command", escaped(self.command)),
         ];
         if self.name != "install" {

@@ -120,6 +120,9 @@ fn manifests_survive_a_round_trip_through_the_types_of_kubernetes() {
     for session in sessions() {
         let (policy, pod) = rendered(&session);
         assert_eq!(policy.metadata.name, pod.metadata.name);
+        for container in all_containers(pod.spec.as_ref().unwrap()) {
+            assert_eq!(container.image_pull_policy.as_deref(), Some("IfNotPresent"));
+        }
         assert_eq!(policy.metadata.namespace, session.namespace);
         assert_eq!(pod.spec.unwrap().active_deadline_seconds, session.deadline_secs.map(|_| 3600));
     }
