@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use aifo_attach::{Client, ClientEnd, Connection, Held, Holder, disconnect_clients, guard};
 use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
-use aifo_types::exit;
+use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
 use crate::cli::{self, UsageError};
 use crate::console;
+use crate::in_pod;
 use crate::sessions::the_one;
 
 /// The first argument of a process that holds a terminal.
@@ -28,10 +29,13 @@ const PROGRAM: &str = "/proc/self/exe";
 
 /// Runs a holder or a guard, if the command line is one's.
 pub(crate) fn process() -> Option<ExitCode> {
-    let mut line = std::env::args_os().skip(1);
-    let first = line.next()?;
+    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (first, rest) = line.split_first()?;
+    if let Some(code) = in_pod::process(first, rest) {
+        return Some(code);
+    }
     let ended = if first == HOLD {
-        hold(&line.collect::<Vec<_>>())
+        hold(rest)
     } else if first == GUARD {
         guard().map_err(anyhow::Error::from)
     } else {
@@ -51,12 +55,43 @@ pub(crate) fn process() -> Option<ExitCode> {
 fn hold(line: &[OsString]) -> anyhow::Result<()> {
     let [id, command, args @ ..] = line else { bail!("incomplete command line") };
     let id = id.to_string_lossy();
-    let directory = std::env::current_dir().unwrap_or_default();
-    let directory = HeldDirectory::create(&id, directory, command.to_string_lossy().into_owned())
-        .context("cannot create the holder's directory")?;
     let stdin = aifo_process::take_fd(0)?;
     let is_client = UnixStream::from(stdin.try_clone()?).peer_addr().is_ok();
-    let words = ["aifo-coder", "run", "--held", &id].map(OsString::from);
+    let first = is_client.then(|| UnixStream::from(stdin));
+    let (directory, held) = held(&id, command, args, first)?;
+    let holder = Holder::start(held).context("cannot hold a terminal")?;
+    drop(aifo_process::take_fd(2)?);
+    holder.run()?;
+    directory.close();
+    Ok(())
+}
+
+/// Holds the terminal of a pod's session in this process, with the times for the first client, and for
+/// clients to disconnect at the end. Returns how the command has ended.
+pub(crate) fn hold_in_pod(
+    id: &str,
+    command: &OsStr,
+    args: &[OsString],
+    (first_client_within, end_confirmed_within): (Option<Duration>, Duration),
+) -> anyhow::Result<(HeldDirectory, Ending)> {
+    let (directory, held) = held(id, command, args, None)?;
+    let end_confirmed_within = Some(end_confirmed_within);
+    let held = Held { first_client_within, end_confirmed_within, ..held };
+    let ending = Holder::start(held).context("cannot hold a terminal")?.run()?;
+    Ok((directory, ending))
+}
+
+/// Creates the holder's directory, and describes its command: `aifo-coder run` with these arguments.
+fn held(
+    id: &str,
+    command: &OsStr,
+    args: &[OsString],
+    first: Option<UnixStream>,
+) -> anyhow::Result<(HeldDirectory, Held)> {
+    let directory = std::env::current_dir().unwrap_or_default();
+    let directory = HeldDirectory::create(id, directory, command.to_string_lossy().into_owned())
+        .context("cannot create the holder's directory")?;
+    let words = ["aifo-coder", "run", "--held", id].map(OsString::from);
     let argv = words.iter().chain(args).map(|word| CString::new(word.as_bytes()));
     let variables = std::env::vars_os();
     let env = variables.filter_map(|(name, value)| aifo_process::variable(&name, &value));
@@ -65,13 +100,11 @@ fn hold(line: &[OsString]) -> anyhow::Result<()> {
         program: CString::new(PROGRAM)?,
         argv: argv.collect::<Result<_, _>>()?,
         env: env.collect(),
-        first: is_client.then(|| UnixStream::from(stdin)),
+        first,
+        first_client_within: None,
+        end_confirmed_within: None,
     };
-    let holder = Holder::start(held).context("cannot hold a terminal")?;
-    drop(aifo_process::take_fd(2)?);
-    holder.run()?;
-    directory.close();
-    Ok(())
+    Ok((directory, held))
 }
 
 /// Whether `run` starts a held session.

@@ -24,6 +24,7 @@ mod exec;
 mod held;
 mod image_dialogue;
 mod images;
+mod in_pod;
 mod kube;
 mod log;
 mod man;

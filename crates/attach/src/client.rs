@@ -42,7 +42,7 @@ pub struct Connection {
 impl Connection {
     /// Connects to the holder with this directory.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        Connection::of_stream(connect_to(directory)?)
+        Connection::of_stream(connect(directory)?)
     }
 
     /// A connected socket.
@@ -368,7 +368,7 @@ impl Client {
 
 /// Disconnects all clients of a holder, and returns when it has.
 pub fn disconnect_clients(directory: &Path) -> io::Result<()> {
-    let mut stream = connect_to(directory)?;
+    let mut stream = connect(directory)?;
     let mut hello = Vec::new();
     Frame::Hello(Role::DisconnectOthers, WindowSize::default()).encode(&mut hello);
     stream.write_all(&hello)?;
@@ -378,7 +378,8 @@ pub fn disconnect_clients(directory: &Path) -> io::Result<()> {
     stream.read_to_end(&mut bytes).map(drop)
 }
 
-fn connect_to(directory: &Path) -> io::Result<UnixStream> {
+/// Connects to the holder with this directory.
+pub fn connect(directory: &Path) -> io::Result<UnixStream> {
     Ok(connect_unix(&directory.join(SOCKET))?.into())
 }
 

@@ -1,6 +1,7 @@
 //! The holder of a pseudo terminal (`spec/attach.md#the-holder`).
 
 mod clients;
+mod end;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -22,7 +23,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Backlog, listen};
 use nix::unistd::{Pid, setsid, ttyname};
 
-use crate::end_file;
 use crate::frame::Frame;
 use crate::peer::Peer;
 use crate::screen::{Screen, bounded};
@@ -37,10 +37,6 @@ const MAX_CLIENTS: usize = 16;
 const MAX_INPUT: usize = 64 * 1024;
 /// Time for a client's first frame.
 const HELLO_TIME: Duration = Duration::from_secs(5);
-/// Time to send the end to clients.
-const END_TIME: Duration = Duration::from_secs(2);
-/// Output that is read after the command's end: background processes may write on.
-const MAX_LAST_OUTPUT: usize = 1024 * 1024;
 
 /// A command to hold.
 #[derive(Debug)]
@@ -55,6 +51,11 @@ pub struct Held {
     pub env: Vec<CString>,
     /// The first client.
     pub first: Option<UnixStream>,
+    /// The time for the first client to connect; then the command gets TERM. `None` for no limit.
+    pub first_client_within: Option<Duration>,
+    /// The time for clients to disconnect after the end was sent to them. Clients of a pod lose bytes
+    /// that are under way when the holder ends.
+    pub end_confirmed_within: Option<Duration>,
 }
 
 /// A pseudo terminal with a command, and its clients.
@@ -75,6 +76,8 @@ pub struct Holder {
     input: Vec<u8>,
     peers: Vec<Peer>,
     counted: Option<usize>,
+    /// When the command gets TERM, unless a client has connected.
+    unattended_until: Option<Instant>,
 }
 
 impl Holder {
@@ -118,6 +121,7 @@ impl Holder {
             input: Vec::new(),
             peers: first.into_iter().collect(),
             counted: None,
+            unattended_until: held.first_client_within.map(|time| now + time),
             held,
         };
         holder.wait_for_first_size();
@@ -211,6 +215,7 @@ impl Holder {
         if listener.contains(PollFlags::POLLIN) {
             self.accept();
         }
+        self.end_unattended();
         self.remove_gone();
         if self.nudged.is_some_and(|until| Instant::now() >= until) {
             self.nudged = None;
@@ -222,7 +227,8 @@ impl Holder {
 
     fn timeout(&self) -> PollTimeout {
         let hellos = self.peers.iter().filter(|peer| !peer.is_attached);
-        let deadlines = hellos.map(|peer| peer.active + HELLO_TIME).chain(self.nudged);
+        let deadlines = hellos.map(|peer| peer.active + HELLO_TIME);
+        let deadlines = deadlines.chain(self.nudged).chain(self.unattended_until);
         deadlines.min().map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now()).as_millis();
             PollTimeout::from(u16::try_from(left).unwrap_or(u16::MAX).saturating_add(1))
@@ -232,9 +238,23 @@ impl Holder {
     fn receive_signals(&mut self) {
         while let Some(signal) = self.signals.next() {
             if let libc::SIGTERM | libc::SIGINT | libc::SIGHUP = i32::from(signal.number) {
-                signal_process(self.command, Signal::Term);
-                self.resume();
+                self.terminate();
             }
+        }
+    }
+
+    fn terminate(&mut self) {
+        signal_process(self.command, Signal::Term);
+        self.resume();
+    }
+
+    /// Ends the command if no client has connected in time.
+    fn end_unattended(&mut self) {
+        if self.clients() > 0 {
+            self.unattended_until = None;
+        } else if self.unattended_until.is_some_and(|until| Instant::now() >= until) {
+            self.unattended_until = None;
+            self.terminate();
         }
     }
 
@@ -305,49 +325,6 @@ impl Holder {
                 Err(_) => return,
             }
         }
-    }
-
-    /// Sends the end to the clients. Without one that took it, writes it to a file.
-    fn end(mut self, ending: Ending) -> io::Result<()> {
-        let mut read = 0;
-        while read < MAX_LAST_OUTPUT {
-            match self.read_output() {
-                0 => break,
-                count => read += count,
-            }
-        }
-        let deadline = Instant::now() + END_TIME;
-        for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
-            if peer.is_behind {
-                peer.is_behind = false;
-                peer.send(&Frame::Output(self.screen.redraw(false)));
-            }
-            peer.send(&Frame::Ended(ending));
-        }
-        let mut was_sent = false;
-        loop {
-            for peer in &mut self.peers {
-                peer.flush();
-                was_sent |= peer.is_attached && !peer.is_gone && !peer.has_output();
-            }
-            self.peers.retain(|peer| peer.is_attached && !peer.is_gone && peer.has_output());
-            let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-            if self.peers.is_empty() || left == 0 {
-                break;
-            }
-            let mut polled: Vec<_> = self
-                .peers
-                .iter()
-                .map(|peer| PollFd::new(peer.as_fd(), PollFlags::POLLOUT))
-                .collect();
-            let _ = poll(&mut polled, PollTimeout::from(u16::try_from(left).unwrap_or(u16::MAX)));
-        }
-        if was_sent {
-            return Ok(());
-        }
-        let mut last = self.screen.redraw(true);
-        last.extend(self.screen.restore());
-        end_file::write(&self.held.directory, last, ending)
     }
 }
 

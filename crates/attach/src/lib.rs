@@ -32,7 +32,7 @@ mod peer;
 mod screen;
 mod terminal_report;
 
-pub use client::{Client, ClientEnd, Connection, disconnect_clients};
+pub use client::{Client, ClientEnd, Connection, connect, disconnect_clients};
 pub use end_file::END_FILE;
 pub use frame::{Frame, FrameError, FrameReader, Role};
 pub use guard::guard;

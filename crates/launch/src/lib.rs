@@ -71,6 +71,7 @@ mod host_watch;
 mod identity;
 mod keys;
 mod killed;
+mod kubectl;
 mod linked;
 mod local_names;
 mod log_file;
@@ -165,6 +166,9 @@ pub use keys::{
     providers_of_keys,
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
+pub use kubectl::{
+    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, MIN_KUBECTL_MINOR, RETRY_TIME,
+};
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
 pub use network_verdict::NetworkVerdict;

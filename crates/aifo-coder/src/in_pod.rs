@@ -1,0 +1,155 @@
+//! Processes of the container `aifo` of a pod (`spec/kubernetes.md#the-terminal`).
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use aifo_attach::{END_FILE, SOCKET, connect};
+use aifo_launch::{HeldSession, HeldState};
+use aifo_process::{CaughtSignals, SignalSet};
+use aifo_types::{Ending, Signal, env};
+use anyhow::{Context, bail};
+
+use crate::console;
+use crate::held;
+
+/// The first argument of the first process of the container: `_pod SECS run ARGS`.
+pub(crate) const HOLD_IN_POD: &str = "_pod";
+/// The argument of the process that connects a client with the holder.
+pub(crate) const RELAY: &str = "_relay";
+
+/// The time for clients to receive the end, through the API server.
+const END_CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+/// How long an end waits for a client. Then the container ends with the agent's exit code.
+const END_KEPT: Duration = Duration::from_secs(60 * 60);
+/// The time for the holder to listen, after the start of the container.
+const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// Holds the terminal of the pod's session. SECS is the time for a first client; 0 is without a limit.
+pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
+    let [secs, command, args @ ..] = line else { bail!("incomplete command line") };
+    let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
+    let within = (secs > 0).then(|| Duration::from_secs(secs));
+    let id = session()?;
+    let (directory, ending) =
+        held::hold_in_pod(&id, command, args, (within, END_CONFIRMED_WITHIN))?;
+    wait_for_reader(directory.path())?;
+    directory.close();
+    Ok(ExitCode::from(ending.exit_code()))
+}
+
+fn session() -> anyhow::Result<String> {
+    std::env::var(env::POD_SESSION).context("this process is not in a pod of a session")
+}
+
+/// Waits until a client has read the end, if none has.
+fn wait_for_reader(directory: &Path) -> io::Result<()> {
+    let mut set = SignalSet::default();
+    for signal in [Signal::Term, Signal::Int, Signal::Hup] {
+        set.insert(signal.number());
+    }
+    // The first process of a container ignores other signals.
+    let signals = CaughtSignals::new(set)?;
+    let deadline = Instant::now() + END_KEPT;
+    while directory.join(END_FILE).exists() && Instant::now() < deadline {
+        if signals.next().is_some() {
+            // Deleted with the pod.
+            fs::remove_file(directory.join(END_FILE))?;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Copies frames between stdin, stdout and the holder.
+pub(crate) fn relay() -> anyhow::Result<ExitCode> {
+    let id = session()?;
+    let deadline = Instant::now() + CONNECT_TIME;
+    loop {
+        let held = HeldSession::find(&id);
+        let is_started = held.is_some();
+        if let Some(held) = held {
+            if matches!(held.state, HeldState::Running(_)) && held.directory.join(END_FILE).exists()
+            {
+                return end(&held.directory);
+            }
+            match connect(&held.directory) {
+                Ok(stream) => return copy(&stream),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    let path = held.directory.join(SOCKET);
+                    return Err(error)
+                        .with_context(|| format!("cannot connect to '{}'", path.display()));
+                }
+            }
+        }
+        if Instant::now() >= deadline {
+            match is_started {
+                true => bail!("the holder of session {id} does not answer"),
+                false => bail!("session {id} has no holder"),
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends an end that no client has read, and removes it.
+fn end(directory: &Path) -> anyhow::Result<ExitCode> {
+    let file = directory.join(END_FILE);
+    let mut stdout = io::stdout();
+    stdout.write_all(&fs::read(&file)?)?;
+    stdout.flush()?;
+    // The client disconnects when it has the end.
+    io::copy(&mut io::stdin().lock(), &mut io::sink())?;
+    fs::remove_file(&file).context("cannot remove the end")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
+    let mut input = stream.try_clone()?;
+    thread::spawn(move || {
+        // The holder finds either end in its connection.
+        let _ = io::copy(&mut io::stdin().lock(), &mut input);
+        let _ = input.shutdown(Shutdown::Write);
+    });
+    let mut output = stream;
+    let mut stdout = io::stdout().lock();
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let count = match output.read(&mut bytes) {
+            Ok(0) => return Ok(ExitCode::SUCCESS),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        stdout.write_all(bytes.get(..count).unwrap_or_default())?;
+        stdout.flush()?;
+    }
+}
+
+/// Runs such a process, if the command line is one's.
+pub(crate) fn process(first: &OsStr, line: &[OsString]) -> Option<ExitCode> {
+    let ended = if first == HOLD_IN_POD {
+        hold(line)
+    } else if first == RELAY {
+        relay()
+    } else {
+        return None;
+    };
+    Some(ended.unwrap_or_else(|error| {
+        console::fail(&error);
+        ExitCode::FAILURE
+    }))
+}
+
+/// Returns how a container ended by its exit code, as a shell shows it.
+pub(crate) fn ending_of(code: i64) -> Ending {
+    Ending::Exited(u8::try_from(code).unwrap_or(u8::MAX))
+}
