@@ -65,7 +65,8 @@ impl Holder {
             if self.peers.is_empty() || left == 0 {
                 return was_taken;
             }
-            let wanted = |has_output| if has_output { PollFlags::POLLOUT } else { PollFlags::POLLIN };
+            let wanted =
+                |has_output| if has_output { PollFlags::POLLOUT } else { PollFlags::POLLIN };
             let mut polled: Vec<_> = (self.peers.iter())
                 .map(|peer| PollFd::new(peer.as_fd(), wanted(peer.has_output())))
                 .collect();
