@@ -14,9 +14,13 @@ use tokio::sync::mpsc;
 
 use crate::approve::keys::{Key, Keys};
 use crate::cli::{Approve, UsageError};
+use crate::kube::{self, Cluster};
 use crate::{console, paint, sessions};
 
 pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
+    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+        return kube::relay(&cluster, flags).await;
+    }
     let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
     if let [id, option] = flags.answer.as_slice() {
         return answer_one(&session, id, option).await;

@@ -38,6 +38,7 @@ pub(crate) async fn choose(
             unavailable(&error, config.backend.value, may_be_local)
         }
         ChoiceError::Pod(error) => error.into(),
+        ChoiceError::Kubernetes => error.into(),
         ChoiceError::Version(decision) => {
             anyhow::Error::msg(image_dialogue::unavailable(&decision).unwrap_or_default())
         }

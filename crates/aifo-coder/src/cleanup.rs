@@ -6,10 +6,14 @@ use aifo_launch::{Leftover, RemoveError, find_leftovers, running_sessions};
 use serde::Serialize;
 
 use crate::cli::Cleanup;
+use crate::kube::{self, Cluster};
 use crate::removals::Removal;
 use crate::{cache, console, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
+    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+        return kube::cleanup(&cluster, flags).await;
+    }
     let (engines, silent) = engines::answering_and_silent().await;
     let id = flags.session.as_deref().unwrap_or_default();
     let report = find_leftovers(&engines, id).await;

@@ -34,7 +34,8 @@ pub(crate) use self::choices::OnHangup;
 pub(crate) use self::error::{ConfigError, suggestion};
 pub(crate) use self::file::File;
 pub(crate) use self::flags::{
-    Containers, Flags, FlagsOf, Permissions, Project, Session, Smart, State, flag_words,
+    Cluster, Containers, Flags, FlagsOf, Permissions, Pod, Project, Session, Smart, State,
+    flag_words,
 };
 pub(crate) use self::key::ConfigEntry;
 pub(crate) use self::kinds::{ToolEffect, ToolRule};

@@ -78,7 +78,7 @@ impl CheckContext {
         let programs = settings::programs(&workspace, &config);
         let backend = config.backend.value;
         let mut engines = match backend {
-            BackendChoice::Local | BackendChoice::Pod => Vec::new(),
+            BackendChoice::Local | BackendChoice::Pod | BackendChoice::Kubernetes => Vec::new(),
             BackendChoice::Auto | BackendChoice::Engine(_) => query_engines(&programs).await,
         };
         engines.retain(|status| {
@@ -103,7 +103,10 @@ impl CheckContext {
     fn named_engine(&self) -> Option<Flavor> {
         match self.config.backend.value {
             BackendChoice::Engine(flavor) => Some(flavor),
-            BackendChoice::Auto | BackendChoice::Local | BackendChoice::Pod => None,
+            BackendChoice::Auto
+            | BackendChoice::Local
+            | BackendChoice::Pod
+            | BackendChoice::Kubernetes => None,
         }
     }
 

@@ -5,18 +5,44 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use aifo_launch::{Agent, EndSignals, Fallback, ShimBinary};
+use aifo_launch::{Agent, BackendChoice, EndSignals, Fallback, ShimBinary};
 use aifo_policy::Policy;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
-use crate::cli::{Exec, reject_option};
+use crate::cli::{Exec, UsageError, reject_option};
+use crate::config::{self, Config};
 use crate::console::LogLevel;
+use crate::kube::{self, Cluster};
 use crate::start::{self, Started, start};
 use crate::{run, sessions, settings};
 
+pub(crate) async fn exec(flags: Exec) -> anyhow::Result<ExitCode> {
+    let given = flags.session.flags().and(flags.cluster.flags());
+    let workspace = &flags.session.project.workspace.path;
+    let config = match config::load(workspace, &given) {
+        // A call in a running session of this machine needs no configuration.
+        Err(_) if flags.running.is_some() && given.first().is_none() => Config::builtin(),
+        loaded => loaded?,
+    };
+    if config.backend.value == BackendChoice::Kubernetes {
+        let (tool, _) = split(&flags.call.words)?;
+        if flags.running.is_none() {
+            bail!(UsageError(format!(
+                "a call in a cluster needs a running session\n\
+                 hint: aifo-coder exec --backend kubernetes --session ID {tool}"
+            )));
+        }
+        return kube::relay(&Cluster::of(&config, workspace).await?, &flags).await;
+    }
+    match &flags.running {
+        Some(session) => join(session, &flags.call.words),
+        None => alone(flags).await,
+    }
+}
+
 /// Makes the call in a new session that ends with it.
-pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
+async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Warnings)?;
     let (tool, args) = split(&flags.call.words)?;
     if !is_offered(&config.kinds.policy, &tool) {
@@ -49,7 +75,7 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
 }
 
 /// Makes the call in a running session: replaces this process with the shim. Returns only on failure.
-pub(crate) fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
+fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let (tool, args) = split(command)?;
     let session = sessions::running(session)?;
     let variables = session

@@ -18,6 +18,7 @@ use crate::banner::short;
 use crate::cli::{self, UsageError};
 use crate::console;
 use crate::in_pod;
+use crate::kube::{self, Cluster};
 use crate::sessions::the_one;
 
 /// The first argument of a process that holds a terminal.
@@ -184,7 +185,8 @@ pub(crate) fn is_on_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-fn client(connection: Connection) -> anyhow::Result<ClientEnd> {
+/// Shows a held terminal on this one.
+pub(crate) fn client(connection: Connection) -> anyhow::Result<ClientEnd> {
     let program = CString::new(PROGRAM)?;
     let client = Client::new(connection, (&program, GUARD)).context("cannot use this terminal")?;
     Ok(client.run()?)
@@ -261,7 +263,10 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
     }
 }
 
-pub(crate) fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
+pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
+    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+        return kube::attach(&cluster, flags.session.as_deref()).await;
+    }
     if !is_on_terminal() {
         let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
         return Err(UsageError(error.to_owned()).into());
@@ -269,7 +274,10 @@ pub(crate) fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
     show(&chosen(flags.session.as_deref(), held_sessions())?)
 }
 
-pub(crate) fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
+pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
+    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+        return kube::relay(&cluster, flags).await;
+    }
     let running = |held: &HeldSession| matches!(held.state, HeldState::Running(_));
     let sessions = held_sessions().into_iter().filter(running).collect();
     let held = chosen(flags.session.as_deref(), sessions)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use aifo_attach::{END_FILE, SOCKET, connect};
 use aifo_launch::{HeldSession, HeldState};
 use aifo_process::{CaughtSignals, SignalSet};
-use aifo_types::{Ending, Signal, env};
+use aifo_types::{Signal, env};
 use anyhow::{Context, bail};
 
 use crate::console;
@@ -54,11 +54,11 @@ fn wait_for_reader(directory: &Path) -> io::Result<()> {
     for signal in [Signal::Term, Signal::Int, Signal::Hup] {
         set.insert(signal.number());
     }
-    // The first process of a container ignores other signals.
+    // The first process of a container ignores other signals. The end of the terminal sends HUP.
     let signals = CaughtSignals::new(set)?;
     let deadline = Instant::now() + END_KEPT;
     while directory.join(END_FILE).exists() && Instant::now() < deadline {
-        if signals.next().is_some() {
+        if signals.next().is_some_and(|signal| signal.number != Signal::Hup.number()) {
             // Deleted with the pod.
             fs::remove_file(directory.join(END_FILE))?;
         }
@@ -147,9 +147,4 @@ pub(crate) fn process(first: &OsStr, line: &[OsString]) -> Option<ExitCode> {
         console::fail(&error);
         ExitCode::FAILURE
     }))
-}
-
-/// Returns how a container ended by its exit code, as a shell shows it.
-pub(crate) fn ending_of(code: i64) -> Ending {
-    Ending::Exited(u8::try_from(code).unwrap_or(u8::MAX))
 }

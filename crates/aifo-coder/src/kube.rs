@@ -1,14 +1,26 @@
 //! `aifo-coder kube`: sessions as pods of Kubernetes (`spec/kubernetes.md`).
 
+mod cluster;
+mod relay;
+mod run;
 mod session;
+mod sessions;
+mod start;
+mod terminal;
 
 use std::process::ExitCode;
 
 use aifo_kube::{Role, Subject};
+use aifo_launch::new_id;
 
+pub(crate) use self::cluster::Cluster;
+pub(crate) use self::relay::relay;
+pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
+pub(crate) use self::sessions::{cleanup, list};
 use crate::cli::{Kube, KubeCommand, KubeRbac, KubeRender};
 use crate::config;
 use crate::console::{self, LogLevel};
+use crate::kube::session::PodTerminal;
 use crate::paint;
 
 pub(crate) fn run(flags: Kube) -> anyhow::Result<ExitCode> {
@@ -21,9 +33,10 @@ pub(crate) fn run(flags: Kube) -> anyhow::Result<ExitCode> {
 fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
     let run = &flags.run;
     console::start(LogLevel::Warnings);
-    let given = run.state.add_to(run.smart.add_to(run.session.flags()));
-    let config = config::load(&run.session.project.workspace.path, &given)?;
-    let pod = session::describe(flags, &config)?;
+    let config = config::load(&run.session.project.workspace.path, &run.flags())?;
+    let session = flags.session_id.clone().map_or_else(new_id, Ok)?;
+    let terminal = if flags.no_tty { PodTerminal::None } else { PodTerminal::OfContainer };
+    let pod = session::describe(run, &config, session, terminal)?;
     let text = pod.render()?;
     if !run.session.quiet {
         for warning in &pod.warnings {

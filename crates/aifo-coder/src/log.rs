@@ -17,10 +17,14 @@ pub(crate) use self::clock::{Moment, duration};
 pub(crate) use self::session_log::{SessionLog, session_ids};
 use crate::cli::Log;
 use crate::console;
+use crate::kube::{self, Cluster};
 use crate::net::{connection_line, ended};
 use crate::paint::{self, Paint};
 
-pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
+pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
+    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+        return kube::relay(&cluster, flags).await;
+    }
     let log = SessionLog::select(flags.session.as_deref(), flags.follow)?;
     let mut reader = CallLogReader::open(&log.path)
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;

@@ -72,16 +72,10 @@ fn main() -> ExitCode {
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
         Command::Kube(flags) => (kube::run(flags), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
-        Command::Exec(flags) => {
-            let ended = match &flags.running {
-                Some(session) => exec::join(session, &flags.call.words),
-                None => block_on(exec::alone(flags)),
-            };
-            (ended, exit::NOTHING_RAN)
-        }
+        Command::Exec(flags) => (block_on(exec::exec(flags)), exit::NOTHING_RAN),
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
-        Command::Log(flags) => (log::log(&flags), UNANSWERED),
+        Command::Log(flags) => (block_on(log::log(&flags)), UNANSWERED),
         Command::Net(flags) => (net::run(&flags), UNANSWERED),
         Command::Sessions(flags) => {
             let ended = match &flags.complete {
@@ -90,8 +84,8 @@ fn main() -> ExitCode {
             };
             (ended, UNANSWERED)
         }
-        Command::Attach(flags) => (held::attach(&flags), UNANSWERED),
-        Command::Detach(flags) => (held::detach(&flags), UNANSWERED),
+        Command::Attach(flags) => (block_on(held::attach(&flags)), UNANSWERED),
+        Command::Detach(flags) => (block_on(held::detach(&flags)), UNANSWERED),
         Command::Approve(flags) => (block_on(approve::approve(&flags)), UNANSWERED),
         Command::Publish(flags) => (publish::publish(&flags), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
 use aifo_launch::{
-    Agent, AgentEnd, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity, WorkspaceLock,
+    Agent, AgentEnd, BackendChoice, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity,
+    WorkspaceLock,
 };
 use aifo_types::{Ending, exit};
 use anyhow::Context;
@@ -15,13 +16,17 @@ use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::config::{Config, OnHangup};
 use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::held::{self, Keep};
+use crate::kube;
 use crate::settings;
 use crate::start::{self, Started, start};
 use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
-    let given = flags.state.add_to(flags.smart.add_to(flags.session.flags()));
-    let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+    let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
+    if config.backend.value == BackendChoice::Kubernetes {
+        return kube::run_in_pod(&flags, &config).await;
+    }
+    kube::reject_pod_flags(&flags)?;
     let target = resolve_target(&flags, &config)?;
     if let Some(keep) = keep(&flags, &config) {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));

@@ -13,9 +13,13 @@ use serde::Serialize;
 
 use crate::banner::model_usage;
 use crate::cli::Sessions;
+use crate::kube::{self, Cluster};
 use crate::{banner, console, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
+    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+        return kube::list(&cluster, flags).await;
+    }
     let sessions = running_sessions();
     let containers = containers_of(&sessions).await;
     let rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();

@@ -71,7 +71,9 @@ async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocat
     let programs = settings::programs(workspace, config);
     Ok(match config.backend.value {
         BackendChoice::Local => SidecarLocation::Machine,
-        BackendChoice::Engine(_) | BackendChoice::Pod => SidecarLocation::Containers,
+        BackendChoice::Engine(_) | BackendChoice::Pod | BackendChoice::Kubernetes => {
+            SidecarLocation::Containers
+        }
         BackendChoice::Auto => {
             let (fallback, silent) = (Fallback::Local, Dialogue::Silent);
             let chosen = (fallback, RunnerTransport::Auto);

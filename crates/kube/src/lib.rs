@@ -1,7 +1,7 @@
 //! Kubernetes manifests of sessions (`spec/kubernetes.md`).
 //!
-//! In scope: the pod of a session with its network policy ([`SessionPod::render`]), and the role to run
-//! sessions ([`Role::render`]), as commented YAML.
+//! In scope: the pod of a session with its network policy ([`SessionPod::render`]), the role to run
+//! sessions ([`Role::render`]), as commented YAML, and the state of a pod ([`PodObject`]).
 //!
 //! Out of scope: the choice of images, kinds and variables (`aifo-coder`), and the runners' connections in a
 //! pod (`aifo-sidecar`).
@@ -21,11 +21,14 @@ mod pod;
 mod role;
 mod security;
 mod session_pod;
+mod status;
 mod volumes;
 mod yaml;
 
 pub use pod::RenderError;
 pub use role::{Role, Subject};
+pub use security::SESSION_LABEL;
 pub use session_pod::{
     AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace,
 };
+pub use status::{EventObject, PodFailure, PodObject, PodState};

@@ -4,7 +4,10 @@ use crate::session_pod::SessionPod;
 use crate::yaml::{Entry, Node, list, map};
 
 /// The label of all objects of a session.
-pub(crate) const SESSION_LABEL: &str = "dev.aifo.session";
+pub const SESSION_LABEL: &str = "dev.aifo.session";
+
+/// The label with the name of the agent.
+pub(crate) const AGENT_LABEL: &str = "dev.aifo.agent";
 
 /// Returns the name of the session's objects.
 pub(crate) fn object_name(session: &str) -> String {
@@ -12,7 +15,7 @@ pub(crate) fn object_name(session: &str) -> String {
 }
 
 pub(crate) fn metadata(pod: &SessionPod) -> Node {
-    let agent = Some(("dev.aifo.agent", pod.agent.name.as_str()));
+    let agent = Some((AGENT_LABEL, pod.agent.name.as_str()));
     let labels = [("app.kubernetes.io/managed-by", "aifo"), (SESSION_LABEL, &pod.session)];
     let labels = labels.into_iter().chain(agent.filter(|(_, name)| is_label(name)));
     let labels = labels.map(|(name, value)| Entry::new(name, value));

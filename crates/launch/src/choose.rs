@@ -24,6 +24,8 @@ pub enum BackendChoice {
     Local,
     /// In containers of the launcher's pod.
     Pod,
+    /// In containers of a pod that another launcher of this program runs in.
+    Kubernetes,
 }
 
 impl BackendChoice {
@@ -32,7 +34,7 @@ impl BackendChoice {
         match self {
             BackendChoice::Auto => Some(Choice::Any),
             BackendChoice::Engine(flavor) => Some(Choice::Only(flavor)),
-            BackendChoice::Local | BackendChoice::Pod => None,
+            BackendChoice::Local | BackendChoice::Pod | BackendChoice::Kubernetes => None,
         }
     }
 }
@@ -55,6 +57,13 @@ pub enum ChoiceError {
     /// The launcher is not in a pod.
     #[error(transparent)]
     Pod(#[from] PodError),
+    /// A command cannot start a session in a cluster.
+    #[error(
+        "this command starts sessions on this machine only\n\
+         hint: name a backend of this machine with --backend docker, podman or local; sessions in a \
+         cluster start with: aifo-coder run --backend kubernetes"
+    )]
+    Kubernetes,
     /// No image has a version that the user requests.
     #[error("no image has the requested version of {}", .0.kind)]
     Version(Box<ImageDecision>),
@@ -95,6 +104,9 @@ impl BackendRequest<'_> {
         containers: impl FnOnce(Engine) -> Containers,
         dialogue: &mut impl ImageDialogue,
     ) -> Result<ChosenBackend, ChoiceError> {
+        if self.choice == BackendChoice::Kubernetes {
+            return Err(ChoiceError::Kubernetes);
+        }
         if self.choice == BackendChoice::Pod {
             let backend = SidecarBackend::Pod(PodSession::of_environment()?);
             return Ok(ChosenBackend { backend, fallback_reason: None });

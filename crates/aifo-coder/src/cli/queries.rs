@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+use super::kube::ClusterFlags;
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::Flags;
 
@@ -67,6 +68,8 @@ pub(crate) struct Log {
     /// running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +80,8 @@ pub(crate) struct Sessions {
     /// Print words for shell completion
     #[arg(long, value_name = "WORD", hide = true, conflicts_with = "json")]
     pub(crate) complete: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +89,8 @@ pub(crate) struct Attach {
     /// Start of the session's id [default: the only held session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +98,8 @@ pub(crate) struct Detach {
     /// Start of the session's id [default: the only held session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -104,6 +113,8 @@ pub(crate) struct Approve {
     /// Start of the session's id [default: the only running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

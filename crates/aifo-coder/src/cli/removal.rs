@@ -6,6 +6,7 @@ use aifo_launch::{Project, ProjectKey};
 use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::kube::ClusterFlags;
 use super::session::Workspace;
 
 #[derive(Debug, Args)]
@@ -19,6 +20,8 @@ pub(crate) struct Cleanup {
     /// Only clean up the session whose id starts with this
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

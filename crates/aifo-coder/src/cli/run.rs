@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::kube::PodFlags;
 use super::session::{Session, SmartFlags, StateFlags};
+use crate::config::{self, Flags, FlagsOf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -34,6 +36,8 @@ pub(crate) struct Run {
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) pod: PodFlags,
 }
 
 /// Flags for the start of an agent.
@@ -57,6 +61,11 @@ pub(crate) enum RunTarget<'a> {
 }
 
 impl Run {
+    /// Returns the flags that are keys of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        self.pod.add_to(self.state.add_to(self.smart.add_to(self.session.flags())))
+    }
+
     /// Returns the program to start. `line` is the whole command line, which ends with these words:
     /// a `--` before the first word makes them a command.
     pub(crate) fn target(&self, line: &[OsString]) -> RunTarget<'_> {
@@ -85,6 +94,8 @@ pub(crate) struct Exec {
     pub(crate) call: ToolCall,
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) cluster: FlagsOf<config::Cluster>,
 }
 
 #[derive(Debug, Args)]

@@ -27,6 +27,7 @@ enumeration!(pub(crate) BACKEND: BackendChoice = [
     (BackendChoice::Engine(Flavor::Podman), "podman"),
     (BackendChoice::Local, "local"),
     (BackendChoice::Pod, "pod"),
+    (BackendChoice::Kubernetes, "kubernetes"),
 ]);
 enumeration!(pub(crate) CONFINE: ConfinementMode = [
     (ConfinementMode::Auto, "auto"),

@@ -20,6 +20,11 @@ impl Flags {
         self.0.get(long).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// Returns the name of one of them.
+    pub(crate) fn first(&self) -> Option<&'static str> {
+        self.0.keys().next().copied()
+    }
+
     /// Adds a flag with its words, unless there are none.
     pub(crate) fn with(mut self, long: &'static str, words: Vec<String>) -> Self {
         if !words.is_empty() {
@@ -64,7 +69,7 @@ macro_rules! groups {
     };
 }
 
-groups!(Project Session Containers Smart State Permissions);
+groups!(Project Session Containers Smart State Permissions Cluster Pod);
 
 impl<G: Group> Args for FlagsOf<G> {
     fn augment_args(command: Command) -> Command {

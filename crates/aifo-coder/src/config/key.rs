@@ -62,6 +62,8 @@ pub(crate) enum FlagGroup {
     Smart,
     State,
     Permissions,
+    Cluster,
+    Pod,
 }
 
 /// What the workspace's file may do to a value.

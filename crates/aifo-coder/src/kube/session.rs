@@ -2,27 +2,53 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
     AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
-    known_agents, new_id,
+    known_agents,
 };
 use aifo_process::Restriction;
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::agents;
-use crate::cli::{KubeRender, RunTarget, reject_option};
+use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::Config;
+use crate::in_pod::HOLD_IN_POD;
 
-/// Returns the description. Errors: the agent cannot run in a pod.
-pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<SessionPod> {
-    let target = Target::of(flags, config)?;
+/// The terminal of a pod's agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodTerminal {
+    /// That of the container `aifo`, for `kubectl attach`.
+    OfContainer,
+    /// None.
+    None,
+    /// A held one, whose first client has to connect within this time.
+    Held(Option<Duration>),
+}
+
+/// Returns the description of a session with this id. Errors: the agent cannot run in a pod.
+pub(super) fn describe(
+    run: &Run,
+    config: &Config,
+    session: String,
+    terminal: PodTerminal,
+) -> anyhow::Result<SessionPod> {
+    let flags = &run.pod;
+    let target = Target::of(run, config)?;
     let is_passed = config.key_settings().is_none();
-    let mut arguments = vec!["run", "--backend", "pod", "--workspace", "/workspace"];
-    arguments.extend(["--keys", if is_passed { "pass" } else { "proxy" }]);
-    let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let mut arguments: Vec<String> = match terminal {
+        PodTerminal::Held(within) => {
+            let secs = within.unwrap_or_default().as_secs().to_string();
+            vec![HOLD_IN_POD.to_owned(), secs, target.spec.name.clone()]
+        }
+        PodTerminal::OfContainer | PodTerminal::None => vec!["run".to_owned()],
+    };
+    let keys_mode = if is_passed { "pass" } else { "proxy" };
+    let fixed = ["--backend", "pod", "--workspace", "/workspace", "--keys", keys_mode];
+    arguments.extend(fixed.map(str::to_owned));
     let mut option = |name: &str, value: Option<String>| {
         arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
     };
@@ -48,11 +74,11 @@ pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<Se
         milli_cpus: config.cpus.value.map(milli),
     };
     Ok(SessionPod {
-        session: flags.session_id.clone().map_or_else(new_id, Ok)?,
-        namespace: flags.namespace.clone(),
-        launcher_image: flags.launcher_image.clone().unwrap_or_else(|| launcher_image(config)),
+        session,
+        namespace: config.kube_namespace.value.clone(),
+        launcher_image: launcher_image(config),
         arguments,
-        terminal: !flags.no_tty,
+        terminal: terminal == PodTerminal::OfContainer,
         agent: AgentContainer {
             name: spec.name.clone(),
             image,
@@ -60,14 +86,14 @@ pub(super) fn describe(flags: &KubeRender, config: &Config) -> anyhow::Result<Se
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags)?,
-        keys: keys(&spec, flags, is_passed)?,
-        pull_secrets: flags.image_pull_secret.clone(),
+        keys: keys(&spec, config, is_passed)?,
+        pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
         limits,
         deadline_secs: flags.deadline,
-        user: flags.user,
+        user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
-        network: network(config, &spec, &flags.run.session.project.workspace.path)?,
+        network: network(config, &spec, &run.session.project.workspace.path)?,
         warnings: warnings(config, &spec),
     })
 }
@@ -81,12 +107,12 @@ struct Target {
 }
 
 impl Target {
-    fn of(flags: &KubeRender, config: &Config) -> anyhow::Result<Self> {
+    fn of(run: &Run, config: &Config) -> anyhow::Result<Self> {
         let line: Vec<OsString> = std::env::args_os().collect();
-        let image = flags.run.start.image.clone();
-        match flags.run.target(&line) {
+        let image = run.start.image.clone();
+        match run.target(&line) {
             RunTarget::Agent(name, args) => {
-                reject_option("kube", Some(name))?;
+                reject_option("run", Some(name))?;
                 let name = name.to_string_lossy();
                 let spec = config.agent_named(&name)?.clone();
                 if !known_agents().iter().any(|known| known.name == spec.name) {
@@ -123,7 +149,9 @@ fn text(words: &[OsString]) -> anyhow::Result<Vec<String>> {
 }
 
 fn launcher_image(config: &Config) -> String {
-    format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value)
+    let default =
+        || format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value);
+    config.launcher_image.value.clone().unwrap_or_else(default)
 }
 
 fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
@@ -151,11 +179,16 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
     kinds.iter().map(container).collect()
 }
 
-fn workspace(flags: &KubeRender) -> anyhow::Result<Workspace> {
+fn workspace(flags: &PodFlags) -> anyhow::Result<Workspace> {
     if let Some(claim) = &flags.pvc {
         return Ok(Workspace::Claim(claim.clone()));
     }
-    let given = flags.git.as_deref().context("there is no workspace\nhint: --pvc or --git")?;
+    let given = flags.git.as_deref().ok_or_else(|| {
+        let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone";
+        UsageError(format!(
+            "a pod has no files of this machine, so it needs a workspace\nhint: {hint}"
+        ))
+    })?;
     let (url, reference) = match given.rsplit_once('#') {
         Some((url, reference)) => (url, Some(reference.to_owned())),
         None => (given, None),
@@ -174,7 +207,7 @@ fn workspace(flags: &KubeRender) -> anyhow::Result<Workspace> {
 }
 
 /// Returns the keys that the launcher's container gets.
-fn keys(spec: &AgentSpec, flags: &KubeRender, is_passed: bool) -> anyhow::Result<Option<Keys>> {
+fn keys(spec: &AgentSpec, config: &Config, is_passed: bool) -> anyhow::Result<Option<Keys>> {
     let variables = match is_passed {
         true => spec.variables.clone(),
         false => key_variables(spec).into_iter().map(str::to_owned).collect(),
@@ -186,7 +219,7 @@ fn keys(spec: &AgentSpec, flags: &KubeRender, is_passed: bool) -> anyhow::Result
             spec.name
         );
     }
-    let secret = flags.keys_secret.clone();
+    let secret = config.keys_secret.value.clone();
     Ok((!variables.is_empty()).then_some(Keys { secret, variables }))
 }
 
@@ -231,6 +264,8 @@ fn network(
     })
 }
 
+/// The user and group of all processes, without `--user`.
+const DEFAULT_USER: u32 = 1000;
 /// Models, registries and forges.
 const HTTPS: u16 = 443;
 

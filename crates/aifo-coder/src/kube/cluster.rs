@@ -1,0 +1,140 @@
+//! The cluster of a configuration, and the pods of sessions in it.
+
+use std::path::Path;
+
+use aifo_kube::{PodObject, SESSION_LABEL};
+use aifo_launch::{ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError};
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use crate::banner::short;
+use crate::cli::{ClusterFlags, UsageError, default_workspace};
+use crate::config::{self, Config};
+use crate::console;
+use crate::sessions::the_one;
+use crate::settings;
+
+/// The container of the launcher.
+pub(super) const CONTAINER: &str = "aifo";
+/// The launcher in its image.
+pub(super) const PROGRAM: &str = "/usr/local/bin/aifo-coder";
+
+/// A cluster and namespace with sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    pub(super) kubectl: Kubectl,
+}
+
+/// The output of `kubectl get`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodList {
+    items: Vec<PodObject>,
+}
+
+impl Cluster {
+    /// Finds kubectl. No cluster is contacted.
+    pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
+        let target = KubeTarget {
+            context: config.kube_context.value.clone(),
+            namespace: config.kube_namespace.value.clone(),
+            kubeconfig: config.kubeconfig.value.clone(),
+        };
+        let kubectl = Kubectl::find(&settings::programs(workspace, config), target).await?;
+        Ok(Cluster { kubectl })
+    }
+
+    /// Returns the cluster of these flags and the user's configuration; `None` if the backend is another.
+    pub(crate) async fn selected(flags: &ClusterFlags) -> anyhow::Result<Option<Self>> {
+        let workspace = default_workspace();
+        let config = match config::load(&workspace, &flags.flags()) {
+            // Commands on sessions of this machine work with a wrong configuration.
+            Err(_) if flags.given().is_none() && flags.backend.is_none() => return Ok(None),
+            loaded => loaded?,
+        };
+        if config.backend.value != BackendChoice::Kubernetes {
+            return match flags.given() {
+                Some(flag) => bail!(UsageError(format!(
+                    "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
+                ))),
+                None => Ok(None),
+            };
+        }
+        Cluster::of(&config, &workspace).await.map(Some)
+    }
+
+    /// Returns the options of `aifo-coder` that select this cluster, with a space before each.
+    pub(crate) fn options(&self) -> String {
+        let target = self.kubectl.target();
+        let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let options = [
+            ("--context", target.context.as_ref()),
+            ("--namespace", target.namespace.as_ref()),
+            ("--kubeconfig", path.as_ref()),
+        ];
+        let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let words = options.flat_map(|(name, value)| [name.to_owned(), value.clone()]);
+        let words = ["--backend".to_owned(), "kubernetes".to_owned()].into_iter().chain(words);
+        words.map(|word| format!(" {}", shlex::try_quote(&word).unwrap_or_default())).collect()
+    }
+
+    /// Returns the pod with this name; `None` if it does not exist.
+    pub(super) async fn pod(&self, name: &str) -> Result<Option<PodObject>, KubectlError> {
+        let args = ["get", "pod", name, "--output=json"];
+        match self.kubectl.output_retried(&args, b"", away).await {
+            Ok(output) => Ok(Some(parse(&output)?)),
+            Err(error) if error.cause() == Some(FailureCause::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the pods of all sessions, oldest first.
+    pub(crate) async fn pods(&self) -> anyhow::Result<Vec<PodObject>> {
+        let selector = format!("--selector={SESSION_LABEL}");
+        let args = ["get", "pods", &selector, "--output=json"];
+        let output = self.kubectl.output_retried(&args, b"", away).await?;
+        let list: PodList = parse(&output)?;
+        let mut pods: Vec<_> =
+            list.items.into_iter().filter(|pod| pod.session().is_some()).collect();
+        pods.sort_by(|one, other| one.created().cmp(other.created()));
+        Ok(pods)
+    }
+
+    /// Returns the pod of the session whose id starts with `prefix`, or of the only one.
+    pub(crate) async fn find(&self, prefix: Option<&str>) -> anyhow::Result<PodObject> {
+        let pods: Vec<_> = self.pods().await?.into_iter().filter(|pod| !pod.is_deleted()).collect();
+        let ids: Vec<&str> = pods.iter().filter_map(PodObject::session).collect();
+        let index = the_one(prefix.unwrap_or_default(), &ids, "session in the cluster")?;
+        pods.into_iter().nth(index).context("no session in the cluster")
+    }
+
+    /// Deletes the pod of a session and its network policy. Reports a failure on stderr.
+    pub(crate) async fn delete(&self, session: &str) -> bool {
+        let selector = format!("--selector={SESSION_LABEL}={session}");
+        let args = ["delete", "pod,networkpolicy", &selector, "--ignore-not-found", "--wait=false"];
+        match self.kubectl.output_retried(&args, b"", away).await {
+            Ok(_) => true,
+            Err(error) => {
+                let (id, options) = (short(session), self.options());
+                console::fail(&anyhow::Error::from(error).context(format!(
+                    "cannot delete the pod of session {id}; remove it with: \
+                     aifo-coder cleanup{options} {id}"
+                )));
+                false
+            }
+        }
+    }
+}
+
+/// Reports that requests are repeated.
+pub(super) fn away(failure: &ApiFailure) {
+    let secs = aifo_launch::RETRY_TIME.as_secs();
+    console::say(format_args!(
+        "the cluster's API server does not answer, trying for {secs} s: {}",
+        failure.message
+    ));
+}
+
+fn parse<T: serde::de::DeserializeOwned>(output: &[u8]) -> Result<T, KubectlError> {
+    serde_json::from_slice(output).map_err(|error| KubectlError::Io(error.into()))
+}

@@ -1,0 +1,203 @@
+//! Commands on a session in a pod: each runs in the pod's container `aifo`, with this process's
+//! descriptors (`spec/kubernetes.md#commands`).
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ExitCode, Stdio};
+
+use aifo_launch::{ApiFailure, KubectlError};
+use anyhow::Context;
+
+use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use crate::cli;
+use crate::console::EscapedStderr;
+
+/// The input of a command in a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// None.
+    None,
+    /// The stdin of this process.
+    Stdin,
+    /// The terminal of this process, and a terminal in the pod.
+    Terminal,
+}
+
+/// A command that runs in the pod of a session.
+pub(crate) trait InPod {
+    /// Returns the start of the session's id, if it is given.
+    fn session(&self) -> Option<&str>;
+    /// Returns the words of `aifo-coder` in the pod; `id` is the session's.
+    fn words(&self, id: &str) -> Vec<OsString>;
+    /// Returns the options of kubectl for its input.
+    fn input(&self) -> &'static [&'static str];
+}
+
+impl Input {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Input::None => &[],
+            Input::Stdin => &["--stdin"],
+            Input::Terminal => &["--stdin", "--tty"],
+        }
+    }
+}
+
+/// Returns the words of switches that are on, then the others.
+fn words(command: &str, switches: &[(&str, bool)], rest: &[&str]) -> Vec<OsString> {
+    let on = switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| *name);
+    [command].into_iter().chain(on).chain(rest.iter().copied()).map(OsString::from).collect()
+}
+
+impl InPod for cli::Detach {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, id: &str) -> Vec<OsString> {
+        words("detach", &[], &[id])
+    }
+
+    fn input(&self) -> &'static [&'static str] {
+        Input::None.options()
+    }
+}
+
+impl InPod for cli::Log {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, id: &str) -> Vec<OsString> {
+        let switches = [
+            ("--follow", self.follow),
+            ("--failed", self.failed),
+            ("--net", self.net),
+            ("--json", self.json),
+        ];
+        words("log", &switches, &[id])
+    }
+
+    fn input(&self) -> &'static [&'static str] {
+        Input::None.options()
+    }
+}
+
+impl InPod for cli::Approve {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, id: &str) -> Vec<OsString> {
+        let answer: Vec<&str> = match self.answer.as_slice() {
+            [question, answer] => vec!["--answer", question, answer],
+            _ => Vec::new(),
+        };
+        words("approve", &[("--watch", self.watch)], &[&answer[..], &[id]].concat())
+    }
+
+    fn input(&self) -> &'static [&'static str] {
+        match crate::held::is_on_terminal() {
+            true if self.answer.is_empty() => Input::Terminal.options(),
+            _ => Input::None.options(),
+        }
+    }
+}
+
+impl InPod for cli::Exec {
+    fn session(&self) -> Option<&str> {
+        self.running.as_deref()
+    }
+
+    fn words(&self, id: &str) -> Vec<OsString> {
+        let mut words = words("exec", &[], &["--session", id, "--"]);
+        words.extend(self.call.words.iter().cloned());
+        words
+    }
+
+    fn input(&self) -> &'static [&'static str] {
+        Input::Stdin.options()
+    }
+}
+
+/// Runs a command in the pod of its session, and returns its exit code.
+pub(crate) async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Result<ExitCode> {
+    let pod = cluster.find(command.session()).await?;
+    let id = pod.session().unwrap_or_default();
+    let options = command.input();
+    let mut kubectl = cluster.kubectl.command(["exec"].iter().chain(options));
+    kubectl.args([pod.name(), "--container", CONTAINER, "--", PROGRAM]).args(command.words(id));
+    if options.is_empty() {
+        kubectl.stdin(Stdio::null());
+    }
+    let mut child = kubectl.stderr(Stdio::piped()).spawn().context("cannot run kubectl")?;
+    let report = match child.stderr.take() {
+        Some(stderr) => StderrReport::copy(stderr),
+        None => StderrReport::default(),
+    };
+    let status = child.wait()?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    match (report.has_ended, code) {
+        (_, Some(0)) => Ok(ExitCode::SUCCESS),
+        (true, Some(code)) => Ok(ExitCode::from(code)),
+        _ => Err(KubectlError::Api(ApiFailure::of(&report.own)).into()),
+    }
+}
+
+/// The stderr of a kubectl, of which its own lines are not printed.
+#[derive(Default)]
+struct StderrReport {
+    /// Whether the command in the pod has ended, with an exit code that kubectl passes on.
+    has_ended: bool,
+    /// The lines of kubectl.
+    own: String,
+}
+
+/// The line of kubectl after the output of a command that failed.
+const ENDED: &str = "command terminated with exit code";
+/// The starts of kubectl's own lines.
+const OWN: [&str; 5] = [
+    "error: ",
+    "Error from server",
+    "The connection to the server",
+    "Unable to connect",
+    "Defaulted",
+];
+
+impl StderrReport {
+    fn copy(stderr: impl Read) -> Self {
+        let mut report = StderrReport::default();
+        let mut reader = BufReader::new(stderr);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line);
+            if text.starts_with(ENDED) {
+                report.has_ended = true;
+            } else if OWN.iter().any(|start| text.starts_with(start)) {
+                report.own += &text;
+            } else {
+                // Without a stderr the lines are lost.
+                let _ = EscapedStderr.write_all(&line);
+            }
+            line.clear();
+        }
+        if report.has_ended {
+            let _ = EscapedStderr.write_all(report.own.as_bytes());
+        }
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_kubectl_are_apart_from_those_of_the_command() {
+        let report = StderrReport::copy(&b"command terminated with exit code 3\n"[..]);
+        assert!(report.has_ended && report.own.is_empty());
+        let report =
+            StderrReport::copy(&b"Error from server (NotFound): pods \"x\" not found\n"[..]);
+        assert!(!report.has_ended && report.own.contains("NotFound"));
+    }
+}

@@ -1,0 +1,119 @@
+//! `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use aifo_launch::{EndSignals, new_id};
+use anyhow::bail;
+
+use super::cluster::Cluster;
+use super::session::{self, PodTerminal};
+use super::terminal::TerminalEnd;
+use crate::banner::short;
+use crate::cli::{Run, UsageError};
+use crate::config::{Config, Flags};
+use crate::console::{self, PROGRESS};
+use crate::run::signal_exit_code;
+use crate::{held, paint};
+
+/// The time for the first client of a session that is not started with `--detach`: the start of all
+/// containers takes 600 s at most.
+const FIRST_CLIENT: Duration = Duration::from_secs(900);
+
+/// Flags of `run` that do not hold in a pod, and the remedy.
+const UNUSABLE: [(&str, &str); 9] = [
+    ("--publish", "forward a port with: kubectl port-forward POD PORT"),
+    ("--attach", "name an image of the toolchain with --toolchain-image"),
+    ("--join", "omit it: a pod reaches the services that its network policy admits"),
+    ("--host-port", "omit it: a pod does not reach this machine"),
+    ("--agent-port", "omit it: all containers of a pod have one localhost"),
+    ("--listen", "omit it: the proxy listens in the pod"),
+    ("--state", "omit it: an agent's state ends with the pod"),
+    ("--state-import", "omit it: a pod does not have your settings"),
+    ("--pids", "omit it: the node limits processes"),
+];
+
+pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode> {
+    validate(&flags.flags())?;
+    let on_terminal = held::is_on_terminal();
+    if !on_terminal && !flags.detach {
+        let hint = "run it in a terminal, or start the session without one: --detach";
+        return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
+    }
+    let id = new_id()?;
+    let first_client = (!flags.detach).then_some(FIRST_CLIENT);
+    let pod = session::describe(flags, config, id.clone(), PodTerminal::Held(first_client))?;
+    let manifests = pod.render()?;
+    if flags.session.containers.dry_run {
+        paint::write(&manifests)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !flags.session.quiet {
+        for warning in &pod.warnings {
+            console::say(format_args!("WARNING: {warning}"));
+        }
+    }
+    let mut signals = EndSignals::listen()?;
+    let cluster = Cluster::of(config, &flags.session.project.workspace.path).await?;
+    let name = format!("aifo-{id}");
+    tokio::select! {
+        biased;
+        signal = signals.recv() => {
+            console::set_status("");
+            cluster.delete(&id).await;
+            return Ok(signal_exit_code(signal));
+        }
+        started = cluster.start(&id, &name, &manifests) => started?,
+    }
+    if flags.detach {
+        paint::print(&format!("{id}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
+    drop(signals);
+    let end = cluster.show(&id, &name).await?;
+    cluster.finish(&id, end).await;
+    Ok(end.exit_code())
+}
+
+/// Errors: a flag does not hold in a pod.
+fn validate(flags: &Flags) -> anyhow::Result<()> {
+    for (flag, remedy) in UNUSABLE {
+        if !flags.words(flag).is_empty() {
+            bail!(UsageError(format!("{flag} has no effect in a pod\nhint: {remedy}")));
+        }
+    }
+    Ok(())
+}
+
+/// Errors: a flag for pods was given to a session of this machine.
+pub(crate) fn reject_pod_flags(flags: &Run) -> anyhow::Result<()> {
+    match flags.pod.given() {
+        Some(flag) => bail!(UsageError(format!(
+            "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
+        ))),
+        None => Ok(()),
+    }
+}
+
+pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::Result<ExitCode> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
+        return Err(UsageError(error.to_owned()).into());
+    }
+    let pod = cluster.find(session).await?;
+    let id = pod.session().unwrap_or_default().to_owned();
+    let end = cluster.show(&id, pod.name()).await?;
+    cluster.finish(&id, end).await;
+    Ok(end.exit_code())
+}
+
+impl Cluster {
+    /// Deletes the objects of a session that has ended.
+    pub(super) async fn finish(&self, session: &str, end: TerminalEnd) {
+        if !matches!(end, TerminalEnd::Continues(_)) {
+            self.delete(session).await;
+        }
+    }
+}

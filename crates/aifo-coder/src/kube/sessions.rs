@@ -1,0 +1,126 @@
+//! `sessions` and `cleanup` of a cluster (`spec/kubernetes.md#commands`).
+
+use std::process::ExitCode;
+
+use aifo_kube::{PodObject, PodState};
+use aifo_types::escape_line;
+use serde::Serialize;
+
+use super::cluster::Cluster;
+use crate::cli;
+use crate::{console, paint};
+
+/// A session in JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a str,
+    backend: &'static str,
+    pod: &'a str,
+    agent: &'a str,
+    toolchains: Vec<&'a str>,
+    node: &'a str,
+    state: &'static str,
+    detail: String,
+    created: &'a str,
+}
+
+impl<'a> Row<'a> {
+    fn of(pod: &'a PodObject) -> Self {
+        let (state, detail) = match pod.state() {
+            _ if pod.is_deleted() => ("deleted", String::new()),
+            PodState::Starting(step) | PodState::Delayed(step) => ("starts", step),
+            PodState::Running => ("runs", String::new()),
+            PodState::Ended(code) => ("ended", format!("exit code {code}")),
+            PodState::Failed(failure) => ("failed", failure.message),
+        };
+        Row {
+            id: pod.session().unwrap_or_default(),
+            backend: "kubernetes",
+            pod: pod.name(),
+            agent: pod.agent(),
+            toolchains: pod.kinds(),
+            node: pod.node(),
+            state,
+            detail,
+            created: pod.created(),
+        }
+    }
+}
+
+/// Prints the sessions of the cluster.
+pub(crate) async fn list(cluster: &Cluster, flags: &cli::Sessions) -> anyhow::Result<ExitCode> {
+    let pods = cluster.pods().await?;
+    let rows: Vec<_> = pods.iter().map(Row::of).collect();
+    if flags.json {
+        paint::print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        console::say("no sessions in the namespace");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["ID", "CREATED", "AGENT", "TOOLCHAINS", "NODE", "STATE"].map(str::to_owned);
+    let cells = rows.iter().map(|row| {
+        let state = match row.detail.is_empty() {
+            true => row.state.to_owned(),
+            false => escape_line(&format!("{}: {}", row.state, row.detail)),
+        };
+        let (id, created) = (row.id.to_owned(), row.created.to_owned());
+        [id, created, row.agent.to_owned(), row.toolchains.join(","), row.node.to_owned(), state]
+    });
+    let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
+    paint::print(&paint::columns(&cells))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes the pods of sessions that have ended or failed, or do not start.
+pub(crate) async fn cleanup(cluster: &Cluster, flags: &cli::Cleanup) -> anyhow::Result<ExitCode> {
+    let prefix = flags.session.as_deref().unwrap_or_default();
+    let mut has_failed = false;
+    let mut rows = Vec::new();
+    for pod in cluster.pods().await? {
+        let Some(id) = pod.session().filter(|id| id.starts_with(prefix)) else { continue };
+        let row = Row::of(&pod);
+        let is_removed = match row.state {
+            "deleted" => continue,
+            "runs" => {
+                if !prefix.is_empty() {
+                    console::say(format_args!(
+                        "session {id} is running; end its agent, or: kubectl delete pod {}",
+                        pod.name()
+                    ));
+                }
+                continue;
+            }
+            // Another terminal may be waiting for it.
+            "starts" if prefix.is_empty() => {
+                console::say(format_args!(
+                    "session {id} starts ({}); remove it with its id",
+                    escape_line(&row.detail)
+                ));
+                continue;
+            }
+            _ => flags.dry_run || cluster.delete(id).await,
+        };
+        has_failed |= !is_removed;
+        if is_removed && !flags.json {
+            let verb = if flags.dry_run { "would remove" } else { "removed" };
+            paint::print(&format!("{verb} pod {} ({})\n", pod.name(), row.state))?;
+        }
+        let name = pod.name().to_owned();
+        rows.push(Removed { pod: name, removed: is_removed && !flags.dry_run });
+    }
+    if flags.json {
+        paint::print_json(&rows)?;
+    } else if rows.is_empty() {
+        console::say("no ended sessions in the namespace");
+    }
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A removal in JSON.
+#[derive(Serialize)]
+struct Removed {
+    pod: String,
+    removed: bool,
+}
