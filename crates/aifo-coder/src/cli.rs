@@ -26,7 +26,9 @@ pub(crate) use self::acp::{
     Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
 };
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
-pub(crate) use self::kube::{ClusterFlags, Kube, KubeCommand, KubeRbac, KubeRender, PodFlags};
+pub(crate) use self::kube::{
+    ClusterFlags, Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, PodFlags,
+};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand, PolicySource};
 pub(crate) use self::proxy::{ClientKind, Proxy};
@@ -54,7 +56,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run an agent in a container, or a command, with its tools in sidecars
     #[command(override_usage = RUN_USAGE, after_help = RUN)]
-    Run(Run),
+    Run(Box<Run>),
     /// Run one prompt non-interactively
     #[command(override_usage = PROMPT_USAGE, after_help = PROMPT)]
     Prompt(Box<Prompt>),

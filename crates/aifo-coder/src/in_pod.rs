@@ -18,6 +18,7 @@ use anyhow::{Context, bail};
 
 use crate::console;
 use crate::held;
+use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The first argument of the first process of the container: `_pod SECS run ARGS`.
 pub(crate) const HOLD_IN_POD: &str = "_pod";
@@ -40,6 +41,7 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let (directory, ending) =
         held::hold_in_pod(&id, command, args, (within, END_CONFIRMED_WITHIN))?;
     wait_for_reader(directory.path())?;
+    workspace_in_pod::wait_for_fetch()?;
     directory.close();
     Ok(ExitCode::from(ending.exit_code()))
 }
@@ -140,6 +142,8 @@ pub(crate) fn process(first: &OsStr, line: &[OsString]) -> Option<ExitCode> {
         hold(line)
     } else if first == RELAY {
         relay()
+    } else if first == WORKSPACE_IN_POD {
+        workspace_in_pod::process(line)
     } else {
         return None;
     };

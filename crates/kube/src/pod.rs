@@ -118,7 +118,27 @@ impl SessionPod {
             mounts: vec![volumes.mount("bin", container_path::SHIM_DIR, Access::Write)],
             ..Container::default()
         };
-        [install.node(Vec::new())].into_iter().chain(self.clone_containers(volumes)).collect()
+        let install = [install.node(Vec::new())].into_iter();
+        let upload = self.upload_container(volumes);
+        install.chain(upload).chain(self.clone_containers(volumes)).collect()
+    }
+
+    /// Waits for the files of the workspace, which the client writes by `kubectl exec`.
+    fn upload_container(&self, volumes: &mut Volumes<'_>) -> Option<Node> {
+        (self.workspace == Workspace::Upload).then(|| {
+            let upload = Container {
+                name: "upload",
+                image: &self.launcher_image,
+                comment: "Waits until the client has uploaded the workspace.",
+                command: list(["/usr/local/bin/aifo-coder", "_workspace", "wait"]),
+                mounts: vec![
+                    volumes.workspace(Access::Write),
+                    volumes.mount("tmp-upload", "/tmp", Access::Write),
+                ],
+                ..Container::default()
+            };
+            upload.node(vec![variable("HOME", "/tmp")])
+        })
     }
 
     /// Clones the repository and creates the session's branch.
@@ -158,7 +178,8 @@ impl SessionPod {
             mounts: vec![volumes.workspace(Access::Write)],
             ..Container::default()
         };
-        vec![clone.node(variables), switch.node(vec![variable("HOME", "/tmp")])]
+        let of_switch = [variable("HOME", "/tmp")].into_iter().chain(git_variables());
+        vec![clone.node(variables), switch.node(of_switch.collect())]
     }
 
     fn containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
@@ -201,6 +222,9 @@ impl SessionPod {
             mounts.push(volumes.mount(&back(kind), &below(&format!("back/{kind}")), Access::Write));
         }
         let mut variables = vec![variable("HOME", HOME), variable(env::POD_SESSION, &self.session)];
+        if self.workspace == Workspace::Upload {
+            variables.push(variable(env::POD_UPLOAD, "1"));
+        }
         if let Some(keys) = &self.keys {
             variables.extend(
                 keys.variables
@@ -254,7 +278,7 @@ impl SessionPod {
 }
 
 /// Names that no kind can have.
-const RESERVED: [&str; 5] = ["aifo", "agent", "install", "clone", "branch"];
+const RESERVED: [&str; 6] = ["aifo", "agent", "install", "clone", "branch", "upload"];
 /// A DNS label.
 const MAX_NAME: usize = 63;
 
@@ -279,7 +303,20 @@ fn shared_mounts(volumes: &mut Volumes<'_>, container: &str) -> Vec<Node> {
 fn identity(further: &[(String, String)]) -> Vec<Node> {
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     let identity = identity.into_iter().map(|(name, value)| variable(name, value));
-    identity.chain(further.iter().map(|(name, value)| variable(name, value))).collect()
+    identity
+        .chain(git_variables())
+        .chain(further.iter().map(|(name, value)| variable(name, value)))
+        .collect()
+}
+
+/// Returns the variables by which git accepts the workspace: a volume's root belongs to root.
+fn git_variables() -> impl Iterator<Item = Node> {
+    let entries = [
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", "safe.directory"),
+        ("GIT_CONFIG_VALUE_0", WORKSPACE),
+    ];
+    entries.into_iter().map(|(name, value)| variable(name, value))
 }
 
 fn variable(name: &str, value: &str) -> Node {

@@ -79,6 +79,8 @@ pub enum Workspace {
         /// A secret with the keys `username` and `password`.
         secret: Option<String>,
     },
+    /// Files that a client uploads before the agent starts.
+    Upload,
 }
 
 /// A secret and its keys.

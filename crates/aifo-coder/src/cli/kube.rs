@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::help::{KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
+use super::help::{KUBE_FETCH, KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
 use super::run::Run;
 use crate::config::{self, Flags, FlagsOf};
 
@@ -21,6 +21,18 @@ pub(crate) enum KubeCommand {
     /// Print the role to run sessions in a namespace, for a user, a group or a service account
     #[command(after_help = KUBE_RBAC)]
     Rbac(KubeRbac),
+    /// Fetch the changes of an uploaded workspace from its pod
+    #[command(after_help = KUBE_FETCH)]
+    Fetch(KubeFetch),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KubeFetch {
+    /// Start of the session's id [default: the only session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -42,6 +54,12 @@ pub(crate) struct PodFlags {
     /// Workspace: a persistent volume claim
     #[arg(long, value_name = "NAME", conflicts_with = "git")]
     pub(crate) pvc: Option<String>,
+    /// Workspace: this machine's, copied to the pod; its changes are fetched [default of `run` without --pvc and --git]
+    #[arg(long, conflicts_with_all = ["git", "pvc"])]
+    pub(crate) upload: bool,
+    /// Upload ignored files, too
+    #[arg(long, conflicts_with_all = ["git", "pvc"])]
+    pub(crate) upload_ignored: bool,
     /// Workspace: a clone of a repository, at a branch or tag
     #[arg(long, value_name = "URL[#REF]")]
     pub(crate) git: Option<String>,
@@ -70,6 +88,8 @@ impl PodFlags {
         let own = [
             ("--pvc", self.pvc.is_some()),
             ("--git", self.git.is_some()),
+            ("--upload", self.upload),
+            ("--upload-ignored", self.upload_ignored),
             ("--deadline", self.deadline.is_some()),
             ("--user", self.user.is_some()),
         ];

@@ -4,12 +4,15 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use aifo_kube::Workspace;
 use aifo_launch::{EndSignals, new_id};
 use anyhow::bail;
 
 use super::cluster::Cluster;
 use super::session::{self, PodTerminal};
-use super::terminal::TerminalEnd;
+use super::start::Files;
+use super::terminal::{ExitStatus, TerminalEnd};
+use super::upload::{self, Fetches, PodWorkspace};
 use crate::banner::short;
 use crate::cli::{Run, UsageError};
 use crate::config::{Config, Flags};
@@ -54,6 +57,10 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
             console::say(format_args!("WARNING: {warning}"));
         }
     }
+    let files = match pod.workspace {
+        Workspace::Upload => Some(Files::plan(flags)?),
+        Workspace::Claim(_) | Workspace::Git { .. } => None,
+    };
     let mut signals = EndSignals::listen()?;
     let cluster = Cluster::of(config, &flags.session.project.workspace.path).await?;
     let name = format!("aifo-{id}");
@@ -62,9 +69,12 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
         signal = signals.recv() => {
             console::set_status("");
             cluster.delete(&id).await;
+            if let Some(record) = PodWorkspace::find(&id) {
+                record.remove();
+            }
             return Ok(signal_exit_code(signal));
         }
-        started = cluster.start(&id, &name, &manifests) => started?,
+        started = cluster.start(&id, &name, &manifests, files) => started?,
     }
     if flags.detach {
         paint::print(&format!("{id}\n"))?;
@@ -72,9 +82,7 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     }
     tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
     drop(signals);
-    let end = cluster.show(&id, &name).await?;
-    cluster.finish(&id, end).await;
-    Ok(end.exit_code())
+    cluster.show_and_fetch(&id, &name).await
 }
 
 /// Errors: a flag does not hold in a pod.
@@ -104,16 +112,32 @@ pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::
     }
     let pod = cluster.find(session).await?;
     let id = pod.session().unwrap_or_default().to_owned();
-    let end = cluster.show(&id, pod.name()).await?;
-    cluster.finish(&id, end).await;
-    Ok(end.exit_code())
+    cluster.show_and_fetch(&id, pod.name()).await
 }
 
 impl Cluster {
-    /// Deletes the objects of a session that has ended.
-    pub(super) async fn finish(&self, session: &str, end: TerminalEnd) {
-        if !matches!(end, TerminalEnd::Continues(_)) {
-            self.delete(session).await;
+    /// Shows the terminal of a session, and fetches the files of an uploaded workspace. Deletes the objects of a
+    /// session that has ended; one whose files could not be fetched is kept.
+    async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
+        let record = PodWorkspace::find(session);
+        let fetches =
+            record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
+        let end = self.show(session, pod).await;
+        let reports = fetches.map(Fetches::finish).unwrap_or_default();
+        upload::report(session, &reports);
+        let end = end?;
+        let is_fetched = match (&record, end) {
+            (None, _) => true,
+            (Some(_), TerminalEnd::Gone) => {
+                console::say("changes of the pod's workspace since the last fetch are lost");
+                true
+            }
+            (Some(_), TerminalEnd::Continues(ExitStatus::Lost)) => false,
+            (Some(record), _) => self.fetch(pod, record),
+        };
+        if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
+            record.iter().for_each(PodWorkspace::remove);
         }
+        Ok(end.exit_code())
     }
 }

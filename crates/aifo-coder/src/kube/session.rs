@@ -85,7 +85,7 @@ pub(super) fn describe(
             variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
         },
         kinds: kind_containers(&kinds, config),
-        workspace: workspace(flags)?,
+        workspace: workspace(flags, matches!(terminal, PodTerminal::Held(_)))?,
         keys: keys(&spec, config, is_passed)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
@@ -179,16 +179,18 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
     kinds.iter().map(container).collect()
 }
 
-fn workspace(flags: &PodFlags) -> anyhow::Result<Workspace> {
+fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
     if let Some(claim) = &flags.pvc {
         return Ok(Workspace::Claim(claim.clone()));
     }
-    let given = flags.git.as_deref().ok_or_else(|| {
-        let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone";
-        UsageError(format!(
-            "a pod has no files of this machine, so it needs a workspace\nhint: {hint}"
-        ))
-    })?;
+    let Some(given) = flags.git.as_deref() else {
+        if is_run {
+            return Ok(Workspace::Upload);
+        }
+        let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone; `run --backend \
+                    kubernetes` uploads this machine's";
+        bail!(UsageError(format!("a manifest needs a workspace in the cluster\nhint: {hint}")));
+    };
     let (url, reference) = match given.rsplit_once('#') {
         Some((url, reference)) => (url, Some(reference.to_owned())),
         None => (given, None),
