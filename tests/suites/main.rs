@@ -59,6 +59,7 @@ mod front_socket;
 mod half_close;
 mod held;
 mod install;
+mod kube_run;
 mod launcher;
 mod launcher_terminal;
 mod library;

@@ -20,8 +20,8 @@ use crate::cli::Doctor;
 use crate::config::{self, Config, ConfigError};
 use crate::console::{self, LogLevel};
 use crate::paint::{self, Paint};
-use crate::run::signal_exit_code;
 use crate::settings;
+use crate::start::signal_exit_code;
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);

@@ -59,7 +59,7 @@ async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let shim = config.shim.path().to_owned();
     let session = match start(config, &mut EndSignals::listen()?).await? {
         Started::Running(session) => session,
-        Started::Cancelled(signal) => return Ok(run::signal_exit_code(signal)),
+        Started::Cancelled(signal) => return Ok(start::signal_exit_code(signal)),
     };
     let link = session.shims().join(tool.as_str());
     if !link.is_symlink() {

@@ -17,9 +17,8 @@ use anyhow::{Context, bail};
 use crate::banner::short;
 use crate::cli::{self, UsageError};
 use crate::console;
-use crate::in_pod;
+use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
-use crate::sessions::the_one;
 
 /// The first argument of a process that holds a terminal.
 const HOLD: &str = "_hold";
@@ -32,9 +31,6 @@ const PROGRAM: &str = "/proc/self/exe";
 pub(crate) fn process() -> Option<ExitCode> {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (first, rest) = line.split_first()?;
-    if let Some(code) = in_pod::process(first, rest) {
-        return Some(code);
-    }
     let ended = if first == HOLD {
         hold(rest)
     } else if first == GUARD {

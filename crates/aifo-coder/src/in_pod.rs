@@ -1,7 +1,7 @@
 //! Processes of the container `aifo` of a pod (`spec/kubernetes.md#the-terminal`).
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -105,9 +105,7 @@ pub(crate) fn relay() -> anyhow::Result<ExitCode> {
 /// Sends an end that no client has read, and removes it.
 fn end(directory: &Path) -> anyhow::Result<ExitCode> {
     let file = directory.join(END_FILE);
-    let mut stdout = io::stdout();
-    stdout.write_all(&fs::read(&file)?)?;
-    stdout.flush()?;
+    File::from(aifo_process::take_fd(1)?).write_all(&fs::read(&file)?)?;
     // The client disconnects when it has the end.
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     fs::remove_file(&file).context("cannot remove the end")?;
@@ -122,7 +120,7 @@ fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
         let _ = input.shutdown(Shutdown::Write);
     });
     let mut output = stream;
-    let mut stdout = io::stdout().lock();
+    let mut client = File::from(aifo_process::take_fd(1)?);
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let count = match output.read(&mut bytes) {
@@ -131,19 +129,20 @@ fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         };
-        stdout.write_all(bytes.get(..count).unwrap_or_default())?;
-        stdout.flush()?;
+        client.write_all(bytes.get(..count).unwrap_or_default())?;
     }
 }
 
 /// Runs such a process, if the command line is one's.
-pub(crate) fn process(first: &OsStr, line: &[OsString]) -> Option<ExitCode> {
+pub(crate) fn process() -> Option<ExitCode> {
+    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (first, rest) = line.split_first()?;
     let ended = if first == HOLD_IN_POD {
-        hold(line)
+        hold(rest)
     } else if first == RELAY {
         relay()
     } else if first == WORKSPACE_IN_POD {
-        workspace_in_pod::process(line)
+        workspace_in_pod::process(rest)
     } else {
         return None;
     };

@@ -22,6 +22,7 @@ mod doctor;
 mod engines;
 mod exec;
 mod held;
+mod id_prefix;
 mod image_dialogue;
 mod images;
 mod in_pod;
@@ -56,7 +57,7 @@ use crate::cli::{Cli, Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
-    if let Some(code) = held::process() {
+    if let Some(code) = held::process().or_else(in_pod::process) {
         return code;
     }
     let cli = Cli::parse();

@@ -8,7 +8,7 @@ use aifo_launch::{
     Agent, AgentEnd, BackendChoice, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity,
     WorkspaceLock,
 };
-use aifo_types::{Ending, exit};
+use aifo_types::exit;
 use anyhow::Context;
 
 use crate::banner;
@@ -18,7 +18,7 @@ use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::held::{self, Keep};
 use crate::kube;
 use crate::settings;
-use crate::start::{self, Started, start};
+use crate::start::{self, Started, signal_exit_code, start};
 use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
@@ -142,11 +142,6 @@ fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));
     let command: Vec<OsString> = own.chain(args.iter().cloned()).collect();
     Target::agent(spec, command, image, config)
-}
-
-/// The exit code of a command that this signal ended.
-pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
-    ExitCode::from(Ending::Signaled(signal).exit_code())
 }
 
 /// Runs a command to its end, then ends the session.

@@ -1,4 +1,4 @@
-//! `aifo-coder sessions`, and lookup of a session by a prefix of its id.
+//! `aifo-coder sessions`, and lookup of a running session.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::banner::model_usage;
 use crate::cli::Sessions;
+use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
 use crate::{banner, console, paint};
 
@@ -130,26 +131,6 @@ pub(crate) fn running(prefix: &str) -> anyhow::Result<SessionInfo> {
     match sessions.into_iter().nth(index) {
         Some(session) => Ok(session),
         None => bail!("no running session '{prefix}'"),
-    }
-}
-
-/// Returns the index of the only id that starts with `prefix`. Errors name the candidates.
-pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<usize> {
-    let matching: Vec<usize> =
-        (0..ids.len()).filter(|at| ids.get(*at).is_some_and(|id| id.starts_with(prefix))).collect();
-    let names = |of: &[usize]| {
-        of.iter().filter_map(|at| ids.get(*at).copied()).collect::<Vec<_>>().join(", ")
-    };
-    match matching[..] {
-        [only] => Ok(only),
-        [] if ids.is_empty() => bail!("no {what} found"),
-        [] => {
-            let all: Vec<usize> = (0..ids.len()).collect();
-            bail!("no {what} '{prefix}'\nhint: available: {}", names(&all))
-        }
-        _ => {
-            bail!("'{prefix}' matches more than one {what}\nhint: candidates: {}", names(&matching))
-        }
     }
 }
 
@@ -282,20 +263,6 @@ fn uptime(uptime: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_id_by_its_beginning() {
-        let ids = ["5d0c", "5d1f", "a000"];
-        let found = |prefix| the_one(prefix, &ids, "session").map_err(|error| error.to_string());
-        assert_eq!(found("a"), Ok(2));
-        assert_eq!(found("5d1"), Ok(1));
-        let ambiguous = "'5d' matches more than one session\nhint: candidates: 5d0c, 5d1f";
-        assert_eq!(found("5d"), Err(ambiguous.to_owned()));
-        let unknown = "no session 'x'\nhint: available: 5d0c, 5d1f, a000";
-        assert_eq!(found("x"), Err(unknown.to_owned()));
-        let none = the_one("", &[], "session").unwrap_err().to_string();
-        assert_eq!(none, "no session found");
-    }
 
     #[test]
     fn uptimes() {

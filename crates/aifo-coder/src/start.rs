@@ -3,9 +3,15 @@
 use std::process::ExitCode;
 
 use aifo_launch::{EndSignals, Session, SessionConfig, remove_killed_sessions};
+use aifo_types::Ending;
 
 use crate::console::{self, PROGRESS};
 use crate::paint;
+
+/// The exit code of a command that this signal ended.
+pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
+    ExitCode::from(Ending::Signaled(signal).exit_code())
+}
 
 /// A running session, or the number of the signal that cancelled its start.
 pub(crate) enum Started {

@@ -1,9 +1,9 @@
 //! Processes of a pod that copy its workspace: `_workspace ACTION` (`spec/kubernetes.md#upload`).
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,11 +33,16 @@ const UPLOAD_WITHIN: Duration = Duration::from_secs(600);
 /// How long the files of a session that has ended wait for a fetch.
 const FETCH_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-const WORKSPACE: &str = "/workspace";
+/// The workspace is the working directory of all containers.
+const WORKSPACE: &str = ".";
 /// Marks a complete upload, in the temporary directory of the init container.
-const UPLOADED: &str = "/tmp/aifo-uploaded";
+const UPLOADED: &str = "aifo-uploaded";
 /// Marks the end of the session, in the temporary directory of the container `aifo`.
-const SESSION_ENDED: &str = "/tmp/aifo-ended";
+const SESSION_ENDED: &str = "aifo-ended";
+
+fn marker(name: &str) -> PathBuf {
+    std::env::temp_dir().join(name)
+}
 
 pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let action = line.first().and_then(|word| word.to_str()).unwrap_or_default();
@@ -47,22 +52,28 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         RECEIVE => receive(workspace)?,
         CHANGES => {
             let request = BufReader::new(io::stdin().lock());
-            send_changes(workspace, request, BufWriter::new(io::stdout().lock()))?;
+            send_changes(workspace, request, BufWriter::new(stdout()?))?;
         }
         STATE => {
-            let is_ended = Path::new(SESSION_ENDED).exists();
-            writeln!(io::stdout(), "{}", if is_ended { ENDED } else { "runs" })?;
+            let is_ended = marker(SESSION_ENDED).exists();
+            let state = if is_ended { ENDED } else { "runs" };
+            stdout()?.write_all(format!("{state}\n").as_bytes())?;
         }
         _ => bail!("unknown action '{action}' of '{WORKSPACE_IN_POD}'"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the pipe to the client.
+fn stdout() -> anyhow::Result<File> {
+    Ok(File::from(aifo_process::take_fd(1)?))
+}
+
 /// Waits until the upload is complete.
 fn wait() -> anyhow::Result<ExitCode> {
     let signals = ends()?;
     let deadline = Instant::now() + UPLOAD_WITHIN;
-    while !Path::new(UPLOADED).exists() {
+    while !marker(UPLOADED).exists() {
         if signals.next().is_some() {
             return Ok(ExitCode::FAILURE);
         }
@@ -79,11 +90,9 @@ fn wait() -> anyhow::Result<ExitCode> {
 fn receive(workspace: &Path) -> anyhow::Result<()> {
     let mut stdin = BufReader::new(io::stdin().lock());
     let count = receive_upload(workspace, &mut stdin)?;
-    let mut stdout = io::stdout();
-    writeln!(stdout, "{RECEIVED} {count}")?;
-    stdout.flush()?;
+    stdout()?.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
     if stdin.read(&mut [0])? > 0 {
-        fs::write(UPLOADED, "")?;
+        fs::write(marker(UPLOADED), "")?;
     }
     Ok(())
 }
@@ -94,7 +103,7 @@ pub(crate) fn wait_for_fetch() -> anyhow::Result<()> {
         return Ok(());
     }
     let signals = ends()?;
-    fs::write(SESSION_ENDED, "")?;
+    fs::write(marker(SESSION_ENDED), "")?;
     let deadline = Instant::now() + FETCH_WITHIN;
     while Instant::now() < deadline && signals.next().is_none() {
         thread::sleep(Duration::from_millis(100));

@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::error::SyncError;
+use crate::limits::{UploadLimits, UploadScope};
 use crate::scan::{Repository, Scan};
 use crate::snapshot::Snapshot;
 use crate::stream::{Record, StreamWriter};
 use crate::tree::{Object, Tree, Version};
-use crate::upload::{UploadLimits, UploadScope, send_entry};
+use crate::upload::send_entry;
 
 /// Reads the client's snapshot, and writes the files that differ from it: deletions first. New files that are ignored
 /// are not sent, nor those of repositories' directories.

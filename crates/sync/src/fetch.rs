@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 use crate::entry::{Entry, Hashing};
 use crate::error::SyncError;
+use crate::limits::UploadLimits;
 use crate::merge::{ConflictKind, Merge, merge};
 use crate::path::{PathError, WorkspacePath};
 use crate::snapshot::{Snapshot, escaped};
 use crate::stream::{Record, StreamReader};
 use crate::tree::{Tree, Version, mode};
-use crate::upload::UploadLimits;
 
 /// A workspace that gets the changes of a pod.
 #[derive(Debug)]

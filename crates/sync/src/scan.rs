@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::error::SyncError;
 use crate::git_index;
 use crate::ignored::Rules;
+use crate::limits::UploadScope;
 use crate::path::WorkspacePath;
 use crate::tree::{Object, Tree};
-use crate::upload::UploadScope;
 
 /// The files and links of a workspace.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 
 use crate::entry::Entry;
 use crate::error::SyncError;
+use crate::limits::UploadLimits;
 use crate::path::WorkspacePath;
 use crate::stream::{Record, StreamLimits, StreamReader, StreamWriter};
-use crate::upload::UploadLimits;
 
 /// The files that both sides had at last. The client keeps it, and sends it with each fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

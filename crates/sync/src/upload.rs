@@ -9,43 +9,12 @@ use std::path::Path;
 
 use crate::entry::{Entry, Hashing};
 use crate::error::SyncError;
+use crate::limits::{UploadLimits, UploadScope};
 use crate::path::WorkspacePath;
 use crate::scan::{Repository, Scan};
 use crate::snapshot::{Snapshot, escaped};
-use crate::stream::{Record, StreamLimits, StreamReader, StreamWriter};
+use crate::stream::{Record, StreamReader, StreamWriter};
 use crate::tree::{Object, Tree};
-
-/// Selects the files of an upload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UploadScope {
-    /// Tracked files, and those that `.gitignore` and `.git/info/exclude` do not ignore.
-    #[default]
-    Unignored,
-    /// All files.
-    All,
-}
-
-/// Limits of an upload, and of the changes that are fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UploadLimits {
-    /// Files and links.
-    pub files: u64,
-    /// Bytes of content.
-    pub bytes: u64,
-}
-
-impl Default for UploadLimits {
-    fn default() -> Self {
-        UploadLimits { files: 200_000, bytes: 2 << 30 }
-    }
-}
-
-impl From<UploadLimits> for StreamLimits {
-    fn from(limits: UploadLimits) -> Self {
-        // Records of skipped paths and deletions are counted too.
-        StreamLimits { records: 2 * limits.files, bytes: limits.bytes }
-    }
-}
 
 /// The files of an upload.
 #[derive(Debug)]

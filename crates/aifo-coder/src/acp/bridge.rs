@@ -22,7 +22,7 @@ use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::code_of;
 use crate::console;
-use crate::run::signal_exit_code;
+use crate::start::signal_exit_code;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;

@@ -26,7 +26,7 @@ use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
 use crate::cli::Prompt;
 use crate::console;
-use crate::run::signal_exit_code;
+use crate::start::signal_exit_code;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let (agent, text) = flags.split()?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use super::kube::ClusterFlags;
+use super::cluster::ClusterFlags;
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::Flags;
 

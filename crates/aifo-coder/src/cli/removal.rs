@@ -6,7 +6,7 @@ use aifo_launch::{Project, ProjectKey};
 use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::kube::ClusterFlags;
+use super::cluster::ClusterFlags;
 use super::session::Workspace;
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::kube::PodFlags;
+use super::cluster::PodFlags;
 use super::session::{Session, SmartFlags, StateFlags};
 use crate::config::{self, Flags, FlagsOf};
 

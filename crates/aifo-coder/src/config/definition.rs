@@ -1,6 +1,6 @@
 //! The macros that define the table of keys.
 
-/// Defines the configuration and its keys. Brackets before a row have its field, if it has one:
+/// Defines the configuration, its keys, and the functions `setting` and `rule` of its rows. Brackets before a row have its field, if it has one:
 /// name, type and default.
 macro_rules! table {
     ($([$($field:ident: $type:ty = $default:expr)?] $key:expr;)*) => {
@@ -44,6 +44,23 @@ macro_rules! table {
 
         /// All keys, in the order of `config show`.
         pub(crate) static KEYS: &[&dyn Key<Config>] = &[$(&$key,)*];
+
+        const fn setting<T>(
+            key: &'static str,
+            at: At<Config, T>,
+            format: Format<T>,
+            effect: &'static str,
+        ) -> Row<Setting<Config, T>> {
+            Row::setting(key, at, format, effect)
+        }
+
+        const fn rule(
+            key: &'static str,
+            apply: Apply<Config>,
+            workspace: Result<Apply<Config>, &'static str>,
+        ) -> Row<Rule<Config>> {
+            Row::rule(key, apply, workspace)
+        }
     };
 }
 

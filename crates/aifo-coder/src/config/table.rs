@@ -51,8 +51,7 @@ table! {
                 "Stop sidecars that were started on demand after N idle seconds; 0 for never");
     [max_secs: Option<u64> = None]
         setting("max_secs", at!(max_secs), LIMIT, "")
-            .unset("no limit")
-            .variables(&[env::MAX_SECS, env::TIMEOUT_SECS])
+            .unset("no limit").variables(&[env::MAX_SECS, env::TIMEOUT_SECS])
             .flag("--max-secs", Takes::One("N"), FlagGroup::Session,
                 "Time limit of a tool in seconds, 0 for none; sends INT, TERM 5 s and KILL 10 s after it")
             .tightened(Tightening {
@@ -71,15 +70,13 @@ table! {
             .short('v');
     [listen: Option<Endpoint> = None]
         setting("listen", at!(listen), LISTEN, "changes the proxy's address")
-            .unset("a unix socket of the session")
-            .variables(&[env::USE_UNIX, env::BIND_HOST])
+            .unset("a unix socket of the session").variables(&[env::USE_UNIX, env::BIND_HOST])
             .read_with(listen)
             .flag("--listen", Takes::One("URL"), FlagGroup::Session,
                 "Address of the proxy: unix:///path/to.sock or tcp://host:port, port 0 for any");
     [local_python: Option<PathBuf> = None]
         setting("local_python", at!(local_python), ABSOLUTE_PATH, "chooses a program to run")
-            .unset("the system's python3")
-            .variables(&[env::LOCAL_PYTHON]);
+            .unset("the system's python3").variables(&[env::LOCAL_PYTHON]);
     [confine: ConfinementMode = ConfinementMode::Auto]
         setting("confine", at!(confine), CONFINE, "")
             .flag("--confine", Takes::One("HOW"), FlagGroup::Session,
@@ -143,13 +140,11 @@ table! {
                 "Memory limit of each container, for example 512m or 4g; 0 for none");
     [pids: Option<u32> = None]
         setting("containers.pids", at!(pids), COUNT, "configures containers")
-            .unset("4096")
-            .flag("--pids", Takes::One("N"), FlagGroup::Containers,
+            .unset("4096").flag("--pids", Takes::One("N"), FlagGroup::Containers,
                 "Limit of processes and threads in each container; 0 for none");
     [cpus: Option<f64> = None]
         setting("containers.cpus", at!(cpus), CPUS, "configures containers")
-            .unset("all")
-            .flag("--cpus", Takes::One("N"), FlagGroup::Containers,
+            .unset("all").flag("--cpus", Takes::One("N"), FlagGroup::Containers,
                 "Processors of each container, for example 1.5");
     [image_prefix: String = String::new()]
         setting("containers.image_prefix", at!(image_prefix), TEXT, "configures containers")
@@ -205,8 +200,7 @@ table! {
                 "Let tools reach what the agent listens on at localhost:PORT; repeatable");
     [join: Option<String> = None]
         setting("net.join", at!(join), NETWORK, "joins a network of the engine")
-            .unset("none")
-            .flag("--join", Takes::One("NETWORK"), FlagGroup::Containers,
+            .unset("none").flag("--join", Takes::One("NETWORK"), FlagGroup::Containers,
                 "Join tools to this network of the engine, such as one of compose, instead of the names");
     // Shown as those of `allow`.
     []
@@ -257,8 +251,7 @@ table! {
             .variables(&[env::NOTIFY_ENV_ALLOW]);
     [notify_timeout_secs: Option<u64> = None]
         setting("notify.timeout_secs", at!(notify_timeout_secs), SECONDS, "changes a limit")
-            .unset("as max_secs")
-            .variables(&[env::NOTIFY_TIMEOUT_SECS]);
+            .unset("as max_secs").variables(&[env::NOTIFY_TIMEOUT_SECS]);
     [ask_timeout_secs: Option<u64> = None]
         setting("ask.timeout_secs", at!(ask_timeout_secs), SECONDS, "changes who is asked")
             .unset("300, or 0 without an agent for a user");
@@ -290,15 +283,13 @@ table! {
             .read_with(smart);
     [smart_node: Option<bool> = None]
         setting("agent.node", at!(smart_node), OPTIONAL_SWITCH, "changes where programs run")
-            .unset("as agent.smart")
-            .variables(&[env::SMART_NODE])
+            .unset("as agent.smart").variables(&[env::SMART_NODE])
             .read_with(|lookup| smart_runtime(lookup, env::SMART_NODE))
             .flag("--smart-node", Takes::Nothing("true"), FlagGroup::Smart,
                 "Run node programs from outside the workspace next to the agent");
     [smart_python: Option<bool> = None]
         setting("agent.python", at!(smart_python), OPTIONAL_SWITCH, "changes where programs run")
-            .unset("as agent.smart")
-            .variables(&[env::SMART_PYTHON])
+            .unset("as agent.smart").variables(&[env::SMART_PYTHON])
             .read_with(|lookup| smart_runtime(lookup, env::SMART_PYTHON))
             .flag("--smart-python", Takes::Nothing("true"), FlagGroup::Smart,
                 "Run python modules, and programs from outside the workspace, next to the agent");
@@ -337,18 +328,15 @@ table! {
             .shown(|config| config.agents.show());
     [kube_context: Option<String> = None]
         setting("kubernetes.context", at!(kube_context), OPTIONAL_TEXT, "chooses a cluster")
-            .unset("the current one")
-            .flag("--context", Takes::One("NAME"), FlagGroup::Cluster,
+            .unset("the current one").flag("--context", Takes::One("NAME"), FlagGroup::Cluster,
                 "Context of the kubeconfig, for sessions in a cluster");
     [kube_namespace: Option<String> = None]
         setting("kubernetes.namespace", at!(kube_namespace), OPTIONAL_TEXT, "chooses a namespace")
-            .unset("that of the context")
-            .flag("--namespace", Takes::One("NAME"), FlagGroup::Cluster,
+            .unset("that of the context").flag("--namespace", Takes::One("NAME"), FlagGroup::Cluster,
                 "Namespace of the sessions");
     [kubeconfig: Option<PathBuf> = None]
         setting("kubernetes.kubeconfig", at!(kubeconfig), ABSOLUTE_PATH, "chooses a cluster")
-            .unset("kubectl's own")
-            .flag("--kubeconfig", Takes::One("FILE"), FlagGroup::Cluster,
+            .unset("kubectl's own").flag("--kubeconfig", Takes::One("FILE"), FlagGroup::Cluster,
                 "Kubeconfig; an absolute path");
     [launcher_image: Option<String> = None]
         setting("kubernetes.launcher_image", at!(launcher_image), OPTIONAL_TEXT, "chooses an image")
@@ -408,18 +396,3 @@ pub(crate) const ATTACH: &str = "attach.KIND";
 
 /// 15 minutes: longer than a pause between calls, shorter than a break.
 const IDLE_STOP_SECS: u64 = 15 * 60;
-
-const fn setting<T>(
-    key: &'static str,
-    at: At<Config, T>,
-    format: Format<T>,
-    effect: &'static str,
-) -> Row<Setting<Config, T>> {
-    Row::setting(key, at, format, effect)
-}
-
-const fn rule(key: &'static str, apply: Apply<Config>, workspace: Workspace) -> Row<Rule<Config>> {
-    Row::rule(key, apply, workspace)
-}
-
-type Workspace = Result<Apply<Config>, &'static str>;

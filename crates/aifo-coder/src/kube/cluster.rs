@@ -11,7 +11,7 @@ use crate::banner::short;
 use crate::cli::{ClusterFlags, UsageError, default_workspace};
 use crate::config::{self, Config};
 use crate::console;
-use crate::sessions::the_one;
+use crate::id_prefix::the_one;
 use crate::settings;
 
 /// The container of the launcher.

@@ -9,8 +9,9 @@ use aifo_launch::{ApiFailure, KubectlError};
 use anyhow::Context;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use crate::banner::short;
 use crate::cli;
-use crate::console::EscapedStderr;
+use crate::console::{self, EscapedStderr};
 
 /// The input of a command in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub(crate) trait InPod {
     fn words(&self, id: &str) -> Vec<OsString>;
     /// Returns the options of kubectl for its input.
     fn input(&self) -> &'static [&'static str];
+    /// Returns the line that is printed after a success, in place of those of the pod.
+    fn report(&self, _cluster: &Cluster, _id: &str) -> Option<String> {
+        None
+    }
 }
 
 impl Input {
@@ -60,6 +65,11 @@ impl InPod for cli::Detach {
 
     fn input(&self) -> &'static [&'static str] {
         Input::None.options()
+    }
+
+    fn report(&self, cluster: &Cluster, id: &str) -> Option<String> {
+        let (id, options) = (short(id), cluster.options());
+        Some(format!("session {id} continues; return with: aifo-coder attach{options} {id}"))
     }
 }
 
@@ -132,13 +142,21 @@ pub(crate) async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Re
     }
     let mut child = kubectl.stderr(Stdio::piped()).spawn().context("cannot run kubectl")?;
     let report = match child.stderr.take() {
-        Some(stderr) => StderrReport::copy(stderr),
+        Some(stderr) => {
+            let own = command.report(cluster, id);
+            let mut report = StderrReport::copy(stderr, own.is_some());
+            report.success = own;
+            report
+        }
         None => StderrReport::default(),
     };
     let status = child.wait()?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     match (report.has_ended, code) {
-        (_, Some(0)) => Ok(ExitCode::SUCCESS),
+        (_, Some(0)) => {
+            report.success.iter().for_each(console::say);
+            Ok(ExitCode::SUCCESS)
+        }
         (true, Some(code)) => Ok(ExitCode::from(code)),
         _ => Err(KubectlError::Api(ApiFailure::of(&report.own)).into()),
     }
@@ -151,6 +169,8 @@ struct StderrReport {
     has_ended: bool,
     /// The lines of kubectl.
     own: String,
+    /// The line after a success.
+    success: Option<String>,
 }
 
 /// The line of kubectl after the output of a command that failed.
@@ -165,16 +185,20 @@ const OWN: [&str; 5] = [
 ];
 
 impl StderrReport {
-    fn copy(stderr: impl Read) -> Self {
+    /// Copies it to that of this process; with `holds_back`, only if the command fails.
+    fn copy(stderr: impl Read, holds_back: bool) -> Self {
         let mut report = StderrReport::default();
         let mut reader = BufReader::new(stderr);
         let mut line = Vec::new();
+        let mut held = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
             let text = String::from_utf8_lossy(&line);
             if text.starts_with(ENDED) {
                 report.has_ended = true;
             } else if OWN.iter().any(|start| text.starts_with(start)) {
                 report.own += &text;
+            } else if holds_back {
+                held.extend(&line);
             } else {
                 // Without a stderr the lines are lost.
                 let _ = EscapedStderr.write_all(&line);
@@ -182,6 +206,7 @@ impl StderrReport {
             line.clear();
         }
         if report.has_ended {
+            let _ = EscapedStderr.write_all(&held);
             let _ = EscapedStderr.write_all(report.own.as_bytes());
         }
         report
@@ -194,10 +219,10 @@ mod tests {
 
     #[test]
     fn lines_of_kubectl_are_apart_from_those_of_the_command() {
-        let report = StderrReport::copy(&b"command terminated with exit code 3\n"[..]);
+        let report = StderrReport::copy(&b"command terminated with exit code 3\n"[..], false);
         assert!(report.has_ended && report.own.is_empty());
         let report =
-            StderrReport::copy(&b"Error from server (NotFound): pods \"x\" not found\n"[..]);
+            StderrReport::copy(&b"Error from server (NotFound): pods \"x\" not found\n"[..], false);
         assert!(!report.has_ended && report.own.contains("NotFound"));
     }
 }

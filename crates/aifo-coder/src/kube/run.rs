@@ -17,7 +17,7 @@ use crate::banner::short;
 use crate::cli::{Run, UsageError};
 use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
-use crate::run::signal_exit_code;
+use crate::start::signal_exit_code;
 use crate::{held, paint};
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all

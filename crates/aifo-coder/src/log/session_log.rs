@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use aifo_launch::{connections_written, log_directory, running_sessions};
 use anyhow::{Context, bail};
 
-use crate::sessions;
+use crate::id_prefix::the_one;
 
 /// A session's log.
 pub(crate) struct SessionLog {
@@ -61,7 +61,7 @@ fn find(prefix: Option<&str>) -> anyhow::Result<SessionLog> {
         return Ok(newest);
     };
     let ids: Vec<&str> = logs.iter().map(|log| log.id.as_str()).collect();
-    let index = sessions::the_one(prefix, &ids, "session")?;
+    let index = the_one(prefix, &ids, "session")?;
     Ok(logs.swap_remove(index))
 }
 

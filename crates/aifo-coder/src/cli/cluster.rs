@@ -1,0 +1,80 @@
+//! Flags of sessions in a cluster (`spec/kubernetes.md#run`).
+
+use clap::Args;
+
+use crate::config::{self, Flags, FlagsOf};
+
+/// Flags of a session in a pod.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Kubernetes")]
+pub(crate) struct PodFlags {
+    /// Workspace: a persistent volume claim
+    #[arg(long, value_name = "NAME", conflicts_with = "git")]
+    pub(crate) pvc: Option<String>,
+    /// Workspace: this machine's, copied to the pod; its changes are fetched [default of `run` without --pvc and --git]
+    #[arg(long, conflicts_with_all = ["git", "pvc"])]
+    pub(crate) upload: bool,
+    /// Upload ignored files, too
+    #[arg(long, conflicts_with_all = ["git", "pvc"])]
+    pub(crate) upload_ignored: bool,
+    /// Workspace: a clone of a repository, at a branch or tag
+    #[arg(long, value_name = "URL[#REF]")]
+    pub(crate) git: Option<String>,
+    /// Secret with `username` and `password` of the repository
+    #[arg(long, value_name = "NAME", requires = "git")]
+    pub(crate) git_secret: Option<String>,
+    /// Seconds after which Kubernetes ends the pod [default: none]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) deadline: Option<u64>,
+    /// User and group id of all processes in the pod [default: 1000]
+    #[arg(long, value_name = "UID")]
+    pub(crate) user: Option<u32>,
+    #[command(flatten)]
+    cluster: FlagsOf<config::Cluster>,
+    #[command(flatten)]
+    pod: FlagsOf<config::Pod>,
+}
+
+impl PodFlags {
+    pub(crate) fn add_to(&self, flags: Flags) -> Flags {
+        flags.and(self.cluster.flags()).and(self.pod.flags())
+    }
+
+    /// Returns the first flag that is only for pods, if one is given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let own = [
+            ("--pvc", self.pvc.is_some()),
+            ("--git", self.git.is_some()),
+            ("--upload", self.upload),
+            ("--upload-ignored", self.upload_ignored),
+            ("--deadline", self.deadline.is_some()),
+            ("--user", self.user.is_some()),
+        ];
+        let own = own.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name);
+        own.or_else(|| self.cluster.flags().first()).or_else(|| self.pod.flags().first())
+    }
+}
+
+/// Flags of commands on sessions of a cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Kubernetes")]
+pub(crate) struct ClusterFlags {
+    /// Use the sessions of a cluster: kubernetes [default: those of this machine, unless the
+    /// configuration's backend is kubernetes]
+    #[arg(long, value_name = "HOW", value_parser = ["kubernetes"])]
+    pub(crate) backend: Option<String>,
+    #[command(flatten)]
+    keys: FlagsOf<config::Cluster>,
+}
+
+impl ClusterFlags {
+    /// Returns the first flag that selects a cluster, if one is given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        self.keys.flags().first()
+    }
+
+    pub(crate) fn flags(&self) -> Flags {
+        let backend = self.backend.iter().cloned().collect();
+        self.keys.flags().clone().with("--backend", backend)
+    }
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# A kubectl whose cluster is the directory of this file, with one pod: the processes of its container
+# `aifo` run on this machine. Files there change its answers.
+D=${0%/*}
+echo "$*" >>"$D/calls"
+fail() { echo "$1" >&2; exit 1; }
+id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
+containers() {
+    for name in aifo agent; do
+        printf '%s{"name":"%s","image":"i","state":%s}' "$comma" "$name" "$1"
+        comma=,
+    done
+}
+pod() {
+    [ -e "$D/manifests" ] || fail 'Error from server (NotFound): pods "aifo-x" not found'
+    running='{"running":{}}' comma=
+    if [ -e "$D/status" ]; then
+        status=$(cat "$D/status")
+    elif grep -q _workspace "$D/manifests" && [ ! -e "$D/tmp/aifo-uploaded" ]; then
+        status="{\"phase\":\"Pending\",\"initContainerStatuses\":[{\"name\":\"upload\",\"state\":$running}]}"
+    elif [ -e "$D/code" ]; then
+        status="{\"phase\":\"Failed\",\"containerStatuses\":[$(containers "{\"terminated\":{\"exitCode\":$(cat "$D/code")}}")]}"
+    else
+        status="{\"phase\":\"Running\",\"containerStatuses\":[$(containers "$running")]}"
+    fi
+    printf '{"metadata":{"name":"aifo-%s","labels":{"dev.aifo.session":"%s","dev.aifo.agent":"sh"}},' "$(id)" "$(id)"
+    printf '"spec":{"nodeName":"node1","containers":[{"name":"aifo"},{"name":"agent"}]},"status":%s}\n' "$status"
+}
+case "$*" in
+"version --client"*)
+    echo "{\"clientVersion\":{\"gitVersion\":\"$(cat "$D/version" 2>/dev/null || echo v1.30.0)\"}}"
+    exit ;;
+esac
+[ ! -e "$D/away" ] || fail 'The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?'
+case "$*" in
+*" create --dry-run=server "*)
+    cat >/dev/null
+    [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")" ;;
+*" create "*)
+    cat >"$D/manifests"
+    [ ! -e "$D/unscheduled" ] || exit 0
+    AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    if grep -q _workspace "$D/manifests"; then
+        mkdir -p "$D/files" "$D/tmp" && cd "$D/files" || exit
+        export TMPDIR="$D/tmp" AIFO_POD_UPLOAD=1
+    fi
+    (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do sleep 0.1; done
+        setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
+        echo $? >"$D/code") </dev/null >/dev/null 2>&1 & ;;
+*"get events"*) while :; do cat "$D/events" 2>/dev/null; sleep 1; done ;;
+*"get pod "*--watch*) while pod; do sleep 0.3; done ;;
+*"get pod "*) pod ;;
+*"get pods "*)
+    if [ -e "$D/manifests" ]; then echo "{\"items\":[$(pod)]}"; else echo '{"items":[]}'; fi ;;
+*" delete "*)
+    echo "$*" >>"$D/deleted"
+    rm -f "$D/manifests" ;;
+*" logs "*) echo 'fatal: repository not found' ;;
+*exec*" -- "*)
+    [ ! -e "$D/code" ] || fail 'error: cannot exec into a container in a completed pod; current phase is Failed'
+    AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    while [ "$1" != -- ]; do shift; done
+    shift 2
+    if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
+    [ ! -e "$D/no-$2" ] || fail "$(cat "$D/no-$2")"
+    if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
+    "$AIFO_CODER" "$@" && exit
+    echo "command terminated with exit code $?" >&2
+    exit 3 ;;
+*) fail "error: unknown command: $*" ;;
+esac
