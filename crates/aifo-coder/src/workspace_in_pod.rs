@@ -52,12 +52,12 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         RECEIVE => receive(workspace)?,
         CHANGES => {
             let request = BufReader::new(io::stdin().lock());
-            send_changes(workspace, request, BufWriter::new(stdout()?))?;
+            send_changes(workspace, request, BufWriter::new(client()?))?;
         }
         STATE => {
             let is_ended = marker(SESSION_ENDED).exists();
             let state = if is_ended { ENDED } else { "runs" };
-            stdout()?.write_all(format!("{state}\n").as_bytes())?;
+            client()?.write_all(format!("{state}\n").as_bytes())?;
         }
         _ => bail!("unknown action '{action}' of '{WORKSPACE_IN_POD}'"),
     }
@@ -65,7 +65,7 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the pipe to the client.
-fn stdout() -> anyhow::Result<File> {
+fn client() -> anyhow::Result<File> {
     Ok(File::from(aifo_process::take_fd(1)?))
 }
 
@@ -90,7 +90,7 @@ fn wait() -> anyhow::Result<ExitCode> {
 fn receive(workspace: &Path) -> anyhow::Result<()> {
     let mut stdin = BufReader::new(io::stdin().lock());
     let count = receive_upload(workspace, &mut stdin)?;
-    stdout()?.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
+    client()?.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
     if stdin.read(&mut [0])? > 0 {
         fs::write(marker(UPLOADED), "")?;
     }

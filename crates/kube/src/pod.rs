@@ -220,6 +220,9 @@ impl SessionPod {
             mounts.push(volumes.mount(&back(kind), &below(&format!("back/{kind}")), Access::Write));
         }
         let mut variables = vec![variable("HOME", HOME), variable(env::POD_SESSION, &self.session)];
+        if !self.settings.is_empty() {
+            variables.push(variable(env::POD_SETTINGS, &self.settings));
+        }
         if self.workspace == Workspace::Upload {
             variables.push(variable(env::POD_UPLOAD, "1"));
         }

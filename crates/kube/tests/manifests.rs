@@ -26,6 +26,7 @@ fn session() -> SessionPod {
         arguments: ["run", "--backend", "pod", "codex", "a: \"b\"\n$(X)"]
             .map(str::to_owned)
             .to_vec(),
+        settings: "\"env\" = { \"set\" = { \"A\" = \"$(B)\" } }\n".to_owned(),
         terminal: true,
         agent: AgentContainer {
             name: "codex".to_owned(),

@@ -40,6 +40,9 @@ case "$*" in
     cat >"$D/manifests"
     [ ! -e "$D/unscheduled" ] || exit 0
     AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    AIFO_POD_SETTINGS=$(sed -n '/name: AIFO_POD_SETTINGS/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | sed 's/\\"/"/g')
+    AIFO_POD_SETTINGS=$(printf '%b' "$AIFO_POD_SETTINGS") && export AIFO_POD_SETTINGS
+    export HOME="$D/home"
     if grep -q _workspace "$D/manifests"; then
         mkdir -p "$D/files" "$D/tmp" && cd "$D/files" || exit
         export TMPDIR="$D/tmp" AIFO_POD_UPLOAD=1
@@ -59,6 +62,7 @@ case "$*" in
 *exec*" -- "*)
     [ ! -e "$D/code" ] || fail 'error: cannot exec into a container in a completed pod; current phase is Failed'
     AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    export HOME="$D/home"
     while [ "$1" != -- ]; do shift; done
     shift 2
     if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi

@@ -126,3 +126,20 @@ fn an_upload_that_fails_deletes_the_pod() {
     let nothing = Outcome::of(&mut cluster.coder(&["kube", "fetch"]));
     assert!(nothing.exited(1).stderr.contains("no session in the cluster"), "{}", nothing.stderr);
 }
+
+#[test]
+fn the_users_rules_hold_in_the_pod() {
+    let cluster = Cluster::with_agent("\"$AIFO_CODER\" config show > shown; exit 0");
+    let config = cluster.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&config).unwrap();
+    let users = "[kind.rust]\ndeny = [\"make\"]\n[kind.zig]\ntools = [\"zig\"]\n";
+    fs::write(config.join("config.toml"), users).unwrap();
+    let terminal = Terminal::sized(120, 24);
+    let run = terminal.start(&cluster.run_in(&["--toolchain", "rust"]));
+    assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
+    let shown = cluster.content("shown");
+    for row in ["kind.rust.deny", "kind.zig.allow"] {
+        let line = shown.lines().find(|line| line.starts_with(row)).unwrap_or_default();
+        assert!(line.contains("AIFO_POD_SETTINGS"), "{row}: {shown}");
+    }
+}

@@ -59,6 +59,16 @@ impl File {
         Ok(FileTable { text: &self.text, table: parsed.into_inner() })
     }
 
+    /// Returns its text.
+    pub(crate) fn text(&self) -> &str {
+        &self.text.text
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.text.path
+    }
+
     /// Returns whether it is a workspace's file, which can only restrict.
     pub(crate) fn is_workspaces(&self) -> bool {
         self.text.owner == Owner::Workspace

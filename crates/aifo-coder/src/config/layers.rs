@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_launch::detect_kinds;
 
+use crate::config::carried::passed_settings;
 use crate::config::error::ConfigError;
 use crate::config::file::{File, FileTable};
 use crate::config::flags::Flags;
@@ -18,7 +19,8 @@ use crate::config::toolchains::{Toolchains, read_versions};
 pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
     let workspace = &real(workspace);
     let mut config = Config::builtin();
-    if let Some(file) = user_file()? {
+    let file = passed_settings().map_or_else(user_file, |passed| Ok(Some(passed)))?;
+    if let Some(file) = file {
         file.check_outside(workspace)?;
         config.apply_user(&file)?;
     }
@@ -45,7 +47,7 @@ pub(crate) fn load_user() -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-fn user_file() -> Result<Option<File>, ConfigError> {
+pub(super) fn user_file() -> Result<Option<File>, ConfigError> {
     Ok(user_file_path().map(|path| File::read(&path)).transpose()?.flatten())
 }
 

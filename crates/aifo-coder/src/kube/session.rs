@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
-use crate::config::Config;
+use crate::config::{Config, carried_settings};
 use crate::in_pod::HOLD_IN_POD;
 
 /// The terminal of a pod's agent.
@@ -63,8 +63,17 @@ pub(super) fn describe(
     for name in forwarded.split(',').filter(|name| !name.is_empty()) {
         option("--env", Some(name.to_owned()));
     }
-    if config.verbose.value {
-        arguments.push("--verbose".to_owned());
+    let given = run.flags();
+    for word in given.words("--env").iter().filter(|word| word.contains('=')) {
+        option("--env", Some(word.clone()));
+    }
+    for (flag, is_given) in [
+        ("--verbose", config.verbose.value),
+        ("--no-rules", !given.words("--no-rules").is_empty()),
+        ("--smart-node", !given.words("--smart-node").is_empty()),
+        ("--smart-python", !given.words("--smart-python").is_empty()),
+    ] {
+        arguments.extend(is_given.then(|| flag.to_owned()));
     }
     arguments.extend(target.words);
     let (spec, image) = (target.spec, target.image);
@@ -78,6 +87,7 @@ pub(super) fn describe(
         namespace: config.kube_namespace.value.clone(),
         launcher_image: launcher_image(config),
         arguments,
+        settings: carried_settings()?,
         terminal: terminal == PodTerminal::OfContainer,
         agent: AgentContainer {
             name: spec.name.clone(),
@@ -288,7 +298,7 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if LISTENING_AGENTS.contains(&spec.name.as_str()) {
+    if spec.listens {
         warnings.push(format!(
             "{} listens on localhost, which tools share with it in a pod.",
             spec.name
@@ -299,9 +309,6 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
     }
     warnings
 }
-
-/// Agents whose programs meet on a port of localhost.
-const LISTENING_AGENTS: [&str; 1] = ["opencode"];
 
 fn milli(cpus: f64) -> u64 {
     // Rounded up: 0 would be no limit.
@@ -318,6 +325,17 @@ mod tests {
         assert_eq!(ports("*.example:22"), [22]);
         assert_eq!(ports("@rust"), [0_u16; 0]);
         assert_eq!(ports("example"), [0_u16; 0]);
+    }
+
+    #[test]
+    fn an_agent_that_listens_is_named() {
+        let config = Config::builtin();
+        let agents = known_agents().into_iter().filter(|agent| {
+            let expected = format!("{} listens on localhost", agent.name);
+            warnings(&config, agent).iter().any(|warning| warning.starts_with(&expected))
+        });
+        let names: Vec<_> = agents.map(|agent| agent.name).collect();
+        assert_eq!(names, ["opencode"]);
     }
 
     #[test]
