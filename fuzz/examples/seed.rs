@@ -162,7 +162,8 @@ fn frames() -> Vec<Frame<'static>> {
         },
         Frame::Bind { serial: 7, port: 3000 },
         Frame::Connect { serial: 7, address: Loopback::V6, port: 3000 },
-        Frame::Opened { serial: 7, result: SocketResult::Passed },
+        Frame::Opened { serial: 7, result: SocketResult::Passed, id: 3 },
+        Frame::Unbind { port: 3000 },
     ]
 }
 

@@ -5,8 +5,12 @@
 #![no_main]
 
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
-use aifo_policy::{Judge, JudgedCall, Verdict, import_claude, import_codex};
+use aifo_policy::{
+    Judge, JudgedCall, RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules, import_claude,
+    import_codex,
+};
 use libfuzzer_sys::fuzz_target;
 
 static JUDGE: LazyLock<Judge> = LazyLock::new(|| {
@@ -15,41 +19,83 @@ static JUDGE: LazyLock<Judge> = LazyLock::new(|| {
     judge
 });
 
+/// The same rules in another order.
+static REVERSED: LazyLock<Judge> = LazyLock::new(|| {
+    let rules: Vec<_> = default_rules().iter().rev().cloned().collect();
+    let mut judge = Judge::default();
+    judge.add(&rules, RuleOrigin::Default).unwrap_or_else(|(_, error)| panic!("{error}"));
+    judge
+});
+
+/// Tools that a shell cannot take for a word of its own.
+const TOOLS: [&[u8]; 6] = [b"git", b"rm", b"npm", b"cargo", b"curl", b"docker"];
+/// The bytes that stand for unknown text in the judge.
+const RESERVED: std::ops::RangeInclusive<u8> = 1..=4;
+
 fuzz_target!(|data: &[u8]| {
+    let start = Instant::now();
     let argv: Vec<Vec<u8>> = data.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
-    let verdict = verdict(&argv);
+    let verdict = verdict(&JUDGE, &argv);
+    assert_eq!(self::verdict(&REVERSED, &argv), verdict, "order");
+    if data.iter().any(|byte| RESERVED.contains(byte)) {
+        return;
+    }
     // A wrapper hides nothing.
-    for wrapper in [&["env"][..], &["nice"], &["timeout", "5"], &["sudo"]] {
+    for wrapper in [&["env"][..], &["nice"], &["timeout", "5"], &["sudo"], &["ssh", "host", "--"]] {
         let mut wrapped: Vec<Vec<u8>> =
             wrapper.iter().map(|word| word.as_bytes().to_vec()).collect();
         let is_option = |word: &Vec<u8>| word.starts_with(b"-") || word.contains(&b'=');
         if argv.first().is_some_and(is_option) {
             break;
         }
-        wrapped.extend(argv.iter().cloned());
-        assert!(self::verdict(&wrapped) >= verdict, "{wrapper:?}");
+        let is_shell = wrapper.first() == Some(&"ssh");
+        wrapped.extend(argv.iter().map(|word| if is_shell { quoted(word) } else { word.clone() }));
+        assert!(self::verdict(&JUDGE, &wrapped) >= verdict, "{wrapper:?}");
     }
     // An argument that is quoted for a shell is the same argument.
-    let mut text = Vec::new();
-    for word in &argv {
-        text.push(b'\'');
-        word.iter().for_each(|byte| match byte {
-            b'\'' => text.extend(b"'\\''"),
-            byte => text.push(*byte),
-        });
-        text.extend(b"' ");
+    let text: Vec<Vec<u8>> = argv.iter().map(|word| quoted(word)).collect();
+    let shell = [b"sh".to_vec(), b"-c".to_vec(), text.join(&b' ')];
+    let of_text = self::verdict(&JUDGE, &shell);
+    assert!(of_text >= verdict, "sh -c");
+    if argv.first().is_some_and(|tool| TOOLS.contains(&tool.as_slice())) {
+        assert_eq!(of_text, verdict, "quoted");
     }
-    let quoted = [b"sh".to_vec(), b"-c".to_vec(), text];
-    assert!(self::verdict(&quoted) >= verdict);
+    // Another rule that denies loosens nothing.
+    if let Some(stricter) = stricter(&argv) {
+        assert!(self::verdict(&stricter, &argv) >= verdict, "stricter");
+    }
     if let Ok(text) = std::str::from_utf8(data) {
         let workspace = [b"/w".to_vec()];
         JUDGE.judge_text(text, b"/w", &workspace);
         let _ = import_codex(text);
         let _ = import_claude(text);
     }
+    assert!(start.elapsed() < Duration::from_secs(2), "took {:?}", start.elapsed());
 });
 
-fn verdict(argv: &[Vec<u8>]) -> Verdict {
+fn quoted(word: &[u8]) -> Vec<u8> {
+    let mut text = b"'".to_vec();
+    word.iter().for_each(|byte| match byte {
+        b'\'' => text.extend(b"'\\''"),
+        byte => text.push(*byte),
+    });
+    text.push(b'\'');
+    text
+}
+
+/// Returns a judge with a further rule on this tool.
+fn stricter(argv: &[Vec<u8>]) -> Option<Judge> {
+    let words: Vec<String> =
+        argv.iter().take(2).filter_map(|word| String::from_utf8(word.clone()).ok()).collect();
+    let (tool, with) = words.split_first()?;
+    let run = Run::Words(vec![RunWord::One(tool.clone())]);
+    let rule = RuleText { run, with: with.to_vec(), then: Verdict::Deny, ..RuleText::default() };
+    let mut judge = JUDGE.clone();
+    judge.add(&[(rule, "rule".to_owned())], RuleOrigin::User).ok()?;
+    Some(judge)
+}
+
+fn verdict(judge: &Judge, argv: &[Vec<u8>]) -> Verdict {
     let workspace = [b"/w".to_vec()];
-    JUDGE.judge(&JudgedCall { argv, directory: b"/w", workspace: &workspace }).verdict
+    judge.judge(&JudgedCall { argv, directory: b"/w", workspace: &workspace }).verdict
 }

@@ -75,7 +75,10 @@ impl Chromium {
         let body = json!({"capabilities": {"alwaysMatch": wanted}});
         let opened = browser.send("POST", "/session", &body).unwrap_or_else(|e| panic!("{e}"));
         browser.session = opened["sessionId"].as_str().expect("an id").to_owned();
-        browser.command("timeouts", &json!({"script": 60_000, "pageLoad": 60_000}));
+        browser.command(
+            "timeouts",
+            &json!({"script": PATIENCE.as_millis(), "pageLoad": PATIENCE.as_millis()}),
+        );
         browser
     }
 
@@ -107,7 +110,7 @@ impl Chromium {
     /// Waits until an expression is true in the page.
     #[track_caller]
     pub fn wait(&self, what: &str, expression: &str) {
-        self.wait_for(DEADLINE, what, expression);
+        self.wait_for(PATIENCE, what, expression);
     }
 
     /// Waits this long until an expression is true in the page.
@@ -291,7 +294,8 @@ fn driver_port(stdout: &mut impl BufRead) -> u16 {
 /// Sends a request and returns the response's body.
 fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(90)))?;
+    // The driver's own timeouts are shorter.
+    stream.set_read_timeout(Some(2 * PATIENCE))?;
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
@@ -318,6 +322,9 @@ fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<
     reader.read_exact(&mut body)?;
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
+
+/// A deadline in the page for a loaded machine, where a check by axe-core takes over a minute.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Chromium's flags: no window, and no request to its maker's servers.
 const FLAGS: [&str; 11] = [

@@ -77,7 +77,7 @@ pub use nix::sys::signal::Signal;
 pub use procfs::{
     Sidecar, argv, children, descendants, environment, fd_count, is_alive, is_stopped, is_zombie,
     open_files, processes_using, processor_time, send_signal, status_field, status_kib,
-    tagged_processes,
+    status_kib_if_alive, tagged_processes,
 };
 pub use random_bytes::{BLOCK, RandomBytes};
 pub use request::{Request, form, percent_encode};

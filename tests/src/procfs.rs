@@ -90,6 +90,13 @@ pub fn status_field(pid: i32, name: &str) -> String {
     value.unwrap_or_else(|| panic!("/proc/{pid}/status has no {name}")).trim().to_owned()
 }
 
+/// As [`status_kib`]; `None` if the process has ended.
+pub fn status_kib_if_alive(pid: i32, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 /// A line of `/proc/PID/status` in KiB.
 #[track_caller]
 pub fn status_kib(pid: i32, name: &str) -> u64 {

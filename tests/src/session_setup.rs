@@ -218,6 +218,21 @@ impl SessionSetup {
         command
     }
 
+    /// An example of `aifo-launch`, in the workspace and with the tools of this setup.
+    pub fn example(&self, name: &str) -> Command {
+        let mut command = Command::new(crate::example(name));
+        command
+            .env_clear()
+            .env("PATH", self.tools())
+            .env("HOME", self.scratch.path().join("home"))
+            .env("TMPDIR", self.runtime())
+            .env("XDG_RUNTIME_DIR", self.runtime())
+            .env("AIFO_SHIM_BIN", &binaries().shim)
+            .current_dir(self.workspace())
+            .stdin(Stdio::null());
+        command
+    }
+
     /// Forces the runner transport `stdio` or `socket`.
     #[must_use]
     pub fn transport(mut self, transport: &str) -> Self {

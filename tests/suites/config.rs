@@ -267,6 +267,25 @@ fn agents_that_speak_acp_are_distinguished() {
 }
 
 #[test]
+fn agents_are_listed_with_the_keys_that_they_use() {
+    let setup = SessionSetup::new().env("OPENAI_API_KEY", "sk-x");
+    write(
+        &setup,
+        USER,
+        "[keys.anthropic]\ncommand = ['secret']\n[keys.gemini]\nurl = 'https://g.example'",
+    );
+    let text = coder(&setup, &["agents"]).exited(0).text();
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("opencode").contains(" OPENAI_API_KEY keys.anthropic "), "{text}");
+    assert!(row("claude").contains(" keys.anthropic "), "{text}");
+    assert!(!row("gemini ").contains("keys."), "no key is named: {text}");
+    // The agent gets the key itself, and does not use the entry.
+    assert!(!row("crush").contains("keys."), "{text}");
+    write(&setup, USER, "[agent]\nkeys = 'pass'\n[keys.anthropic]\nenv = 'X'");
+    assert!(!coder(&setup, &["agents"]).exited(0).text().contains("keys."), "not proxied");
+}
+
+#[test]
 fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
     let setup = SessionSetup::new();
     let rows = [
@@ -347,4 +366,43 @@ fn rust_log_selects_log_lines() {
     assert_eq!(message("warn").stderr, "");
     let nonsense = message("aifo_proxy=loud");
     assert!(nonsense.stderr.contains("ignoring invalid RUST_LOG"), "{}", nonsense.stderr);
+}
+
+/// A value that can never be valid is a wrong command line, whatever else is configured.
+#[test]
+fn a_bad_value_of_a_flag_is_a_wrong_command_line() {
+    let setup = SessionSetup::new();
+    let run = ["run", "--backend=local", "--", "true"];
+    let acp = ["acp", "--backend=local"];
+    let rows: &[(&[&str], &str, &[&str])] = &[
+        (&run, "publish", &["", "99999:1", "x", "1:0", "localhost:1:1"]),
+        (&run, "host-port", &["0", "53", "99999", "x"]),
+        (&run, "agent-port", &["0", "53", "99999", "x"]),
+        (&run, "cpus", &["0", "-1", "1e99", "nan", "0.001"]),
+        (&run, "memory", &["", "x", "-1", "1k"]),
+        (&run, "pids", &["-1", "x", "1.5"]),
+        (&run, "max-secs", &["-1", "x"]),
+        (&run, "idle-stop", &["-1", "x"]),
+        (&run, "image", &["", "-x", "a b", "a\nb"]),
+        (&run, "listen", &["", "x", "tcp://1.2.3.4:99999"]),
+        (&run, "net", &["", "x"]),
+        (&run, "join", &["", "a b", "host"]),
+        (&acp, "agent-command", &["", " ", "'x"]),
+        (&acp, "allow-request", &["", "a b", "*", "_*", "_/*", "fs/*", "_a*"]),
+        (&["images", "list"], "engine", &["", "x", "Docker"]),
+        (&["setup"], "engine", &["", "x"]),
+        (&["web", "codex"], "listen", &["", "x", "127.0.0.1:99999", "127.0.0.1"]),
+    ];
+    for (command, flag, values) in rows {
+        for value in *values {
+            let given = format!("--{flag}={value}");
+            let (first, rest) = command.split_first().unwrap();
+            let words = [&[*first][..], &[&given], rest].concat();
+            // The option of a subcommand comes after it.
+            let words = if *first == "images" { vec!["images", "list", &given] } else { words };
+            let outcome = coder(&setup, &words);
+            let stderr = &outcome.exited(2).stderr;
+            assert!(stderr.contains(&format!("--{flag}")), "{words:?}: {stderr}");
+        }
+    }
 }

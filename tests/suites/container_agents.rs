@@ -1,6 +1,7 @@
 //! The agent's container, tested with commands in place of agents: its environment, its isolation,
 //! and its ending (`spec/agents.md`).
 
+mod in_place;
 mod start;
 mod state;
 

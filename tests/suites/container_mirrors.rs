@@ -74,8 +74,9 @@ except OSError as e:
 "#;
 
 /// A session by name with the programs in its workspace.
-fn setup(engine: &Engine, scenario: &str) -> ContainerSetup {
+fn setup(engine: &Engine, transport: &str, scenario: &str) -> ContainerSetup {
     let setup = ContainerSetup::of(engine).kind("python").flag("--net", "names");
+    let setup = setup.flag("--runner-transport", transport);
     let workspace = setup.setup().workspace();
     fs::write(workspace.join("server.py"), SERVER).unwrap();
     fs::write(workspace.join("agent.py"), format!("{AGENT}\n{scenario}")).unwrap();
@@ -95,8 +96,15 @@ fn agent(setup: &ContainerSetup) -> Command {
 #[ignore = "container: cargo xtask test docker"]
 fn a_tools_server_is_reached_from_the_agent() {
     let Some(engine) = Engine::of_run("a_tools_server_is_reached_from_the_agent") else { return };
+    check_mirrors(&engine, "socket");
+}
+
+/// Mirrors of a tool that listens and ends, at each loopback address.
+#[track_caller]
+pub(crate) fn check_mirrors(engine: &Engine, transport: &str) {
     let setup = setup(
-        &engine,
+        engine,
+        transport,
         r#"
 for at, address in enumerate(["127.0.0.1", "0.0.0.0", "::1", "::"] * 3):
     port = 3000 + at
@@ -129,8 +137,15 @@ for at, address in enumerate(["127.0.0.1", "0.0.0.0", "::1", "::"] * 3):
 #[ignore = "container: cargo xtask test docker"]
 fn a_taken_port_is_not_mirrored() {
     let Some(engine) = Engine::of_run("a_taken_port_is_not_mirrored") else { return };
+    check_taken_port(&engine, "socket");
+}
+
+/// A port that the agent has is not mirrored; another one is.
+#[track_caller]
+pub(crate) fn check_taken_port(engine: &Engine, transport: &str) {
     let setup = setup(
-        &engine,
+        engine,
+        transport,
         r#"
 import threading
 own = socket.create_server(("127.0.0.1", 3000))
@@ -149,16 +164,27 @@ stop(free)
     );
     let outcome = Outcome::of(&mut agent(&setup));
     assert_eq!(outcome.exited(0).text(), "own hello\n", "{outcome:?}");
-    let logged = "port 3000 of tools is not mirrored: the port is in use in agent";
-    assert_eq!(outcome.stderr.matches(logged).count(), 1, "{outcome:?}");
+    // The agent's listener may have been reported before the tool's.
+    let lines = ["port 3000 of tools is", "port 3000 is"];
+    let logged = lines.map(|line| format!("{line} not mirrored: the port is in use in agent"));
+    let count = logged.iter().map(|line| outcome.stderr.matches(line).count());
+    assert_eq!(count.sum::<usize>(), 1, "{outcome:?}");
 }
 
 /// The attack: a tool that looks for the unauthenticated server of an agent.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn tools_reach_only_the_agents_ports_that_the_user_opens() {
-    let test = "tools_reach_only_the_agents_ports_that_the_user_opens";
-    let Some(engine) = Engine::of_run(test) else { return };
+    let Some(engine) = Engine::of_run("tools_reach_only_the_agents_ports_that_the_user_opens")
+    else {
+        return;
+    };
+    check_agent_ports(&engine, "socket");
+}
+
+/// The attack on a server of the agent, without and with `--agent-port`.
+#[track_caller]
+pub(crate) fn check_agent_ports(engine: &Engine, transport: &str) {
     let scenario = r#"
 import threading
 for port in [4096, 4097]:
@@ -187,14 +213,14 @@ def listens(port):
 print([port for port in range(1024, 10000) if listens(port)])
 '''))
 "#;
-    let closed = setup(&engine, scenario);
+    let closed = setup(engine, transport, scenario);
     let outcome = Outcome::of(&mut agent(&closed));
     assert_eq!(outcome.exited(0).text(), "ECONNREFUSED ECONNREFUSED\n[]\n", "{outcome:?}");
     let logged = "the agent listens on port 4096, which tools do not reach; to let them: \
                   --agent-port 4096";
     assert_eq!(outcome.stderr.matches(logged).count(), 1, "{outcome:?}");
 
-    let open = setup(&engine, scenario).flag("--agent-port", "4096");
+    let open = setup(engine, transport, scenario).flag("--agent-port", "4096");
     let outcome = Outcome::of(&mut agent(&open));
     let text = outcome.exited(0).text();
     assert!(text.starts_with("the agent ECONNREFUSED\n"), "{outcome:?}");
@@ -209,6 +235,7 @@ fn a_killed_launcher_leaves_no_mirror() {
     let Some(engine) = Engine::of_run("a_killed_launcher_leaves_no_mirror") else { return };
     let setup = setup(
         &engine,
+        "socket",
         r#"
 server = serve("127.0.0.1", 3000)
 until("hello", 3000)

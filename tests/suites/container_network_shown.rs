@@ -2,6 +2,7 @@
 //! of calls (`spec/log.md#connections`, `spec/cli.md#net`).
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use aifo_tests::{
@@ -9,7 +10,11 @@ use aifo_tests::{
     binaries, eventually,
 };
 
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, socket};
+
 use crate::container_network_names::{connect, setup};
+use crate::container_publish::{published, read};
+use crate::container_stacks;
 
 /// A command of `aifo-coder` in the environment of a session.
 pub(crate) fn coder(session: &Session, args: &[&str]) -> Command {
@@ -77,6 +82,63 @@ fn connections_are_listed_with_tool_bytes_and_verdict() {
     assert!(suggested.contains("\"other.test\",  # python3: 1"), "{suggested}");
     assert!(!suggested.contains("allowed.test"), "{suggested}");
     assert!(!text(&session, &["net"]).contains("  open "));
+}
+
+/// Mirrors, ports of this machine and published ports are listed, and a port without a server is reset.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn ports_of_the_session_are_listed() {
+    let Some(engine) = Engine::of_run("ports_of_the_session_are_listed") else { return };
+    for transport in ["socket", "stdio"] {
+        check_listed_ports(&engine, transport);
+    }
+}
+
+#[track_caller]
+fn check_listed_ports(engine: &Engine, transport: &str) {
+    let host = HelloServer::new();
+    // Bound, so that no other process of this machine listens on it.
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let bound = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+    bind(bound.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    let closed = getsockname::<SockaddrIn>(bound.as_raw_fd()).unwrap().port();
+    let setup = container_stacks::setup(engine).flag("--runner-transport", transport);
+    let setup = setup.flag("--host-port", &host.port.to_string());
+    let setup = setup.flag("--host-port", &closed.to_string()).flag("--publish", "3001");
+    let mut session = setup.start();
+    let python = |host, port| container_stacks::connect(&session, "python", host, port);
+    assert_eq!(python("localhost", host.port), "hello");
+    for (address, port) in [("127.0.0.1", closed), ("127.0.0.2", host.port)] {
+        let failure = python(address, port);
+        // The reset may come before the client has seen that it is connected.
+        assert!(["ECONNRESET", "ECONNREFUSED"].contains(&&*failure), "{address}: {failure}");
+    }
+    assert_eq!(host.accepted(), 1);
+    let mut shim = session.shim("make");
+    let serving = Running::start(shim.args(["-s", "serve", "TO=3001"]));
+    serving.expect("listening");
+    eventually("the mirror is up", || python("localhost", 3001) == "hello");
+    assert_eq!(read(published(&session.log(), 3001)).as_deref(), Ok("hello\n"));
+    let subject = |port: u16, text: &str| format!("localhost:{port} ({text}");
+    let rows: [(&str, &str, &str, String); 5] = [
+        ("allowed", "tools:python", " 44 B ", subject(host.port, "host port)")),
+        ("failed", "tools:python", " 0 B ", subject(closed, "host port)  # cannot connect: ")),
+        ("refused", "tools:python", "127.0.0.2:", "(host port)  # no name has this".to_owned()),
+        ("allowed", "tools:python", " 6 B ", subject(3001, "mirror, tools:c-cpp)")),
+        ("allowed", "host", " 6 B ", subject(3001, "published, tools:c-cpp)")),
+    ];
+    for (verdict, stack, bytes, subject) in &rows {
+        await_line(&session, &[verdict, stack, bytes, subject]);
+    }
+    let suggested = Outcome::of(&mut coder(&session, &["net", "suggest"]));
+    assert_eq!(suggested.exited(0).text(), "", "{suggested:?}");
+    serving.signal(Signal::SIGTERM);
+    serving.finish();
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    let listed = text(&session, &["net", session.id()]);
+    assert!(!listed.contains("  open "), "{listed}");
+    // The summary has refused names only.
+    assert!(!session.log().contains("the network refused"), "{}", session.log());
 }
 
 /// Without a network by name there is nothing to show.

@@ -11,6 +11,9 @@ use aifo_tests::{
     Outcome, RandomBytes, Running, Signal, eventually, is_alive, status_kib,
 };
 
+use crate::container_mirrors::{check_agent_ports, check_mirrors, check_taken_port};
+use crate::container_publish::{check_join, check_publish_command, check_published};
+
 const SIZE: u64 = 32 << 20;
 
 /// The peak of the launcher's own memory, above that of a session without connections.
@@ -211,4 +214,39 @@ fn a_killed_launcher_leaves_no_connection() {
     eventually("the runner has ended", || !is_alive(runner));
     call.finish();
     session.sweep();
+}
+
+/// Mirrors, agent ports, published ports and joined networks work as with passed sockets.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_tools_server_is_mirrored() {
+    let test = "container_network_stream::a_tools_server_is_mirrored";
+    let Some(engine) = Engine::of_run(test) else { return };
+    check_mirrors(&engine, "stdio");
+    check_taken_port(&engine, "stdio");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn tools_reach_the_agents_ports_that_the_user_opens() {
+    let test = "container_network_stream::tools_reach_the_agents_ports_that_the_user_opens";
+    let Some(engine) = Engine::of_run(test) else { return };
+    check_agent_ports(&engine, "stdio");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn ports_are_published() {
+    let test = "container_network_stream::ports_are_published";
+    let Some(engine) = Engine::of_run(test) else { return };
+    check_published(&engine, "stdio");
+    check_publish_command(&engine, "stdio");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn tools_join_a_network() {
+    let test = "container_network_stream::tools_join_a_network";
+    let Some(engine) = Engine::of_run(test) else { return };
+    check_join(&engine, "stdio");
 }

@@ -29,7 +29,7 @@ fn serve(session: &ContainerSession, address: &str, port: u16) -> Running {
 }
 
 /// What a client of this machine reads, or the error.
-fn read(address: SocketAddr) -> Result<String, ErrorKind> {
+pub(crate) fn read(address: SocketAddr) -> Result<String, ErrorKind> {
     let mut stream =
         TcpStream::connect_timeout(&address, Duration::from_secs(10)).map_err(|e| e.kind())?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -40,7 +40,7 @@ fn read(address: SocketAddr) -> Result<String, ErrorKind> {
 
 /// The address in `ADDRESS reaches port PORT of the tools`.
 #[track_caller]
-fn published(log: &str, port: u16) -> SocketAddr {
+pub(crate) fn published(log: &str, port: u16) -> SocketAddr {
     let end = format!(" reaches port {port} of the tools");
     let line = log.lines().find_map(|line| line.strip_suffix(end.as_str()));
     let address = line.and_then(|line| line.rsplit(' ').next()).unwrap_or_else(|| panic!("{log}"));
@@ -56,8 +56,9 @@ fn publish(session: &ContainerSession, port: &str) -> Outcome {
     Outcome::of(&mut command)
 }
 
-fn by_name(engine: &Engine) -> ContainerSetup {
-    ContainerSetup::of(engine).kind("python").flag("--net", "names")
+fn by_name(engine: &Engine, transport: &str) -> ContainerSetup {
+    let setup = ContainerSetup::of(engine).kind("python").flag("--net", "names");
+    setup.flag("--runner-transport", transport)
 }
 
 #[test]
@@ -66,14 +67,19 @@ fn a_loopback_server_is_reached_at_the_chosen_port() {
     let Some(engine) = Engine::of_run("a_loopback_server_is_reached_at_the_chosen_port") else {
         return;
     };
+    check_published(&engine, "socket");
+}
+
+/// Ports that the session publishes from its start.
+#[track_caller]
+pub(crate) fn check_published(engine: &Engine, transport: &str) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let setup = by_name(&engine).flag("--publish", "3000");
+    let setup = by_name(engine, transport).flag("--publish", "3000");
     let mut session = setup.flag("--publish", &format!("{}:3001", free.port())).start();
     let chosen = published(&session.log(), 3000);
     assert!(chosen.ip().is_loopback() && chosen.port() != 0);
     assert_eq!(published(&session.log(), 3001), free);
-    // Nothing listens yet.
-    assert!([Err(ErrorKind::ConnectionReset), Ok(String::new())].contains(&read(chosen)));
+    assert_eq!(read(chosen), Err(ErrorKind::ConnectionReset), "no tool listens yet");
     let servers = [serve(&session, "127.0.0.1", 3000), serve(&session, "0.0.0.0", 3001)];
     assert_eq!(read(chosen).as_deref(), Ok("hello"));
     assert_eq!(read(free).as_deref(), Ok("hello"));
@@ -89,7 +95,13 @@ fn a_loopback_server_is_reached_at_the_chosen_port() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_running_session_publishes_a_port() {
     let Some(engine) = Engine::of_run("a_running_session_publishes_a_port") else { return };
-    let mut session = by_name(&engine).start();
+    check_publish_command(&engine, "socket");
+}
+
+/// Ports of a running session, and their errors.
+#[track_caller]
+pub(crate) fn check_publish_command(engine: &Engine, transport: &str) {
+    let mut session = by_name(engine, transport).start();
     let server = serve(&session, "127.0.0.1", 3000);
     let outcome = publish(&session, "3000");
     let address: SocketAddr = outcome.exited(0).text().trim_end().parse().unwrap();
@@ -132,7 +144,7 @@ fn another_network_publishes_at_localhost() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_tool_finds_no_socket_for_requests() {
     let Some(engine) = Engine::of_run("a_tool_finds_no_socket_for_requests") else { return };
-    let session = by_name(&engine).start();
+    let session = by_name(&engine, "socket").start();
     assert!(session.dir().join("publish.sock").exists());
     let find = "
 import os
@@ -140,7 +152,7 @@ print([os.path.join(at, name) for at, _, names in os.walk('/') for name in names
        if name == 'publish.sock'])
 ";
     assert_eq!(session.python(find, &[]), "[]\n");
-    let setup = by_name(&engine);
+    let setup = by_name(&engine, "socket");
     let mut run = setup.command("run");
     let find = "find / -name publish.sock 2>/dev/null; true";
     let outcome = Outcome::of(run.args(["--image", EVERY_TOOL, "--", "sh", "-c", find]));
@@ -153,13 +165,19 @@ print([os.path.join(at, name) for at, _, names in os.walk('/') for name in names
 #[ignore = "container: cargo xtask test docker"]
 fn tools_join_a_network_of_the_engine() {
     let Some(engine) = Engine::of_run("tools_join_a_network_of_the_engine") else { return };
-    let absent = by_name(&engine).flag("--join", "aifo-test-absent");
+    check_join(&engine, "socket");
+}
+
+/// A network of the engine that tools join, and publish into.
+#[track_caller]
+pub(crate) fn check_join(engine: &Engine, transport: &str) {
+    let absent = by_name(engine, transport).flag("--join", "aifo-test-absent");
     let refused = Outcome::of(&mut absent.command("serve"));
     assert!(refused.stderr.contains("has no network 'aifo-test-absent'\nhint: "), "{refused:?}");
 
-    let network = format!("aifo-test-join-{}", std::process::id());
+    let network = format!("aifo-test-join-{transport}-{}", std::process::id());
     engine.text(["network", "create", &network]);
-    let setup = by_name(&engine).flag("--join", &network).flag("--publish", "3000");
+    let setup = by_name(engine, transport).flag("--join", &network).flag("--publish", "3000");
     let mut session = setup.start();
     let pod = format!("aifo-pod-{}", session.id());
     let format = "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}";

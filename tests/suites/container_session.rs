@@ -176,7 +176,7 @@ fn a_server_is_at_localhost_for_all_of_the_session() {
     let fetch =
         format!("fetch('http://localhost:{port}/page').then(r => r.text()).then(console.log)");
     eventually("the mirror is up", || session.run("node", &["-e", &fetch]).text() == "served\n");
-    let network = format!("container:aifo-pod-node-{}", session.id());
+    let network = format!("container:{}", session.container("node"));
     let get = format!(
         "import urllib.request; print(urllib.request.urlopen('http://localhost:{port}/page').read())"
     );

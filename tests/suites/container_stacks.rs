@@ -21,7 +21,7 @@ while True:
 ";
 
 /// A session of python, and of c-cpp, whose `make` runs the same programs.
-fn setup(engine: &Engine) -> ContainerSetup {
+pub(crate) fn setup(engine: &Engine) -> ContainerSetup {
     let setup = ContainerSetup::of(engine).kind("python").kind("c-cpp").flag("--net", "names");
     let workspace = setup.setup().workspace();
     fs::write(workspace.join("connect.py"), CONNECT).unwrap();
@@ -41,7 +41,7 @@ fn without_defaults(setup: ContainerSetup) -> ContainerSetup {
 
 /// Connects as a tool of the kind, and returns what it prints.
 #[track_caller]
-fn connect(session: &ContainerSession, kind: &str, host: &str, port: u16) -> String {
+pub(crate) fn connect(session: &ContainerSession, kind: &str, host: &str, port: u16) -> String {
     let to = format!("{host} {port}");
     let outcome = match kind {
         "python" => session.run("python3", &["connect.py", host, &port.to_string()]),
@@ -65,14 +65,11 @@ fn a_rule_for_a_kind_lets_no_other_out() {
     let rules = ["c-cpp=own.test", "python=other.test"].map(|name| server.rule(name));
     let setup = setup(&engine).flag("--allow-net", &rules[0]).flag("--allow-net", &rules[1]);
     let session = setup.start();
-    let pods = ["c-cpp", "python"].map(|kind| format!("aifo-pod-{kind}-{}", session.id()));
-    assert_eq!(holders(&session), pods);
-    for (kind, pod) in ["c-cpp", "python"].into_iter().zip(&pods) {
-        assert_eq!(engine.inspect(pod, "{{.HostConfig.NetworkMode}}"), "none");
-        assert_eq!(engine.inspect(pod, "{{.HostConfig.CapAdd}}"), "[]");
-        let joined = engine.inspect(&session.container(kind), "{{.HostConfig.NetworkMode}}");
-        let id = engine.inspect(pod, "{{.Id}}");
-        assert_eq!(joined.trim(), format!("container:{}", id.trim()));
+    assert!(holders(&session).is_empty(), "each sidecar holds its own stack");
+    for kind in ["c-cpp", "python"] {
+        let container = session.container(kind);
+        assert_eq!(engine.inspect(&container, "{{.HostConfig.NetworkMode}}"), "none");
+        assert_eq!(engine.inspect(&container, "{{.HostConfig.CapAdd}}"), "[]");
     }
     assert_eq!(connect(&session, "c-cpp", "own.test", server.port), "hello");
     assert_eq!(connect(&session, "python", "other.test", server.port), "hello");
@@ -103,7 +100,15 @@ fn kinds_with_the_same_rules_share_a_stack() {
     let server = HelloServer::new();
     let setup = without_defaults(setup(&engine)).flag("--allow-net", &server.rule("allowed.test"));
     let session = setup.start();
-    assert_eq!(holders(&session), [format!("aifo-pod-{}", session.id())]);
+    let pod = format!("aifo-pod-{}", session.id());
+    assert_eq!(holders(&session), std::slice::from_ref(&pod));
+    assert_eq!(engine.inspect(&pod, "{{.HostConfig.NetworkMode}}"), "none");
+    assert_eq!(engine.inspect(&pod, "{{.HostConfig.CapAdd}}"), "[]");
+    let id = engine.inspect(&pod, "{{.Id}}");
+    for kind in ["python", "c-cpp"] {
+        let joined = engine.inspect(&session.container(kind), "{{.HostConfig.NetworkMode}}");
+        assert_eq!(joined.trim(), format!("container:{}", id.trim()));
+    }
     for kind in ["python", "c-cpp"] {
         assert_eq!(connect(&session, kind, "allowed.test", server.port), "hello");
     }
@@ -120,6 +125,12 @@ fn kinds_with_the_same_rules_share_a_stack() {
         let reaches = |kind| connect(&session, kind, "own.test", server.port) == "hello";
         reaches("python") && reaches("c-cpp")
     });
+    engine.text(["kill", &pod]);
+    let make = ["-s", "connect", &format!("TO=allowed.test {}", server.port)];
+    eventually("the next call reaches the name by a new holder", || {
+        session.run("make", &make).text() == "hello\n"
+    });
+    assert_eq!(connect(&session, "python", "allowed.test", server.port), "hello");
     session.finish();
 }
 
@@ -170,7 +181,7 @@ fn a_lost_stack_is_that_of_its_kinds() {
     let mut shim = session.shim("make");
     let serving = Running::start(shim.args(["-s", "serve", "TO=3000"]));
     serving.expect("listening");
-    engine.text(["kill", &format!("aifo-pod-python-{}", session.id())]);
+    engine.text(["kill", &session.container("python")]);
     let to = ["connect.py", "allowed.test", &server.port.to_string()];
     eventually("the next call reaches the name", || {
         session.run("python3", &to).text() == "hello\n"

@@ -360,11 +360,6 @@ fn options_that_do_not_apply_are_errors() {
     }
     let none = error(&["kube", "render", "--image", "i", "--", "sh"]);
     assert!(none.contains("needs a workspace in the cluster\nhint: --pvc NAME"), "{none}");
-    let terminal = error(&[&pvc[..], &["--", "sh"]].concat());
-    assert!(
-        terminal.contains("no terminal\nhint: ") && terminal.contains("--detach"),
-        "{terminal}"
-    );
     let local = error(&["run", "--pvc", "p", "--", "true"]);
     assert!(local.contains("--pvc is for sessions in a cluster\nhint: add --backend kubernetes"));
     let local = error(&["attach", "--namespace", "n"]);

@@ -1,22 +1,12 @@
 //! Sessions embedded in other launchers: builds and runs the example of `aifo-launch`.
 
-use std::process::Command;
-
-use aifo_tests::{Outcome, SessionSetup, binaries, example, files_below};
+use aifo_tests::{Outcome, SessionSetup, binaries, files_below};
 
 #[test]
 fn the_example_embeds_a_session() {
     let setup = SessionSetup::new();
-    let mut embed = Command::new(example("embed"));
-    embed
-        .env_clear()
-        .env("PATH", setup.tools())
-        .env("HOME", setup.scratch().join("home"))
-        .env("TMPDIR", setup.runtime())
-        .env("XDG_RUNTIME_DIR", setup.runtime())
-        .env("AIFO_SHIM_BIN", &binaries().shim)
-        .arg(setup.workspace())
-        .args(["c-cpp", "make", "say", "hello"]);
+    let mut embed = setup.example("embed");
+    embed.arg(setup.workspace()).args(["c-cpp", "make", "say", "hello"]);
     let expected = "AIFO_TOOLEEXEC_URL leads to the session\n\
                     AIFO_TOOLEEXEC_TOKEN leads to the session\n\
                     AIFO_WORKSPACE leads to the session\n\
@@ -29,13 +19,10 @@ fn the_example_embeds_a_session() {
     // The directory of the shims is not the workspace: a trusted entry of PATH.
     let path = binaries().shim.parent().unwrap().to_owned();
     let path = std::env::join_paths([setup.tools(), path]).unwrap();
-    let mut of_path = Command::new(example("embed"));
+    let mut of_path = setup.example("embed");
     of_path
-        .env_clear()
         .env("PATH", path)
-        .env("HOME", setup.scratch().join("home"))
-        .env("TMPDIR", setup.runtime())
-        .env("XDG_RUNTIME_DIR", setup.runtime())
+        .env_remove("AIFO_SHIM_BIN")
         .current_dir(setup.scratch().join("home"))
         .arg(setup.workspace())
         .args(["c-cpp", "make", "say", "hello"]);

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, eventually, host, is_alive,
-    is_stopped, send_signal,
+    BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, can_run, eventually, host,
+    is_alive, is_stopped, send_signal,
 };
 
 /// A client.
@@ -378,5 +378,49 @@ fn the_script_leaves_no_process_behind() {
         eventually("nothing of the script is left", || {
             !pids().any(|pid| argv(pid).iter().any(|word| word.starts_with(&mark)))
         });
+    }
+}
+
+/// Other programs of the user can use up the inotify instances, or the watches.
+#[test]
+fn without_inotify_requests_are_served_and_streams_copied_as_they_grow() {
+    let test =
+        "mailbox_clients::without_inotify_requests_are_served_and_streams_copied_as_they_grow";
+    let limited = |limit: &str| {
+        let script = format!("echo {limit} && exec \"$@\"");
+        let unshare = ["/usr/bin/unshare", "--user", "--map-root-user", "/bin/sh", "-c"];
+        unshare.map(str::to_owned).into_iter().chain([script, "sh".to_owned()]).collect::<Vec<_>>()
+    };
+    let (instances, watches) = (
+        limited("0 > /proc/sys/user/max_inotify_instances"),
+        limited("1 > /proc/sys/user/max_inotify_watches"),
+    );
+    let trial = [instances.iter().map(String::as_str).collect(), vec!["/bin/true"]].concat();
+    if !can_run(test, &trial) {
+        return;
+    }
+    for (wrapper, kind) in [(&instances, "binary"), (&instances, "script"), (&watches, "binary")] {
+        let words: Vec<_> = wrapper.iter().map(String::as_str).collect();
+        let mailbox = Mailbox::of(host().through(&words), &["--client", kind, "cat", "fake"]);
+        let mut client = Command::new(&wrapper[0]);
+        client
+            .args(&wrapper[1..])
+            .arg(mailbox.file("cat"))
+            .current_dir(mailbox.setup().workspace());
+        let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut input, mut output) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
+        for byte in [b"a", b"b"] {
+            input.write_all(byte).unwrap();
+            let mut echo = [0];
+            output.read_exact(&mut echo).unwrap();
+            assert_eq!(&echo, byte, "{kind}");
+        }
+        drop(input);
+        assert!(client.wait().unwrap().success());
+        mailbox.run("fake", &["exit", "42"]).exited(42);
+        let (_setup, daemon) = mailbox.stop();
+        let line = daemon.exited(0).only_line();
+        assert!(line.starts_with("aifo-coder: cannot watch the mailbox's directory: "), "{line}");
+        assert!(line.ends_with(" fs.inotify.max_user_watches)"), "{line}");
     }
 }

@@ -3,14 +3,19 @@
 
 mod approve;
 mod chaos;
+mod editor;
 mod mailbox;
+mod mixed;
+mod red_team;
+mod rules;
+mod terminal;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use aifo_tests::{DEADLINE, Outcome, Session, SessionSetup, Signal, binaries, example};
+use aifo_tests::{DEADLINE, Outcome, Session, SessionSetup, Signal};
 use aifo_tests::{eventually, fresh_id, send_signal};
 use serde_json::{Value, json};
 
@@ -23,16 +28,8 @@ fn session(secs: u64) -> Session {
 #[track_caller]
 fn session_of(setup: SessionSetup, secs: u64, max_secs: Option<u64>) -> Session {
     let setup = setup.kinds(&["c-cpp"]);
-    let mut serve = Command::new(example("ask"));
+    let mut serve = setup.example("ask");
     serve
-        .env_clear()
-        .env("PATH", setup.tools())
-        .env("HOME", setup.scratch().join("home"))
-        .env("TMPDIR", setup.runtime())
-        .env("XDG_RUNTIME_DIR", setup.runtime())
-        .env("AIFO_SHIM_BIN", &binaries().shim)
-        .current_dir(setup.workspace())
-        .stdin(Stdio::null())
         .arg(setup.workspace())
         .args([&secs.to_string(), "c-cpp"])
         .args(max_secs.map(|secs| secs.to_string()));
@@ -45,7 +42,12 @@ struct Control(BufReader<UnixStream>);
 impl Control {
     #[track_caller]
     fn of(session: &Session) -> Self {
-        let directory = session_directory(session);
+        Control::at(&session_directory(session))
+    }
+
+    /// Connects to the session with this directory.
+    #[track_caller]
+    fn at(directory: &Path) -> Self {
         let stream = UnixStream::connect(directory.join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         Control(BufReader::new(stream))
@@ -89,9 +91,9 @@ impl Control {
 }
 
 fn session_directory(session: &Session) -> PathBuf {
-    let id = session.stdout();
-    let id = id.lines().find_map(|line| line.strip_prefix("id=")).unwrap().to_owned();
-    session.scratch().join("run").join(format!("aifo-{id}"))
+    let runtime = session.scratch().join("run");
+    let mut entries = std::fs::read_dir(runtime).unwrap().flatten().map(|entry| entry.path());
+    entries.find(|path| path.join("control.sock").exists()).expect("a session with rules")
 }
 
 /// Answers the next question.

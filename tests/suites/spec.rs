@@ -42,6 +42,8 @@ fn transcripts_over_tcp() {
 #[track_caller]
 fn replay_all(listen: Listen) {
     let setup = SessionSetup::new().script("make", "printf '%s\\n' \"$*\"").without("cargo");
+    // Tools in place are those of the machine.
+    let setup = setup.script("git", "");
     let session = setup.listen(listen).start();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pages = files(&root.join("../spec"), "md");

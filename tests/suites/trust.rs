@@ -1,7 +1,9 @@
 //! Programs, directories and records that an agent can write are never trusted, and aifo never
 //! falls back to this machine silently.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -139,6 +141,30 @@ fn workspaces_that_an_agent_must_not_have() {
             assert!(outcome.stderr.contains(expected), "{}: {outcome:?}", workspace.display());
             assert!(outcome.stderr.contains("hint: "), "{outcome:?}");
         }
+    }
+}
+
+/// No engine is called: its own error would not name the remedy.
+#[test]
+fn a_workspace_whose_path_is_not_text_is_refused() {
+    let setup = setup();
+    let workspace = setup.workspace().join(OsStr::from_bytes(b"w\xffx"));
+    fs::create_dir(&workspace).unwrap();
+    for command in [
+        &["exec", "--toolchain=rust"][..],
+        &["run", "--toolchain=rust"],
+        &["run", "--toolchain=rust", "--backend=docker"],
+        &["acp", "--agent-command=x"],
+    ] {
+        let mut coder = setup.coder();
+        coder.args(command).current_dir(&workspace).arg("--workspace").arg(&workspace);
+        if command[0] != "acp" {
+            coder.args(["--", "cargo", "exit", "0"]);
+        }
+        let outcome = Outcome::of(&mut coder);
+        let expected = "w\\xFFx' cannot be the workspace: its path is not UTF-8\n\
+                        hint: rename the directory\n";
+        assert!(outcome.exited(86).stderr.ends_with(expected), "{command:?}: {outcome:?}");
     }
 }
 

@@ -78,6 +78,15 @@ pub(crate) fn turn(steps: impl Into<Vec<Step>>) -> Script {
     Script::conforming().on("session/prompt", steps)
 }
 
+/// A turn that waits for permission.
+pub(crate) fn waiting_turn() -> Script {
+    turn([
+        Step::say("half of a sentence"),
+        Step::ask(7, "session/request_permission", Step::permission(call("make"))),
+        Step::stop("end_turn"),
+    ])
+}
+
 /// A call that needs permission.
 pub(crate) fn call(command: &str) -> Value {
     json!({"toolCallId": "t", "title": "a command", "kind": "execute",

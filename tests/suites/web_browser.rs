@@ -8,6 +8,7 @@ mod network;
 mod permissions;
 mod timeline;
 mod turns;
+mod waiting_calls;
 
 use aifo_tests::{Chromium, Script, Step, TestNetwork, WebServer, keys};
 use serde_json::{Value, json};

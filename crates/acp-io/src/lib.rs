@@ -54,7 +54,10 @@ pub use host::{CallFuture, EndFuture, Host, NoHost};
 pub use refusal::refuse_editor;
 pub use replay::{Replay, ReplayEvent, ReplayEventKind, ReplayMismatch, replay};
 pub use stdio::Stdio;
-pub use terminals::{CommandBuilder, TerminalCommand, TerminalConfig, TerminalJudge, Terminals};
+pub use terminals::{
+    Approval, CommandBuilder, TerminalCommand, TerminalConfig, TerminalJudge, TerminalVerdict,
+    Terminals,
+};
 pub use wire_log::{
     Encoding, LogEntry, LogEntryKind, LogLine, LogPipe, WireLog, WireLogLimits, parts,
 };

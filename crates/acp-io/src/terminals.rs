@@ -10,6 +10,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_acp::RpcError;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 pub use self::command::TerminalCommand;
-use self::terminal::{Terminal, exit_value};
+use self::terminal::{Terminal, WaitingCommand, exit_value};
 use crate::rpc::{failed, not_found, optional, refused, text};
 use crate::workspace::Workspace;
 
@@ -29,9 +30,26 @@ use crate::workspace::Workspace;
 pub type CommandBuilder =
     Arc<dyn Fn(&OsStr, &[(String, String)]) -> io::Result<Command> + Send + Sync>;
 
-/// Decides whether a command may run in this real directory below the workspace. The error text is for
-/// the agent.
-pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> Result<(), String> + Send + Sync>;
+/// Decides whether a command may run in this real directory below the workspace.
+pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> TerminalVerdict + Send + Sync>;
+
+/// Whether a terminal's command may run.
+pub enum TerminalVerdict {
+    /// It runs at once.
+    Run,
+    /// It runs once it is approved.
+    Wait {
+        /// The line for the agent.
+        notice: String,
+        /// The approval. Dropping it ends the wait.
+        approval: Approval,
+    },
+    /// It does not run, for this reason, which is for the agent.
+    Denied(String),
+}
+
+/// The wait for an approval. Errors: the command does not run, for this reason.
+pub type Approval = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Serves `terminal/*` for one connection with an agent (`spec/acp-hosts.md#terminals`). Needs a tokio
 /// runtime. Dropping it kills its commands.
@@ -72,14 +90,16 @@ enum Prepared {
         child: Box<Command>,
         program: String,
         /// Open until the command has started.
-        _cwd: OwnedFd,
+        cwd: OwnedFd,
+        /// The notice for the agent and the approval, if the command must wait for one.
+        wait: Option<(String, Approval)>,
     },
 }
 
 impl TerminalConfig {
     /// Returns a configuration that permits every command, with the default limits.
     pub fn new(workspace: Arc<Workspace>, cwd: impl Into<String>, builder: CommandBuilder) -> Self {
-        let judge: TerminalJudge = Arc::new(|_, _| Ok(()));
+        let judge: TerminalJudge = Arc::new(|_, _| TerminalVerdict::Run);
         TerminalConfig {
             workspace,
             cwd: cwd.into(),
@@ -97,7 +117,8 @@ impl Terminals {
         Terminals { config, open: Mutex::default() }
     }
 
-    /// `terminal/create`: returns a `terminalId` once the command has started. A denied command, or one
+    /// `terminal/create`: returns a `terminalId` once the command has started or waits for approval. A denied
+    /// command, or one
     /// that cannot be started, gets an ended terminal: agents show the JSON of an error to their users.
     pub fn create(&self, params: &Value) -> Result<Value, RpcError> {
         let command = TerminalCommand::parse(params, &self.config.cwd)?;
@@ -115,7 +136,13 @@ impl Terminals {
         }
         let terminal = match prepared {
             Prepared::Denied(reason) => Terminal::ended(exit::NOT_EXECUTABLE, &reason, limit),
-            Prepared::Command { child, program, .. } => Terminal::start(*child, &program, limit),
+            Prepared::Command { child, program, wait: None, .. } => {
+                Terminal::start(*child, &program, limit)
+            }
+            Prepared::Command { child, program, cwd, wait: Some((notice, approval)) } => {
+                let waiting = WaitingCommand { approval, command: *child, program, cwd };
+                Terminal::waiting(waiting, &notice, limit)
+            }
         };
         open.created += 1;
         let id = format!("terminal-{}", open.created);
@@ -168,16 +195,18 @@ impl Terminals {
         let cwd = self.config.workspace.directory(&command.cwd)?;
         let real = self.config.workspace.real_path(cwd.as_fd());
         let real = real.map_err(|errno| refused(&command.cwd, errno))?;
-        if let Err(reason) = (self.config.judge)(&command, &real) {
-            return Ok(Prepared::Denied(reason));
-        }
+        let wait = match (self.config.judge)(&command, &real) {
+            TerminalVerdict::Run => None,
+            TerminalVerdict::Wait { notice, approval } => Some((notice, approval)),
+            TerminalVerdict::Denied(reason) => return Ok(Prepared::Denied(reason)),
+        };
         let mut argv = command.argv.into_iter();
         let program = argv.next().unwrap_or_default();
         let built = (self.config.builder)(program.as_ref(), &command.variables);
         let mut child = built.map_err(|error| failed(format!("cannot run commands: {error}")))?;
         // The checked directory, even if it was renamed or replaced since. aifo's own PWD is dropped.
         child.args(argv).current_dir(descriptor_path(&cwd)).env_remove("PWD");
-        Ok(Prepared::Command { child: Box::new(child), program, _cwd: cwd })
+        Ok(Prepared::Command { child: Box::new(child), program, cwd, wait })
     }
 
     fn with<T>(&self, params: &Value, call: impl FnOnce(&Terminal) -> T) -> Result<T, RpcError> {

@@ -99,6 +99,8 @@ pub struct Relay {
     /// The number of prompts so far.
     prompts: u64,
     events: VecDeque<RelayEvent>,
+    /// The methods of refused notifications that were reported.
+    refused: Vec<String>,
     /// Why the agent ended, if known.
     end_reason: String,
     /// Set if the agent answered `initialize` with another version.
@@ -122,7 +124,8 @@ pub struct RelayConfig {
     pub roots: Vec<String>,
     /// Resolves the paths of the agent's requests to the editor.
     pub resolver: PathResolver,
-    /// Requests outside of the schema that the agent may send to the editor, by method.
+    /// Requests and notifications outside of the schema that the agent may send to the editor: methods, or
+    /// namespaces such as `_vendor/*`.
     pub allowed_requests: Vec<String>,
     /// The remedy in the error for a session elsewhere.
     pub remedy: String,
@@ -209,6 +212,7 @@ impl Relay {
             sessions: BTreeMap::new(),
             prompts: 0,
             events: VecDeque::new(),
+            refused: Vec::new(),
             end_reason: String::new(),
             unsupported_version: None,
             release: Release::No,

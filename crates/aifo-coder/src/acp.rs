@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use crate::block_on;
 use crate::cli::{Acp, AcpCommand};
+use crate::kube;
 
 pub(crate) use prompt::prompt;
 
@@ -26,6 +27,9 @@ pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
     match flags.command {
         Some(AcpCommand::Replay { format, files }) => replay::replay(&files, format),
         None => {
+            if let Some(config) = kube::selected_for_agent(&flags.agent)? {
+                return block_on(kube::acp(flags, config));
+            }
             let (name, args) = flags.words()?;
             if args.is_empty() && !std::io::stdin().is_terminal() {
                 block_on(bridge::bridge(flags, name))

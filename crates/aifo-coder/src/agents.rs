@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{AgentSpec, Choice, Engine, TrustedPrograms, within_timeout};
+use aifo_launch::{AgentSpec, Choice, Engine, KeySettings, TrustedPrograms, within_timeout};
 use serde::Serialize;
 
 use crate::cli::Agents;
@@ -17,9 +17,10 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
         Some(choice) => find(choice).await,
         None => Err("the backend is local".to_owned()),
     };
+    let keys = config.key_settings();
     let mut rows = Vec::new();
     for spec in &config.agents.all {
-        rows.push(Row::of(spec, &config, engine.as_ref().ok()).await);
+        rows.push(Row::of(spec, &config, keys.as_ref(), engine.as_ref().ok()).await);
     }
     if flags.json {
         paint::print_json(&rows)?;
@@ -61,6 +62,8 @@ struct Row<'a> {
     /// The names of its variables that are set here, never their values.
     variables_set: Vec<&'a str>,
     variables: &'a [String],
+    /// The providers whose keys a session reads from an entry of `[keys]`.
+    keys: Vec<&'a str>,
     /// Existing state directories, relative to HOME.
     state: Vec<&'a Path>,
     smart_node: bool,
@@ -70,7 +73,12 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    async fn of(spec: &'a AgentSpec, config: &Config, engine: Option<&Engine>) -> Self {
+    async fn of(
+        spec: &'a AgentSpec,
+        config: &Config,
+        keys: Option<&KeySettings>,
+        engine: Option<&Engine>,
+    ) -> Self {
         let image = image(spec, config);
         let image_ready = match engine {
             Some(engine) => within_timeout(engine.has_image(&image)).await,
@@ -86,12 +94,22 @@ impl<'a> Row<'a> {
             image_ready,
             variables_set: spec.variables.iter().map(String::as_str).filter(is_set).collect(),
             variables: &spec.variables,
+            keys: keys_of(spec, keys),
             state: spec.state.iter().map(|state| state.as_path()).filter(is_there).collect(),
             smart_node: spec.smart.node,
             smart_python: spec.smart.python,
             acp: spec.acp.as_ref().map(|acp| acp.command.as_slice()),
         }
     }
+}
+
+/// Returns the providers of an agent's keys that have an entry with a key.
+fn keys_of<'a>(spec: &'a AgentSpec, keys: Option<&KeySettings>) -> Vec<&'a str> {
+    let Some(keys) = keys else { return Vec::new() };
+    let mut found: Vec<_> = spec.keys.iter().map(|row| row.provider).collect();
+    found.retain(|name| keys.entries.get(*name).is_some_and(|entry| entry.source.is_some()));
+    found.dedup();
+    found
 }
 
 fn table(rows: &[Row<'_>]) -> String {
@@ -102,6 +120,9 @@ fn table(rows: &[Row<'_>]) -> String {
             Some(false) => "no image",
             None => "?",
         };
+        let keys = row.keys.iter().map(|provider| format!("keys.{provider}"));
+        let variables = row.variables_set.iter().map(|&name| name.to_owned());
+        let credentials: Vec<_> = variables.chain(keys).collect();
         let dash = |words: String| if words.is_empty() { "-".to_owned() } else { words };
         let state: Vec<_> =
             row.state.iter().map(|state| format!("~/{}", state.display())).collect();
@@ -110,7 +131,7 @@ fn table(rows: &[Row<'_>]) -> String {
             row.image.clone(),
             ready.to_owned(),
             if row.acp.is_some() { "yes" } else { "-" }.to_owned(),
-            dash(row.variables_set.join(" ")),
+            dash(credentials.join(" ")),
             dash(state.join(" ")),
         ]
     });

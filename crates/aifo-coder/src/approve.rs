@@ -1,18 +1,20 @@
 //! `aifo-coder approve`: answers questions about calls of a running session (`spec/questions.md#approve`).
 
 mod keys;
-mod rule;
+pub(crate) mod rule;
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use aifo_launch::{Answer, ControlClient, ControlLine, ListedQuestion, SessionInfo};
-use aifo_types::quote_word;
+use aifo_types::{escape_line, quote_word};
 use anyhow::bail;
 use tokio::sync::mpsc;
 
 use crate::approve::keys::{Key, Keys};
+use crate::approve::rule::NotWritten;
 use crate::cli::{Approve, UsageError};
 use crate::kube::{self, Cluster};
 use crate::{console, paint, sessions};
@@ -37,6 +39,8 @@ pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
 }
 
 const NONE: &str = "no calls wait for approval";
+/// Keys are ignored for this time after a question is shown.
+const KEY_DELAY: Duration = Duration::from_millis(350);
 
 async fn answer_one(session: &SessionInfo, id: &str, option: &str) -> anyhow::Result<ExitCode> {
     let Some(answer) = Answer::parse(option) else {
@@ -48,8 +52,14 @@ async fn answer_one(session: &SessionInfo, id: &str, option: &str) -> anyhow::Re
     let questions = client.list().await?;
     let question = questions.into_iter().find(|question| question.id == id);
     if let (Answer::Always, Some(question)) = (answer, &question) {
-        // Before the answer: a rule that cannot be written must not allow the call.
-        paint::print(&rule::plan(&question.argv)?.write()?)?;
+        match rule::write(&question.argv) {
+            Ok(difference) => paint::print(&difference)?,
+            Err(error) => {
+                client.answer(id, Answer::Once.id()).await?;
+                console::say(format_args!("answered {id} with 'once'"));
+                return Err(error);
+            }
+        }
     }
     client.answer(id, option).await?;
     console::say(format_args!("answered {id} with '{option}'"));
@@ -81,9 +91,11 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
     let mut keys = Keys::read()?;
     let mut open: VecDeque<ListedQuestion> = VecDeque::new();
     let mut shown_id = String::new();
+    let mut shown_at = Instant::now();
     loop {
         if let Some(first) = open.front().filter(|first| first.id != shown_id) {
             shown_id.clone_from(&first.id);
+            shown_at = Instant::now();
             paint::print(&format!("{}{KEYS}\n", shown(first)))?;
         }
         tokio::select! {
@@ -114,6 +126,8 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
             },
             key = keys.next() => match key {
                 Key::Quit => return Ok(ExitCode::SUCCESS),
+                // It was meant for the question before.
+                Key::Answer(_) if shown_at.elapsed() < KEY_DELAY => {}
                 Key::Answer(answer) => {
                     if let Some(question) = open.front().filter(|open| open.id == shown_id) {
                         give(session, question, answer, &mut keys).await?;
@@ -129,7 +143,7 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
 async fn give(
     session: &SessionInfo,
     question: &ListedQuestion,
-    answer: Answer,
+    mut answer: Answer,
     keys: &mut Keys,
 ) -> anyhow::Result<()> {
     if answer == Answer::Always {
@@ -142,8 +156,18 @@ async fn give(
         if !matches!(keys.next().await, Key::Answer(Answer::Once)) {
             return paint::print("not written, not answered\n");
         }
-        if let Err(error) = plan.write() {
-            return paint::print(&format!("{}\n", console::error_chain(&error)));
+        // A call that has ended meanwhile gets no rule.
+        let open = ControlClient::connect(session)?.list().await?;
+        if !open.iter().any(|open| open.id == question.id) {
+            return paint::print("not written: the question has ended\n");
+        }
+        match plan.write() {
+            Ok(()) => {}
+            Err(error @ NotWritten::Changed(_)) => return paint::print(&format!("{error}\n")),
+            Err(error) => {
+                paint::print(&format!("{error}\nthe call is allowed once\n"))?;
+                answer = Answer::Once;
+            }
         }
     }
     let answered = ControlClient::connect(session)?.answer(&question.id, answer.id()).await;
@@ -161,9 +185,21 @@ fn shown(question: &ListedQuestion) -> String {
     let left =
         if question.left { "\n  its client has left; an answer covers a repetition" } else { "" };
     let ListedQuestion { id, directory, reason, .. } = question;
-    let directory = quote_word(directory.as_bytes());
-    format!("{id}  {}\n  in {directory}\n  {reason}{left}\n", words.join(" "))
+    let (directory, reason) = (quote_word(directory.as_bytes()), escape_line(reason));
+    let command = words.join(" ");
+    // The beginning may have left the screen.
+    let long = match command.len() > LONG {
+        true => {
+            let begin: String = command.chars().take(LONG / 4).collect();
+            format!("\n  {} bytes, which begin with: {begin}", command.len())
+        }
+        false => String::new(),
+    };
+    format!("{id}  {command}\n  in {directory}\n  {reason}{long}{left}\n")
 }
+
+/// Bytes of a command whose beginning is shown again below it.
+const LONG: usize = 800;
 
 #[cfg(test)]
 mod tests {

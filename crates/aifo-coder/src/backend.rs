@@ -4,8 +4,8 @@ use std::path::Path;
 
 use aifo_launch::{
     Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
-    EngineError, Fallback, Images, LocalNames, Net, RunnerTransport, SidecarBackend,
-    TrustedPrograms, own_certificates,
+    EngineError, Fallback, Images, LocalNames, Net, SidecarBackend, TrustedPrograms,
+    own_certificates,
 };
 use anyhow::{Context, bail};
 
@@ -18,7 +18,7 @@ use crate::image_dialogue::{self, Dialogue};
 pub(crate) async fn choose(
     config: &Config,
     workspace: &Path,
-    (fallback, transport): (Fallback, RunnerTransport),
+    fallback: Fallback,
     programs: &TrustedPrograms,
     mut dialogue: Dialogue,
 ) -> anyhow::Result<(SidecarBackend, Option<Attachments>)> {
@@ -46,7 +46,6 @@ pub(crate) async fn choose(
     match &mut chosen.backend {
         // Tools on this machine find these files by themselves.
         SidecarBackend::Containers(containers) => {
-            open_network(containers, config, transport);
             warn_of_names(containers.net, config);
             if containers.net.is_by_name() {
                 let (rules, unreachable) = config.network_rules(workspace);
@@ -94,19 +93,6 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> anyhow::Resul
     }
     Ok(())
 }
-
-/// Opens the network if the default one cannot work.
-fn open_network(containers: &mut Containers, config: &Config, transport: RunnerTransport) {
-    let publishes = !containers.publish.is_empty();
-    if config.net.is_builtin() && publishes && !containers.passes_descriptors(transport) {
-        containers.net = Net::Shared;
-        tracing::info!("the network is open: {OPEN_REASON}");
-    }
-}
-
-/// Why the network is open by default.
-pub(crate) const OPEN_REASON: &str =
-    "this engine's containers cannot pass descriptors, which --publish with --net names needs";
 
 /// Returns the network by name of local tools, if the user has set it.
 pub(crate) fn local_names(config: &Config, workspace: &Path) -> Option<LocalNames> {

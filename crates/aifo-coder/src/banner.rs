@@ -8,7 +8,6 @@ use aifo_launch::{
 };
 use aifo_types::Kind;
 
-use crate::backend;
 use crate::config::Config;
 
 /// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
@@ -80,8 +79,7 @@ pub(crate) fn before(
         kinds: session.kinds().to_vec(),
         net: containers.net,
         net_source: match config.net.is_builtin() {
-            true if containers.net == config.net.value => None,
-            true => Some(backend::OPEN_REASON.to_owned()),
+            true => None,
             false => Some(config.net.source.to_string()),
         },
         attached: config.kinds.attached.keys().cloned().collect(),

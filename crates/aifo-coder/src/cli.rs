@@ -2,6 +2,7 @@
 
 mod acp;
 mod cluster;
+mod examples;
 mod help;
 mod images;
 mod kube;
@@ -17,6 +18,7 @@ mod web;
 
 use clap::{Parser, Subcommand};
 
+use self::examples::{AGENTS, DETACH, MAN, SESSIONS};
 use self::help::{
     ACP, ACP_USAGE, APPROVE, ATTACH, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC,
     LOG, NET, POLICY, PROMPT, PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE,
@@ -41,7 +43,7 @@ pub(crate) use self::removal::{
 };
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::{Session, default_workspace};
-pub(crate) use self::usage::{UsageError, reject_option};
+pub(crate) use self::usage::{UsageError, parse, reject_option};
 pub(crate) use self::web::Web;
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist
@@ -67,6 +69,7 @@ pub(crate) enum Command {
     #[command(after_help = WEB)]
     Web(Box<Web>),
     /// List the supported agents and their state
+    #[command(after_help = AGENTS)]
     Agents(Agents),
     /// Build or pull the images that a project needs
     #[command(after_help = SETUP)]
@@ -94,11 +97,13 @@ pub(crate) enum Command {
     #[command(after_help = NET)]
     Net(Net),
     /// List running sessions with their containers and tools
+    #[command(after_help = SESSIONS)]
     Sessions(Sessions),
     /// Show a session that was started with `run --keep` or `run --detach`
     #[command(after_help = ATTACH)]
     Attach(Attach),
     /// Disconnect the terminals that show a session, which continues
+    #[command(after_help = DETACH)]
     Detach(Detach),
     /// Answer calls of a running session that wait for approval
     #[command(after_help = APPROVE)]
@@ -128,6 +133,7 @@ pub(crate) enum Command {
     #[command(after_help = COMPLETIONS)]
     Completions(Completions),
     /// Write manual pages to a directory
+    #[command(after_help = MAN)]
     Man(Man),
 }
 
@@ -155,6 +161,32 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    /// Each example is also a valid command line.
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let mut subcommands = command.get_subcommands().peekable();
+            if subcommands.peek().is_none() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains(path), "'{path}' has no example");
+            }
+            subcommands.for_each(|inner| check(inner, &format!("{path} {}", inner.get_name())));
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let (_, examples) = help.split_once("Examples:\n").unwrap_or_default();
+            for line in examples.lines().take_while(|line| line.starts_with("  ")) {
+                let Some((_, line)) = line.split_once("aifo-coder ") else { continue };
+                let line = line.split("  ").next().unwrap_or_default();
+                let end = [" | ", " >> ", ")"].iter().filter_map(|end| line.find(end)).min();
+                let words = shlex::split(&line[..end.unwrap_or(line.len())]).unwrap();
+                let words = ["aifo-coder".to_owned()].into_iter().chain(words);
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("{line}: {error}");
+                }
+            }
+        }
+        check(&Cli::command(), "aifo-coder");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use aifo_images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock,
 use aifo_launch::{
     Choice, Engine, Flavor, Programs, ShimBinary, TrustedPrograms, state_directory, within_timeout,
 };
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Serialize;
 
 use crate::cli::{BuildImages, ImagesCommand, PushImages};
@@ -27,7 +27,7 @@ pub(crate) async fn run(command: &ImagesCommand) -> anyhow::Result<ExitCode> {
             build(images, toolchain, &config).await
         }
         ImagesCommand::Update(flags) => update(flags, &config).await,
-        ImagesCommand::List { engine, json } => list(engine.as_deref(), *json, &config).await,
+        ImagesCommand::List { engine, json } => list(*engine, *json, &config).await,
         ImagesCommand::Push(flags) => push(flags, &config).await,
     }
 }
@@ -62,7 +62,7 @@ pub(crate) async fn build_named(
     if let Some(path) = lock_path() {
         lock = lock.with(Lock::read(&path)?);
     }
-    let host = host(flags.engine.as_deref(), config).await?;
+    let host = host(flags.engine, config).await?;
     let start = Instant::now();
     let (built, errors) = aifo_images::build(&host, &lock, &options, &mut EscapedStderr)?;
     let seconds = start.elapsed().as_secs();
@@ -101,7 +101,7 @@ async fn update(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode
     let path = lock_path().context("cannot find the lock file: HOME is not set")?;
     let mut users = Lock::read(&path)?;
     let mut lock = Lock::embedded()?.with(users.clone());
-    let host = host(flags.engine.as_deref(), config).await?;
+    let host = host(flags.engine, config).await?;
     let options = options(flags, config);
     aifo_images::update(&host, &mut lock, &options, &mut EscapedStderr, |lock| {
         users = lock.clone();
@@ -116,7 +116,7 @@ async fn update(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode
 /// Pushes images to a registry.
 async fn push(flags: &PushImages, config: &Config) -> anyhow::Result<ExitCode> {
     let destination = Destination::parse(&flags.destination)?;
-    let host = host(flags.engine.as_deref(), config).await?;
+    let host = host(flags.engine, config).await?;
     let image_names = image_names(config);
     let pushed = aifo_images::push(
         &host,
@@ -146,7 +146,7 @@ struct Row<'a> {
     age: &'a str,
 }
 
-async fn list(engine: Option<&str>, json: bool, config: &Config) -> anyhow::Result<ExitCode> {
+async fn list(engine: Option<Flavor>, json: bool, config: &Config) -> anyhow::Result<ExitCode> {
     let host = host(engine, config).await?;
     let rows = host.images()?;
     if json {
@@ -203,12 +203,10 @@ fn toolchain() -> anyhow::Result<PathBuf> {
 }
 
 /// Finds the trusted programs, and an engine that answers.
-async fn host(engine: Option<&str>, config: &Config) -> anyhow::Result<Host> {
+async fn host(engine: Option<Flavor>, config: &Config) -> anyhow::Result<Host> {
     let choice = match engine {
         None => config.backend.value.engine().unwrap_or(Choice::Any),
-        Some("docker") => Choice::Only(Flavor::Docker),
-        Some("podman") => Choice::Only(Flavor::Podman),
-        Some(other) => bail!("unknown engine '{other}'\nhint: use docker or podman"),
+        Some(flavor) => Choice::Only(flavor),
     };
     let programs = TrustedPrograms::here();
     let found = within_timeout(Engine::find(choice, &programs)).await;

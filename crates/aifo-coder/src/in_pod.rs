@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use aifo_attach::{END_FILE, SOCKET, connect};
 use aifo_launch::{HeldSession, HeldState};
 use aifo_process::{CaughtSignals, SignalSet};
-use aifo_types::{Signal, env};
+use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
 use crate::console;
@@ -32,10 +32,15 @@ const END_KEPT: Duration = Duration::from_secs(60 * 60);
 /// The time for the holder to listen, after the start of the container.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 
-/// Holds the terminal of the pod's session. SECS is the time for a first client; 0 is without a limit.
+/// Holds the terminal of the pod's session, or without a command waits for those of clients. SECS is the time for a first client; 0 is without a limit.
 pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
-    let [secs, command, args @ ..] = line else { bail!("incomplete command line") };
+    let [secs, rest @ ..] = line else { bail!("incomplete command line") };
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
+    let [command, args @ ..] = rest else {
+        let code = wait_for_commands(Duration::from_secs(secs))?;
+        workspace_in_pod::wait_for_fetch()?;
+        return Ok(code);
+    };
     let within = (secs > 0).then(|| Duration::from_secs(secs));
     let id = session()?;
     let (directory, ending) =
@@ -46,18 +51,50 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(ending.exit_code()))
 }
 
+/// Waits while clients run commands in this container, the first of which has to start in time.
+fn wait_for_commands(first_within: Duration) -> io::Result<ExitCode> {
+    let signals = CaughtSignals::new(end_signals())?;
+    let mut deadline = Instant::now() + first_within;
+    while Instant::now() < deadline {
+        if let Some(signal) = signals.next() {
+            return Ok(ExitCode::from(Ending::Signaled(signal.number).exit_code()));
+        }
+        while aifo_process::reap().is_some() {}
+        if has_other_processes()? {
+            deadline = Instant::now() + BETWEEN_COMMANDS;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The pause after a command, in which another one may start.
+const BETWEEN_COMMANDS: Duration = Duration::from_secs(5);
+
+/// Returns whether the container has another process.
+fn has_other_processes() -> io::Result<bool> {
+    let own = std::process::id().to_string();
+    let is_process = |name: &str| name != own && name.bytes().all(|byte| byte.is_ascii_digit());
+    let mut entries = fs::read_dir("/proc")?.flatten();
+    Ok(entries.any(|entry| entry.file_name().to_str().is_some_and(is_process)))
+}
+
+fn end_signals() -> SignalSet {
+    let mut set = SignalSet::default();
+    for signal in [Signal::Term, Signal::Int, Signal::Hup] {
+        set.insert(signal.number());
+    }
+    set
+}
+
 fn session() -> anyhow::Result<String> {
     std::env::var(env::POD_SESSION).context("this process is not in a pod of a session")
 }
 
 /// Waits until a client has read the end, if none has.
 fn wait_for_reader(directory: &Path) -> io::Result<()> {
-    let mut set = SignalSet::default();
-    for signal in [Signal::Term, Signal::Int, Signal::Hup] {
-        set.insert(signal.number());
-    }
     // The first process of a container ignores other signals. The end of the terminal sends HUP.
-    let signals = CaughtSignals::new(set)?;
+    let signals = CaughtSignals::new(end_signals())?;
     let deadline = Instant::now() + END_KEPT;
     while directory.join(END_FILE).exists() && Instant::now() < deadline {
         if signals.next().is_some_and(|signal| signal.number != Signal::Hup.number()) {

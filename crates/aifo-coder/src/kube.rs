@@ -1,5 +1,6 @@
 //! `aifo-coder kube`: sessions as pods of Kubernetes (`spec/kubernetes.md`).
 
+mod acp;
 mod cluster;
 mod relay;
 mod run;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use aifo_kube::{Role, Subject};
 use aifo_launch::new_id;
 
+pub(crate) use self::acp::{acp, prompt, selected as selected_for_agent};
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::relay::relay;
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
@@ -21,7 +23,7 @@ pub(crate) use self::sessions::{cleanup, list};
 use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};
 use crate::config;
 use crate::console::{self, LogLevel};
-use crate::kube::session::PodTerminal;
+use crate::kube::session::{PodProcess, PodRequest};
 use crate::paint;
 
 pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
@@ -49,8 +51,11 @@ fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);
     let config = config::load(&run.session.project.workspace.path, &run.flags())?;
     let session = flags.session_id.clone().map_or_else(new_id, Ok)?;
-    let terminal = if flags.no_tty { PodTerminal::None } else { PodTerminal::OfContainer };
-    let pod = session::describe(run, &config, session, terminal)?;
+    let process = match flags.no_tty {
+        true => PodProcess::WithoutTerminal,
+        false => PodProcess::OnTerminal,
+    };
+    let pod = session::describe(PodRequest::of_run(run, &config)?, session, &process)?;
     let text = pod.render()?;
     if !run.session.quiet {
         for warning in &pod.warnings {

@@ -51,16 +51,15 @@ mod workspace_in_pod;
 use std::process::ExitCode;
 
 use aifo_types::exit;
-use clap::Parser;
 
-use crate::cli::{Cli, Command, UsageError};
+use crate::cli::{Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
     if let Some(code) = held::process().or_else(in_pod::process) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = cli::parse();
     let (ended, code) = match cli.command {
         Command::Run(flags) => (block_on(run::run(*flags)), exit::NOTHING_RAN),
         Command::Prompt(flags) => (block_on(acp::prompt(*flags)), exit::NOTHING_RAN),

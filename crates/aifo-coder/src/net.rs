@@ -9,7 +9,7 @@ mod suggest;
 
 use std::process::ExitCode;
 
-pub(crate) use self::allow::{check, difference, replace};
+pub(crate) use self::allow::{check, difference, lock, replace};
 pub(crate) use self::line::{connection_line, ended};
 use crate::cli::{Net, NetCommand};
 

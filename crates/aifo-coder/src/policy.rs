@@ -30,6 +30,7 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     let workspace = &flags.project.workspace.path;
     let config = config::load(workspace, &flags.project.flags())?;
     let judge = config.argument_rules.judge(config.default_rules.value);
+    let judge = judge.with_links(config::links_below(workspace));
     let names = [config::real(workspace), workspace.clone()];
     let names = names.map(|path| path.into_os_string().into_vec());
     let directory = std::env::current_dir().context("cannot determine the current directory")?;

@@ -1,13 +1,15 @@
 //! `aifo-coder proxy`: runs commands of this machine for containers that share a directory with it.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_launch::{
-    CallApprovals, EndSignals, MissingProgram, ShimBinary, TrustedPrograms, path_without_shims,
+    CallApprovals, CallJudge, EndSignals, Limits, MissingProgram, ShimBinary, TrustedPrograms,
+    Verdict, path_without_shims, run_ask_command,
 };
 use aifo_process::raise_open_files;
 use aifo_proxy::mailbox::{
@@ -19,13 +21,23 @@ use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::{ClientKind, Proxy};
+use crate::config::{self, Config, Flags};
 use crate::console::{self, LogLevel};
-use crate::paint;
+use crate::{paint, settings};
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     console::start(flags.log_level());
     let workspace = std::env::current_dir().context("cannot determine the current directory")?;
     let workspace = workspace.canonicalize().context("the current directory does not exist")?;
+    // In the user's home the workspace's rules are the user's own.
+    let has_user_file = config::user_file_path().is_some_and(|file| file.starts_with(&workspace));
+    let mut config = match has_user_file {
+        true => config::load_user()?,
+        false => config::load(&workspace, &Flags::default())?,
+    };
+    config.default_rules.value &= !flags.no_rules;
+    let ask_command = settings::ask_command(&workspace, &config)?;
+    let approvals = approvals(&workspace, &config, ask_command.is_some());
     let shim = ShimBinary::find()?;
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
@@ -53,7 +65,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
             ClientKind::Script => ClientProgram::Script,
             ClientKind::Binary => ClientProgram::Binary(shim.path().to_owned()),
         },
-        approvals: CallApprovals::allow_all(),
+        approvals: approvals.clone(),
         max_runtime: Some(flags.max_secs).filter(|secs| *secs > 0).map(Duration::from_secs),
         grace: Duration::from_secs(flags.grace),
     };
@@ -64,8 +76,17 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
             if announced.is_err() {
                 sender.send_replace(Stop::AtOnce);
             }
+            let asks = async {
+                match ask_command {
+                    Some(command) => {
+                        run_ask_command(approvals, ASKED_AS.to_owned(), command).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = mailbox.serve(receiver) => {}
+                () = asks => {}
                 () = forward_signals(&mut signals, &sender) => {}
             }
             announced.context("cannot print the served commands")
@@ -74,6 +95,34 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     };
     fleet.stop().await;
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// The name in place of a session for the program that answers questions.
+const ASKED_AS: &str = "proxy";
+/// The time for an answer; a request waits at most this long.
+const ASK_TIMEOUT: u64 = 240;
+
+/// Returns the approvals by the rules of the configuration. Without a program that answers, a call that
+/// must be asked about is denied.
+fn approvals(workspace: &Path, config: &Config, has_command: bool) -> CallApprovals {
+    let judge = config.argument_rules.judge(config.default_rules.value);
+    if judge.is_empty() {
+        return CallApprovals::allow_all();
+    }
+    let judge = CallJudge::new(move |call| {
+        let mut judgement = judge.judge(call);
+        if judgement.verdict == Verdict::Ask && !has_command {
+            judgement.verdict = Verdict::Deny;
+            let separator = if judgement.reason.is_empty() { "" } else { "; " };
+            judgement.reason.push_str(separator);
+            judgement.reason.push_str("aifo-coder proxy asks only the program of ask.command");
+        }
+        judgement
+    });
+    let names = vec![workspace.as_os_str().as_bytes().to_vec()];
+    let seconds = config.ask_timeout_secs.value.unwrap_or(ASK_TIMEOUT);
+    let timeout = Duration::from_secs(if has_command { seconds } else { 0 });
+    CallApprovals::new(Some(judge), names, timeout, &Limits::default())
 }
 
 /// Stops the mailbox: the first signal within its grace period, the next at once. Never returns.

@@ -8,6 +8,7 @@ use aifo_launch::{
     Agent, AgentEnd, BackendChoice, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity,
     WorkspaceLock,
 };
+use aifo_process::become_subreaper;
 use aifo_types::exit;
 use anyhow::Context;
 
@@ -26,7 +27,7 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     if config.backend.value == BackendChoice::Kubernetes {
         return kube::run_in_pod(&flags, &config).await;
     }
-    kube::reject_pod_flags(&flags)?;
+    kube::reject_pod_flags(&flags.pod)?;
     let target = resolve_target(&flags, &config)?;
     if let Some(keep) = keep(&flags, &config) {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
@@ -83,6 +84,11 @@ pub(crate) async fn run_target(
         true => Some(WorkspaceLock::acquire(&session.workspace)?),
         false => None,
     };
+    if target.image.is_none() && session.judge.is_some() {
+        // A process of the agent stays below this one, also after a double fork, so it cannot answer
+        // questions about its calls.
+        become_subreaper().context("cannot become a subreaper for the agent's processes")?;
+    }
     let backend = session.backend.clone();
     let summary = session.summary();
     let mut signals = EndSignals::listen()?;

@@ -57,9 +57,8 @@ pub(crate) async fn session_config(
         true => Dialogue::Silent,
         false => Dialogue::of_session(),
     };
-    let chosen = (fallback, flags.runner_transport);
     (session.backend, session.attached) =
-        backend::choose(config, workspace, chosen, &programs, dialogue).await?;
+        backend::choose(config, workspace, fallback, &programs, dialogue).await?;
     session.local_names = backend::local_names(config, workspace);
     session.startup = match config.toolchains.value.start_mode {
         StartMode::Eager => Startup::AtOnce,
@@ -72,7 +71,10 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     let judge = config.argument_rules.judge(config.default_rules.value);
-    session.judge = (!judge.is_empty()).then(|| judge.into());
+    let in_place = config.in_place.value.iter().filter(|tool| judge.concerns(tool.as_str()));
+    session.in_place = in_place.cloned().collect();
+    session.judge =
+        (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();
     let has_names = match &session.backend {
         SidecarBackend::Containers(containers) => containers.net.is_by_name(),
@@ -90,10 +92,7 @@ pub(crate) async fn session_config(
     session.restrictions.retain(|one| !config.unrestricted.value.contains(one));
     session.max_runtime = config.max_secs.value.map(Duration::from_secs);
     session.ask_timeout = Duration::from_secs(config.ask_timeout_secs.value.unwrap_or_default());
-    if let Some(command) = &config.ask_command.value {
-        check_ask_command(workspace, config, command)?;
-        session.ask_command.clone_from(command);
-    }
+    session.ask_command = ask_command(workspace, config)?.unwrap_or_default();
     session.limits.max_executions = config.max_executions.value;
     if config.verbose.value {
         session.verbosity = Verbosity::Verbose;
@@ -111,13 +110,17 @@ pub(crate) fn expect_user(session: &mut SessionConfig, config: &Config) {
     }
 }
 
-/// Errors: an agent could replace the program.
-fn check_ask_command(workspace: &Path, config: &Config, command: &[String]) -> anyhow::Result<()> {
+/// Returns the user's program that answers questions. Errors: an agent could replace it.
+pub(crate) fn ask_command(
+    workspace: &Path,
+    config: &Config,
+) -> anyhow::Result<Option<Vec<String>>> {
+    let Some(command) = &config.ask_command.value else { return Ok(None) };
     let program = command.first().map(String::as_str).unwrap_or_default();
     if let Err(why) = programs(workspace, config).check(Path::new(program)) {
         bail!("cannot use '{program}' of ask.command: {why}\nhint: choose another program");
     }
-    Ok(())
+    Ok(Some(command.clone()))
 }
 
 /// The programs that may be started for a workspace.

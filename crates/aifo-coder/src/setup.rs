@@ -64,14 +64,14 @@ pub(crate) async fn setup(flags: &Setup) -> anyhow::Result<ExitCode> {
     } else if !plan.carry_out(flags, &config).await? {
         return Ok(ExitCode::FAILURE);
     }
-    console::say(plan.next(flags.engine.as_deref()));
+    console::say(plan.next(flags.engine));
     Ok(ExitCode::SUCCESS)
 }
 
 impl Plan {
     async fn of(flags: &Setup, config: &Config, workspace: &Path) -> anyhow::Result<Self> {
         let specs = requested_agents(&flags.agents, config)?;
-        let engine = find_engine(flags.engine.as_deref(), config, workspace).await?;
+        let engine = find_engine(flags.engine, config, workspace).await?;
         let containers = backend::containers(engine, config);
         let engine = containers.engine.clone();
         let toolchains = &config.toolchains.value.list;
@@ -159,7 +159,7 @@ impl Plan {
             base: flags.base.clone(),
             ca: flags.ca.clone(),
             fresh: false,
-            engine: Some(self.engine.flavor().program().to_owned()),
+            engine: Some(self.engine.flavor()),
         };
         Ok(images::build_named(&build, None, config).await?.is_some() && is_complete)
     }
@@ -190,7 +190,7 @@ impl Plan {
     }
 
     /// The command to run next, with the engine of `--engine`.
-    fn next(&self, engine: Option<&str>) -> String {
+    fn next(&self, engine: Option<Flavor>) -> String {
         let backend = engine.map(|engine| format!("--backend {engine} ")).unwrap_or_default();
         match self.agents.as_slice() {
             [] => format!(
@@ -221,7 +221,7 @@ fn requested_agents<'a>(
 }
 
 async fn find_engine(
-    name: Option<&str>,
+    name: Option<Flavor>,
     config: &Config,
     workspace: &Path,
 ) -> anyhow::Result<Engine> {
@@ -233,9 +233,7 @@ async fn find_engine(
                 config.backend.source
             )
         })?,
-        Some("docker") => Choice::Only(Flavor::Docker),
-        Some("podman") => Choice::Only(Flavor::Podman),
-        Some(other) => bail!("unknown engine '{other}'\nhint: use docker or podman"),
+        Some(flavor) => Choice::Only(flavor),
     };
     let programs = settings::programs(workspace, config);
     let found = within_timeout(Engine::find(choice, &programs)).await;

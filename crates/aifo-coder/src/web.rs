@@ -1,5 +1,7 @@
 //! `aifo-coder web`: an agent on a web page (`spec/web.md`).
 
+mod calls;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,10 +62,15 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
         running: running_now,
         open_log,
     };
-    let web = bind(&flags, config).await?;
+    let mut web = bind(&flags, config).await?;
     show_links(&web.links()?, flags.origin.is_some())?;
     let launcher = Launcher { guard: None };
+    let (waiting, answers) = web.waiting_calls();
+    let calls = answers.map(|answers| tokio::spawn(calls::run(waiting, answers)));
     web.run(launcher, async { _ = signals.recv().await }).await;
+    if let Some(calls) = calls {
+        calls.abort();
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -195,9 +202,10 @@ impl Launcher {
             }
         };
         self.guard = Some(guard);
-        let judge = session.judge;
+        let (judge, for_allowed) = (session.judge.clone(), session.judge);
         let judge = Box::new(move |request: &_| judge.consult(request));
-        Ok(LaunchedAgent { connection, streaming, cwd: session.cwd, judge })
+        let allowed = Box::new(move |request: &_| for_allowed.cover(request));
+        Ok(LaunchedAgent { connection, streaming, cwd: session.cwd, judge, allowed })
     }
 }
 

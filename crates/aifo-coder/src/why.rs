@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use aifo_launch::{BackendChoice, Fallback, RunnerTransport, SidecarBackend};
+use aifo_launch::{BackendChoice, Fallback, SidecarBackend};
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
@@ -76,8 +76,7 @@ async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocat
         }
         BackendChoice::Auto => {
             let (fallback, silent) = (Fallback::Local, Dialogue::Silent);
-            let chosen = (fallback, RunnerTransport::Auto);
-            match backend::choose(config, workspace, chosen, &programs, silent).await?.0 {
+            match backend::choose(config, workspace, fallback, &programs, silent).await?.0 {
                 SidecarBackend::Local => SidecarLocation::Machine,
                 SidecarBackend::Containers(_) | SidecarBackend::Pod(_) => {
                     SidecarLocation::Containers

@@ -21,6 +21,7 @@ use nix::errno::Errno;
 
 use crate::attached::{self, SentCall, Start};
 use crate::descriptors::{self, FdTransport};
+use crate::in_place::{self, InPlaceCall, SentQuestion};
 use crate::mailbox::MailboxCommand;
 use crate::settings::{Protocol, Settings};
 use crate::variables::Variables;
@@ -35,10 +36,19 @@ pub(crate) struct BegunCall {
 }
 
 static BEGUN: Mutex<Option<BegunCall>> = Mutex::new(None);
+static SENT_QUESTION: Mutex<Option<SentQuestion>> = Mutex::new(None);
 
 /// Begins the call, and ends this process if it is a short one. Returns if the program must start as
 /// usual, with [`take`] to carry on a call that was begun.
 pub(crate) fn begin(stack: &InitialStack) {
+    let InitialStack { args, environment, executed_path: link } = stack;
+    if in_place::is_in_place(link) {
+        let sent = in_place::begin(&InPlaceCall { args, environment, link });
+        if let (Some(sent), Ok(mut slot)) = (sent, SENT_QUESTION.lock()) {
+            *slot = Some(sent);
+        }
+        return;
+    }
     if let Some(begun) = send(stack).and_then(await_short_answer)
         && let Ok(mut slot) = BEGUN.lock()
     {
@@ -49,6 +59,11 @@ pub(crate) fn begin(stack: &InitialStack) {
 /// Returns the call that was begun.
 pub(crate) fn take() -> Option<BegunCall> {
     BEGUN.lock().ok()?.take()
+}
+
+/// Returns the question about a call in place that was sent.
+pub(crate) fn take_question() -> Option<SentQuestion> {
+    SENT_QUESTION.lock().ok()?.take()
 }
 
 /// Sends the request. Returns `None`, with the process as it was, if the call is not a plain one or

@@ -19,6 +19,7 @@ mod early_start;
 mod failure;
 mod fd_writer;
 mod frame_connection;
+mod in_place;
 mod inherited;
 mod install;
 mod local_runtime;
@@ -45,6 +46,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use crate::in_place::InPlaceCall;
+use crate::shim_exit::ShimExit;
+
 // The tool inherits the parent's descriptors and signal dispositions; the standard library's start
 // changes both.
 #[cfg(not(test))]
@@ -60,6 +64,9 @@ fn run() -> ! {
     // Some agents execute a shim by its full path as argv[0].
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let args: Vec<OsString> = args.collect();
+    if let Some(ending) = run_in_place() {
+        ending.end()
+    }
     if let Some(begun) = begun {
         shim::carry_on(begun, name.as_bytes(), &args).end()
     }
@@ -79,6 +86,19 @@ fn run() -> ! {
         },
     };
     ending.end()
+}
+
+/// Runs a tool in place, if the program was executed as one.
+fn run_in_place() -> Option<ShimExit> {
+    let link = aifo_process::executed_path()?.as_os_str().as_bytes();
+    if !in_place::is_in_place(link) {
+        return None;
+    }
+    let args = arguments();
+    let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+    let environment = aifo_process::environment();
+    let call = InPlaceCall { args: &args, environment: &environment, link };
+    Some(in_place::run(&call, early_start::take_question()))
 }
 
 /// Returns argv. Reads it from the kernel if the C library does not pass it to a program that

@@ -57,6 +57,11 @@ impl Shared {
         *self.rules.write().unwrap_or_else(|error| error.into_inner()) = rules;
     }
 
+    /// Returns the number of the next connection.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Returns the same state with rules of its own.
     pub(crate) fn with_rules(&self, rules: Arc<NetRules>) -> Shared {
         Shared { rules: Arc::new(RwLock::new(rules)), ..self.clone() }
@@ -97,7 +102,7 @@ impl StackContext {
     /// Returns a new event, refused so far.
     pub(crate) fn event(&self, name: String, phase: Phase) -> ConnectionEvent {
         ConnectionEvent {
-            id: self.gateway.next_id.fetch_add(1, Ordering::Relaxed),
+            id: self.gateway.next_id(),
             stack: self.label.clone(),
             peer: None,
             name,

@@ -77,6 +77,11 @@ impl Gateway {
         self.0.set_rules(rules);
     }
 
+    /// Returns a number that no other connection of this gateway and its clones has.
+    pub fn next_id(&self) -> u64 {
+        self.0.next_id()
+    }
+
     /// Dials through a parent proxy, which then chooses the addresses.
     #[must_use]
     pub fn with_parent_proxy(mut self, parent: ParentProxy) -> Gateway {

@@ -20,26 +20,36 @@ use crate::limits::Limits;
 
 /// Relayed bytes of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// To the host outside.
     pub(crate) sent: AtomicU64,
     /// To the client.
     pub(crate) received: AtomicU64,
 }
 
+impl Counts {
+    /// Returns the bytes to the server.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes to the client.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+}
+
 /// Bytes of a direction after which other connections have their turn.
 const TURN: usize = 1 << 20;
 
-/// Relays all bytes between two connections until both sides closed or one failed, which resets the other
-/// one. An idle connection stays open, a half-closed one as [`Limits`] says.
-pub async fn relay(mut client: TcpStream, mut server: TcpStream) {
-    let (counts, limits) = (Counts::default(), Limits::default());
-    if splice(&mut client, &mut server, None, &counts, &limits).await.is_err() {
-        for side in [client, server] {
-            // Closing then resets the connection.
-            let _ = side.set_zero_linger();
-        }
-    }
+/// Relays all bytes between two connections until both sides closed or one failed. An idle connection stays
+/// open, a half-closed one as [`Limits`] says. Errors: one failed, and the caller resets the other one.
+pub async fn relay(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    counts: &Counts,
+) -> Result<(), ConnectionError> {
+    splice(client, server, None, counts, &Limits::default()).await
 }
 
 /// Relays until both sides closed, or one failed. With a `body`, the server receives only its bytes from

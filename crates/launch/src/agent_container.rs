@@ -7,7 +7,6 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value};
-use aifo_policy::{NotifyRules, Policy};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 use aifo_types::container_path;
 
@@ -16,7 +15,7 @@ use crate::beneath::{Beneath, Found};
 use crate::error::LaunchError;
 use crate::identity;
 use crate::keys::ModelKeys;
-use crate::shims::link_names;
+use crate::shims::{ShimTools, link_names};
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check;
 
@@ -90,7 +89,7 @@ pub(crate) fn container(
 pub(crate) async fn configure(
     agent: &AgentContainerConfig,
     session_dir: &Path,
-    tools: (&Policy, &NotifyRules),
+    tools: ShimTools<'_>,
     programs: &TrustedPrograms,
     as_root: bool,
 ) -> Result<(), LaunchError> {
@@ -142,12 +141,12 @@ fn files_dir(session_dir: &Path) -> PathBuf {
 
 /// Fills the directory of shims with relative links; the shim itself is mounted beside them, as the
 /// runtime directory may be mounted `noexec`.
-fn link_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
+fn link_shims(shims: &Path, tools: ShimTools<'_>) -> io::Result<()> {
     fs::write(shims.join("aifo-shim"), "")?;
     for name in [AGENT_PROGRAM, "aifo-runner"] {
         symlink("aifo-shim", shims.join(name))?;
     }
-    link_names(shims, tools.0, tools.1)
+    link_names(shims, tools)
 }
 
 /// Mounts the agent's state directories. Their parents become scratch directories; otherwise the

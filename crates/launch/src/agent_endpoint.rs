@@ -3,6 +3,7 @@
 //! The agent is an exec of a runner like any tool: the proxy allows only `aifo-agent`, and a shim
 //! that the launcher starts carries terminal, signals and exit status.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use aifo_proxy::{
     CallApprovals, CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories,
     Transcript,
 };
-use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
+use aifo_sidecar::{Backend, ConnectionListener, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
 use nix::unistd::getuid;
 use tokio::net::TcpListener;
@@ -80,6 +81,7 @@ impl AgentEndpoint {
                 token: token.clone(),
                 // The launcher's own calls of the agent.
                 approvals: CallApprovals::allow_all(),
+                in_place: BTreeSet::new(),
                 policy: agent_policy(),
                 forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },
@@ -136,8 +138,10 @@ impl AgentEndpoint {
 async fn bind_keys(fleet: &Fleet) -> Result<TcpListener, String> {
     let lease = fleet.lease(&Kind::agent()).await.map_err(|error| error.to_string())?;
     let bound = lease.runner().stack_sockets().bind(KEY_PORT).await;
-    let listener = bound.map_err(|error| error.to_string())?;
-    TcpListener::from_std(listener).map_err(|error| error.to_string())
+    match bound.map_err(|error| error.to_string())? {
+        ConnectionListener::Socket(listener) => Ok(listener),
+        ConnectionListener::Relayed(_) => Err("its runner passes no descriptors".to_owned()),
+    }
 }
 
 /// The path of the socket. No container mounts its directory.

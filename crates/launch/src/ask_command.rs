@@ -20,7 +20,7 @@ const MAX_OUTPUT: u64 = 256;
 
 /// Runs the program for each question, until the future is dropped. A program is killed when its question
 /// ends.
-pub(crate) async fn run(approvals: CallApprovals, session: String, command: Vec<String>) {
+pub async fn run_ask_command(approvals: CallApprovals, session: String, command: Vec<String>) {
     let mut changes = approvals.subscribe();
     let mut programs = JoinSet::new();
     // The questions of the session that a program was started for.
@@ -67,6 +67,8 @@ async fn answer_of(command: &[String], question: &str) -> io::Result<Option<Answ
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut child = Command::new(program)
         .args(args)
+        // Programs load code from their directory, and the agent may write to the workspace.
+        .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

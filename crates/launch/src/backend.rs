@@ -195,22 +195,15 @@ impl Containers {
         nix::unistd::getuid().is_root() && !self.engine.facts().rootless
     }
 
-    /// Returns whether the containers can pass descriptors to the launcher, which mirrors need.
-    pub fn passes_descriptors(&self, transport: RunnerTransport) -> bool {
-        transport.containers(&self.engine) == Transport::Descriptors
-    }
-
     /// Returns the network of [`Net::Names`], if that is the configured one. Errors: why it cannot work,
     /// with a hint.
     pub(crate) fn named_network(
         &self,
         kinds: &[Kind],
-        transport: RunnerTransport,
     ) -> Result<Option<NamedNetwork>, LaunchError> {
         if !self.net.is_by_name() {
             return Ok(None);
         }
-        self.check_names(transport).map_err(LaunchError::NamedNetwork)?;
         let ports = StackPorts {
             host: self.host_ports.clone(),
             agent: self.agent_ports.clone(),
@@ -218,20 +211,6 @@ impl Containers {
             ..StackPorts::default()
         };
         open_network(self.net, &self.rules, kinds, ports).map(Some)
-    }
-
-    fn check_names(&self, transport: RunnerTransport) -> Result<(), String> {
-        let hint = "hint: use --net open";
-        let option = (!self.agent_ports.is_empty()).then_some("--agent-port");
-        let option = option.or_else(|| self.join.as_ref().map(|_| "--join"));
-        let option = option.or_else(|| self.publish.first().map(|_| "--publish"));
-        if let Some(option) = option.filter(|_| !self.passes_descriptors(transport)) {
-            return Err(format!(
-                "{option} needs a runner that passes descriptors, which this transport does \
-                 not\n{hint}"
-            ));
-        }
-        Ok(())
     }
 
     /// Warns if containers get a proxy's URL without the login that it has on the host.

@@ -1,13 +1,14 @@
 //! Configuration of a session.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
-use aifo_process::Restriction;
+use aifo_process::{Lookup, Restriction, find_in_path};
 use aifo_proxy::{CallJudge, Limits};
 use aifo_sidecar::{Reporter, Startup};
-use aifo_types::{Endpoint, Kind};
+use aifo_types::{Endpoint, Kind, ToolName};
 
 use crate::agent_container::AgentContainerConfig;
 use crate::agent_variables::agent_variables;
@@ -18,6 +19,7 @@ use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::local_names::LocalNames;
 use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
+use crate::shims::{ShimTools, path_without_shims};
 use crate::toolchain::Toolchain;
 
 /// Configuration of a session.
@@ -51,6 +53,9 @@ pub struct SessionConfig {
     pub policy: Policy,
     /// The verdicts on calls; `None` allows every call of an allowlist.
     pub judge: Option<CallJudge>,
+    /// The tools that run where the agent is, once they are judged; those of an allowlist run in
+    /// sidecars in any case.
+    pub in_place: BTreeSet<ToolName>,
     /// The time for a user's answer to a call that must be approved; 0 if no user can answer.
     pub ask_timeout: Duration,
     /// A trusted program with arguments that answers for the user; empty for none.
@@ -93,6 +98,23 @@ impl SessionConfig {
     /// Returns the kinds of the sidecars.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         self.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect()
+    }
+
+    /// Keeps only those tools in place that an agent on this machine has: for any other one a shim would
+    /// hide that it is missing.
+    pub(crate) fn keep_installed_in_place(&mut self) {
+        let is_here = self.agent.is_none() && !matches!(self.backend, SidecarBackend::Pod(_));
+        if is_here {
+            let path = path_without_shims(std::env::var_os("PATH"));
+            let is_found = |name: &str| matches!(find_in_path(name, &path), Lookup::Found(_));
+            self.in_place.retain(|tool| is_found(tool.as_str()));
+        }
+    }
+
+    /// Returns the names of the shims.
+    pub(crate) fn shim_tools(&self) -> ShimTools<'_> {
+        let SessionConfig { policy, notify, in_place, .. } = self;
+        ShimTools { policy, notify, in_place }
     }
 
     /// Returns the runner of all containers.
@@ -156,6 +178,7 @@ impl SessionConfig {
             listen: None,
             policy: Policy::builtin(),
             judge: None,
+            in_place: BTreeSet::new(),
             ask_timeout: Duration::ZERO,
             ask_command: Vec::new(),
             forwarding: Forwarding::builtin(),

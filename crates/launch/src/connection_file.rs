@@ -34,6 +34,10 @@ pub struct LoggedConnection {
     pub port: Option<u16>,
     /// The decision.
     pub verdict: ConnectionVerdict,
+    /// The use of the port, if it is one of the session's and not of a name.
+    pub relay: Option<PortUse>,
+    /// The stack that listens on such a port, or `host`; `None` before it is connected.
+    pub to: Option<String>,
     /// The rule that allowed it.
     pub rule: Option<String>,
     /// The rule that would allow it.
@@ -74,6 +78,20 @@ pub enum ConnectionVerdict {
     /// It was refused.
     #[default]
     Refused,
+}
+
+/// The use of a port of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortUse {
+    /// A tool listens on it in another stack.
+    Mirror,
+    /// It is one of this machine's localhost.
+    HostPort,
+    /// It is one of the agent's.
+    AgentPort,
+    /// This machine serves it.
+    Published,
 }
 
 impl LoggedConnection {
@@ -168,16 +186,21 @@ impl ConnectionFile {
             Phase::Opened => ConnectionState::Open,
             Phase::Closed => ConnectionState::Closed,
         };
-        if let Some(file) = &self.file {
-            append(file, &record);
-        }
+        self.append_record(&record);
         if event.phase == Phase::Opened {
             self.open.insert(event.id, record);
         }
     }
+
+    /// Appends a line. A full disk is ignored.
+    pub(crate) fn append_record(&self, record: &LoggedConnection) {
+        if let Some(file) = &self.file {
+            append(file, record);
+        }
+    }
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

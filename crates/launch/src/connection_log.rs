@@ -10,7 +10,7 @@ use aifo_proxy::RunningTool;
 use aifo_sidecar::AGENT_STACK;
 
 use crate::caller_finder::CallerFinder;
-use crate::connection_file::{ConnectionFile, ConnectionVerdict};
+use crate::connection_file::{ConnectionFile, ConnectionVerdict, LoggedConnection};
 use crate::log_file::LogFile;
 
 /// The connections of a session.
@@ -76,6 +76,19 @@ impl ConnectionLog {
             self.callers.clear();
         }
         self.callers.insert(event, caller);
+    }
+
+    /// Sets the call of a connection to a port, if it is the only one of its stack.
+    pub(crate) fn with_caller(&self, record: LoggedConnection) -> LoggedConnection {
+        let finder = self.finder.as_ref().filter(|_| record.stack != AGENT_STACK);
+        let caller = finder.and_then(|finder| finder.only(&record.stack));
+        let (tool, exec_id) = caller.map(|caller| (caller.tool, caller.exec_id)).unzip();
+        LoggedConnection { tool, exec_id, ..record }
+    }
+
+    /// Records a connection to a port.
+    pub(crate) fn append(&self, record: &LoggedConnection) {
+        self.file.append_record(record);
     }
 
     /// Records an event.

@@ -19,7 +19,33 @@ pub(crate) const SOCKET: &str = "control.sock";
 pub(crate) enum ControlRequest {
     List(List),
     Watch(Watch),
-    Answer { answer: String, option: String },
+    Answer {
+        answer: String,
+        option: String,
+        #[serde(default)]
+        from: AnswerSender,
+    },
+}
+
+/// The kind of program that answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AnswerSender {
+    /// `aifo-coder approve`.
+    #[default]
+    Approve,
+    /// A web page.
+    Page,
+}
+
+impl AnswerSender {
+    /// Returns the word for users.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            AnswerSender::Approve => "approve",
+            AnswerSender::Page => "page",
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,8 +174,18 @@ impl ControlClient {
 
     /// Answers a question. Errors: another answer was first.
     pub async fn answer(&mut self, id: &str, option: &str) -> Result<(), ControlError> {
+        self.answer_from(AnswerSender::Approve, id, option).await
+    }
+
+    /// As [`answer`](Self::answer), from another program than `approve`.
+    pub async fn answer_from(
+        &mut self,
+        from: AnswerSender,
+        id: &str,
+        option: &str,
+    ) -> Result<(), ControlError> {
         let (answer, option) = (id.to_owned(), option.to_owned());
-        self.send(&ControlRequest::Answer { answer, option }).await?;
+        self.send(&ControlRequest::Answer { answer, option, from }).await?;
         match self.next().await? {
             ControlLine::Answered(_) => Ok(()),
             other => Err(unexpected(&other)),

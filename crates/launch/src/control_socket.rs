@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_policy::QuestionState;
-use aifo_process::bind_unix;
+use aifo_process::{bind_unix, parent_of};
 use aifo_proxy::{CallApprovals, OpenQuestion};
 use aifo_types::Token;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{Backlog, getsockopt, listen};
-use nix::unistd::getuid;
+use nix::unistd::{Pid, getuid};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
@@ -34,7 +34,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The processes that must not answer: the agent and its tools.
 #[derive(Clone, Debug)]
 struct Excluded {
-    launcher: u32,
+    launcher: Pid,
     /// The name of the session's directory, which is in their variables.
     name: String,
     token: Token,
@@ -48,20 +48,20 @@ pub(crate) fn serve(
 ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
     let listener = listen_at(&session.directory.join(SOCKET))?;
     let name = format!("{PREFIX}{}", session.id);
-    let excluded = Excluded { launcher: session.pid, name, token };
+    let excluded = Excluded { launcher: Pid::from_raw(session.pid.cast_signed()), name, token };
     Ok(async move {
         let mut clients = JoinSet::new();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((client, _)) => {
-                        if let Some(by) = excluded.sender(&client)
+                        if let Some(pid) = excluded.sender(&client)
                             && clients.len() < MAX_CLIENTS
                         {
                             let approvals = approvals.clone();
                             clients.spawn(async move {
                                 // The client's disconnect ends it.
-                                let _ = serve_client(client, &approvals, &by).await;
+                                let _ = serve_client(client, &approvals, pid).await;
                             });
                         }
                     }
@@ -82,24 +82,24 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Excluded {
-    /// Returns the description of a peer that may answer.
-    fn sender(&self, client: &UnixStream) -> Option<String> {
+    /// Returns the process id of a peer that may answer.
+    fn sender(&self, client: &UnixStream) -> Option<Pid> {
         let peer = getsockopt(client, PeerCredentials).ok()?;
         // 0 is a process of another namespace.
-        let pid = u32::try_from(peer.pid()).ok().filter(|pid| *pid > 0)?;
+        let pid = Some(Pid::from_raw(peer.pid())).filter(|pid| pid.as_raw() > 0)?;
         let may_answer = peer.uid() == getuid().as_raw() && !self.is_excluded(pid);
-        may_answer.then(|| format!("approve (pid {pid})"))
+        may_answer.then_some(pid)
     }
 
     /// Returns whether a process belongs to the agent, or has ended.
-    fn is_excluded(&self, pid: u32) -> bool {
+    fn is_excluded(&self, pid: Pid) -> bool {
         let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return true };
         let has = |text: &str| environ.windows(text.len()).any(|window| window == text.as_bytes());
         has(&self.name) || has(self.token.reveal()) || self.is_descendant(pid)
     }
 
-    fn is_descendant(&self, mut pid: u32) -> bool {
-        while pid > 1 {
+    fn is_descendant(&self, mut pid: Pid) -> bool {
+        while pid.as_raw() > 1 {
             match parent_of(pid) {
                 Some(parent) if parent != self.launcher => pid = parent,
                 Some(_) => return true,
@@ -111,12 +111,7 @@ impl Excluded {
     }
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
-}
-
-async fn serve_client(client: UnixStream, approvals: &CallApprovals, by: &str) -> io::Result<()> {
+async fn serve_client(client: UnixStream, approvals: &CallApprovals, pid: Pid) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -139,8 +134,9 @@ async fn serve_client(client: UnixStream, approvals: &CallApprovals, by: &str) -
                     _ = reader.read_line(&mut rest) => return Ok(()),
                 }
             }
-            Ok(ControlRequest::Answer { answer, option }) => {
-                match approvals.answer(&answer, &option, by) {
+            Ok(ControlRequest::Answer { answer, option, from }) => {
+                let by = format!("{} (pid {pid})", from.word());
+                match approvals.answer(&answer, &option, &by) {
                     Ok(_) => ControlLine::Answered(answer),
                     Err(error) => {
                         let first = approvals.ended(&answer).and_then(|(_, first)| first);

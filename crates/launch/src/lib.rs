@@ -85,6 +85,7 @@ mod own_directories;
 mod pins;
 mod plan;
 mod pod;
+mod port_log;
 mod port_relay;
 mod project;
 mod project_files;
@@ -136,6 +137,7 @@ pub use aifo_sidecar::{
     Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
     SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
 };
+pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, caches};
@@ -151,9 +153,12 @@ pub use cleanup::{CleanupReport, Leftover, Leftovers, RemoveError, find_leftover
 pub use config::{SessionConfig, Verbosity};
 pub use confine::{ConfinementMode, NetworkAccess};
 pub use connection_file::{
-    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, connections_written,
+    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
+    connections_written,
 };
-pub use control_client::{ControlClient, ControlError, ControlLine, ListedQuestion};
+pub use control_client::{
+    AnswerSender, ControlClient, ControlError, ControlLine, EndedQuestion, ListedQuestion,
+};
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
@@ -178,7 +183,7 @@ pub use plan::plan;
 pub use pod::{PodError, PodSession};
 pub use project::{CacheScope, Project, recorded_root};
 pub use publications::publish;
-pub use published_port::{InvalidPort, PublishedPort};
+pub use published_port::{InvalidPort, PublishedPort, check_published};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, running_sessions};

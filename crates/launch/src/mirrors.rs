@@ -1,16 +1,15 @@
 //! Mirrors of tools' listeners in the other network stacks (`spec/network.md#mirrors`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_sidecar::{AGENT_STACK, Listener, ListenerReport, SocketError, StackSockets};
-use nix::sys::stat::fstat;
-use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::connection_file::PortUse;
 use crate::mirror_table::{Changes, MirrorTable};
+use crate::port_log::{PortLog, RelayedPort};
 use crate::port_relay::{Connections, ConnectionsGuard, DialledAddress, Server};
 
 /// The mirrors of a session. Cheap to clone.
@@ -24,6 +23,7 @@ struct Shared {
     changed: watch::Sender<()>,
     /// The agent's ports that tools reach.
     agent_ports: Vec<u16>,
+    port_log: PortLog,
 }
 
 #[derive(Debug, Default)]
@@ -45,9 +45,14 @@ struct StackEntry {
 const MAX_LOGGED: usize = 100;
 
 impl Mirrors {
-    pub(crate) fn new(agent_ports: Vec<u16>) -> Self {
+    pub(crate) fn new(agent_ports: Vec<u16>, port_log: PortLog) -> Self {
         let changed = watch::Sender::new(());
-        Mirrors(Arc::new(Shared { state: Mutex::default(), changed, agent_ports }))
+        Mirrors(Arc::new(Shared { state: Mutex::default(), changed, agent_ports, port_log }))
+    }
+
+    /// Returns what records the connections to a port of a stack.
+    pub(crate) fn relayed_port(&self, stack: &str, port: u16, port_use: PortUse) -> RelayedPort {
+        RelayedPort { stack: stack.to_owned(), port, port_use, log: self.0.port_log.clone() }
     }
 
     /// Adds a stack. Its mirrors and connections end when the returned value is dropped.
@@ -97,33 +102,37 @@ impl Mirrors {
         self.signal();
     }
 
-    /// Connects to a port of a stack's loopback address.
-    pub(crate) async fn connect(&self, name: &str, port: u16) -> Option<Server> {
-        let entry = self.state().stacks.get(name).cloned()?;
+    /// Connects to a port of a stack's loopback address. Errors: why it cannot.
+    pub(crate) async fn connect(&self, name: &str, port: u16) -> Result<Server, String> {
+        let entry = self.state().stacks.get(name).cloned();
+        let entry = entry.ok_or_else(|| format!("stack '{name}' does not run"))?;
         match entry.sockets.connect(port).await {
-            Ok(stream) => Some(Server { stream, owner: Some(entry.connections) }),
-            Err(SocketError::Refused) => {
-                // Nothing listens there any more.
-                entry.sockets.report_listeners();
-                None
+            Ok(stream) => {
+                let (name, owner) = (name.to_owned(), Some(entry.connections));
+                Ok(Server { stream, name, owner })
             }
             Err(error) => {
-                tracing::debug!("cannot connect to port {port} of {name}: {error}");
-                None
+                if error == SocketError::Refused {
+                    // Nothing listens there any more.
+                    entry.sockets.report_listeners();
+                }
+                Err(error.to_string())
             }
         }
     }
 
     /// Connects to a port of the tools: where one listens, or, if that was not reported yet, in the first
     /// stack that accepts.
-    pub(crate) async fn connect_to_tools(&self, port: u16) -> Option<Server> {
+    pub(crate) async fn connect_to_tools(&self, port: u16) -> Result<Server, String> {
         let names = self.state().table.servers_of(port);
+        let mut failure = "no stack of tools runs".to_owned();
         for name in names {
-            if let Some(server) = self.connect(&name, port).await {
-                return Some(server);
+            match self.connect(&name, port).await {
+                Ok(server) => return Ok(server),
+                Err(error) => failure = error,
             }
         }
-        None
+        Err(failure)
     }
 
     /// Logs an event once.
@@ -198,16 +207,9 @@ impl MirroredStack {
             (self.mirrors.clone(), self.name.clone(), self.sockets.clone());
         let connections = self.connections.clone();
         async move {
-            let bound = sockets.bind(port).await.and_then(|listener| {
-                let inode = fstat(listener.as_fd()).map(|stat| stat.st_ino);
-                let inode = inode.map_err(|error| SocketError::Failed(error.to_string()))?;
-                let listener = TcpListener::from_std(listener);
-                let listener = listener.map_err(|error| SocketError::Failed(error.to_string()))?;
-                Ok((listener, u32::try_from(inode).unwrap_or(0)))
-            });
-            let listener = match bound {
-                Ok((listener, inode)) => {
-                    mirrors.state().table.bound(&name, inode);
+            let listener = match sockets.bind(port).await {
+                Ok(listener) => {
+                    mirrors.state().table.bound(&name, listener.inode());
                     listener
                 }
                 Err(error) => {
@@ -221,8 +223,9 @@ impl MirroredStack {
                 let (mirrors, source) = (mirrors.clone(), source.clone());
                 async move { mirrors.connect(&source, port).await }
             };
+            let relayed = mirrors.relayed_port(&name, port, PortUse::Mirror);
             tokio::select! {
-                () = connections.relay(listener, DialledAddress::Any, dial) => {}
+                () = connections.relay(listener, (relayed, DialledAddress::Any), dial) => {}
                 _ = &mut stop => {}
             }
         }

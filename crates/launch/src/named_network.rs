@@ -11,14 +11,16 @@ use aifo_sidecar::{
 use aifo_types::Kind;
 
 use crate::caller_finder::CallerFinder;
+use crate::connection_file::PortUse;
 use crate::connection_log::ConnectionLog;
 use crate::gateway_thread::GatewayThread;
 use crate::log_file::LogFile;
 use crate::mirrors::Mirrors;
 use crate::network_rules::{NetworkRules, RuleScope};
+use crate::port_log::PortLog;
 use crate::port_relay::{dial_host, relay_all};
 use crate::publications::Publications;
-use crate::relayed_stack::serve_relayed;
+use crate::relayed_stack::{SessionPorts, serve_relayed};
 use crate::tool_stacks::ToolStacks;
 
 /// Serves the stacks of a session. Cheap to clone.
@@ -125,7 +127,8 @@ impl NamedNetwork {
             .iter()
             .map(|(stack, rules)| (stack.clone(), gateway.with_rules(Arc::new(served(rules)))));
         let gateways = Arc::new(gateways.collect());
-        let mirrors = Mirrors::new(ports.agent.clone());
+        let port_log = PortLog::new(Arc::clone(&log), gateway.clone());
+        let mirrors = Mirrors::new(ports.agent.clone(), port_log);
         Ok(NamedNetwork {
             rules: Arc::new(Mutex::new(rules.clone())),
             stacks,
@@ -197,6 +200,10 @@ impl StackServer for NamedNetwork {
         self.stacks.name_of(kind).unwrap_or(TOOLS_STACK).to_owned()
     }
 
+    fn has_own_stack(&self, kind: &Kind) -> bool {
+        self.stacks.is_alone(kind)
+    }
+
     fn ports(&self, stack: &str) -> Option<Vec<u16>> {
         let StackPorts { rules, host, agent, joined } = &self.ports;
         match stack {
@@ -215,21 +222,30 @@ impl StackServer for NamedNetwork {
         let StackListeners { dns_udp, dns_tcp, ports } = match clients {
             Some(ServedStack::Passed(listeners)) => listeners,
             Some(ServedStack::Relayed(clients)) => {
-                let gateway = gateway.relayed(stack.to_owned());
-                let serving = serve_relayed(clients, gateway, self.ports.host.clone());
-                return Box::pin(self.thread.run(serving));
+                let (host, mut agent) = (self.ports.host.clone(), self.ports.agent.clone());
+                if stack == AGENT_STACK {
+                    agent.clear();
+                }
+                let (gateway, stack) = (gateway.relayed(stack.to_owned()), stack.to_owned());
+                let ports = SessionPorts { stack, host, agent, mirrors: self.mirrors.clone() };
+                return Box::pin(self.thread.run(async move {
+                    tokio::join!(serve_relayed(clients, gateway, ports), mirrored.serve());
+                }));
             }
             None => return Box::pin(self.thread.run(async move { mirrored.serve().await })),
         };
         let mut of_rules = ports;
         let mut of_host = of_rules.split_off(self.ports.rules.len().min(of_rules.len()));
         let of_agent = of_host.split_off(self.ports.host.len().min(of_host.len()));
+        let stack_name = stack.to_owned();
         let (name, stack) = (stack.to_owned(), Stack { dns_udp, dns_tcp, listeners: of_rules });
         let names = gateway.serve(name, stack);
-        let mirrors = self.mirrors.clone();
+        let (mirrors, ports, label) = (self.mirrors.clone(), self.mirrors.clone(), stack_name);
         Box::pin(self.thread.run(async move {
-            let to_host = relay_all(of_host, dial_host);
-            let to_agent = relay_all(of_agent, move |port| {
+            let host_port = |port| ports.relayed_port(&label, port, PortUse::HostPort);
+            let agent_port = |port| ports.relayed_port(&label, port, PortUse::AgentPort);
+            let to_host = relay_all(of_host, host_port, dial_host);
+            let to_agent = relay_all(of_agent, agent_port, move |port| {
                 let mirrors = mirrors.clone();
                 async move { mirrors.connect(AGENT_STACK, port).await }
             });

@@ -44,7 +44,7 @@ pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchEr
         }
         let linked = containers.linked(&workspace).unwrap_or_default();
         let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));
-        let network = containers.named_network(&config.kinds(), config.runner_transport)?;
+        let network = containers.named_network(&config.kinds())?;
         let stacks = network.map(|network| Arc::new(network) as Arc<dyn StackServer>);
         let options = (agent, stacks);
         let backend = containers.backend(id, &session_dir, runner, mounted, &tmp, options);

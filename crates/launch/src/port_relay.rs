@@ -5,9 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use aifo_sidecar::{ConnectionListener, ConnectionStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+
+use crate::port_log::{HOST, RelayedPort};
 
 /// Connections at once; further ones wait in the listener's queue.
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
@@ -41,7 +44,9 @@ pub(crate) enum DialledAddress {
 
 /// A connected server, and what ends its connections besides the listener's stack.
 pub(crate) struct Server {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: ConnectionStream,
+    /// Its stack, or [`HOST`].
+    pub(crate) name: String,
     pub(crate) owner: Option<Connections>,
 }
 
@@ -64,25 +69,29 @@ impl Connections {
     }
 
     /// Accepts connections until the future is dropped, and relays each to a server that `dial` connects,
-    /// until these connections must end. Without a server it closes the connection.
-    pub(crate) async fn relay<D, F>(&self, listener: TcpListener, dialled: DialledAddress, dial: D)
-    where
+    /// until these connections must end. Without a server it resets the connection.
+    pub(crate) async fn relay<D, F>(
+        &self,
+        mut listener: ConnectionListener,
+        (port, dialled): (RelayedPort, DialledAddress),
+        dial: D,
+    ) where
         D: Fn() -> F,
-        F: Future<Output = Option<Server>> + Send + 'static,
+        F: Future<Output = Result<Server, String>> + Send + 'static,
     {
         loop {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
-            let Ok((client, _)) = listener.accept().await else {
+            let Ok(client) = listener.accept().await else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            if dialled == DialledAddress::Localhost && !is_at_localhost(&client) {
+            if dialled == DialledAddress::Localhost && refuse_other_address(&client, &port) {
                 continue;
             }
-            let (server, connections) = (dial(), self.clone());
+            let (server, connections, port) = (dial(), self.clone(), port.clone());
             tokio::spawn(async move {
                 tokio::select! {
-                    () = serve(client, server) => {}
+                    () = serve(client, &port, server) => {}
                     () = connections.ended() => {}
                 }
                 drop(permit);
@@ -91,13 +100,23 @@ impl Connections {
     }
 }
 
-async fn serve(client: TcpStream, server: impl Future<Output = Option<Server>>) {
-    let Some(Server { stream, owner }) = server.await else {
-        // As the server's own kernel would answer.
-        let _ = client.set_zero_linger();
-        return;
+/// Relays a client to the server that `server` returns. Resets it without one.
+pub(crate) async fn serve(
+    mut client: ConnectionStream,
+    port: &RelayedPort,
+    server: impl Future<Output = Result<Server, String>>,
+) {
+    let mut record = port.record();
+    let Server { mut stream, name, owner } = match server.await {
+        Ok(server) => server,
+        Err(error) => {
+            record.fail(format_args!("cannot connect: {error}"));
+            // As the server's own kernel would answer.
+            return client.reset_on_close();
+        }
     };
-    let _ = (client.set_nodelay(true), stream.set_nodelay(true));
+    record.connected(&name);
+    let _ = (client.stream.set_nodelay(true), stream.stream.set_nodelay(true));
     let owner_ended = async {
         match owner {
             Some(owner) => owner.ended().await,
@@ -105,28 +124,51 @@ async fn serve(client: TcpStream, server: impl Future<Output = Option<Server>>) 
         }
     };
     tokio::select! {
-        () = aifo_egress::relay(client, stream) => {}
-        () = owner_ended => {}
+        relayed = aifo_egress::relay(&mut client.stream, &mut stream.stream, &record.counts) => {
+            if let Err(error) = relayed {
+                client.reset_on_close();
+                stream.reset_on_close();
+                record.fail(error);
+            }
+        }
+        () = owner_ended => record.fail(STACK_ENDED),
     }
 }
 
-fn is_at_localhost(client: &TcpStream) -> bool {
-    client.local_addr().is_ok_and(|dialled| dialled.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST))
+/// Why a connection ended with its server's stack.
+const STACK_ENDED: &str = "the stack of the server ended";
+
+/// Resets a connection to another address than 127.0.0.1, and returns whether it did: those of names are
+/// not localhost.
+pub(crate) fn refuse_other_address(client: &ConnectionStream, port: &RelayedPort) -> bool {
+    match client.dialled {
+        Some(dialled) if dialled.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) => false,
+        dialled => {
+            client.reset_on_close();
+            if let Some(dialled) = dialled {
+                port.refuse(dialled);
+            }
+            true
+        }
+    }
 }
 
 /// Relays connections of a stack's listeners at 127.0.0.1, each to the server that `dial` connects for the
 /// port, until the future is dropped.
-pub(crate) async fn relay_all<D, F>(listeners: Vec<std::net::TcpListener>, dial: D)
-where
+pub(crate) async fn relay_all<D, F>(
+    listeners: Vec<std::net::TcpListener>,
+    of_port: impl Fn(u16) -> RelayedPort,
+    dial: D,
+) where
     D: Fn(u16) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Option<Server>> + Send + 'static,
+    F: Future<Output = Result<Server, String>> + Send + 'static,
 {
     let (mut relays, mut guards) = (JoinSet::new(), Vec::new());
     for listener in listeners {
         // The sidecar has checked that it listens and does not block.
         let port = listener.local_addr().map(|bound| bound.port());
         let (port, listener) =
-            match port.and_then(|port| Ok((port, TcpListener::from_std(listener)?))) {
+            match port.and_then(|port| Ok((port, ConnectionListener::new(listener)?))) {
                 Ok(listening) => listening,
                 Err(error) => {
                     tracing::error!("cannot use a listener of a stack: {error}");
@@ -135,16 +177,17 @@ where
             };
         let (connections, guard) = Connections::new();
         guards.push(guard);
-        let dial = dial.clone();
+        let (dial, relayed) = (dial.clone(), (of_port(port), DialledAddress::Localhost));
         relays.spawn(async move {
-            connections.relay(listener, DialledAddress::Localhost, || dial(port)).await;
+            connections.relay(listener, relayed, || dial(port)).await;
         });
     }
     while relays.join_next().await.is_some() {}
 }
 
-/// Connects to a port of this machine's localhost.
-pub(crate) async fn dial_host(port: u16) -> Option<Server> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
-    Some(Server { stream, owner: None })
+/// Connects to a port of this machine's localhost. Errors: why it cannot.
+pub(crate) async fn dial_host(port: u16) -> Result<Server, String> {
+    let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+    let stream = ConnectionStream::tcp(connected.map_err(|error| error.to_string())?);
+    Ok(Server { stream, name: HOST.to_owned(), owner: None })
 }

@@ -7,15 +7,18 @@ use std::time::Duration;
 use std::{fs, io};
 
 use aifo_process::{bind_unix, connect_unix};
+use aifo_sidecar::ConnectionListener;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{Backlog, getsockopt, listen};
 use nix::unistd::getuid;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
+use crate::connection_file::PortUse;
 use crate::mirrors::Mirrors;
+use crate::port_log::HOST;
 use crate::port_relay::{Connections, ConnectionsGuard, DialledAddress};
 use crate::published_port::PublishedPort;
 
@@ -67,14 +70,15 @@ impl Publications {
         let listener = std::net::TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
-        let listener = TcpListener::from_std(listener).map_err(failed)?;
+        let listener = ConnectionListener::new(listener).map_err(failed)?;
         let (mirrors, connections) = (self.mirrors.clone(), self.connections.clone());
         open.relays.spawn(async move {
             let dial = || {
                 let mirrors = mirrors.clone();
                 async move { mirrors.connect_to_tools(port).await }
             };
-            connections.relay(listener, DialledAddress::Any, dial).await;
+            let relayed = mirrors.relayed_port(HOST, port, PortUse::Published);
+            connections.relay(listener, (relayed, DialledAddress::Any), dial).await;
         });
         open.addresses.push((bound, port));
         Ok(bound)

@@ -59,6 +59,31 @@ pub(crate) fn engine_value(value: &str) -> String {
     }
 }
 
+/// Checks a value for `--publish` of any network. Errors: neither aifo nor an engine publishes it. Ranges
+/// and other protocols are the engine's.
+pub fn check_published(value: &str) -> Result<(), InvalidPort> {
+    let invalid = |reason| InvalidPort { value: value.to_owned(), reason };
+    let (ports, protocol) = value.split_once('/').unwrap_or((value, "tcp"));
+    if !["tcp", "udp", "sctp"].contains(&protocol) {
+        return Err(invalid("expected tcp, udp or sctp after '/'"));
+    }
+    let (address, host, port) = split(ports);
+    if address.is_some_and(|address| address.parse::<IpAddr>().is_err()) {
+        return Err(invalid("expected an IP address"));
+    }
+    let is_range = |text: &str, lowest: u16| {
+        let mut ends = text.splitn(2, '-').map(|end| end.parse::<u16>());
+        ends.all(|end| end.is_ok_and(|end| end >= lowest))
+    };
+    if !host.is_empty() && !is_range(host, 0) {
+        return Err(invalid("expected a port of this machine"));
+    }
+    if !is_range(port, 1) {
+        return Err(invalid("expected a port of the tools"));
+    }
+    Ok(())
+}
+
 /// Splits a value into the address, which may be in brackets, the port of the host, empty if it has none,
 /// and the port of the tools.
 fn split(value: &str) -> (Option<&str>, &str, &str) {
@@ -96,6 +121,44 @@ mod tests {
         // Valid for engines only.
         assert_eq!(engine_value("3000-3005:3000-3005"), "127.0.0.1:3000-3005:3000-3005");
         assert_eq!(engine_value("5000:53/udp"), "127.0.0.1:5000:53/udp");
+    }
+
+    #[test]
+    fn values_of_engines_are_checked_as_far_as_they_are_the_same() {
+        for value in [
+            "3000",
+            ":3000",
+            "0:3000",
+            "8080:3000",
+            "[::1]:8080:3000",
+            "192.0.2.1::3000",
+            "3000-3005:3000-3005",
+            "5000:53/udp",
+            "3000/tcp",
+        ] {
+            assert_eq!(check_published(value), Ok(()), "{value}");
+        }
+        for value in [
+            "",
+            "x",
+            "0",
+            "-1",
+            "99999",
+            "99999:1",
+            "1:99999",
+            "1:0",
+            "localhost:1:1",
+            "1:1/x",
+            "1-",
+            "1-x",
+            "1-99999:1",
+            "a b",
+            "1:1/",
+        ] {
+            let error = check_published(value).map_err(|error| error.to_string());
+            let text = error.expect_err(value);
+            assert!(text.contains("\nhint: write PORT"), "{text}");
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use aifo_proxy::CallApprovals;
 use aifo_types::Token;
 use tokio::task::JoinSet;
 
+use crate::ask_command::run_ask_command;
 use crate::config::SessionConfig;
+use crate::control_socket;
 use crate::running::SessionInfo;
-use crate::{ask_command, control_socket};
 
 /// Returns the session's approvals. With a judge, `tasks` serve the control socket and run the user's
 /// program.
@@ -27,7 +28,7 @@ pub(crate) fn open(
         tasks.spawn(control_socket::serve(session, approvals.clone(), token.clone())?);
         if !config.ask_command.is_empty() {
             let (id, command) = (session.id.clone(), config.ask_command.clone());
-            tasks.spawn(ask_command::run(approvals.clone(), id, command));
+            tasks.spawn(run_ask_command(approvals.clone(), id, command));
         }
     }
     Ok(approvals)

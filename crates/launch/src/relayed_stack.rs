@@ -1,25 +1,32 @@
 //! Serves a stack whose runner relays connections (`spec/runner.md#connections-of-a-stack`).
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::net::SocketAddr;
 
 use aifo_egress::RelayedConnection;
-use aifo_sidecar::{RelayedStack, StackConnection, StackEvent};
-use tokio::net::TcpStream;
+use aifo_sidecar::{AGENT_STACK, ConnectionStream, RelayedStack, StackConnection, StackEvent};
 use tokio::task::JoinSet;
 
-use crate::port_relay::dial_host;
+use crate::connection_file::PortUse;
+use crate::mirrors::Mirrors;
+use crate::port_relay::{dial_host, refuse_other_address, serve};
+
+/// The ports of a stack that stand for no name.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionPorts {
+    pub(crate) stack: String,
+    /// Those of this machine's localhost.
+    pub(crate) host: Vec<u16>,
+    /// Those of the agent; none in its own stack.
+    pub(crate) agent: Vec<u16>,
+    pub(crate) mirrors: Mirrors,
+}
 
 /// Serves a stack until its runner is lost, or the future is dropped, which ends every connection.
 pub(crate) async fn serve_relayed(
     mut stack: RelayedStack,
     gateway: aifo_egress::RelayedStack,
-    host_ports: Vec<u16>,
+    ports: SessionPorts,
 ) {
-    let host_ports: Arc<[u16]> = host_ports.into();
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -30,8 +37,13 @@ pub(crate) async fn serve_relayed(
                     }
                 }
                 Some(StackEvent::Connected(connection)) => {
-                    let (gateway, host_ports) = (gateway.clone(), Arc::clone(&host_ports));
-                    connections.spawn(async move { serve(connection, gateway, &host_ports).await });
+                    let (gateway, ports) = (gateway.clone(), ports.clone());
+                    connections.spawn(async move {
+                        match ports.port_use(connection.dialled.port()) {
+                            Some(port_use) => ports.serve(connection, port_use).await,
+                            None => serve_name(connection, gateway).await,
+                        }
+                    });
                 }
                 None => return,
             },
@@ -40,30 +52,31 @@ pub(crate) async fn serve_relayed(
     }
 }
 
-async fn serve(
-    connection: StackConnection,
-    gateway: aifo_egress::RelayedStack,
-    host_ports: &[u16],
-) {
+async fn serve_name(connection: StackConnection, gateway: aifo_egress::RelayedStack) {
     let StackConnection { socket, dialled, peer, reset } = connection;
     let (dialled, peer) = (SocketAddr::V4(dialled), SocketAddr::V4(peer));
-    if !host_ports.contains(&dialled.port()) {
-        return gateway.serve(RelayedConnection { socket, dialled, peer, reset }).await;
-    }
-    // The listener has all addresses; those of names are not this machine.
-    if dialled.ip() != IpAddr::V4(Ipv4Addr::LOCALHOST) {
-        return;
-    }
-    match (dial_host(dialled.port()).await, client(socket)) {
-        (Some(server), Ok(client)) => {
-            let _ = server.stream.set_nodelay(true);
-            aifo_egress::relay(client, server.stream).await;
-        }
-        _ => reset.store(true, Ordering::Relaxed),
-    }
+    gateway.serve(RelayedConnection { socket, dialled, peer, reset }).await;
 }
 
-/// Registers a stream socket of another family than TCP, which reads, writes and shuts down alike.
-fn client(socket: OwnedFd) -> io::Result<TcpStream> {
-    TcpStream::from_std(std::net::TcpStream::from(socket))
+impl SessionPorts {
+    fn port_use(&self, port: u16) -> Option<PortUse> {
+        let of_host = self.host.contains(&port).then_some(PortUse::HostPort);
+        of_host.or_else(|| self.agent.contains(&port).then_some(PortUse::AgentPort))
+    }
+
+    async fn serve(&self, connection: StackConnection, port_use: PortUse) {
+        let port = connection.dialled.port();
+        let relayed = self.mirrors.relayed_port(&self.stack, port, port_use);
+        let Ok(client) = ConnectionStream::relayed(connection) else { return };
+        if refuse_other_address(&client, &relayed) {
+            return;
+        }
+        let server = async {
+            match port_use {
+                PortUse::AgentPort => self.mirrors.connect(AGENT_STACK, port).await,
+                _ => dial_host(port).await,
+            }
+        };
+        serve(client, &relayed, server).await;
+    }
 }

@@ -57,7 +57,7 @@ impl SessionDirs {
         let tmp = create_session_dir(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
         let shims = directory.path().join("shims");
         create_directory(&shims)?;
-        link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
+        link_tools(&shims, config.shim.path(), config.shim_tools())?;
         let shared_tmp = match &config.backend {
             SidecarBackend::Pod(pod) => pod.tmp().canonicalize()?,
             _ => tmp.path().canonicalize()?,

@@ -7,27 +7,32 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use aifo_policy::{KindSpec, NotifyRules, Policy, kinds};
+use aifo_types::ToolName;
 
 /// Creates a link to the shim for every tool and notification.
-pub(crate) fn link_tools(
-    directory: &Path,
-    shim: &Path,
-    policy: &Policy,
-    notify: &NotifyRules,
-) -> io::Result<()> {
+pub(crate) fn link_tools(directory: &Path, shim: &Path, tools: ShimTools<'_>) -> io::Result<()> {
     symlink(shim, directory.join(SHIM))?;
-    link_names(directory, policy, notify)
+    link_names(directory, tools)
 }
 
 /// Creates the links only; the shim itself may not be there yet.
-pub(crate) fn link_names(
-    directory: &Path,
-    policy: &Policy,
-    notify: &NotifyRules,
-) -> io::Result<()> {
-    let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
-    names.extend(notify.allowlist.iter().cloned());
-    names.iter().try_for_each(|name| symlink(SHIM, directory.join(name)))
+pub(crate) fn link_names(directory: &Path, tools: ShimTools<'_>) -> io::Result<()> {
+    let ShimTools { policy, notify, in_place } = tools;
+    let mut names: BTreeSet<&str> = policy.all_tools();
+    names.extend(notify.allowlist.iter().map(String::as_str));
+    names.iter().try_for_each(|name| symlink(SHIM, directory.join(name)))?;
+    symlink(SHIM, directory.join(IN_PLACE))?;
+    let mut in_place = in_place.iter().filter(|tool| !names.contains(tool.as_str()));
+    in_place.try_for_each(|tool| symlink(IN_PLACE, directory.join(tool.as_str())))
+}
+
+/// The names of a session's shims.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShimTools<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) notify: &'a NotifyRules,
+    /// The tools that run in place; names of the others are ignored.
+    pub(crate) in_place: &'a BTreeSet<ToolName>,
 }
 
 /// The label of an agent's image with the absolute paths of the interpreters that its own programs use,
@@ -73,6 +78,8 @@ fn holds_shims(directory: &Path) -> bool {
 }
 
 const SHIM: &str = "aifo-shim";
+/// The link whose links run in place.
+const IN_PLACE: &str = "aifo-in-place";
 
 #[cfg(test)]
 mod tests {
@@ -102,7 +109,15 @@ mod tests {
         std::fs::create_dir(&plain).unwrap();
         let shim = plain.join("aifo-shim");
         std::fs::write(&shim, "").unwrap();
-        link_tools(&shims, &shim, &Policy::builtin(), &NotifyRules::default()).unwrap();
+        let names = ["git", "cargo"].map(|name| ToolName::parse(name.as_bytes()).unwrap());
+        let tools = ShimTools {
+            policy: &Policy::builtin(),
+            notify: &NotifyRules::default(),
+            in_place: &BTreeSet::from(names),
+        };
+        link_tools(&shims, &shim, tools).unwrap();
+        let target = |name: &str| shims.join(name).read_link().unwrap();
+        assert_eq!((target("git"), target("cargo")), (IN_PLACE.into(), SHIM.into()));
         assert_eq!(shims.join("cargo").canonicalize().unwrap(), shim.canonicalize().unwrap());
 
         let path = path_with_first(&shims, Some(plain.clone().into_os_string()));

@@ -55,6 +55,7 @@ impl Session {
         mut config: SessionConfig,
         cancelled: impl Future<Output = T>,
     ) -> Result<Result<Self, T>, LaunchError> {
+        config.keep_installed_in_place();
         let dirs = SessionDirs::create(&config)?;
         // Listen before the sidecars start, so that a socket in use fails at once.
         let frontend_dir = dirs.frontend(&config.backend);
@@ -162,6 +163,7 @@ impl Session {
                 token: token.clone(),
                 policy: config.policy,
                 approvals: approvals.clone(),
+                in_place: config.in_place,
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log: log.calls,
@@ -272,17 +274,16 @@ impl Backends {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = config.runner();
-                network = containers.named_network(&config.kinds(), config.runner_transport)?;
+                network = containers.named_network(&config.kinds())?;
                 containers.check_join().await?;
-                let passes_sockets = containers.passes_descriptors(config.runner_transport);
-                if let Some(network) = network.as_ref().filter(|_| passes_sockets) {
+                if let Some(network) = &network {
                     publications = Some(Arc::new(publish(network, containers)?));
                 }
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
                 let mut agent = None;
                 if let Some(asked) = &config.agent {
-                    let tools = (&config.policy, &config.notify);
+                    let tools = config.shim_tools();
                     let programs = TrustedPrograms::for_workspace(workspace);
                     let as_root = containers.runs_as_root();
                     let (label, configured) = tokio::join!(

@@ -61,6 +61,11 @@ impl ToolStacks {
         stack.map(|stack| stack.name.as_str())
     }
 
+    /// Returns whether a kind's stack is for no other kind.
+    pub fn is_alone(&self, kind: &Kind) -> bool {
+        self.iter().any(|stack| stack.kinds == [kind.clone()])
+    }
+
     /// Returns the kinds that share a stack, if a rule is for only one of them.
     pub(crate) fn sharing(&self, scope: &RuleScope) -> &[Kind] {
         let RuleScope::Kind(kind) = scope else { return &[] };
@@ -114,6 +119,8 @@ mod tests {
         assert_eq!(names(&stacks), expected);
         assert_eq!(stacks.name_of(&kind("zig")), Some("tools:c-cpp"));
         assert_eq!(stacks.name_of(&kind("node")), None);
+        let alone = ["rust", "c-cpp", "go", "zig", "node"].map(|name| stacks.is_alone(&kind(name)));
+        assert_eq!(alone, [true, false, true, false, false]);
 
         // One kind, or the same rules for all.
         let one = ToolStacks::new(&rules, &kinds[..1]);

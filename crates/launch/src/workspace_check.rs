@@ -38,6 +38,17 @@ pub enum WorkspaceError {
         /// The cause.
         source: io::Error,
     },
+    /// Engines and the session's records need text.
+    #[error(
+        "'{}' cannot be {role}: its path is not UTF-8\nhint: rename the directory",
+        escaped(path)
+    )]
+    NotUtf8 {
+        /// The directory.
+        path: PathBuf,
+        /// As in [`Exposes`](WorkspaceError::Exposes).
+        role: &'static str,
+    },
     /// It would expose something that aifo trusts.
     #[error(
         "'{}' cannot be {role}: it {relation} {what} '{}'\nhint: {hint}",
@@ -124,6 +135,9 @@ fn check(path: &Path, role: &'static str) -> Result<(), WorkspaceError> {
         let (path, other) = (path.to_owned(), other.to_owned());
         Err(WorkspaceError::Exposes { path, role, relation, what, other, hint })
     };
+    if path.to_str().is_none() {
+        return Err(WorkspaceError::NotUtf8 { path: path.to_owned(), role });
+    }
     if let Some(home) = home().map(|home| real_path(&home))
         && let Some(relation) = around(path, &home)
     {
@@ -168,6 +182,16 @@ fn around(path: &Path, other: &Path) -> Option<&'static str> {
 
 fn inside(path: &Path, other: &Path) -> Option<&'static str> {
     path.starts_with(other).then_some("lies in")
+}
+
+/// Returns a path with its invalid bytes as `\xFF`.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02X}")));
+    }
+    text
 }
 
 /// Returns the running program and its shim.

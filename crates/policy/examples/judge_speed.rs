@@ -38,6 +38,9 @@ fn main() -> ExitCode {
         "npm run build",
         "rm -rf target",
         "env A=1 timeout 5 git push",
+        "eslint --fix src/a.ts src/b.ts src/c.ts src/d.ts",
+        "my-wrapper --x git push -f origin main",
+        "docker run --rm -v .:/app x make test",
     ];
     let mut is_fast = true;
     for call in calls {

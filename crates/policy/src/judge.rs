@@ -1,25 +1,33 @@
 //! The judge: a verdict on a call by its arguments (`spec/rules.md`).
 
 mod condition;
+mod environment;
 mod file;
+mod flow;
 mod glob;
 mod import;
+mod links;
+mod marks;
 mod normal;
 mod place;
 mod rule;
 mod script;
 mod set;
+mod settings;
 mod sieve;
 mod table;
 mod unwrap;
 
 use serde::Deserialize;
 
+use self::links::Links;
 use self::place::Place;
 use self::rule::Rule;
 use self::set::RuleSet;
+use self::table::{JudgedTools, runs_nothing};
 use self::unwrap::Parts;
 
+pub use self::environment::with_git_variables;
 pub use self::file::{default_rules, example_call};
 pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
 pub use self::rule::{Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
@@ -77,6 +85,8 @@ pub struct Judge {
     own: RuleSet,
     /// The workspace's rules, which can only make a verdict stricter.
     workspace: RuleSet,
+    /// `None` takes paths as they are written.
+    links: Option<Links>,
 }
 
 /// A judgement with the calls that were judged, for `policy check`.
@@ -120,9 +130,28 @@ impl Judge {
         self.own.extend(default_rules().iter().flat_map(compiled).collect());
     }
 
+    /// Follows links in paths below the workspace. `read_link` gets a path relative to the workspace, without links
+    /// before its last component, and returns the target if it is a link.
+    ///
+    /// It is called only for rules on paths. A link that changes after the judgement is not noticed.
+    #[must_use]
+    pub fn with_links(
+        mut self,
+        read_link: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        self.links = Some(Links::new(read_link));
+        self
+    }
+
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.workspace.is_empty()
+    }
+
+    /// Returns whether a rule can make a verdict on calls of this tool stricter. A rule on the reader of
+    /// the tool's output cannot: a call alone does not show it.
+    pub fn concerns(&self, tool: &str) -> bool {
+        self.own.concerns(tool.as_bytes()) || self.workspace.concerns(tool.as_bytes())
     }
 
     /// Returns the verdict on a call. No rule means [`Verdict::Allow`].
@@ -130,7 +159,13 @@ impl Judge {
         if self.is_empty() {
             return Judgement::default();
         }
-        self.judge_parts(&Parts::of_call(call.argv, place(call.directory, call.workspace)))
+        let is_named = |tool: &[u8]| self.names(tool);
+        let judged = JudgedTools::new(&is_named);
+        if runs_nothing(call.argv, judged) {
+            return Judgement::default();
+        }
+        let place = self.place(call.directory, call.workspace);
+        self.judge_parts(&Parts::of_call(call.argv, place, judged))
     }
 
     /// Returns the verdict on shell text, such as that of a permission request.
@@ -138,17 +173,30 @@ impl Judge {
         if self.is_empty() {
             return Judgement::default();
         }
-        self.judge_parts(&Parts::of_text(text.as_bytes(), place(directory, workspace)))
+        let place = self.place(directory, workspace);
+        let is_named = |tool: &[u8]| self.names(tool);
+        self.judge_parts(&Parts::of_text(text.as_bytes(), place, JudgedTools::new(&is_named)))
     }
 
     /// Returns the verdict on a call, and the calls in it.
     pub fn explain(&self, call: &JudgedCall<'_>) -> Explained {
-        let parts = Parts::of_call(call.argv, place(call.directory, call.workspace));
+        let place = self.place(call.directory, call.workspace);
+        let is_named = |tool: &[u8]| self.names(tool);
+        let parts = Parts::of_call(call.argv, place, JudgedTools::new(&is_named));
         Explained {
             judgement: self.judge_parts(&parts),
             calls: parts.list.iter().map(|part| part.call.to_string()).collect(),
             is_unclear: !parts.unclear.is_empty(),
         }
+    }
+
+    fn place<'a>(&'a self, directory: &[u8], workspace: &'a [Vec<u8>]) -> Place<'a> {
+        Place { links: self.links.as_ref(), ..Place::new(directory, workspace) }
+    }
+
+    /// Returns whether a rule may be about calls of a tool.
+    fn names(&self, tool: &[u8]) -> bool {
+        self.own.names(tool) || self.workspace.names(tool)
     }
 
     fn judge_parts(&self, parts: &Parts<'_>) -> Judgement {
@@ -159,10 +207,6 @@ impl Judge {
         let of_workspace = self.workspace.judge(parts);
         if of_workspace.verdict > own.verdict { of_workspace } else { own }
     }
-}
-
-fn place<'a>(directory: &[u8], workspace: &'a [Vec<u8>]) -> Place<'a> {
-    Place { directories: vec![directory.to_vec()], workspace }
 }
 
 fn compile_all(
@@ -188,7 +232,8 @@ fn compile(
         let argv =
             example_call(example).ok_or_else(|| InvalidJudgeRule::NotCommand(example.clone()))?;
         let workspace = [b"/workspace".to_vec()];
-        let parts = Parts::of_call(&argv, place(b"/workspace", &workspace));
+        let parts =
+            Parts::of_call(&argv, Place::new(b"/workspace", &workspace), JudgedTools::default());
         Ok(alone.matches(&parts))
     };
     for example in &text.examples.yes {

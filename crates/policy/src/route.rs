@@ -23,6 +23,8 @@ pub enum RouteReason {
     OwnKind,
     /// A dev tool, which the first kind in the order of preference runs that has it installed.
     FirstThatHasIt,
+    /// It runs where its caller is (`spec/rules.md#judged-where-they-run`).
+    InPlace,
 }
 
 impl RouteReason {
@@ -31,6 +33,7 @@ impl RouteReason {
         match self {
             RouteReason::OwnKind => "own-kind",
             RouteReason::FirstThatHasIt => "first-that-has-it",
+            RouteReason::InPlace => "in-place",
         }
     }
 }

@@ -63,6 +63,65 @@ fn the_published_codex_rules_are_imported() {
     );
 }
 
+/// Every rule that codex publishes decides on its own examples as codex does.
+#[test]
+fn each_published_codex_rule_holds() {
+    let rows = include_str!("codex_published.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut count = 0;
+    for row in rows {
+        let (source, json) = row.split_once('\t').unwrap_or_else(|| panic!("{row}"));
+        let rule: serde_json::Value = serde_json::from_str(json).unwrap();
+        let arguments = rule.as_object().unwrap().iter();
+        let arguments: Vec<_> = arguments.map(|(name, value)| format!("{name}={value}")).collect();
+        let imported = import_codex(&format!("prefix_rule({})", arguments.join(", "))).unwrap();
+        let judge = judge(&imported);
+        let expected = match rule["decision"].as_str() {
+            Some("prompt") => Verdict::Ask,
+            Some("forbidden") => Verdict::Deny,
+            _ => Verdict::Allow,
+        };
+        let commands = |name: &str| -> Vec<String> {
+            let words = |example: &serde_json::Value| match example.as_array() {
+                Some(words) => {
+                    words.iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+                }
+                None => example.as_str().unwrap().to_owned(),
+            };
+            rule[name].as_array().unwrap().iter().map(words).collect()
+        };
+        for command in commands("match") {
+            assert_eq!(verdict(&judge, &command), expected, "{source}: {command}");
+        }
+        let listed = notes(&imported).join("\n");
+        for command in commands("not_match") {
+            let is_other = verdict(&judge, &command) != expected || expected == Verdict::Allow;
+            // The normal form finds one more, and the import says so.
+            assert!(is_other || listed.contains(&command), "{source}: {command}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, 12);
+}
+
+/// Every form of Claude Code's documentation is a rule or a note, in each of the three lists.
+#[test]
+fn each_published_claude_form_is_imported_or_listed() {
+    let forms = include_str!("claude_published.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut imported_forms = 0;
+    for form in forms {
+        for list in ["allow", "ask", "deny"] {
+            let settings = serde_json::json!({ "permissions": { list: [form] } });
+            let imported = import_claude(&settings.to_string()).unwrap();
+            let has_rule = imported.toml.contains("[[rule]]");
+            let is_listed = notes(&imported).iter().any(|note| note.contains(form));
+            assert!(has_rule || is_listed, "{list} {form}: {}", imported.toml);
+            judge(&imported);
+            imported_forms += usize::from(has_rule);
+        }
+    }
+    assert!(imported_forms >= 40, "{imported_forms}");
+}
+
 #[test]
 fn broken_codex_rules_are_listed() {
     let rows = [

@@ -32,9 +32,29 @@ fn every_example_of_a_default_rule_holds() {
 
 #[test]
 fn no_spelling_of_a_judged_call_passes() {
+    assert_asked(include_str!("judged.txt"), 250);
+}
+
+#[test]
+fn no_published_class_of_attack_passes() {
+    assert_asked(include_str!("attacks.txt"), 1000);
+}
+
+#[test]
+fn no_harmless_call_is_asked() {
+    assert_allowed(include_str!("harmless.txt"), 200);
+}
+
+#[test]
+fn no_call_of_daily_work_is_asked() {
+    assert_allowed(include_str!("daily.txt"), 600);
+}
+
+#[track_caller]
+fn assert_asked(text: &str, least: usize) {
     let judge = judge();
-    let calls = calls(include_str!("judged.txt"));
-    assert!(calls.len() >= 250, "{}", calls.len());
+    let calls = calls(text);
+    assert!(calls.len() >= least, "{}", calls.len());
     let passed: Vec<_> = calls
         .iter()
         .filter(|(_, argv)| judged(&judge, argv).verdict == Verdict::Allow)
@@ -43,11 +63,11 @@ fn no_spelling_of_a_judged_call_passes() {
     assert!(passed.is_empty(), "{passed:#?}");
 }
 
-#[test]
-fn no_harmless_call_is_asked() {
+#[track_caller]
+fn assert_allowed(text: &str, least: usize) {
     let judge = judge();
-    let calls = calls(include_str!("harmless.txt"));
-    assert!(calls.len() >= 200, "{}", calls.len());
+    let calls = calls(text);
+    assert!(calls.len() >= least, "{}", calls.len());
     let asked: Vec<_> = calls
         .iter()
         .filter_map(|(line, argv)| {
@@ -57,6 +77,60 @@ fn no_harmless_call_is_asked() {
         })
         .collect();
     assert!(asked.is_empty(), "{asked:#?}");
+}
+
+/// The workspace has `out -> /etc`, `up -> ../other`, `in -> src`, `back -> /home/me/project/src`, `tmp -> /tmp/x`,
+/// `loop -> loop` and `deep/out -> ../out`.
+fn with_links() -> Judge {
+    judge().with_links(|path| {
+        let target: &[u8] = match path {
+            b"out" => b"/etc",
+            b"up" => b"../other",
+            b"in" => b"src",
+            b"back" => b"/home/me/project/src",
+            b"tmp" => b"/tmp/x",
+            b"loop" => b"loop",
+            b"deep/out" => b"../out",
+            _ => return None,
+        };
+        Some(target.to_vec())
+    })
+}
+
+#[test]
+fn links_in_paths_lead_where_they_point() {
+    let judge = with_links();
+    let rows = [
+        ("rm -rf out/", Verdict::Ask),
+        ("rm -rf out/.", Verdict::Ask),
+        ("rm -rf out/x", Verdict::Ask),
+        ("rm -rf ./out//x", Verdict::Ask),
+        ("rm -rf src/../out/x", Verdict::Ask),
+        ("rm -rf out/../x", Verdict::Ask),
+        ("rm -rf up/x", Verdict::Ask),
+        ("rm -rf deep/out/x", Verdict::Ask),
+        ("rm -rf in/../../x", Verdict::Ask),
+        ("rm -rf loop/x", Verdict::Ask),
+        ("rm -rf /home/me/project/out/x", Verdict::Ask),
+        ("sh -c 'cd out && rm -rf x'", Verdict::Ask),
+        ("sh -c 'cd deep; rm -rf out/x'", Verdict::Ask),
+        ("find out/ -delete", Verdict::Ask),
+        ("docker run -v ./out:/x y", Verdict::Ask),
+        ("env rm -rf out/x", Verdict::Ask),
+        ("rm -rf in/..", Verdict::Ask),
+        ("rm out", Verdict::Allow),
+        ("rm -rf up", Verdict::Allow),
+        ("rm -rf in/x", Verdict::Allow),
+        ("rm -rf back/x", Verdict::Allow),
+        ("rm -rf tmp/y", Verdict::Allow),
+        ("rm -rf src/x", Verdict::Allow),
+        ("docker run -v ./in:/x y", Verdict::Allow),
+    ];
+    for (line, expected) in rows {
+        let argv: Vec<Vec<u8>> =
+            shlex::split(line).unwrap().into_iter().map(String::into_bytes).collect();
+        assert_eq!(judged(&judge, &argv).verdict, expected, "{line}");
+    }
 }
 
 mod order {

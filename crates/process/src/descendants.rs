@@ -56,7 +56,8 @@ pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
 }
 
-fn parent_of(pid: Pid) -> Option<Pid> {
+/// Returns the parent of a process; `None` if it has ended.
+pub fn parent_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 1)?.parse().ok().map(Pid::from_raw)
 }
 

@@ -15,7 +15,8 @@ use aifo_wire::Limits;
 use tokio::sync::watch;
 
 pub(crate) use waiting::{
-    WaitEnd, approve_attached, approve_plain, ends_unstarted_tool, wait_for_answer,
+    WaitEnd, approve_attached, approve_in_place, approve_plain, ends_unstarted_tool,
+    wait_for_answer,
 };
 
 /// Judges calls. It runs on the reactor and must not block.
@@ -211,13 +212,29 @@ impl CallApprovals {
             argv: request.argv().map(<[u8]>::to_vec).collect(),
             directory: request.cwd.clone().unwrap_or_else(root),
         };
-        let first = call.argv.first().map(|word| quote_word(word)).unwrap_or_default();
-        let line = format!("{first} {}", redact(&request.args));
-        let mut why = format!("rule '{}'", judgement.rule);
-        if !judgement.reason.is_empty() {
-            why = format!("{why}: {}", judgement.reason);
-        }
-        Ok(Unapproved { call, line: line.trim_end().to_owned(), why })
+        Ok(unapproved(call, judgement))
+    }
+
+    /// Asks about a command that is no call of a shim, and waits for the answer. Returns the wait and the
+    /// command in one line, without secrets. Errors of the wait: the command must not run. Dropping the
+    /// wait leaves the question to an identical command.
+    pub fn ask(
+        &self,
+        call: AskedCall,
+        judgement: &Judgement,
+    ) -> (String, impl Future<Output = Result<(), Refusal>> + Send + use<>) {
+        let len = call.argv.iter().map(|word| word.len().saturating_add(STRING_COST)).sum();
+        let limit = self.0.limits.max_asked;
+        let (approvals, unapproved) = (self.clone(), unapproved(call, judgement));
+        let line = unapproved.line.clone();
+        let wait = async move {
+            if len > limit {
+                return Err(Refusal::TooLongForApproval { len, limit_kib: limit / 1024 });
+            }
+            let never = std::future::pending();
+            wait_for_answer(&approvals, unapproved, |_| {}, never, approvals.0.timeout).await
+        };
+        (line, wait)
     }
 
     fn announce(&self) {
@@ -227,4 +244,17 @@ impl CallApprovals {
     fn lock(&self) -> MutexGuard<'_, Approvals> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unapproved(call: AskedCall, judgement: &Judgement) -> Unapproved {
+    let (first, args) = match call.argv.split_first() {
+        Some((first, args)) => (quote_word(first), args),
+        None => (String::new(), [].as_slice()),
+    };
+    let line = format!("{first} {}", redact(args));
+    let mut why = format!("rule '{}'", judgement.rule);
+    if !judgement.reason.is_empty() {
+        why = format!("{why}: {}", judgement.reason);
+    }
+    Unapproved { line: line.trim_end().to_owned(), call, why }
 }

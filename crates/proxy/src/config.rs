@@ -1,10 +1,11 @@
 //! The configuration of a proxy.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
-use aifo_types::Token;
+use aifo_types::{Token, ToolName};
 use aifo_wire::Limits;
 
 use crate::approval::CallApprovals;
@@ -21,6 +22,8 @@ pub struct ProxyConfig {
     pub policy: Policy,
     /// The verdicts on calls, and the calls that wait for approval.
     pub approvals: CallApprovals,
+    /// The tools that their callers run themselves once they are judged.
+    pub in_place: BTreeSet<ToolName>,
     /// The notifications that may run on the host.
     pub notify: NotifyRules,
     /// Receives a record of each call.

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::record::cut;
 use crate::request::{ClientCall, RequestFailure, UnreadInput, read_call};
 use crate::state::ProxyState;
-use crate::{attached, exec, notify, signal};
+use crate::{attached, exec, in_place, notify, signal};
 
 /// Reads one request, runs it, and closes the connection. In version 3 the runner may have taken
 /// the connection over.
@@ -59,6 +59,13 @@ pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
             match attached::run(&state, &parked, request, echo.as_ref(), upgrade, memory).await {
                 Ok(()) => return,
                 Err(refusal) => (parked.unpark(), refusal, echo),
+            }
+        }
+        ClientCall::Judge { request, echo } => {
+            let judged = in_place::judge(&state, &client, request, echo.as_ref(), memory).await;
+            match judged {
+                Ok(()) => return client.close(limits).await,
+                Err(refusal) => (client, refusal, echo),
             }
         }
         ClientCall::Notify { id, command, args, mode } => {

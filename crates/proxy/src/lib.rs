@@ -27,6 +27,7 @@
 //!     token,
 //!     policy: Policy::builtin(),
 //!     approvals: CallApprovals::allow_all(),
+//!     in_place: Default::default(),
 //!     notify: NotifyRules::default(),
 //!     call_log: CallLog::new(|call| println!("{} ended with {}", call.tool, call.exit_code)),
 //!     running_table: RunningTable::default(),
@@ -57,6 +58,7 @@ mod config;
 mod connection;
 mod exec;
 mod fd_passing;
+mod in_place;
 mod listener;
 pub mod mailbox;
 mod notify;

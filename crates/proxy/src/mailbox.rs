@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+mod changes;
 mod client_program;
 mod command_output;
 mod command_stdin;

@@ -34,6 +34,8 @@ pub(crate) enum ClientCall {
     },
     /// Run a tool on the client's descriptors, version 3.
     Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Upgrade },
+    /// Judge a call that its client runs itself.
+    Judge { request: ExecRequest, echo: Option<ExecId> },
     /// Run a notification command on the host.
     Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, mode: ClientMode },
     /// Deliver a signal.
@@ -93,14 +95,14 @@ pub(crate) async fn read_call(
     let target = RequestTarget::of(&head).map_err(refused)?;
     authenticate(&head, token).map_err(refused)?;
     let format = version(&head, target).map_err(refused)?;
-    if format == BodyFormat::Upgrade {
+    if format.is_invocation() {
         input.reader.set_body_limit(MAX_INVOCATION);
     }
     let body = input.body(&head, limits.body_stall).await?;
     let received = input.reader.take_rest();
     let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
     let strings = match format {
-        BodyFormat::Upgrade => count_strings(&body),
+        BodyFormat::Upgrade | BodyFormat::Judge => count_strings(&body),
         BodyFormat::Form(_) => count_pairs(&body),
     };
     let parsed = parsed_memory(&body, strings).saturating_add(received.capacity());
@@ -108,9 +110,9 @@ pub(crate) async fn read_call(
     reserve(&mut input.memory, needed, guard).await.map_err(unread)?;
     let RequestInput { fds, mut memory, .. } = input;
     let mode = match format {
-        BodyFormat::Upgrade => {
+        BodyFormat::Upgrade | BodyFormat::Judge => {
             let upgrade = Upgrade { fds, received };
-            let call = attach_call(&head, &body, upgrade, new_id).map_err(unread)?;
+            let call = invocation_call(&head, &body, (target, upgrade), new_id).map_err(unread)?;
             drop(body);
             memory.try_resize(parsed, Use::All);
             return Ok((call, memory));
@@ -120,7 +122,8 @@ pub(crate) async fn read_call(
     };
     let form = aifo_wire::decode_form(&body);
     let call = match target {
-        RequestTarget::Exec => exec_call(&head, &form, mode, new_id),
+        // A question has an invocation instead of a form.
+        RequestTarget::Exec | RequestTarget::Judge => exec_call(&head, &form, mode, new_id),
         RequestTarget::Notify => notify_call(&form, new_id),
         RequestTarget::Signal => signal_call(&form),
     };
@@ -137,11 +140,20 @@ enum BodyFormat {
     Form(ResponseMode),
     /// An invocation; frames follow.
     Upgrade,
+    /// An invocation alone.
+    Judge,
+}
+
+impl BodyFormat {
+    fn is_invocation(self) -> bool {
+        matches!(self, BodyFormat::Upgrade | BodyFormat::Judge)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestTarget {
     Exec,
+    Judge,
     Notify,
     Signal,
 }
@@ -150,6 +162,7 @@ impl RequestTarget {
     fn of(head: &RequestHead) -> Result<Self, Refusal> {
         let target = match head.path() {
             "/exec" => RequestTarget::Exec,
+            "/judge" => RequestTarget::Judge,
             "/notify" => RequestTarget::Notify,
             "/signal" => RequestTarget::Signal,
             _ => return Err(Refusal::NotFound),
@@ -172,6 +185,8 @@ fn version(head: &RequestHead, target: RequestTarget) -> Result<BodyFormat, Refu
     match (target, head.header("x-aifo-proto")) {
         (RequestTarget::Notify, Some(b"2" | b"3")) => Ok(buffered),
         (RequestTarget::Notify, _) => Err(Refusal::UnsupportedNotifyProtocol),
+        (RequestTarget::Judge, Some(b"3")) if modern => Ok(BodyFormat::Judge),
+        (RequestTarget::Judge, _) => Err(Refusal::UnsupportedProtocol),
         (_, Some(b"1")) | (RequestTarget::Signal, Some(b"2" | b"3")) => Ok(buffered),
         (RequestTarget::Exec, Some(b"2")) if modern => Ok(BodyFormat::Form(ResponseMode::Streamed)),
         (RequestTarget::Exec, Some(b"3")) if modern && requests_upgrade(head) => {
@@ -185,10 +200,10 @@ fn requests_upgrade(head: &RequestHead) -> bool {
     head.header("upgrade").is_some_and(|name| name.eq_ignore_ascii_case(b"aifo-exec"))
 }
 
-fn attach_call(
+fn invocation_call(
     head: &RequestHead,
     body: &[u8],
-    upgrade: Upgrade,
+    (target, upgrade): (RequestTarget, Upgrade),
     new_id: impl FnOnce() -> io::Result<ExecId>,
 ) -> Result<ClientCall, Refusal> {
     let bad = |why: String| Refusal::BadRequest(why);
@@ -200,7 +215,11 @@ fn attach_call(
         return Err(bad(why));
     }
     let cwd = directory(request.cwd.as_deref())?;
-    Ok(ClientCall::Attach { request: ExecRequest { cwd, ..request }, echo, upgrade })
+    let request = ExecRequest { cwd, ..request };
+    Ok(match target {
+        RequestTarget::Judge => ClientCall::Judge { request, echo },
+        _ => ClientCall::Attach { request, echo, upgrade },
+    })
 }
 
 fn unexpected_descriptors() -> Refusal {

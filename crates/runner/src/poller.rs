@@ -29,8 +29,12 @@ pub(crate) enum StackFd {
     Dns,
     /// A listener, by its position.
     Listener(u16),
-    /// An accepted connection, by its number.
+    /// A listener for a mirror, by its port.
+    Mirror(u16),
+    /// A connection, by its number.
     Connection(u32),
+    /// A connection in progress, by the serial of its request.
+    Connecting(u32),
 }
 
 /// A descriptor of an exec.
@@ -140,16 +144,23 @@ impl EventSource {
             }
             EventSource::Stack(StackFd::Dns) => STACK,
             EventSource::Stack(StackFd::Listener(index)) => STACK | LISTENER | u64::from(index),
+            EventSource::Stack(StackFd::Mirror(port)) => STACK | MIRROR | u64::from(port),
             EventSource::Stack(StackFd::Connection(id)) => STACK | CONNECTION | u64::from(id),
+            EventSource::Stack(StackFd::Connecting(serial)) => {
+                STACK | CONNECTING | u64::from(serial)
+            }
         }
     }
 
     fn from_token(token: u64) -> Self {
         if token & STACK != 0 {
             let number = token as u32;
-            return EventSource::Stack(match token & (LISTENER | CONNECTION) {
+            let kinds = LISTENER | MIRROR | CONNECTION | CONNECTING;
+            return EventSource::Stack(match token & kinds {
                 LISTENER => StackFd::Listener(number as u16),
+                MIRROR => StackFd::Mirror(number as u16),
                 CONNECTION => StackFd::Connection(number),
+                CONNECTING => StackFd::Connecting(number),
                 _ => StackFd::Dns,
             });
         }
@@ -168,6 +179,8 @@ impl EventSource {
 const STACK: u64 = 1 << 63;
 const LISTENER: u64 = 1 << 62;
 const CONNECTION: u64 = 1 << 61;
+const MIRROR: u64 = 1 << 60;
+const CONNECTING: u64 = 1 << 59;
 
 /// Tokens per exec; at least the number of descriptors.
 const FDS_PER_EXEC: u64 = 8;
@@ -191,10 +204,11 @@ mod tests {
             .into_iter()
             .chain(execs)
             .chain(
-                [StackFd::Dns, StackFd::Listener(0), StackFd::Listener(129)]
+                [StackFd::Dns, StackFd::Listener(0), StackFd::Listener(129), StackFd::Mirror(1)]
                     .map(EventSource::Stack),
             )
             .chain([0, 1, u32::MAX].map(|id| EventSource::Stack(StackFd::Connection(id))))
+            .chain([0, 1, u32::MAX].map(|id| EventSource::Stack(StackFd::Connecting(id))))
         {
             assert_eq!(EventSource::from_token(source.token()), source);
         }

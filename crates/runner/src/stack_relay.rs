@@ -1,19 +1,18 @@
 //! Accepts the connections of this network stack and relays them in frames, where no descriptors pass
 //! (`spec/runner.md#connections-of-a-stack`).
 
-use std::collections::HashMap;
+mod connection;
+mod requests;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::io::{Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-use aifo_wire::{
-    Buffer, Frame, MAX_DATAGRAM, MAX_NET_CONNECTIONS, NetBytes, NetFlow, NetFlowError, NetFrame,
-};
+use aifo_wire::{Frame, MAX_DATAGRAM, MAX_NET_CONNECTIONS, NetFlowError, NetFrame};
 use nix::sys::epoll::EpollFlags;
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::Linger;
 
+use self::connection::Connection;
 use crate::control::ControlConnection;
 use crate::listeners::bind_listeners;
 use crate::poller::{EventSource, Poller, ReadyEvent, StackFd};
@@ -21,9 +20,14 @@ use crate::poller::{EventSource, Poller, ReadyEvent, StackFd};
 /// The sockets of a network stack and their clients.
 #[derive(Debug)]
 pub(crate) struct StackRelay {
-    dns: UdpSocket,
+    /// `None` in a stack with a network of the engine.
+    dns: Option<UdpSocket>,
     /// DNS over TCP first.
     listeners: Vec<TcpListener>,
+    /// Those of mirrors, by port.
+    mirrors: BTreeMap<u16, TcpListener>,
+    /// Connections in progress, by the serial of the request.
+    connecting: HashMap<u32, TcpStream>,
     connections: HashMap<u32, Connection>,
     last: u32,
     /// Whether the listeners and the datagram socket are in epoll.
@@ -31,22 +35,6 @@ pub(crate) struct StackRelay {
     /// A connection waits for room on the control connection.
     is_waiting: bool,
     buffer: Vec<u8>,
-}
-
-/// The connection of a client.
-#[derive(Debug)]
-struct Connection {
-    /// `None` once it was closed; then only the peer's last frame is missing.
-    socket: Option<TcpStream>,
-    flow: NetFlow,
-    /// Bytes for the client. The peer's credit bounds them.
-    unsent: Buffer,
-    /// The client has sent its last byte.
-    has_read_all: bool,
-    /// The client receives no more bytes.
-    is_shut_down: bool,
-    /// Registered epoll events.
-    registered: EpollFlags,
 }
 
 /// Bytes per read of a client.
@@ -60,17 +48,26 @@ impl StackRelay {
     pub(crate) fn bind(ports: &[u16]) -> io::Result<Self> {
         let mut bound = bind_listeners(ports)?.into_iter();
         let dns = bound.next().ok_or(io::ErrorKind::NotConnected)?;
-        StackRelay::of(dns.into(), bound.map(TcpListener::from).collect())
+        StackRelay::of(Some(dns.into()), bound.map(TcpListener::from).collect())
     }
 
-    fn of(dns: UdpSocket, listeners: Vec<TcpListener>) -> io::Result<Self> {
-        dns.set_nonblocking(true)?;
+    /// Returns a relay for requests only, in a stack that has no listeners of its own.
+    pub(crate) fn without_listeners() -> io::Result<Self> {
+        StackRelay::of(None, Vec::new())
+    }
+
+    fn of(dns: Option<UdpSocket>, listeners: Vec<TcpListener>) -> io::Result<Self> {
+        if let Some(dns) = &dns {
+            dns.set_nonblocking(true)?;
+        }
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
         Ok(StackRelay {
             dns,
             listeners,
+            mirrors: BTreeMap::new(),
+            connecting: HashMap::new(),
             connections: HashMap::new(),
             last: 0,
             is_accepting: false,
@@ -89,7 +86,8 @@ impl StackRelay {
     ) -> io::Result<()> {
         match fd {
             StackFd::Dns => self.receive_queries(control),
-            StackFd::Listener(index) => self.accept(usize::from(index), poller, control)?,
+            StackFd::Listener(_) | StackFd::Mirror(_) => self.accept(fd, poller, control)?,
+            StackFd::Connecting(serial) => self.finish_connect(serial, poller, control)?,
             StackFd::Connection(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     if event.writable {
@@ -115,7 +113,7 @@ impl StackRelay {
         let (id, received) = match frame {
             NetFrame::Answer { peer, data } => {
                 // The client may be gone, and DNS over UDP has no promise.
-                let _ = self.dns.send_to(data, peer);
+                let _ = self.dns.as_ref().map(|dns| dns.send_to(data, peer));
                 return Ok(Ok(()));
             }
             NetFrame::Open { .. } | NetFrame::Query { .. } => return Ok(Err(NetFlowError)),
@@ -179,7 +177,11 @@ impl StackRelay {
         let mut datagram = [0; MAX_DATAGRAM + 1];
         for _ in 0..MAX_ACCEPTS {
             // The next event reports an error again.
-            let Ok((length, peer)) = self.dns.recv_from(&mut datagram) else { return };
+            let Some(Ok((length, peer))) =
+                self.dns.as_ref().map(|dns| dns.recv_from(&mut datagram))
+            else {
+                return;
+            };
             let data = datagram.get(..length).filter(|data| data.len() <= MAX_DATAGRAM);
             if let (Some(data), SocketAddr::V4(peer)) = (data, peer) {
                 control.send(&Frame::Net(NetFrame::Query { peer, data }));
@@ -192,7 +194,7 @@ impl StackRelay {
 
     fn accept(
         &mut self,
-        index: usize,
+        listener: StackFd,
         poller: &Poller,
         control: &mut ControlConnection,
     ) -> io::Result<()> {
@@ -200,9 +202,14 @@ impl StackRelay {
             if !self.may_accept(control) {
                 return Ok(());
             }
-            let Some(listener) = self.listeners.get(index) else { return Ok(()) };
+            let listening = match listener {
+                StackFd::Listener(index) => self.listeners.get(usize::from(index)),
+                StackFd::Mirror(port) => self.mirrors.get(&port),
+                _ => None,
+            };
+            let Some(listening) = listening else { return Ok(()) };
             // A client that has left, or a full descriptor table: the next event reports it again.
-            let Ok((socket, SocketAddr::V4(peer))) = listener.accept() else { return Ok(()) };
+            let Ok((socket, SocketAddr::V4(peer))) = listening.accept() else { return Ok(()) };
             let Ok(SocketAddr::V4(dialled)) = socket.local_addr() else { continue };
             if socket.set_nonblocking(true).is_err() {
                 continue;
@@ -221,16 +228,26 @@ impl StackRelay {
         peer: SocketAddrV4,
         control: &mut ControlConnection,
     ) {
-        self.last = self.last.saturating_add(1);
-        let connection = self.last;
+        let connection = self.insert(socket);
         control.send(&Frame::Net(NetFrame::Open { connection, dialled, peer }));
-        self.connections.insert(connection, Connection::new(socket));
+    }
+
+    /// Adds a connection and returns its number.
+    fn insert(&mut self, socket: TcpStream) -> u32 {
+        self.last = self.last.saturating_add(1);
+        self.connections.insert(self.last, Connection::new(socket));
+        self.last
     }
 
     /// Returns whether another connection may be opened. Numbers are never reused.
     fn may_accept(&self, control: &ControlConnection) -> bool {
-        let has_number = self.last < u32::MAX;
-        !control.is_blocked() && has_number && self.connections.len() < MAX_NET_CONNECTIONS
+        !control.is_blocked() && self.has_room()
+    }
+
+    /// Returns whether another connection may exist.
+    fn has_room(&self) -> bool {
+        let count = self.connections.len().saturating_add(self.connecting.len());
+        self.last < u32::MAX && count < MAX_NET_CONNECTIONS
     }
 
     /// Adds the listeners to epoll, or removes them: a listener that is not accepted from stays ready.
@@ -247,7 +264,12 @@ impl StackRelay {
                 Ok(())
             }
         };
-        change(self.dns.as_fd(), StackFd::Dns)?;
+        if let Some(dns) = &self.dns {
+            change(dns.as_fd(), StackFd::Dns)?;
+        }
+        for (port, listener) in &self.mirrors {
+            change(listener.as_fd(), StackFd::Mirror(*port))?;
+        }
         for (index, listener) in (0..).zip(&self.listeners) {
             change(listener.as_fd(), StackFd::Listener(index))?;
         }
@@ -277,121 +299,6 @@ impl StackRelay {
         connection.registered = interest;
         Ok(())
     }
-}
-
-impl Connection {
-    fn new(socket: TcpStream) -> Self {
-        Connection {
-            socket: Some(socket),
-            flow: NetFlow::default(),
-            unsent: Buffer::new(),
-            has_read_all: false,
-            is_shut_down: false,
-            registered: EpollFlags::empty(),
-        }
-    }
-
-    /// Returns whether both sides have ended, and the client has all bytes.
-    fn is_done(&self) -> bool {
-        self.flow.is_closed() && (self.socket.is_none() || self.is_shut_down)
-    }
-
-    /// Reads bytes of the client and sends them.
-    fn read(&mut self, connection: u32, buffer: &mut [u8], control: &mut ControlConnection) {
-        let room = self.flow.sendable().min(buffer.len());
-        let Some(socket) = self.socket.as_mut().filter(|_| room > 0 && !control.is_blocked())
-        else {
-            return;
-        };
-        match socket.read(&mut buffer[..room]) {
-            Ok(0) => {
-                self.has_read_all = true;
-                if self.flow.end() {
-                    control.send(&Frame::Net(NetFrame::End { connection }));
-                }
-            }
-            Ok(length) => {
-                self.flow.record_sent(length);
-                let data = &buffer[..length];
-                control.send(&Frame::Net(NetFrame::Data { connection, data }));
-            }
-            Err(error) if is_temporary(&error) => {}
-            Err(_) => self.reset(connection, control),
-        }
-    }
-
-    /// Writes bytes to the client as far as it takes them, and its end behind the last one.
-    fn flush(&mut self, connection: u32, control: &mut ControlConnection) {
-        while let Some(socket) = self.socket.as_mut().filter(|_| !self.unsent.is_empty()) {
-            match socket.write(self.unsent.as_slice()) {
-                Ok(written) => {
-                    self.unsent.consume(written);
-                    if let Some(bytes) = self.flow.release(written) {
-                        control.send(&Frame::Net(NetFrame::Credit { connection, bytes }));
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.reset(connection, control),
-            }
-        }
-        self.unsent.shrink(READ_SIZE);
-        let has_all = self.flow.has_peer_ended() && self.unsent.is_empty();
-        if let Some(socket) = self.socket.as_ref().filter(|_| has_all && !self.is_shut_down) {
-            self.is_shut_down = true;
-            // The client may be gone.
-            let _ = socket.shutdown(std::net::Shutdown::Write);
-        }
-    }
-
-    /// Closes the client's connection so that it sees a failure, not an end.
-    fn reset(&mut self, connection: u32, control: &mut ControlConnection) {
-        if let Some(socket) = self.socket.take() {
-            let _ = setsockopt(&socket, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 });
-        }
-        self.unsent = Buffer::new();
-        self.registered = EpollFlags::empty();
-        if self.flow.reset() {
-            control.send(&Frame::Net(NetFrame::Reset { connection }));
-        }
-    }
-
-    fn receive_data(
-        &mut self,
-        connection: u32,
-        data: &[u8],
-        control: &mut ControlConnection,
-    ) -> Result<(), NetFlowError> {
-        if self.flow.receive_data(data.len())? == NetBytes::Deliver {
-            self.unsent.extend(data);
-            self.flush(connection, control);
-        }
-        Ok(())
-    }
-
-    fn receive_end(
-        &mut self,
-        connection: u32,
-        control: &mut ControlConnection,
-    ) -> Result<(), NetFlowError> {
-        self.flow.receive_end()?;
-        self.flush(connection, control);
-        Ok(())
-    }
-
-    fn receive_reset(
-        &mut self,
-        connection: u32,
-        control: &mut ControlConnection,
-    ) -> Result<(), NetFlowError> {
-        self.flow.receive_reset()?;
-        self.reset(connection, control);
-        Ok(())
-    }
-}
-
-fn is_temporary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_types::{ExecId, Kind};
 use aifo_wire::{
-    CancelCause, Delivery, Frame, FrameReader, Interrupt, Listener, ListenerReport, SocketResult,
+    CancelCause, Delivery, Frame, FrameReader, Interrupt, Listener, ListenerReport, NetFlowError,
+    SocketResult,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -46,11 +47,28 @@ pub(crate) struct PendingReplies {
     /// Signalled if the runner refuses to retire.
     pub(crate) busy: Option<oneshot::Sender<()>>,
     /// The requested sockets of the runner's network stack.
-    sockets: HashMap<u32, oneshot::Sender<Result<OwnedFd, SocketResult>>>,
+    sockets: HashMap<u32, PendingSocket>,
     /// The receiver of reports about that stack's listeners.
     pub(crate) listeners: Option<ListenerReceiver>,
     /// The connection has ended; no reply follows.
     has_ended: bool,
+}
+
+/// Receives the reply to a request for a socket: the result, its id, and the passed descriptors. Errors: the
+/// reply breaks the protocol.
+pub(crate) struct PendingSocket(pub(crate) Box<ReplyFn>);
+
+pub(crate) type ReplyFn = dyn FnOnce(
+        &Arc<ControlConnection>,
+        (SocketResult, u32),
+        &mut VecDeque<OwnedFd>,
+    ) -> Result<(), NetFlowError>
+    + Send;
+
+impl std::fmt::Debug for PendingSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingSocket").finish_non_exhaustive()
+    }
 }
 
 /// Receives what listens in a network stack.
@@ -180,17 +198,25 @@ impl ControlConnection {
 
     /// Registers the receiver of a socket, and returns the request's serial. `None` if the connection has
     /// ended.
-    pub(crate) fn expect_socket(
-        &self,
-        receiver: oneshot::Sender<Result<OwnedFd, SocketResult>>,
-    ) -> Option<u32> {
+    pub(crate) fn expect_socket(&self, pending: PendingSocket) -> Option<u32> {
         let mut replies = self.replies();
         if replies.has_ended {
             return None;
         }
         let serial = replies.next_serial();
-        replies.sockets.insert(serial, receiver);
+        replies.sockets.insert(serial, pending);
         Some(serial)
+    }
+
+    /// Passes a reply to the requester of a socket. Errors: the runner has broken the protocol.
+    fn receive_opened(
+        self: &Arc<Self>,
+        serial: u32,
+        reply: (SocketResult, u32),
+        fds: &mut VecDeque<OwnedFd>,
+    ) -> Result<(), NetFlowError> {
+        let pending = self.replies().sockets.remove(&serial);
+        pending.map_or(Err(NetFlowError), |PendingSocket(receive)| receive(self, reply, fds))
     }
 
     /// Dispatches the runner's frames and sends the backlog until the connection ends. Then drops all
@@ -289,14 +315,10 @@ impl ControlConnection {
                     }
                     continue;
                 }
-                Ok(Some(Frame::Opened { serial, result })) => {
-                    let opened = match result {
-                        SocketResult::Passed => fds.pop_front().ok_or(SocketResult::Failed),
-                        refused => Err(refused),
-                    };
-                    if let Some(waiting) = self.replies().sockets.remove(&serial) {
-                        // The requester may have stopped waiting, which closes the socket.
-                        let _ = waiting.send(opened);
+                Ok(Some(Frame::Opened { serial, result, id })) => {
+                    if self.receive_opened(serial, (result, id), fds).is_err() {
+                        tracing::warn!(%kind, "a runner broke the protocol of a socket");
+                        return false;
                     }
                     continue;
                 }

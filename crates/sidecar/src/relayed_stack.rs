@@ -67,7 +67,11 @@ impl ControlConnection {
         match frame {
             NetFrame::Open { connection, dialled, peer } => {
                 let received = table.open(connection)?;
-                self.accept(table, connection, received, dialled, peer);
+                let address = (dialled, peer);
+                self.relay_to(table, connection, received, |socket, reset, table| {
+                    let (dialled, peer) = address;
+                    table.accept(StackConnection { socket, dialled, peer, reset })
+                });
             }
             NetFrame::Data { connection, data } => {
                 let entry = table.entry(connection)?;
@@ -105,20 +109,19 @@ impl ControlConnection {
         Ok(())
     }
 
-    /// Passes a client's connection to the server of the stack, and relays its bytes.
-    fn accept(
+    /// Relays the bytes of a connection to a socket, which `take` passes on. Resets the connection if it
+    /// returns `false`.
+    pub(crate) fn relay_to(
         self: &Arc<Self>,
         table: &mut StackTable,
         connection: u32,
         received: mpsc::UnboundedReceiver<Received>,
-        dialled: SocketAddrV4,
-        peer: SocketAddrV4,
+        take: impl FnOnce(OwnedFd, Arc<AtomicBool>, &StackTable) -> bool,
     ) {
         let reset = Arc::<AtomicBool>::default();
-        let accepted = connected_pair().ok().and_then(|(own, socket)| {
-            let accepted = StackConnection { socket, dialled, peer, reset: Arc::clone(&reset) };
-            table.events.try_send(StackEvent::Connected(accepted)).ok().map(|()| own)
-        });
+        let accepted = connected_pair()
+            .ok()
+            .and_then(|(own, socket)| take(socket, Arc::clone(&reset), table).then_some(own));
         let Some(socket) = accepted else {
             // As when the descriptor table is full.
             if table.entry(connection).is_ok_and(|entry| entry.flow.reset()) {

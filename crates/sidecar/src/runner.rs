@@ -199,6 +199,10 @@ impl Runner {
             }
             _ => PassesSockets::No,
         };
+        if matches!(held, StackRole::Joined) && !control.takes_descriptors() {
+            // It has no clients of its own, only requested sockets.
+            drop(control.relay_stack());
+        }
         let (lost_sender, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));

@@ -31,6 +31,9 @@ pub trait StackServer: fmt::Debug + Send + Sync {
     /// Returns the stack of the tools of a kind: [`TOOLS_STACK`], or that and `:NAME`.
     fn stack_of(&self, kind: &Kind) -> String;
 
+    /// Returns whether the stack of a kind has the tools of no other kind.
+    fn has_own_stack(&self, kind: &Kind) -> bool;
+
     /// Returns the TCP ports that a stack listens on besides DNS, or `None` if it has a network of the
     /// engine.
     fn ports(&self, stack: &str) -> Option<Vec<u16>>;

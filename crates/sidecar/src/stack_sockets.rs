@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::control::ControlConnection;
 use crate::listeners::{check_one, option};
+use crate::opened::{ConnectionListener, ConnectionStream, OpenedSocket, SocketRequest, pending};
 
 /// Opens sockets in a network stack. Cheap to clone; it does not keep the runner's connection open.
 #[derive(Clone, Debug)]
@@ -42,24 +43,44 @@ impl StackSockets {
         StackSockets { control }
     }
 
-    /// Binds a port of the stack's 127.0.0.1 and listens on it. The listener does not block.
-    pub async fn bind(&self, port: u16) -> Result<TcpListener, SocketError> {
-        let fd = self.open(|serial| Frame::Bind { serial, port }).await?;
+    /// Binds a port of the stack's 127.0.0.1 and listens on it.
+    pub async fn bind(&self, port: u16) -> Result<ConnectionListener, SocketError> {
+        let frame = |serial| Frame::Bind { serial, port };
+        let fd = match self.open(SocketRequest::Bind(port), frame).await? {
+            OpenedSocket::Passed(fd) => fd,
+            OpenedSocket::Listening(listener) => return Ok(ConnectionListener::Relayed(listener)),
+            OpenedSocket::Connected(..) => return Err(another_socket()),
+        };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         check_one(fd.as_fd(), SockType::Stream, address).map_err(SocketError::Failed)?;
-        Ok(TcpListener::from(fd))
+        let listener = ConnectionListener::new(TcpListener::from(fd));
+        listener.map_err(|error| SocketError::Failed(error.to_string()))
     }
 
     /// Connects to a port of the stack's 127.0.0.1, or of ::1 if that refuses.
-    pub async fn connect(&self, port: u16) -> Result<TcpStream, SocketError> {
+    pub async fn connect(&self, port: u16) -> Result<ConnectionStream, SocketError> {
         match self.connect_to(Loopback::V4, port).await {
             Err(SocketError::Refused) => self.connect_to(Loopback::V6, port).await,
             result => result,
         }
     }
 
-    async fn connect_to(&self, address: Loopback, port: u16) -> Result<TcpStream, SocketError> {
-        let fd = self.open(|serial| Frame::Connect { serial, address, port }).await?;
+    async fn connect_to(
+        &self,
+        address: Loopback,
+        port: u16,
+    ) -> Result<ConnectionStream, SocketError> {
+        let frame = |serial| Frame::Connect { serial, address, port };
+        let opened =
+            tokio::time::timeout(CONNECT_TIMEOUT, self.open(SocketRequest::Connect, frame));
+        let fd = match opened.await.map_err(|_| timed_out())?? {
+            OpenedSocket::Passed(fd) => fd,
+            OpenedSocket::Connected(socket, reset) => {
+                let stream = ConnectionStream::of_pair(socket, reset);
+                return stream.map_err(|error| SocketError::Failed(error.to_string()));
+            }
+            OpenedSocket::Listening(_) => return Err(another_socket()),
+        };
         if option(fd.as_fd(), TypeOfSocket).map_err(SocketError::Failed)? != SockType::Stream {
             return Err(SocketError::Failed("it is no stream socket".to_owned()));
         }
@@ -71,7 +92,7 @@ impl StackSockets {
             Loopback::V6 => Ipv6Addr::LOCALHOST.into(),
         };
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connected(fd, (ip, port).into()));
-        connected.await.map_err(|_| SocketError::Failed("timed out".to_owned()))?
+        connected.await.map_err(|_| timed_out())?.map(ConnectionStream::tcp)
     }
 
     /// Has the runner report the stack's listeners once.
@@ -81,11 +102,13 @@ impl StackSockets {
 
     async fn open(
         &self,
+        request: SocketRequest,
         frame: impl FnOnce(u32) -> Frame<'static>,
-    ) -> Result<OwnedFd, SocketError> {
+    ) -> Result<OpenedSocket, SocketError> {
         let lost = || SocketError::Failed("its runner was lost".to_owned());
         let (sender, opened) = oneshot::channel();
-        let serial = self.control.expect_socket(sender).ok_or_else(lost)?;
+        let pending = pending(request, sender);
+        let serial = self.control.expect_socket(pending).ok_or_else(lost)?;
         self.control.send(&frame(serial), Vec::new());
         opened.await.map_err(|_| lost())?.map_err(|result| match result {
             SocketResult::InUse => SocketError::InUse,
@@ -93,6 +116,14 @@ impl StackSockets {
             _ => SocketError::Failed("its runner could not open a socket".to_owned()),
         })
     }
+}
+
+fn timed_out() -> SocketError {
+    SocketError::Failed("timed out".to_owned())
+}
+
+fn another_socket() -> SocketError {
+    SocketError::Failed("the runner opened another socket".to_owned())
 }
 
 /// Waits until a socket is connected, and checks its addresses: nothing that the runner passed is

@@ -1,7 +1,7 @@
 //! The state of a relayed stack's connections (`spec/runner.md#connections-of-a-stack`).
 
 use std::collections::HashMap;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +43,8 @@ pub(crate) struct StackTable {
     last: u32,
     connections: HashMap<u32, Entry>,
     pub(crate) events: mpsc::Sender<StackEvent>,
+    /// The receivers of the connections to mirrors, by port.
+    pub(crate) listeners: HashMap<u16, mpsc::Sender<StackConnection>>,
 }
 
 #[derive(Debug)]
@@ -78,7 +80,8 @@ impl SharedStackTable {
 
 impl StackTable {
     pub(crate) fn new(events: mpsc::Sender<StackEvent>) -> Self {
-        StackTable { last: 0, connections: HashMap::new(), events }
+        let (connections, listeners) = (HashMap::new(), HashMap::new());
+        StackTable { last: 0, connections, events, listeners }
     }
 
     /// Adds a connection. Errors: the number is not new, or there are too many.
@@ -108,6 +111,15 @@ impl StackTable {
         match self.connections.get_mut(&connection) {
             None if connection > self.last => Err(NetFlowError),
             entry => Ok(entry),
+        }
+    }
+
+    /// Passes a connection on. `false` if nothing takes it.
+    pub(crate) fn accept(&self, connection: StackConnection) -> bool {
+        let dialled = connection.dialled;
+        match self.listeners.get(&dialled.port()).filter(|_| *dialled.ip() == Ipv4Addr::LOCALHOST) {
+            Some(listener) => listener.try_send(connection).is_ok(),
+            None => self.events.try_send(StackEvent::Connected(connection)).is_ok(),
         }
     }
 

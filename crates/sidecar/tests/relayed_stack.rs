@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 
 use aifo_sidecar::{RelayedStack, Runner, StackConnection, StackEvent};
 use aifo_types::Kind;
-use aifo_wire::{FRAMES_VERSION, Frame, FrameReader, MAX_NET_CONNECTIONS, NetFrame, Setup, WINDOW};
+use aifo_wire::{
+    FRAMES_VERSION, Frame, FrameReader, MAX_NET_CONNECTIONS, NetFrame, Setup, SocketResult, WINDOW,
+};
 
 /// The runner's side of its pipes.
 struct FakeRunner {
@@ -191,4 +193,84 @@ async fn queries_are_bounded() {
     stack.answer(PEER, b"!");
     assert!(!connected.is_lost());
     drop(runner);
+}
+
+/// A mirror gets the connections to its port at 127.0.0.1 only, until it is dropped.
+#[tokio::test]
+async fn a_mirror_has_the_connections_to_its_port() {
+    let (connected, mut stack, runner) = connect().await;
+    let sockets = connected.stack_sockets();
+    let binding = tokio::spawn(async move { sockets.bind(3000).await });
+    let (mut runner, frame) = next(runner).await;
+    assert_eq!(frame, "Bind { serial: 1, port: 3000 }");
+    runner.send(Frame::Opened { serial: 1, result: SocketResult::Passed, id: 77 });
+    let at = |ip: [u8; 4], connection| NetFrame::Open {
+        connection,
+        dialled: SocketAddrV4::new(ip.into(), 3000),
+        peer: PEER,
+    };
+    runner.net(&[at([127, 0, 0, 1], 1), at([127, 0, 0, 2], 2)]);
+    let mut listener = binding.await.unwrap().expect("bound");
+    assert_eq!(listener.inode(), 77);
+    let accepted = listener.accept().await.expect("a connection");
+    assert_eq!(accepted.dialled.expect("known").port(), 3000);
+    // The other one is for the stack's server.
+    let other = accept(&mut stack).await;
+    assert_eq!(*other.dialled.ip(), std::net::Ipv4Addr::new(127, 0, 0, 2));
+    drop(listener);
+    let (mut runner, frame) = next(runner).await;
+    assert_eq!(frame, "Unbind { port: 3000 }");
+    // The connection is reset as the server of the mirror does.
+    accepted.reset_on_close();
+    drop(accepted);
+    let (again, frame) = next(runner).await;
+    assert_eq!(frame, "Net(Reset { connection: 1 })");
+    runner = again;
+    runner.net(&[at([127, 0, 0, 1], 3)]);
+    assert_eq!(accept(&mut stack).await.dialled.port(), 3000);
+}
+
+#[tokio::test]
+async fn a_requested_connection_is_relayed() {
+    let (connected, _stack, runner) = connect().await;
+    let sockets = connected.stack_sockets();
+    let connecting = tokio::spawn(async move { sockets.connect(3000).await });
+    let (mut runner, frame) = next(runner).await;
+    assert_eq!(frame, "Connect { serial: 1, address: V4, port: 3000 }");
+    runner.send(Frame::Opened { serial: 1, result: SocketResult::Refused, id: 0 });
+    let (mut runner, frame) = next(runner).await;
+    assert_eq!(frame, "Connect { serial: 2, address: V6, port: 3000 }");
+    runner.send(Frame::Opened { serial: 2, result: SocketResult::Passed, id: 1 });
+    // Right behind the reply.
+    runner.net(&[NetFrame::Data { connection: 1, data: b"hello" }]);
+    let mut stream = connecting.await.unwrap().expect("connected").stream;
+    let mut bytes = [0; 5];
+    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"hello");
+}
+
+/// A runner that opens what was not requested, or with a number that it has used, is lost.
+#[tokio::test]
+async fn replies_that_break_the_rules_end_the_connection() {
+    let opened = |serial, id| Frame::Opened { serial, result: SocketResult::Passed, id };
+    let rows = [vec![opened(1, 1)], vec![Frame::Net(open(1)), opened(2, 1)]];
+    for (at, frames) in rows.into_iter().enumerate() {
+        let (connected, _stack, mut runner) = connect().await;
+        if at == 1 {
+            let sockets = connected.stack_sockets();
+            tokio::spawn(async move { sockets.connect(3000).await.map(drop) });
+            let (refusing, frame) = next(runner).await;
+            assert!(frame.starts_with("Connect { serial: 1,"), "{frame}");
+            runner = refusing;
+            runner.send(Frame::Opened { serial: 1, result: SocketResult::Refused, id: 0 });
+            let (waiting, frame) = next(runner).await;
+            assert!(frame.starts_with("Connect { serial: 2,"), "{frame}");
+            runner = waiting;
+        }
+        for frame in frames {
+            runner.send(frame);
+        }
+        connected.lost().await;
+        assert!(connected.is_lost(), "row {at}");
+    }
 }

@@ -30,7 +30,7 @@ fn run(mut control: UnixStream, result: SocketResult, fds: &[OwnedFd]) {
         frames.receive(&bytes[..count]);
         while let Some(frame) = frames.next_frame().expect("valid frames") {
             if let Frame::Bind { serial, .. } | Frame::Connect { serial, .. } = frame {
-                send(&control, &Frame::Opened { serial, result }, fds);
+                send(&control, &Frame::Opened { serial, result, id: 0 }, fds);
             }
         }
     }

@@ -28,6 +28,11 @@ pub fn protective_git_variables(
     Some(variables)
 }
 
+/// Returns whether an entry is one of [`protective_git_variables`].
+pub fn is_protective_git_entry(key: &[u8], value: &[u8]) -> bool {
+    ENTRIES.iter().any(|(own, of)| own.as_bytes() == key && of.as_bytes() == value)
+}
+
 /// Without `safe.bareRepository`, a tool that removes `.git/HEAD` and creates the files of a bare
 /// repository in the workspace's root chooses the configuration.
 const ENTRIES: [(&str, &str); 2] =

@@ -45,7 +45,7 @@ pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
 pub use escape::{escape_json, escape_line, escape_text, quote_word};
 pub use exec_id::{ExecId, InvalidExecId};
-pub use git_variables::protective_git_variables;
+pub use git_variables::{is_protective_git_entry, protective_git_variables};
 pub use kind::{InvalidKind, Kind};
 pub use logged_call::{CallEnding, LoggedCall};
 pub use path::normalise_path;

@@ -40,6 +40,8 @@ pub enum CallEnding {
     Unknown,
     /// Nothing was started.
     Refused,
+    /// It ran in place, and how it ended is not known (`spec/rules.md#judged-where-they-run`).
+    InPlace,
 }
 
 impl LoggedCall {
@@ -53,6 +55,7 @@ impl LoggedCall {
         match self.ending {
             CallEnding::Exited => format!("exit {}", self.exit_code),
             CallEnding::Signaled => format!("signal {}", self.exit_code.saturating_sub(128)),
+            CallEnding::InPlace => "in place".to_owned(),
             ending => ending.to_string(),
         }
     }
@@ -64,12 +67,13 @@ impl LoggedCall {
 }
 
 impl CallEnding {
-    const ALL: [CallEnding; 5] = [
+    const ALL: [CallEnding; 6] = [
         CallEnding::Exited,
         CallEnding::Signaled,
         CallEnding::Timeout,
         CallEnding::Unknown,
         CallEnding::Refused,
+        CallEnding::InPlace,
     ];
 
     /// Parses the name of an ending; any other name is [`CallEnding::Unknown`].
@@ -85,12 +89,17 @@ impl CallEnding {
             CallEnding::Timeout => "timeout",
             CallEnding::Unknown => "unknown",
             CallEnding::Refused => "refused",
+            CallEnding::InPlace => "in-place",
         }
     }
 
-    /// Returns whether a call with this exit code ended in any way but exit code 0.
+    /// Returns whether a call with this exit code ended in any way but exit code 0. A call in place
+    /// counts as a success.
     pub fn has_failed(self, exit_code: u8) -> bool {
-        self != CallEnding::Exited || exit_code != 0
+        match self {
+            CallEnding::InPlace => false,
+            ending => ending != CallEnding::Exited || exit_code != 0,
+        }
     }
 }
 
@@ -118,6 +127,7 @@ mod tests {
             (CallEnding::Timeout, 124, true),
             (CallEnding::Unknown, 0, true),
             (CallEnding::Refused, 86, true),
+            (CallEnding::InPlace, 0, false),
         ] {
             assert_eq!(ending.has_failed(exit_code), has_failed, "{ending} {exit_code}");
         }

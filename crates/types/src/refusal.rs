@@ -25,6 +25,11 @@ pub enum Refusal {
         /// The path.
         program: String,
     },
+    /// 403: the tool is not one of those that run in place.
+    NotInPlace {
+        /// The requested tool.
+        tool: ToolName,
+    },
     /// 403: the notification is not allowed, for this reason.
     NotificationRefused(String),
     /// 403: a rule denies the call.
@@ -136,6 +141,7 @@ impl Refusal {
             Refusal::Unauthorized => (401, "Unauthorized"),
             Refusal::ToolNotAllowed { .. }
             | Refusal::ProgramNotAllowed { .. }
+            | Refusal::NotInPlace { .. }
             | Refusal::NotificationRefused(_)
             | Refusal::DeniedByRule { .. }
             | Refusal::NotApproved { .. }
@@ -186,6 +192,9 @@ impl Refusal {
             }
             Refusal::ProgramNotAllowed { program } => {
                 format!("forbidden: program '{program}' is not an interpreter of a toolchain\n")
+            }
+            Refusal::NotInPlace { tool } => {
+                format!("forbidden: tool '{tool}' does not run in place in this session\n")
             }
             Refusal::NotificationRefused(why) => format!("{why}\n"),
             Refusal::DeniedByRule { rule, reason } => {

@@ -36,7 +36,8 @@ const blocks = new Blocks(document, {
   added(region, element) {
     if (region === 'asks') {
       element.dataset.since = String(performance.now());
-      attention('permission', 'The agent asks for permission');
+      const isCall = element.querySelector('[data-call]');
+      attention('permission', isCall ? 'A call waits for approval' : 'The agent asks for permission');
     }
   },
 });
@@ -162,10 +163,18 @@ async function answer(button) {
   // A tap that was meant for what was there before.
   const since = Number(form.closest('.block')?.dataset.since ?? 0);
   if (performance.now() - since < 350) return;
+  // A change of the user's file is answered once it is shown.
+  const change = button.closest('details');
+  if (change && !change.open) {
+    change.open = true;
+    form.closest('.block').dataset.since = String(performance.now());
+    button.focus();
+    return;
+  }
   const buttons = form.querySelectorAll('button');
   buttons.forEach((other) => { other.disabled = true; });
   try {
-    await post(`/api/questions/${encodeURIComponent(form.dataset.question)}`, { option: button.dataset.option });
+    await post(`/api/questions/${encodeURIComponent(form.dataset.question)}`, { option: button.dataset.option, change: button.dataset.change });
   } catch (error) {
     problem(error);
     buttons.forEach((other) => { other.disabled = false; });
@@ -179,7 +188,7 @@ asks.addEventListener('click', (event) => {
 asks.addEventListener('submit', (event) => event.preventDefault());
 
 addEventListener('keydown', (event) => {
-  if (event.altKey && /^Digit[1-9]$/.test(event.code)) {
+  if (event.altKey && !event.repeat && /^Digit[1-9]$/.test(event.code)) {
     const button = asks.querySelector('form')?.querySelectorAll('button[data-option]')[Number(event.code.slice(5)) - 1];
     if (button) {
       event.preventDefault();

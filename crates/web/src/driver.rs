@@ -40,10 +40,15 @@ pub struct LaunchedAgent<H> {
     pub cwd: PathBuf,
     /// Decides permission requests by the rules.
     pub judge: RuleJudge,
+    /// Notes permission requests that a user has allowed.
+    pub allowed: AllowedHook,
 }
 
 /// Returns the decision of the rules and its reason, or no decision if the user must be asked.
 pub type RuleJudge = Box<dyn Fn(&PermissionRequest) -> (Option<Decision>, String)>;
+
+/// Is called with each permission request that a user has allowed.
+pub type AllowedHook = Box<dyn Fn(&PermissionRequest)>;
 
 /// Drives one agent.
 pub(crate) struct Driver<L: AgentLauncher> {
@@ -103,6 +108,11 @@ impl<L: AgentLauncher> Driver<L> {
                 }
             }
             Command::Cancel { session } => self.cancel(&session),
+            Command::CancelAll => {
+                for session in self.sessions() {
+                    self.cancel(&session);
+                }
+            }
             Command::Close { session } => {
                 self.cancel(&session);
                 if let Some(agent) = &mut self.agent
@@ -126,7 +136,7 @@ impl<L: AgentLauncher> Driver<L> {
                 return;
             }
         };
-        let LaunchedAgent { mut connection, streaming, cwd, judge } = launched;
+        let LaunchedAgent { mut connection, streaming, cwd, judge, allowed } = launched;
         let version = env!("CARGO_PKG_VERSION");
         // A new connection accepts it.
         let _ = connection.with_client(|client, now| client.initialize(CLIENT, version, now));
@@ -135,6 +145,7 @@ impl<L: AgentLauncher> Driver<L> {
             streaming,
             cwd,
             judge,
+            allowed,
             info: None,
             sessions: HashMap::new(),
             opening: HashMap::new(),
@@ -176,6 +187,12 @@ impl<L: AgentLauncher> Driver<L> {
                 self.hub.fail_turn(&session, &error.to_string());
             }
         }
+    }
+
+    /// Returns the sessions with a turn or a prompt that waits.
+    fn sessions(&self) -> Vec<String> {
+        let open = self.agent.iter().flat_map(|agent| agent.sessions.values());
+        open.chain(self.waiting.keys()).cloned().collect()
     }
 
     fn cancel(&mut self, session: &str) {

@@ -6,6 +6,7 @@ mod commands;
 mod directory;
 mod events;
 mod home;
+mod waiting_calls;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
@@ -32,12 +33,14 @@ use crate::page_state::{PageState, Seq};
 use crate::report_log::{self, ReportLog};
 use crate::report_ring::{ReportLimits, ReportRing};
 use crate::session_state::{Activity, SessionState};
+use crate::waiting_call::CallAnswer;
 
 use directory::{failed_turn, lock, private_directory, read_sessions, remove_files};
 
 pub(crate) use attention::Attention;
 pub(crate) use commands::{ApiError, NewPrompt};
 pub(crate) use events::Source;
+use waiting_calls::ShownCalls;
 
 /// Where a server keeps its files, and how much.
 #[derive(Clone, Debug)]
@@ -96,6 +99,8 @@ pub(crate) enum Command {
     Cancel {
         session: String,
     },
+    /// Cancels the turns of all sessions.
+    CancelAll,
     Close {
         session: String,
     },
@@ -112,6 +117,7 @@ pub(crate) struct Inner {
     pub(crate) home: PageState,
     sessions: BTreeMap<String, Slot>,
     pub(crate) questions: Questions,
+    calls: ShownCalls,
     pub(crate) media: MediaStore,
     pub(crate) access: Access,
     storage: Storage,
@@ -158,7 +164,8 @@ struct Loaded {
 }
 
 /// The result of [`Hub::open`].
-pub(crate) type OpenedHub = (Hub, mpsc::UnboundedReceiver<Command>);
+pub(crate) type OpenedHub =
+    (Hub, mpsc::UnboundedReceiver<Command>, mpsc::UnboundedReceiver<CallAnswer>);
 
 impl Hub {
     /// Opens the directory, and ends what a killed server has left open.
@@ -183,11 +190,13 @@ impl Hub {
         let media = MediaStore::open(&media_directory, storage.media_bytes, is_used)?;
         let access = Access::open(&directory.join("access.json"), port, origin)?;
         let (commands, receiver) = mpsc::unbounded_channel();
+        let (answers, call_answers) = mpsc::unbounded_channel();
         let inner = Inner {
             seq,
             home: PageState::new(seq),
             sessions,
             questions: Questions::default(),
+            calls: ShownCalls::new(answers),
             media,
             access,
             storage,
@@ -211,7 +220,7 @@ impl Hub {
         };
         let changed = watch::Sender::new(seq);
         let instance = secret()?.chars().take(16).collect();
-        Ok((Hub { inner: Mutex::new(inner), changed, commands, instance }, receiver))
+        Ok((Hub { inner: Mutex::new(inner), changed, commands, instance }, receiver, call_answers))
     }
 
     /// Locks the state. Never held across an await.

@@ -44,9 +44,11 @@ mod server;
 mod session_state;
 mod tool_view;
 mod view;
+mod waiting_call;
 mod web;
 
 pub use call_log::{CallSource, RunningCall, RunningSession};
-pub use driver::{AgentLauncher, LaunchedAgent, RuleJudge};
+pub use driver::{AgentLauncher, AllowedHook, LaunchedAgent, RuleJudge};
 pub use hub::{Storage, storage_directory};
-pub use web::{Web, WebConfig};
+pub use waiting_call::{CallAnswer, CallEnd, WaitingCall};
+pub use web::{WaitingCalls, Web, WebConfig};

@@ -1,11 +1,15 @@
 //! HTML of the entries, with every text escaped (`spec/web.md#pages`).
 
+mod waiting_call;
+
 use std::fmt::Write;
 
 use crate::block::{
     Attachment, Block, DiffKind, DiffLine, QuestionBlock, QuestionEnd, ToolBlock, ToolContent,
 };
 use crate::markdown::{MEDIA, escape};
+
+pub(crate) use waiting_call::{ended_call, waiting_call};
 
 /// Returns the HTML of an entry that is no text of the agent.
 pub(crate) fn block(block: &Block) -> String {

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::attention;
 use crate::call_log::{CallSource, RunningSession};
 use crate::driver::{AgentLauncher, Driver};
 use crate::hub::{Hub, Storage};
 use crate::server::{self, Guarded};
+use crate::waiting_call::{CallAnswer, CallEnd, WaitingCall};
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -45,7 +47,8 @@ pub struct WebConfig {
 pub struct Web {
     hub: Arc<Hub>,
     listener: TcpListener,
-    commands: tokio::sync::mpsc::UnboundedReceiver<crate::hub::Command>,
+    commands: UnboundedReceiver<crate::hub::Command>,
+    call_answers: Option<UnboundedReceiver<CallAnswer>>,
     stalled: Duration,
     on_attention: Vec<String>,
     unseen: Duration,
@@ -59,10 +62,12 @@ impl Web {
         let port = listener.local_addr()?.port();
         let origin = config.origin.as_deref();
         let (agent, cwd) = (&config.agent, &config.cwd);
-        let (hub, commands) = Hub::open(config.storage, port, origin, agent, cwd, config.open_log)?;
+        let (hub, commands, call_answers) =
+            Hub::open(config.storage, port, origin, agent, cwd, config.open_log)?;
         let (stalled, on_attention) = (config.stalled, config.on_attention);
         let (unseen, running) = (config.unseen, config.running);
-        Ok(Web { hub: Arc::new(hub), listener, commands, stalled, on_attention, unseen, running })
+        let (hub, call_answers) = (Arc::new(hub), Some(call_answers));
+        Ok(Web { hub, listener, commands, call_answers, stalled, on_attention, unseen, running })
     }
 
     /// Creates a link that signs one browser in, for each address of the page: the best first.
@@ -71,6 +76,11 @@ impl Web {
         let secret = inner.access.new_link(None, crate::clock::unix_ms())?;
         let origins = inner.access.address().origins().iter();
         Ok(origins.map(|origin| format!("{origin}/#{secret}")).collect())
+    }
+
+    /// Returns the waiting calls that the page shows, and once the receiver of their answers.
+    pub fn waiting_calls(&mut self) -> (WaitingCalls, Option<UnboundedReceiver<CallAnswer>>) {
+        (WaitingCalls(Arc::clone(&self.hub)), self.call_answers.take())
     }
 
     /// Serves until `end`, then ends the agent.
@@ -87,12 +97,34 @@ impl Web {
     }
 }
 
+/// The waiting calls that a server shows. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WaitingCalls(Arc<Hub>);
+
+impl WaitingCalls {
+    /// Shows a call, or its new state.
+    pub fn show(&self, call: WaitingCall) {
+        self.0.show_call(call);
+    }
+
+    /// Shows the end of a call.
+    pub fn end(&self, session: &str, question: &str, end: CallEnd) {
+        self.0.end_call(session, question, end);
+    }
+
+    /// Removes the calls of a session that has ended.
+    pub fn end_session(&self, session: &str) {
+        self.0.end_calls_of(session);
+    }
+}
+
 /// Keeps the list of running sessions and the timelines up to date while a browser is connected.
 async fn watch(hub: Arc<Hub>, running: fn() -> Vec<RunningSession>) {
     loop {
         if hub.lock().viewers() > 0 {
             hub.set_running(running());
         }
+        hub.forget_calls();
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }

@@ -70,6 +70,33 @@ impl Upgrade<'_> {
     }
 }
 
+/// A question whether a tool may run where its caller is (`spec/exec3.md#in-place`).
+#[derive(Clone, Copy, Debug)]
+pub struct JudgeCall<'a> {
+    /// The proxy's address, for host and path.
+    pub endpoint: &'a Endpoint,
+    /// The session's token.
+    pub token: &'a Token,
+    /// The call, without descriptors.
+    pub request: &'a ExecRequest,
+}
+
+impl JudgeCall<'_> {
+    /// Appends the request, head and body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        encode_invocation(self.request, &mut body);
+        let start = start_lines(self.endpoint, "judge", self.token);
+        let head = format!(
+            "{start}X-Aifo-Proto: 3\r\nContent-Length: {}\r\nX-Aifo-Exec-Id: {}\r\n\r\n",
+            body.len(),
+            self.request.id,
+        );
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&body);
+    }
+}
+
 /// Appends a request to send `signal` to the exec `id`.
 pub fn encode_signal(
     out: &mut Vec<u8>,

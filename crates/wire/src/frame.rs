@@ -190,14 +190,16 @@ pub enum Frame<'a> {
         /// Each one, at most [`MAX_LISTENERS`](crate::MAX_LISTENERS).
         listeners: Vec<Listener>,
     },
-    /// Proxy to runner: bind 127.0.0.1 at this port, and pass the listener.
+    /// Proxy to runner: bind 127.0.0.1 at this port, and pass the listener. Where no descriptors pass, its
+    /// connections are relayed.
     Bind {
         /// Matches [`Frame::Opened`] to this request.
         serial: u32,
         /// The port, not 0.
         port: u16,
     },
-    /// Proxy to runner: connect to this port, and pass the connection, which may be in progress.
+    /// Proxy to runner: connect to this port, and pass the connection, which may be in progress. Where no
+    /// descriptors pass, it is relayed from its establishment on.
     Connect {
         /// Matches [`Frame::Opened`] to this request.
         serial: u32,
@@ -210,8 +212,16 @@ pub enum Frame<'a> {
     Opened {
         /// The request's serial.
         serial: u32,
-        /// Whether the socket comes with the first byte.
+        /// Whether the socket is open.
         result: SocketResult,
+        /// Where no descriptors pass: the inode of the listener, or the number of the connection, as in
+        /// [`NetFrame::Open`]. Otherwise 0.
+        id: u32,
+    },
+    /// Proxy to runner, where no descriptors pass: close the listener of a [`Frame::Bind`].
+    Unbind {
+        /// The port, not 0.
+        port: u16,
     },
 }
 
@@ -225,7 +235,7 @@ pub struct Listener {
 }
 
 /// The version of these frames.
-pub const FRAMES_VERSION: u8 = 5;
+pub const FRAMES_VERSION: u8 = 6;
 
 /// A runner's kind and the session's directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
@@ -302,6 +312,7 @@ impl Frame<'_> {
             Frame::Bind { .. } => FrameKind::Bind,
             Frame::Connect { .. } => FrameKind::Connect,
             Frame::Opened { .. } => FrameKind::Opened,
+            Frame::Unbind { .. } => FrameKind::Unbind,
         }
     }
 }

@@ -65,6 +65,8 @@ code_table! {
         Connect = 0x2c,
         /// [`Frame::Opened`](crate::Frame::Opened)
         Opened = 0x2d,
+        /// [`Frame::Unbind`](crate::Frame::Unbind)
+        Unbind = 0x2e,
         /// [`NetFrame::Open`](crate::NetFrame::Open)
         NetOpen = 0x40,
         /// [`NetFrame::Data`](crate::NetFrame::Data)
@@ -163,7 +165,7 @@ code_table! {
 code_table! {
     /// The result of [`Frame::Bind`](crate::Frame::Bind) or [`Frame::Connect`](crate::Frame::Connect).
     pub enum SocketResult {
-        /// The socket comes with the first byte.
+        /// The socket comes with the first byte, or in frames.
         Passed = 0,
         /// Another socket has the address.
         InUse = 1,

@@ -110,10 +110,12 @@ impl Frame<'_> {
                 out.push(address.code());
                 out.extend(port.to_be_bytes());
             }
-            Frame::Opened { serial, result } => {
+            Frame::Opened { serial, result, id } => {
                 out.extend(serial.to_be_bytes());
                 out.push(result.code());
+                out.extend(id.to_be_bytes());
             }
+            Frame::Unbind { port } => out.extend(port.to_be_bytes()),
         }
     }
 }
@@ -214,7 +216,9 @@ impl<'a> Frame<'a> {
             FrameKind::Opened => Frame::Opened {
                 serial: fields.u32()?,
                 result: SocketResult::from_code(fields.u8()?)?,
+                id: fields.u32()?,
             },
+            FrameKind::Unbind => Frame::Unbind { port: decode_port(fields)? },
         })
     }
 }

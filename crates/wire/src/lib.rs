@@ -93,7 +93,7 @@ mod short_answer;
 mod start;
 
 pub use buffer::Buffer;
-pub use call::{ClientMode, ExecCall, Upgrade, encode_notify, encode_signal};
+pub use call::{ClientMode, ExecCall, JudgeCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
 pub use exit::{CallNote, Exit, SidecarLimit, Usage};
@@ -122,8 +122,8 @@ pub use request_head::{RequestHead, Version};
 pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
     CONTINUE, encode_approval, encode_no_content, encode_progress, encode_refusal, encode_response,
-    encode_response_head, encode_stream_end, encode_stream_end_limited, encode_stream_end_unknown,
-    encode_stream_head, encode_upgrade_head,
+    encode_response_head, encode_run_in_place, encode_stream_end, encode_stream_end_limited,
+    encode_stream_end_unknown, encode_stream_head, encode_upgrade_head, is_run_in_place,
 };
 pub use response_body::BodyKind;
 pub use response_head::ResponseHead;

@@ -63,6 +63,26 @@ pub fn encode_no_content(out: &mut Vec<u8>) {
     encode_response(out, (204, "No Content"), None, None, b"");
 }
 
+/// Appends the response to a call that its client may run itself.
+pub fn encode_run_in_place(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+    out.extend_from_slice(RUN_IN_PLACE);
+    push_exec_id(out, exec_id);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The beginning of [`encode_run_in_place`].
+const RUN_IN_PLACE: &[u8] =
+    b"HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place\r\nConnection: close\r\n";
+
+/// Returns whether these bytes are the whole response that [`encode_run_in_place`] writes, without a
+/// parser of HTTP.
+pub fn is_run_in_place(bytes: &[u8]) -> bool {
+    let rest = bytes.strip_prefix(RUN_IN_PLACE);
+    let rest = rest.and_then(|rest| rest.strip_suffix(b"\r\n"));
+    let line = |rest: &[u8]| rest.strip_prefix(EXEC_ID).is_some_and(|id| id.ends_with(b"\r\n"));
+    rest.is_some_and(|rest| rest.is_empty() || line(rest))
+}
+
 /// Appends the head of a version 2 response. Chunks follow ([`encode_chunk`](crate::encode_chunk)),
 /// then [`encode_stream_end`]; without it the client treats the exit status as unknown.
 pub fn encode_stream_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
@@ -168,6 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn the_permission_to_run_in_place_is_recognised_whole() {
+        let id = ExecId::parse(b"e1").unwrap();
+        for id in [None, Some(&id)] {
+            let mut out = Vec::new();
+            encode_run_in_place(&mut out, id);
+            assert!(is_run_in_place(&out));
+            for cut in 0..out.len() {
+                assert!(!is_run_in_place(&out[..cut]), "{cut}");
+            }
+            out.push(b'x');
+            assert!(!is_run_in_place(&out));
+        }
+        let mut other = Vec::new();
+        encode_no_content(&mut other);
+        assert!(!is_run_in_place(&other));
+    }
+
+    #[test]
     fn responses_byte_for_byte() {
         let id = ExecId::parse(b"e1").unwrap();
         check(
@@ -184,6 +222,11 @@ mod tests {
             encode_no_content,
             "HTTP/1.1 204 No Content\r\nContent-Type: text/plain; charset=utf-8\r\n\
              Content-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        check(
+            |out| encode_run_in_place(out, Some(&id)),
+            "HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place\r\nConnection: close\r\n\
+             X-Exec-Id: e1\r\n\r\n",
         );
         check(
             |out| encode_stream_head(out, Some(&id)),

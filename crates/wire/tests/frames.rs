@@ -158,9 +158,10 @@ fn other_frames_of_a_control_connection() {
         b"\x2c\0\0\0\x07\0\0\0\x07\x01\0\x50",
     );
     check_both_ways(
-        Frame::Opened { serial: 7, result: SocketResult::InUse },
-        b"\x2d\0\0\0\x05\0\0\0\x07\x01",
+        Frame::Opened { serial: 7, result: SocketResult::InUse, id: 3 },
+        b"\x2d\0\0\0\x09\0\0\0\x07\x01\0\0\0\x03",
     );
+    check_both_ways(Frame::Unbind { port: 3000 }, b"\x2e\0\0\0\x02\x0b\xb8");
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn exit_frames() {
 #[test]
 fn invalid_heads() {
     // The last two were frame kinds of version 1.
-    for kind in [0, 0x0a, 0x12, 0x18, 0x2e, 0xff, 0x11, 0x22] {
+    for kind in [0, 0x0a, 0x12, 0x18, 0x2f, 0xff, 0x11, 0x22] {
         check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
     }
     let too_long = |kind, len| Err(FrameError::TooLong { kind, len });

@@ -219,7 +219,12 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             address: Loopback::V4,
             port
         }),
-        any::<u32>().prop_map(|serial| Frame::Opened { serial, result: SocketResult::Refused }),
+        (any::<u32>(), any::<u32>()).prop_map(|(serial, id)| Frame::Opened {
+            serial,
+            result: SocketResult::Refused,
+            id
+        }),
+        (1..=u16::MAX).prop_map(|port| Frame::Unbind { port }),
         (any::<u32>(), 0..=1u8).prop_map(|(serial, found)| Frame::Killed {
             serial,
             found: Delivery::from_code(found).unwrap(),

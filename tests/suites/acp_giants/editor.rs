@@ -11,7 +11,7 @@ use aifo_tests::acp_agent::SESSION;
 use aifo_tests::{AcpAgent, Script, SessionSetup, eventually_within};
 use serde_json::{Value, json};
 
-use crate::acp_giants::{PATIENCE, stays_small};
+use crate::acp_giants::{PATIENCE, PeakMemory};
 
 /// An editor with an open session through `aifo-coder acp`. One thread writes its output; another
 /// reads, with little read-ahead.
@@ -124,7 +124,9 @@ impl Editor {
     /// Checks the peak memory of `aifo-coder`.
     #[track_caller]
     pub(crate) fn assert_small(&self) {
-        stays_small(self.pid());
+        let mut peak = PeakMemory::default();
+        peak.sample(self.pid());
+        peak.assert_small();
     }
 
     pub(crate) fn pid(&self) -> i32 {

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
+use aifo_tests::eventually;
 use aifo_tests::model::Script;
-use aifo_tests::{Tmux, eventually};
 
-use super::terminal::terminal_keys;
+use super::terminal::{assert_modes_are_restored, in_tmux, terminal_keys, wait_for};
 use super::{fixtures_with, run, without_the_rows_own};
 
 /// Runs a held agent, then attaches to it whenever a line is typed.
@@ -24,21 +23,9 @@ fn a_detached_agent_works_on_and_is_drawn_again() {
         let mut start = fixture.agent.interactive(&url);
         start.command.splice(0..0, ["--keep", "--toolchain", "auto"].map(Into::into));
         let (command, _, fixture) = run(fixture, without_the_rows_own(start));
-        let mut around = Command::new("/bin/sh");
-        around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
-        around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
         let workspace = fixture.workspace();
-        let tmux = Tmux::start(around.current_dir(&workspace));
-        let patient = |what: &str| {
-            let started = Instant::now();
-            while !tmux.screen().contains(what) {
-                let screen = tmux.screen();
-                let patient = started.elapsed() < super::PATIENCE;
-                assert!(patient, "{name} never showed {what:?}:\n{screen}");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        };
+        let tmux = in_tmux(AROUND, &command, &workspace);
+        let patient = |what: &str| wait_for(&tmux, name, what);
         patient(ready);
         tmux.press(&["w", "o", "r", "d"]);
         patient("word");
@@ -58,9 +45,7 @@ fn a_detached_agent_works_on_and_is_drawn_again() {
         eventually("the screen has the new size", is_drawn);
         tmux.press(&["C-\\", "d"]);
         patient("left with 0");
-        let [before, after] =
-            ["before", "after"].map(|it| fs::read_to_string(workspace.join(it)).unwrap());
-        assert_eq!(before, after, "{name} leaves the terminal as it was");
+        assert_modes_are_restored(&workspace, name);
         let mut end = Command::new(command.get_program());
         end.env_clear().envs(command.get_envs().filter_map(|(name, v)| Some((name, v?))));
         let sessions = String::from_utf8(end.arg("sessions").output().unwrap().stdout).unwrap();

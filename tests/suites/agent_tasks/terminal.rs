@@ -1,7 +1,9 @@
 //! Agents on a terminal: they draw, read keys, survive a resize, and restore the modes.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use aifo_tests::Tmux;
 use aifo_tests::model::{Agent, Script};
@@ -29,6 +31,35 @@ pub(super) fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'s
     }
 }
 
+/// Starts a command in tmux, by a shell script that gets it as its arguments.
+pub(super) fn in_tmux(script: &str, command: &Command, workspace: &Path) -> Tmux {
+    let mut around = Command::new("/bin/sh");
+    around.args(["-c", script, "-"]).arg(command.get_program()).args(command.get_args());
+    around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
+    Tmux::start(around.current_dir(workspace))
+}
+
+/// Waits until an agent's screen contains a text.
+#[track_caller]
+pub(super) fn wait_for(tmux: &Tmux, agent: &str, text: &str) {
+    let started = Instant::now();
+    while !tmux.screen().contains(text) {
+        let screen = tmux.screen();
+        let is_patient = started.elapsed() < super::PATIENCE;
+        assert!(is_patient, "{agent} never showed {text:?}:\n{screen}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Compares the terminal's modes that the script has written.
+#[track_caller]
+pub(super) fn assert_modes_are_restored(workspace: &Path, agent: &str) {
+    let [before, after] =
+        ["before", "after"].map(|it| fs::read_to_string(workspace.join(it)).unwrap());
+    assert_eq!(before, after, "{agent} leaves the terminal as it was");
+}
+
 /// The tool's sidecar starts with its first call, while the agent draws.
 #[test]
 #[ignore = "container: cargo xtask test agents"]
@@ -41,23 +72,9 @@ fn an_agent_has_the_terminal_and_gives_it_back() {
         let mut start = fixture.agent.interactive(&url);
         start.command.splice(0..0, ["--toolchain", "auto"].map(Into::into));
         let (command, _, fixture) = run(fixture, without_the_rows_own(start));
-        let mut around = Command::new("/bin/sh");
-        around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
-        around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
         let workspace = fixture.workspace();
-        let tmux = Tmux::start(around.current_dir(&workspace));
-        let patient = |what: &str| {
-            let started = std::time::Instant::now();
-            while !tmux.screen().contains(what) {
-                let screen = tmux.screen();
-                assert!(
-                    started.elapsed() < super::PATIENCE,
-                    "{name} never showed {what:?}:\n{screen}"
-                );
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-        };
+        let tmux = in_tmux(AROUND, &command, &workspace);
+        let patient = |what: &str| wait_for(&tmux, name, what);
         patient(ready);
         tmux.press(&["w", "o", "r", "d"]);
         tmux.expect("word");
@@ -78,9 +95,7 @@ fn an_agent_has_the_terminal_and_gives_it_back() {
         );
         tmux.press(end);
         patient("ended with ");
-        let [before, after] =
-            ["before", "after"].map(|it| fs::read_to_string(workspace.join(it)).unwrap());
-        assert_eq!(before, after, "{name} leaves the terminal as it was");
+        assert_modes_are_restored(&workspace, name);
         assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }

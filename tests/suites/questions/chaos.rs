@@ -157,14 +157,14 @@ fn call(session: &Session, name: &str, random: &mut Random, began: Instant) {
 }
 
 /// Random numbers by xorshift.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Random(seed | 1 << 63)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         for shift in [-13, 7, -17_i32] {
             self.0 ^= if shift < 0 { self.0 << -shift } else { self.0 >> shift };
         }

@@ -1,21 +1,15 @@
 //! Mailbox requests that wait for approval.
 
-use std::process::Command;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
-use aifo_tests::{Mailbox, Running, SessionSetup, Signal, binaries, eventually, example};
+use aifo_tests::{Mailbox, Running, SessionSetup, Signal, Tool};
+use aifo_tests::{eventually, host};
 
 fn mailbox() -> Mailbox {
     let setup = SessionSetup::new();
-    let mut daemon = Command::new(example("ask_mailbox"));
-    daemon
-        .env_clear()
-        .env("PATH", setup.tools())
-        .env("HOME", setup.scratch().join("home"))
-        .env("AIFO_SHIM_BIN", &binaries().shim)
-        .current_dir(setup.workspace())
-        .arg(setup.workspace().join("mailbox"))
-        .arg("make")
-        .arg(setup.tools().join("make"));
+    let mut daemon = setup.example("ask_mailbox");
+    daemon.arg(setup.workspace().join("mailbox")).arg("make").arg(setup.tools().join("make"));
     Mailbox::served_by(setup, &mut daemon)
 }
 
@@ -44,4 +38,55 @@ fn a_signal_and_a_disconnect_end_the_wait() {
         mailbox.assert_clean();
     }
     assert!(!mailbox.setup().workspace().join("ran").exists());
+}
+
+/// `aifo-coder proxy git` with this file of the user and these flags.
+fn git_mailbox(config: &str, flags: &[&str]) -> Mailbox {
+    let setup = host().tool("git", Tool::Fake);
+    super::rules::configure(&setup, config);
+    Mailbox::of(setup, &[&["git"], flags].concat())
+}
+
+#[test]
+fn a_daemon_obeys_the_rules_of_the_configuration() {
+    let deny = "[[rule]]\nrun = \"git say\"\nthen = \"deny\"\nbecause = \"not here\"\n";
+    let mailbox = git_mailbox(deny, &[]);
+    let outcome = mailbox.run("git", &["say", "x"]);
+    let denied = "proxy: denied by rule";
+    assert!(outcome.exited(125).stderr.contains(denied), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("not here"), "{}", outcome.stderr);
+    assert_eq!(outcome.text(), "");
+    // A default rule asks, and no program answers.
+    let outcome = mailbox.run("git", &["push", "--force"]);
+    let denied = "rewrites history that others have; aifo-coder proxy asks only the program of";
+    assert!(outcome.exited(125).stderr.contains(denied), "{}", outcome.stderr);
+    assert_eq!(mailbox.run("git", &["exit", "3"]).exited(3).text(), "");
+    mailbox.assert_clean();
+}
+
+#[test]
+fn a_daemon_without_rules_runs_every_call() {
+    let mailbox = git_mailbox("", &["--no-rules"]);
+    let outcome = mailbox.run("git", &["push", "--force"]);
+    assert!(!outcome.stderr.contains("denied"), "{}", outcome.stderr);
+    assert_ne!(outcome.code(), Some(125));
+}
+
+#[test]
+fn the_program_of_ask_command_answers_a_daemons_questions() {
+    let setup = host().tool("git", Tool::Fake);
+    let directory = setup.scratch().join("programs");
+    fs::create_dir_all(&directory).unwrap();
+    let program = directory.join("answers");
+    let body = "#!/bin/sh\nread line\ncase $line in *yes*) echo once;; *) echo deny;; esac\n";
+    fs::write(&program, body).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let rule = "[[rule]]\nrun = \"git say\"\nthen = \"ask\"\n";
+    super::rules::configure(&setup, &format!("{rule}[ask]\ncommand = [{program:?}]\n"));
+    let mailbox = Mailbox::of(setup, &["git"]);
+    assert_eq!(mailbox.run("git", &["say", "yes"]).exited(0).text(), "yes\n");
+    let outcome = mailbox.run("git", &["say", "no"]);
+    let denied = "denied by the user: git say no";
+    assert!(outcome.exited(125).stderr.contains(denied), "{}", outcome.stderr);
+    mailbox.assert_clean();
 }

@@ -3,15 +3,11 @@
 use aifo_tests::{Script, Signal, Step, WebPage, eventually};
 use serde_json::Value;
 
-use super::{WebTest, call, turn};
+use super::{WebTest, turn, waiting_turn};
 
 #[test]
 fn a_killed_server_leaves_its_history_no_agent_and_no_question() {
-    let test = WebTest::with(&turn([
-        Step::say("half of a sentence"),
-        Step::ask(7, "session/request_permission", Step::permission(call("make"))),
-        Step::stop("end_turn"),
-    ]));
+    let test = WebTest::with(&waiting_turn());
     let server = test.start();
     let browser = server.sign_in();
     let session = browser.new_session();

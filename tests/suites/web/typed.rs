@@ -3,7 +3,7 @@
 use aifo_tests::{Step, WebBrowser, WebEvent, WebStream, eventually};
 use serde_json::{Value, json};
 
-use super::{WebTest, call, turn};
+use super::{WebTest, turn, waiting_turn};
 
 /// Opens a session's typed stream after an event, or at the first kept report.
 fn typed(browser: &WebBrowser, session: &str, last: &str) -> WebStream {
@@ -72,11 +72,7 @@ fn it_resumes_over_a_restart() {
 
 #[test]
 fn a_turn_of_a_killed_server_has_an_end() {
-    let test = WebTest::with(&turn([
-        Step::say("half"),
-        Step::ask(7, "session/request_permission", Step::permission(call("make"))),
-        Step::stop("end_turn"),
-    ]));
+    let test = WebTest::with(&waiting_turn());
     let server = test.start();
     let browser = server.sign_in();
     let session = browser.new_session();

@@ -13,6 +13,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::Approval;
 use super::leader::GroupLeader;
 use crate::exit_watcher::{ExitWatcher, ProcessExit};
 use crate::tail::{StreamState, Tail, TailText};
@@ -31,19 +32,9 @@ pub(super) struct Terminal {
 impl Terminal {
     /// Starts a command that runs `program`, and keeps `limit` bytes of its output. If it cannot be
     /// started, the terminal has ended and its output is the reason.
-    pub(super) fn start(mut command: Command, program: &str, limit: usize) -> Self {
+    pub(super) fn start(command: Command, program: &str, limit: usize) -> Self {
         let tail = Tail::new(limit);
-        let started = Output::new(tail.clone()).and_then(|(output, writer)| {
-            // One pipe for both keeps the order of writes.
-            command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-            command.process_group(0);
-            let (leader, exited) =
-                GroupLeader::new(with_inherited_open_files(|| command.as_std_mut().spawn())?)?;
-            Ok((leader, exited, output))
-        });
-        // Closes this process's writing ends, which would keep the pipe open.
-        drop(command);
-        match started {
+        match start(command, &tail) {
             Ok((leader, exited, output)) => {
                 let (sender, exit) = watch::channel(None);
                 let (kill, killed) = watch::channel(());
@@ -51,13 +42,21 @@ impl Terminal {
                 Terminal { tail, exit, kill, task: Some(task) }
             }
             Err(error) => {
-                let (code, reason) = match error.kind() {
-                    io::ErrorKind::NotFound => (exit::NOT_FOUND, "not found".to_owned()),
-                    _ => (exit::NOT_EXECUTABLE, error.to_string()),
-                };
-                Self::ended(code, &format!("{program}: {reason}"), limit)
+                let (code, reason) = start_failure(program, &error);
+                Self::ended(code, &reason, limit)
             }
         }
+    }
+
+    /// Creates a terminal whose command starts once it is approved. `notice` is the first line of its
+    /// output.
+    pub(super) fn waiting(waiting: WaitingCommand, notice: &str, limit: usize) -> Self {
+        let tail = Tail::new(limit);
+        tail.push(format!("{notice}\n").as_bytes());
+        let (sender, exit) = watch::channel(None);
+        let (kill, killed) = watch::channel(());
+        let task = tokio::spawn(approve_and_run(waiting, tail.clone(), sender, killed));
+        Terminal { tail, exit, kill, task: Some(task) }
     }
 
     /// Creates a terminal that has ended, with `reason` as its output.
@@ -95,6 +94,35 @@ impl Terminal {
             // A task that failed has dropped its leader, which has the same effect.
             let _ = task.await;
         }
+    }
+}
+
+/// A command that waits for approval.
+pub(super) struct WaitingCommand {
+    pub(super) approval: Approval,
+    pub(super) command: Command,
+    pub(super) program: String,
+    /// The command's directory, open until the command has started.
+    pub(super) cwd: OwnedFd,
+}
+
+/// Starts a command whose output goes to `tail`.
+fn start(mut command: Command, tail: &Tail) -> io::Result<(GroupLeader, ExitWatcher, Output)> {
+    // At the end `command` closes this process's writing ends, which would keep the pipe open.
+    let (output, writer) = Output::new(tail.clone())?;
+    // One pipe for both keeps the order of writes.
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    command.process_group(0);
+    let (leader, exited) =
+        GroupLeader::new(with_inherited_open_files(|| command.as_std_mut().spawn())?)?;
+    Ok((leader, exited, output))
+}
+
+/// Returns the exit code and the reason of a command that cannot be started.
+fn start_failure(program: &str, error: &io::Error) -> (u8, String) {
+    match error.kind() {
+        io::ErrorKind::NotFound => (exit::NOT_FOUND, format!("{program}: not found")),
+        _ => (exit::NOT_EXECUTABLE, format!("{program}: {error}")),
     }
 }
 
@@ -193,4 +221,43 @@ impl Output {
     fn keep(&self, buffer: &[u8], count: usize) {
         self.tail.push(buffer.get(..count).unwrap_or_default());
     }
+}
+
+/// Waits for the approval of a command, then runs it until the terminal ends.
+async fn approve_and_run(
+    waiting: WaitingCommand,
+    tail: Tail,
+    sender: watch::Sender<Option<ProcessExit>>,
+    mut killed: watch::Receiver<()>,
+) {
+    let WaitingCommand { approval, command, program, cwd } = waiting;
+    let approved = tokio::select! {
+        approved = approval => Some(approved),
+        change = killed.changed() => match change {
+            Ok(()) => None,
+            // Released.
+            Err(_) => return,
+        },
+    };
+    let ended = match approved {
+        None => ProcessExit::Signal("SIGKILL"),
+        Some(Err(reason)) => {
+            tail.push(format!("{reason}\n").as_bytes());
+            ProcessExit::Code(exit::NOT_EXECUTABLE.into())
+        }
+        Some(Ok(())) => match start(command, &tail) {
+            Ok((leader, exited, output)) => {
+                drop(cwd);
+                return run(leader, exited, output, sender, killed).await;
+            }
+            Err(error) => {
+                let (code, reason) = start_failure(&program, &error);
+                tail.push(format!("{reason}\n").as_bytes());
+                ProcessExit::Code(code.into())
+            }
+        },
+    };
+    sender.send_replace(Some(ended));
+    // The receivers outlive this task.
+    sender.closed().await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::scratch::Scratch;
 use aifo_acp::code;
-use aifo_acp_io::{CommandBuilder, TerminalConfig, Terminals};
+use aifo_acp_io::{CommandBuilder, TerminalConfig, TerminalVerdict, Terminals};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -308,9 +308,9 @@ async fn a_denied_command_gets_an_ended_terminal() {
         let judged_command = (command.argv.join("|"), command.cwd.clone(), real.to_owned());
         seen.lock().unwrap().push(judged_command);
         if command.argv.iter().any(|word| word.starts_with("rm")) {
-            Err("denied by the rule 'no-rm'".into())
+            TerminalVerdict::Denied("denied by the rule 'no-rm'".into())
         } else {
-            Ok(())
+            TerminalVerdict::Run
         }
     });
     let terminals = Terminals::new(config);

@@ -19,6 +19,12 @@ use crate::update::session_of;
 
 const UPDATE: &str = "session/update";
 
+/// Refused notifications that are reported, by method.
+const MAX_REPORTED: usize = 16;
+
+/// Bytes of a method that is reported.
+const MAX_METHOD: usize = 256;
+
 impl Relay {
     pub(super) fn agent_request(
         &mut self,
@@ -96,12 +102,21 @@ impl Relay {
                 }
             }
             other if !self.capabilities.is_notification(other) => {
-                return count(&mut self.agent.protocol_errors.refused_notifications);
+                return self.refuse_notification(method);
             }
             _ => {}
         }
         Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
         self.notify(Side::Editor, method, params, extra);
+    }
+
+    fn refuse_notification(&mut self, method: String) {
+        count(&mut self.agent.protocol_errors.refused_notifications);
+        let is_short = method.len() <= MAX_METHOD;
+        if is_short && self.refused.len() < MAX_REPORTED && !self.refused.contains(&method) {
+            self.refused.push(method.clone());
+            self.events.push_back(RelayEvent::NotificationRefused { method });
+        }
     }
 
     /// Tracks an update, which is forwarded in any case.

@@ -13,7 +13,7 @@ pub(super) struct Capabilities {
     files: MethodServer,
     terminal: MethodServer,
     declared: ClientCapabilities,
-    /// Methods outside of the schema that are the editor's.
+    /// Methods outside of the schema that are the editor's, and namespaces of them: `_vendor/*`.
     allowed: Vec<String>,
 }
 
@@ -63,18 +63,24 @@ impl Capabilities {
         if self.declared.method(method) { served } else { MethodServer::Neither }
     }
 
-    /// Returns whether a notification of the agent is forwarded. A request without its id is none: some
-    /// editors execute it all the same.
+    /// Returns whether a notification of the agent is forwarded. A request without its id is none, and an
+    /// extension is not if it is not allowed: some editors select what they execute by the method alone.
     pub(super) fn is_notification(&self, method: &str) -> bool {
-        NOTIFICATIONS.contains(&method)
-            || method.starts_with('_')
-            || method.starts_with("$/")
-            || self.is_allowed_extension(method)
+        NOTIFICATIONS.contains(&method) || self.is_allowed_extension(method)
     }
 
     fn is_allowed_extension(&self, method: &str) -> bool {
         let is_served_here = matches!(method.split_once('/'), Some(("fs" | "terminal", _)));
-        !is_served_here && self.allowed.iter().any(|name| name == method)
+        !is_served_here && self.allowed.iter().any(|allowed| allows(allowed, method))
+    }
+}
+
+/// Returns whether a method is the allowed one, or in the allowed namespace of extensions.
+fn allows(allowed: &str, method: &str) -> bool {
+    let namespace = allowed.strip_suffix('*');
+    match namespace.filter(|start| start.starts_with('_') && start.ends_with('/')) {
+        Some(namespace) => method.starts_with(namespace),
+        None => allowed == method,
     }
 }
 

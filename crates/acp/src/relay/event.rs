@@ -45,6 +45,12 @@ pub enum RelayEvent {
         /// The session.
         session: String,
     },
+    /// A notification of the agent was dropped, as its method is neither in the schema nor allowed. Sent
+    /// once for each of the first methods.
+    NotificationRefused {
+        /// The method.
+        method: String,
+    },
     /// A line that is not a message was dropped.
     NonJsonOutput {
         /// The sender.

@@ -22,8 +22,9 @@ use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::banner;
 use crate::cli::{AcpAgent, UserPresence, default_workspace};
-use crate::config::{Config, Flags};
+use crate::config::Config;
 use crate::console::{self, LogLevel};
+use crate::kube;
 use crate::settings;
 use crate::start::{self, Started, start};
 use crate::target::Target;
@@ -69,8 +70,8 @@ impl AgentSession {
         signals: &mut EndSignals,
     ) -> anyhow::Result<Prepared> {
         let cwd = choose_places(&mut flags)?;
-        let given: Flags = flags.state.add_to(flags.yes_to.add_to(flags.session.flags()));
-        let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+        let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
+        kube::reject_pod_flags(&flags.pod)?;
         let (target, mut profile) = resolve_target(&flags, agent, &config)?;
         if let Some(stream) = flags.stream {
             profile.stream = stream;
@@ -168,6 +169,7 @@ async fn build(
         place: Arc::clone(&opened),
         cwd: cwd.clone(),
         approvals: session.approvals(),
+        shims: session.shims(),
     };
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();
@@ -200,9 +202,8 @@ fn terminals(
         Ok(place.command_with(program, variables))
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
-    config.judge = Arc::new(move |command: &TerminalCommand, real: &Path| {
-        judge.serve(AgentRequest::Terminal(command, real))
-    });
+    config.judge =
+        Arc::new(move |command: &TerminalCommand, real: &Path| judge.terminal(command, real));
     Terminals::new(config)
 }
 

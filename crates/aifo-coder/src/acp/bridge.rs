@@ -174,6 +174,9 @@ async fn serve(
             Ok(()) = changes.changed() => {
                 bridge.with_relay(|relay, now| questions.update(relay, now));
             }
+            () = questions.turn_may_run() => {
+                bridge.with_relay(|relay, now| questions.update(relay, now));
+            }
             signal = signals.recv() => {
                 if received.replace(signal).is_some() {
                     // Dropping the bridge kills the agent.
@@ -251,6 +254,9 @@ fn take(
             let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session, call, before, after, "tool call");
+        }
+        RelayEvent::NotificationRefused { method } => {
+            tracing::debug!(method, "dropped a notification; allow it with --allow-request");
         }
         RelayEvent::NonJsonOutput { side, non_json } => {
             tracing::debug!(?side, noise = %non_json, "noise");

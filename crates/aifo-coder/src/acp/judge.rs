@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
-use aifo_acp_io::{Access, Resolved, TerminalCommand, Workspace};
+use aifo_acp_io::{Access, Resolved, TerminalCommand, TerminalVerdict, Workspace};
 use aifo_launch::{AskedCall, CallApprovals, Judgement, Verdict as CallVerdict};
 use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
@@ -30,6 +30,8 @@ pub(crate) struct PermissionJudge {
     pub(crate) cwd: PathBuf,
     /// The rules on arguments.
     pub(crate) approvals: CallApprovals,
+    /// The directory of shims, whose calls are judged by the proxy.
+    pub(crate) shims: PathBuf,
 }
 
 /// A request of an agent, of any kind, for one decision function.
@@ -81,7 +83,8 @@ impl PermissionJudge {
     /// Returns the rules' decision, or `None` if the user must decide.
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
         let command = request.call.as_ref().and_then(command_of);
-        let strictest = self.strictest(command.as_ref(), &self.cwd);
+        let whole = request.call.as_ref().and_then(whole_command).unwrap_or_default();
+        let strictest = self.strictest(command.as_ref(), &whole, &self.cwd);
         if let Some(Judgement { verdict: CallVerdict::Deny, rule, .. }) = &strictest {
             return (request.choose(Verdict::Deny, None), format!("rule '{rule}'"));
         }
@@ -99,15 +102,6 @@ impl PermissionJudge {
     /// Checks a request that aifo itself serves. Only an explicit deny rule rejects it: the agent asks
     /// for permission separately, if at all. The error text is for the agent.
     pub(crate) fn serve(&self, entry: AgentRequest<'_>) -> Result<(), String> {
-        if let AgentRequest::Terminal(command, _) = entry {
-            let directory = Path::new(&command.cwd);
-            let parsed = CallCommand::from_argv(&command.argv);
-            if let Some(Judgement { verdict: CallVerdict::Deny, rule, reason }) =
-                self.strictest(Some(&parsed), directory)
-            {
-                return Err(Refusal::DeniedByRule { rule, reason }.body().trim_end().to_owned());
-            }
-        }
         let ruling = self.ruling(entry);
         match ruling.verdict {
             PermissionVerdict::Deny if ruling.is_from_rule => {
@@ -117,9 +111,77 @@ impl PermissionJudge {
         }
     }
 
-    /// Returns the strictest verdict on the programs of a command, unless all are allowed.
-    fn strictest(&self, command: Option<&CallCommand>, directory: &Path) -> Option<Judgement> {
-        let parts = command.into_iter().flat_map(CallCommand::parts);
+    /// Decides whether a terminal's command runs, waits or is denied.
+    pub(crate) fn terminal(&self, command: &TerminalCommand, real: &Path) -> TerminalVerdict {
+        if let Err(reason) = self.serve(AgentRequest::Terminal(command, real)) {
+            return TerminalVerdict::Denied(reason);
+        }
+        let parsed = CallCommand::from_argv(&command.argv);
+        let directory = Path::new(&command.cwd);
+        // The variables may define an alias.
+        let assigned = command.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let prefix = (!command.variables.is_empty()).then(|| "env".to_owned());
+        let whole: Vec<String> =
+            prefix.into_iter().chain(assigned).chain(command.argv.iter().cloned()).collect();
+        match self.strictest(Some(&parsed), &whole, directory) {
+            None => TerminalVerdict::Run,
+            Some(Judgement { verdict: CallVerdict::Deny, rule, reason }) => {
+                TerminalVerdict::Denied(text_of(&Refusal::DeniedByRule { rule, reason }))
+            }
+            Some(judgement) => self.ask_terminal(&parsed, &whole, directory, &judgement),
+        }
+    }
+
+    fn ask_terminal(
+        &self,
+        parsed: &CallCommand,
+        whole: &[String],
+        directory: &Path,
+        judgement: &Judgement,
+    ) -> TerminalVerdict {
+        let has_variables = whole.first().is_some_and(|word| word == "env");
+        let single = parsed.single().filter(|_| !has_variables);
+        // The proxy asks about it.
+        if single.and_then(<[String]>::first).is_some_and(|program| self.is_shim(program)) {
+            return TerminalVerdict::Run;
+        }
+        let asked = |words: &[String]| AskedCall {
+            argv: words.iter().map(|word| word.clone().into_bytes()).collect(),
+            directory: directory.as_os_str().as_bytes().to_vec(),
+        };
+        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), judgement);
+        // The user has seen them in the text.
+        let shims = parsed.parts().iter().filter(|part| {
+            part.first().is_some_and(|program| self.is_shim(program))
+                && self.strictest(None, part, directory).is_some()
+        });
+        let shims: Vec<AskedCall> = shims.map(|part| asked(part)).collect();
+        let approvals = self.approvals.clone();
+        let approval = Box::pin(async move {
+            wait.await.map_err(|refusal| text_of(&refusal))?;
+            shims.into_iter().for_each(|call| approvals.allow_once(call));
+            Ok(())
+        });
+        let notice = format!("aifo: waiting for approval: {line}; answer with: aifo-coder approve");
+        TerminalVerdict::Wait { notice, approval }
+    }
+
+    /// Returns whether a program, as it is spelled, is a shim in the agent's PATH.
+    fn is_shim(&self, program: &str) -> bool {
+        !program.is_empty()
+            && !program.contains('/')
+            && self.shims.join(program).symlink_metadata().is_ok()
+    }
+
+    /// Returns the strictest verdict on a whole command and its programs, unless all are allowed.
+    fn strictest(
+        &self,
+        command: Option<&CallCommand>,
+        whole: &[String],
+        directory: &Path,
+    ) -> Option<Judgement> {
+        let parts = command.into_iter().flat_map(CallCommand::parts).map(Vec::as_slice);
+        let parts = parts.chain([whole].into_iter().filter(|words| !words.is_empty()));
         let judgements = parts.filter_map(|part| {
             let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
             self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
@@ -128,11 +190,24 @@ impl PermissionJudge {
         strict.max_by_key(|judgement| judgement.verdict)
     }
 
-    /// Returns the call of a permission request, if it is exactly one program with its arguments.
+    /// Returns the call of a permission request: one program with its arguments, or the shell text that a
+    /// terminal would run.
     pub(crate) fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
-        let command = command_of(request.call.as_ref()?)?;
-        let argv = command.single()?.iter().map(|word| word.clone().into_bytes()).collect();
+        let call = request.call.as_ref()?;
+        let command = command_of(call)?;
+        let whole = whole_command(call)?;
+        let words = command.single().unwrap_or(&whole);
+        let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
         Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
+    }
+
+    /// Covers the call of a permission request that a user has allowed.
+    pub(crate) fn cover(&self, request: &PermissionRequest) {
+        if self.approvals.has_judge()
+            && let Some(call) = self.single_call(request)
+        {
+            self.approvals.allow_once(call);
+        }
     }
 
     fn allow(&self, request: &PermissionRequest) -> Option<Decision> {
@@ -223,6 +298,19 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     };
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
+}
+
+/// Returns the shell command of a call, if it has one text.
+fn whole_command(call: &ToolCall) -> Option<Vec<String>> {
+    if is_file_editor(call) {
+        return None;
+    }
+    Some(["sh", "-c", &call.command()?].map(str::to_owned).to_vec())
+}
+
+/// Returns the reason of a refusal for the agent.
+fn text_of(refusal: &Refusal) -> String {
+    refusal.body().trim_end().to_owned()
 }
 
 /// True if a call is a file editor's, whose `command` is a verb, not a program: the editor tool of

@@ -26,9 +26,13 @@ use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
 use crate::cli::Prompt;
 use crate::console;
+use crate::kube;
 use crate::start::signal_exit_code;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
+    if let Some(config) = kube::selected_for_agent(&flags.agent)? {
+        return kube::prompt(flags, config).await;
+    }
     let (agent, text) = flags.split()?;
     let text = match text {
         Some(text) if text != "-" => text.to_owned(),

@@ -1,12 +1,13 @@
 //! Questions about calls, as permission requests to the editor (`spec/questions.md#editors`).
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::{Duration, Instant};
 
 use aifo_acp::{Id, OptionKind, PermissionRequest, Relay};
 use aifo_launch::{Answer, AskedCall, CallApprovals};
 use aifo_policy::QuestionState;
-use aifo_types::quote_word;
+use aifo_types::{escape_line, quote_word};
 use serde_json::{Value, json};
 
 use crate::acp::judge::PermissionJudge;
@@ -15,18 +16,32 @@ use crate::acp::judge::PermissionJudge;
 #[derive(Debug)]
 pub(crate) struct EditorQuestions {
     approvals: CallApprovals,
+    /// A part of the tool calls' ids that the agent does not know: it could change the call that the
+    /// editor shows.
+    secret: u64,
     /// The open questions, with the editor's request; `None` after its answer.
     asked: BTreeMap<String, Option<u64>>,
+    /// True if questions wait for a turn.
+    wait_for_turn: bool,
     /// The calls of permission requests at the editor, with the options that allow them.
     permissions: Vec<(Id, AskedCall, Vec<Value>)>,
 }
 
+/// The time between two tries to find a turn.
+const TURN_INTERVAL: Duration = Duration::from_millis(200);
 /// Permission requests that are tracked; the oldest are dropped.
 const MAX_PERMISSIONS: usize = 64;
 
 impl EditorQuestions {
     pub(crate) fn new(approvals: CallApprovals) -> Self {
-        EditorQuestions { approvals, asked: BTreeMap::new(), permissions: Vec::new() }
+        let secret = RandomState::new().build_hasher().finish();
+        EditorQuestions {
+            approvals,
+            secret,
+            asked: BTreeMap::new(),
+            wait_for_turn: false,
+            permissions: Vec::new(),
+        }
     }
 
     /// Asks the editor about questions that have opened, and withdraws those that have ended. An answer
@@ -44,17 +59,28 @@ impl EditorQuestions {
                 relay.cancel_turns(now);
             }
         }
+        self.wait_for_turn = false;
         for open in open.iter().filter(|open| !open.left) {
             let id = &open.question.id;
             if self.asked.contains_key(id) {
                 continue;
             }
             let Some(call) = self.approvals.call(id) else { continue };
-            let (call, options) = permission(id, &call, &open.question.reason);
-            // Without a turn, another frontend has to answer.
-            if let Some(number) = relay.ask_question(id, call, options, now) {
-                self.asked.insert(id.clone(), Some(number));
+            let tool_call = format!("aifo-{id}-{:016x}", self.secret);
+            let (call, options) = permission(&tool_call, &call, &open.question.reason);
+            // Without a turn, another frontend may answer.
+            match relay.ask_question(id, call, options, now) {
+                Some(number) => _ = self.asked.insert(id.clone(), Some(number)),
+                None => self.wait_for_turn = true,
             }
+        }
+    }
+
+    /// Waits until [`update`](Self::update) may find a turn for its questions.
+    pub(crate) async fn turn_may_run(&self) {
+        match self.wait_for_turn {
+            true => tokio::time::sleep(TURN_INTERVAL).await,
+            false => std::future::pending().await,
         }
     }
 
@@ -78,7 +104,9 @@ impl EditorQuestions {
         judge: &PermissionJudge,
         request: &PermissionRequest,
     ) {
-        let Some(call) = judge.single_call(request) else { return };
+        let Some(call) = judge.single_call(request).filter(|_| shows_command(request)) else {
+            return;
+        };
         let allows =
             |kind: &OptionKind| matches!(kind, OptionKind::AllowOnce | OptionKind::AllowAlways);
         let options = request.options.iter().filter(|option| allows(&option.kind));
@@ -99,6 +127,14 @@ impl EditorQuestions {
     }
 }
 
+/// Returns whether the title has the whole command. Editors show the title, so a command that it does not
+/// have is not what the user allows.
+fn shows_command(request: &PermissionRequest) -> bool {
+    let Some(call) = &request.call else { return false };
+    call.command()
+        .is_some_and(|command| !command.trim().is_empty() && call.title().contains(command.trim()))
+}
+
 /// Returns the offered answers. *Always* needs a difference that no editor shows.
 fn offered() -> impl Iterator<Item = (String, String, String)> {
     let options = Answer::options().into_iter();
@@ -111,11 +147,12 @@ fn permission(id: &str, call: &AskedCall, reason: &str) -> (Value, Value) {
     let words: Vec<_> = call.argv.iter().map(|word| quote_word(word)).collect();
     let line = words.join(" ");
     let directory = String::from_utf8_lossy(&call.directory).into_owned();
-    let text = format!("{line}\nin {}\n{reason}", quote_word(&call.directory));
+    let (directory_word, reason) = (quote_word(&call.directory), escape_line(reason));
+    let text = format!("{line}\nin {directory_word}\n{reason}");
     let options =
         offered().map(|(id, name, kind)| json!({"optionId": id, "name": name, "kind": kind}));
     let call = json!({
-        "toolCallId": format!("aifo-{id}"),
+        "toolCallId": id,
         "title": line,
         "kind": "execute",
         "status": "pending",

@@ -18,8 +18,14 @@ pub(super) enum Key {
 }
 
 impl Key {
-    fn of(byte: u8) -> Self {
-        match byte {
+    /// Returns the key of the bytes that arrived together. An answer is a byte alone: more are a paste, or
+    /// the sequence of another key.
+    fn of(bytes: &[u8]) -> Self {
+        let [byte] = bytes else {
+            let is_end = bytes.iter().any(|byte| [END_OF_TEXT, END_OF_TRANSMISSION].contains(byte));
+            return if is_end { Key::Quit } else { Key::Other };
+        };
+        match *byte {
             b'y' => Key::Answer(Answer::Once),
             b's' => Key::Answer(Answer::Session),
             b'a' => Key::Answer(Answer::Always),
@@ -53,9 +59,9 @@ impl Keys {
         let (sender, pressed) = mpsc::unbounded_channel();
         // Ends with the process: a read of a terminal cannot be cancelled.
         std::thread::spawn(move || {
-            let mut byte = [0];
-            while matches!(std::io::stdin().read(&mut byte), Ok(1)) {
-                if sender.send(Key::of(byte[0])).is_err() {
+            let mut bytes = [0; 8192];
+            while let Ok(count @ 1..) = std::io::stdin().read(&mut bytes) {
+                if sender.send(Key::of(bytes.get(..count).unwrap_or_default())).is_err() {
                     return;
                 }
             }
@@ -77,5 +83,21 @@ impl Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         self.restore();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_key_alone() {
+        assert_eq!(Key::of(b"y"), Key::Answer(Answer::Once));
+        assert_eq!(Key::of(b"e"), Key::Answer(Answer::DenyAndEnd));
+        // Alt+Y, keys of a keypad in application mode, pastes.
+        for bytes in ["\x1by", "\x1bOs", "\x1bOn", "yes", "y\r", "\x1b[200~y"] {
+            assert_eq!(Key::of(bytes.as_bytes()), Key::Other, "{bytes:?}");
+        }
+        assert_eq!(Key::of(b"yy\x03"), Key::Quit);
     }
 }

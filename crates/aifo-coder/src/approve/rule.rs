@@ -4,14 +4,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use aifo_types::quote_word;
 use anyhow::{Context, bail};
 
 use crate::config::user_file_path;
-use crate::net::{check, difference, replace};
+use crate::net::{check, difference, lock, replace};
 
 /// A change of the user's file.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     path: PathBuf,
     before: String,
     after: String,
@@ -19,8 +20,8 @@ pub(super) struct Plan {
 
 /// Returns the change that allows exactly this call. Errors: no rule can express it, or the file cannot
 /// be extended.
-pub(super) fn plan(argv: &[String]) -> anyhow::Result<Plan> {
-    let path = user_file_path().context("there is no configuration file\nhint: set HOME")?;
+pub(crate) fn plan(argv: &[String]) -> anyhow::Result<Plan> {
+    let path = path()?;
     let before = match fs::read_to_string(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("cannot read '{}'", path.display()))?,
@@ -30,19 +31,46 @@ pub(super) fn plan(argv: &[String]) -> anyhow::Result<Plan> {
     Ok(Plan { path, before, after })
 }
 
+/// Why a shown change was not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotWritten {
+    /// The change is no longer the shown one.
+    #[error("'{}' has changed\nhint: look at the new difference, and answer again", .0.display())]
+    Changed(PathBuf),
+    /// The file cannot be written.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Writes the rule for this call and returns the difference.
+pub(super) fn write(argv: &[String]) -> anyhow::Result<String> {
+    let path = path()?;
+    let failed = || format!("cannot write '{}'", path.display());
+    let _lock = lock(&path).with_context(failed)?;
+    let plan = plan(argv)?;
+    replace(&path, &plan.after).with_context(failed)?;
+    Ok(plan.difference())
+}
+
+fn path() -> anyhow::Result<PathBuf> {
+    user_file_path().context("there is no configuration file\nhint: set HOME")
+}
+
 impl Plan {
-    pub(super) fn difference(&self) -> String {
+    pub(crate) fn difference(&self) -> String {
         difference(&self.path, &self.before, &self.after)
     }
 
-    /// Writes the file, unless it has changed, and returns the difference.
-    pub(super) fn write(&self) -> anyhow::Result<String> {
+    /// Writes the file, unless it has changed.
+    pub(crate) fn write(&self) -> Result<(), NotWritten> {
         let path = &self.path;
+        let failed =
+            |error| NotWritten::Failed(format!("cannot write '{}': {error}", path.display()));
+        let _lock = lock(path).map_err(failed)?;
         if fs::read_to_string(path).unwrap_or_default() != self.before {
-            bail!("'{}' has changed\nhint: answer again", path.display());
+            return Err(NotWritten::Changed(path.clone()));
         }
-        replace(path, &self.after).with_context(|| format!("cannot write '{}'", path.display()))?;
-        Ok(self.difference())
+        replace(path, &self.after).map_err(failed)
     }
 }
 
@@ -61,7 +89,8 @@ fn rule(argv: &[String]) -> anyhow::Result<String> {
     let is_pattern =
         |word: &&String| word.chars().any(|it| it.is_control() || "*?[]{}\\!~\"".contains(it));
     if let Some(word) = argv.iter().find(is_pattern) {
-        bail!("no rule matches exactly '{word}'\nhint: allow the call for this session");
+        let word = quote_word(word.as_bytes());
+        bail!("no rule matches exactly {word}\nhint: allow the call for this session");
     }
     let (words, rest) = argv.split_at(argv.iter().take_while(|word| is_plain(word)).count());
     if words.is_empty() {

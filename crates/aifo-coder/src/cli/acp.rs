@@ -8,9 +8,12 @@ use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use super::Cli;
+use super::cluster::PodFlags;
+use super::examples::ACP_REPLAY;
 use super::run::AgentStart;
 use super::session::{Session, StateFlags, YesTo};
 use super::usage::{UsageError, options_of, reject_option};
+use crate::config::Flags;
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
@@ -59,9 +62,9 @@ pub(crate) struct Acp {
     /// (on this machine, without any rules) or none [default: aifo for agents that use them]
     #[arg(long, value_name = "WHO", value_enum)]
     pub(crate) terminals: Option<ServedBy>,
-    /// Forward the agent's requests of this method to the editor, although the protocol does not
-    /// have it
-    #[arg(long, value_name = "METHOD")]
+    /// Forward the agent's requests and notifications of this method to the editor, although the
+    /// protocol does not have it; '_vendor/*' stands for all of a vendor; repeatable
+    #[arg(long, value_name = "METHOD", value_parser = parse_method)]
     pub(crate) allow_request: Vec<String>,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
@@ -97,6 +100,7 @@ impl Acp {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AcpCommand {
     /// Replay logs of --wire-log through the protocol's state machines
+    #[command(after_help = ACP_REPLAY)]
     Replay {
         /// Output format: text or JSON Lines
         #[arg(long, value_name = "HOW", value_enum, default_value = "text")]
@@ -130,7 +134,12 @@ pub(crate) enum ServedBy {
 pub(crate) struct AcpAgent {
     /// Command of an ACP agent, quoted as for a shell; runs on this machine or, with --image, in a
     /// container
-    #[arg(long, value_name = "COMMAND", value_hint = ValueHint::CommandString)]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        value_parser = parse_command_line,
+        value_hint = ValueHint::CommandString
+    )]
     pub(crate) agent_command: Option<String>,
     #[command(flatten)]
     pub(crate) start: AgentStart,
@@ -156,6 +165,38 @@ pub(crate) struct AcpAgent {
     pub(crate) state: StateFlags,
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) pod: PodFlags,
+}
+
+impl AcpAgent {
+    /// Returns the flags that are keys of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let flags = self.state.add_to(self.yes_to.add_to(self.session.flags()));
+        self.pod.add_to(flags)
+    }
+}
+
+fn parse_command_line(text: &str) -> Result<String, &'static str> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(text.to_owned()),
+        Some(_) => Err("expected a command"),
+        None => Err("a quotation is not closed"),
+    }
+}
+
+/// Accepts a method, or a namespace of extensions: `_vendor/*`.
+fn parse_method(text: &str) -> Result<String, &'static str> {
+    let name = match text.strip_suffix('*') {
+        Some(name) if name.len() > 2 && name.starts_with('_') && name.ends_with('/') => name,
+        Some(_) => return Err("expected a method, or a namespace such as '_vendor/*'"),
+        None => text,
+    };
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'*';
+    match !name.is_empty() && name.bytes().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => Err("expected a method, or a namespace such as '_vendor/*'"),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

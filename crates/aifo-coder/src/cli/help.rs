@@ -21,6 +21,10 @@ pub(super) const SERVE: &str = "\
 Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on stdout when \
 clients can connect, then serves until SIGTERM, SIGINT or SIGHUP.
 
+Examples:
+  aifo-coder serve --toolchain rust
+  aifo-coder serve --listen tcp://127.0.0.1:0 --toolchain auto
+
 Exit codes:
   0   the session ended after a signal
   86  the session could not start
@@ -309,6 +313,11 @@ Exit codes:
   2  invalid command line";
 
 pub(super) const CLEANUP: &str = "\
+Examples:
+  aifo-coder cleanup --dry-run
+  aifo-coder cleanup
+  aifo-coder cleanup 5d0c
+
 Running and starting sessions, and those of other users, are never touched.
 
 Exit codes:
@@ -338,6 +347,10 @@ Exit codes:
   2  invalid command line";
 
 pub(super) const DOCTOR: &str = "\
+Examples:
+  aifo-coder doctor
+  aifo-coder doctor --backend podman --toolchain rust
+
 Starts sidecars with the given options, runs some tool calls in them, and removes them.
 
 Exit codes:

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use aifo_launch::Flavor;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 
+use crate::cli::examples::IMAGES_LIST;
 use crate::cli::session::Workspace;
 
 /// Build images of toolchains and agents
@@ -25,13 +28,14 @@ pub(crate) enum ImagesCommand {
         rust_from_host: bool,
     },
     /// List the images that the engine has
+    #[command(after_help = IMAGES_LIST)]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
         /// Engine: docker or podman [default: the configured one, or the first that answers]
-        #[arg(long, value_name = "ENGINE")]
-        engine: Option<String>,
+        #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
+        engine: Option<Flavor>,
     },
     /// Renew the versions and hashes from which images are built
     #[command(after_help = UPDATE)]
@@ -50,8 +54,8 @@ pub(crate) struct PushImages {
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Engine: docker or podman [default: the configured one, or the first that answers]
-    #[arg(long, value_name = "ENGINE")]
-    pub(crate) engine: Option<String>,
+    #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
+    pub(crate) engine: Option<Flavor>,
 }
 
 #[derive(Debug, Args)]
@@ -71,8 +75,8 @@ pub(crate) struct BuildImages {
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Engine: docker or podman [default: the configured one, or the first that answers]
-    #[arg(long, value_name = "ENGINE")]
-    pub(crate) engine: Option<String>,
+    #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
+    pub(crate) engine: Option<Flavor>,
 }
 
 #[derive(Debug, Args)]
@@ -94,8 +98,14 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,
     /// Engine: docker or podman [default: the configured one, or the first that answers]
-    #[arg(long, value_name = "ENGINE")]
-    pub(crate) engine: Option<String>,
+    #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
+    pub(crate) engine: Option<Flavor>,
+}
+
+/// The parser of `--engine`, whose words are also completed.
+fn engines() -> impl TypedValueParser<Value = Flavor> {
+    let words = PossibleValuesParser::new(["docker", "podman"]);
+    words.map(|word| if word == "podman" { Flavor::Podman } else { Flavor::Docker })
 }
 
 const BUILD: &str = "\

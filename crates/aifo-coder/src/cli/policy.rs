@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::examples::{POLICY_CHECK, POLICY_IMPORT, POLICY_TEST};
 use super::session::{Project, Workspace};
 
 #[derive(Debug, Args)]
@@ -16,13 +17,16 @@ pub(crate) struct Policy {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Print the verdict on a command, the rule, and the command in normal form
+    #[command(after_help = POLICY_CHECK)]
     Check(Box<PolicyCheck>),
     /// Run the examples of all rules
+    #[command(after_help = POLICY_TEST)]
     Test {
         #[command(flatten)]
         workspace: Workspace,
     },
     /// Print the rules of another program's file as rules of aifo
+    #[command(after_help = POLICY_IMPORT)]
     Import {
         /// The program: codex (*.rules) or claude (settings.json)
         #[arg(value_name = "PROGRAM")]

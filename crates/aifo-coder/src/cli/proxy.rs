@@ -34,6 +34,9 @@ pub(crate) struct Proxy {
     /// Seconds that running commands get to finish at shutdown
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) grace: u64,
+    /// Switch off the default rules on arguments, such as those about force pushes
+    #[arg(long)]
+    pub(crate) no_rules: bool,
     /// Only print warnings and errors on stderr
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,

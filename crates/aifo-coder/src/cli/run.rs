@@ -44,11 +44,16 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 pub(crate) struct AgentStart {
     /// Image of the agent's or command's container
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = parse_image)]
     pub(crate) image: Option<String>,
     /// Start even if another agent uses the workspace
     #[arg(long)]
     pub(crate) force_share: bool,
+}
+
+/// Rejects texts that no engine accepts as the name of an image.
+pub(super) fn parse_image(word: &str) -> Result<String, &'static str> {
+    if config::is_engine_word(word) { Ok(word.to_owned()) } else { Err("expected an image's name") }
 }
 
 /// The program that [`Run`] starts.

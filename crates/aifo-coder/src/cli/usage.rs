@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 
-use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 
 use super::Cli;
 use crate::config::suggestion;
@@ -11,6 +12,33 @@ use crate::config::suggestion;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
+
+/// Parses the command line of this process. Exits on an error, and after help.
+pub(crate) fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| with_own_tip(error).exit())
+}
+
+/// Replaces clap's tip for an unknown option, to pass it as a value: no command takes an agent or a name
+/// that begins with a hyphen.
+fn with_own_tip(mut error: clap::Error) -> clap::Error {
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if option.starts_with('-') => option.clone(),
+        _ => return error,
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let is_of_web = usage.contains("aifo-coder web ");
+    let tip = match option.split('=').next().unwrap_or_default() {
+        "--port" | "-p" | "--host" | "--bind" | "--address" if is_of_web => {
+            vec!["the page's address is set with '--listen 127.0.0.1:PORT'".into()]
+        }
+        _ => Vec::new(),
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+    error
+}
 
 /// Errors: the first word of a command's words is an option that the command does not have. clap takes
 /// it for a word, as later words may begin with a hyphen.
@@ -49,6 +77,23 @@ pub(super) fn options_of(command: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tips_name_an_option_that_exists() {
+        let text = |line: &str| {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            with_own_tip(error).to_string()
+        };
+        let port = text("aifo-coder web --port 80 codex");
+        assert!(port.contains("tip: the page's address is set with '--listen 127"), "{port}");
+        for line in ["aifo-coder web --xyzzy", "aifo-coder log --port", "aifo-coder agents -p"] {
+            let text = text(line);
+            assert!(text.contains("unexpected argument") && !text.contains("tip:"), "{text}");
+            assert!(text.contains("try '--help'"), "{text}");
+        }
+        let near = text("aifo-coder log --folow");
+        assert!(near.contains("tip: a similar argument exists: '--follow'"), "{near}");
+    }
 
     #[test]
     fn an_unknown_option_is_near_one_that_shares_letters() {

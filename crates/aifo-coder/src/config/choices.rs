@@ -2,6 +2,7 @@
 
 use aifo_launch::{
     BackendChoice, CacheScope, ConfinementMode, Flavor, Net, StateImport, StateMode,
+    check_published,
 };
 use aifo_process::{Restriction, UnknownRestriction};
 use aifo_types::{Endpoint, Subnet};
@@ -95,8 +96,9 @@ pub(crate) const LISTEN: Format<Option<Endpoint>> = Format::new(
 pub(crate) const SIZE: Format<Option<u64>> = Format::new(|item| parse_size(item).map(Some), plain);
 pub(crate) const CPUS: Format<Option<f64>> = Format::new(
     |item| match item.number("a number")? {
-        cpus if f64::is_finite(cpus) && cpus > 0.0 => Ok(Some(cpus)),
-        _ => Err(item.error("cpus must be positive, for example 1.5")),
+        // Docker's lower bound, and more than any machine has.
+        cpus if (0.01..=65536.0).contains(&cpus) => Ok(Some(cpus)),
+        _ => Err(item.error("cpus must be from 0.01 to 65536, for example 1.5")),
     },
     plain,
 );
@@ -123,6 +125,21 @@ pub(crate) const NETWORK: Format<Option<String>> = Format::new(
         }
     },
     |network| json!(network),
+);
+/// Published ports.
+pub(crate) const PUBLISH: Format<Vec<String>> = Format::new(
+    |item| {
+        let values = item.list()?;
+        let invalid = values.iter().find_map(|value| check_published(value).err());
+        match invalid.map(|error| error.to_string()) {
+            None => Ok(values),
+            Some(text) => match text.split_once("\nhint: ") {
+                Some((what, hint)) => Err(item.error(what).hint(hint)),
+                None => Err(item.error(text)),
+            },
+        }
+    },
+    plain,
 );
 /// Ports, each once; 53 is DNS.
 pub(crate) const PORTS: Format<Vec<u16>> = Format::new(

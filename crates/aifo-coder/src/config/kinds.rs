@@ -207,9 +207,10 @@ fn entry<T: serde::Serialize>(key: &str, sourced: &Sourced<T>) -> ConfigEntry {
     ConfigEntry::new(key, json!(sourced.value), &sourced.source)
 }
 
-/// Returns whether an engine would not parse it as an option.
-fn is_engine_word(word: &str) -> bool {
-    !word.is_empty() && !word.starts_with('-')
+/// Returns whether it can be the name of an image or a container: an engine would not parse it as an
+/// option.
+pub(crate) fn is_engine_word(word: &str) -> bool {
+    !word.starts_with('-') && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn new_kind(name: &str) -> Result<Kind, String> {

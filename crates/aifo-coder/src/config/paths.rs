@@ -1,5 +1,7 @@
 //! Paths of the configuration files.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// The workspace's file, in its root.
@@ -18,6 +20,15 @@ pub(crate) fn user_file_path() -> Option<PathBuf> {
 pub(crate) fn user_file_name() -> String {
     let path = user_file_path().unwrap_or_else(|| "~/.config/aifo/config.toml".into());
     path.display().to_string()
+}
+
+/// Returns a function that reads a link at a path relative to the workspace, for the judge.
+pub(crate) fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
+    let workspace = super::real(workspace);
+    move |path| {
+        let target = std::fs::read_link(workspace.join(OsStr::from_bytes(path))).ok()?;
+        Some(OsString::from(target).into_vec())
+    }
 }
 
 /// Returns the path of the workspace's file.

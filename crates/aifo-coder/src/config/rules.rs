@@ -1,10 +1,14 @@
 //! `[[rule]]`: rules on arguments (`spec/rules.md`).
 
+use std::collections::BTreeSet;
+
 use aifo_policy::{InvalidJudgeRule, Judge, RuleOrigin, RuleText, Verdict};
+use aifo_types::ToolName;
 use serde_json::json;
 use toml::Spanned;
 
 use crate::config::error::ConfigError;
+use crate::config::format::Format;
 use crate::config::item::Item;
 use crate::config::key::{ConfigEntry, extends};
 use crate::config::source::Source;
@@ -77,6 +81,28 @@ fn read(item: &Item<'_>) -> Result<(NamedRules, Vec<Source>), ConfigError> {
     let sources: Vec<_> = entries.iter().map(|entry| item.source_of(entry.span())).collect();
     let rules = entries.into_iter().map(Spanned::into_inner);
     Ok((rules.zip(sources.iter().map(Source::to_string)).collect(), sources))
+}
+
+pub(crate) type ToolNames = BTreeSet<ToolName>;
+
+pub(crate) const TOOL_NAMES: Format<ToolNames> = Format::new(
+    |item| item.list()?.iter().map(|name| tool_name(item, name)).collect(),
+    |names| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().into(),
+);
+
+/// The tools that run in place, by default those that agents have in their images. A shim of another one would hide that the agent
+/// does not have it.
+pub(crate) fn default_in_place() -> ToolNames {
+    let names = ["git", "gh", "curl", "wget"].into_iter();
+    names.filter_map(|name| ToolName::parse(name.as_bytes()).ok()).collect()
+}
+
+fn tool_name(item: &Item<'_>, name: &str) -> Result<ToolName, ConfigError> {
+    let invalid = |why: String| item.error(why).hint("for example: in_place = [\"git\", \"rm\"]");
+    if name.starts_with("aifo-") {
+        return Err(invalid(format!("'{name}' is reserved")));
+    }
+    ToolName::parse(name.as_bytes()).map_err(|error| invalid(format!("'{name}': {error}")))
 }
 
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {

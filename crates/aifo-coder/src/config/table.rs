@@ -14,7 +14,7 @@ use aifo_types::{Endpoint, Subnet, env};
 use crate::config::agents::Agents;
 use crate::config::choices::{
     BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK, ON_HANGUP, OnHangup,
-    POOLS, PORTS, PROGRAM, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
+    POOLS, PORTS, PROGRAM, PUBLISH, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
 };
 use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
@@ -28,7 +28,7 @@ use crate::config::kinds::{Kinds, ToolEffect};
 use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
-use crate::config::rules::ArgumentRules;
+use crate::config::rules::{ArgumentRules, TOOL_NAMES, ToolNames, default_in_place};
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::{self, Toolchains};
 use crate::config::variables::Variables;
@@ -44,7 +44,8 @@ table! {
                 "Toolchain to start: rust, node, python, c-cpp, go or one of your own, with a version \
                  as in rust@1.95; auto starts each on demand; repeatable")
             .shown(|config| toolchains::show(&config.toolchains));
-    [idle_stop_secs: Option<u64> = Some(IDLE_STOP_SECS)]
+    // Longer than a pause between calls, shorter than a break.
+    [idle_stop_secs: Option<u64> = Some(15 * 60)]
         setting("idle_stop_secs", at!(idle_stop_secs), LIMIT, "changes when sidecars stop")
             .unset("never")
             .flag("--idle-stop", Takes::One("N"), FlagGroup::Session,
@@ -124,7 +125,7 @@ table! {
                 "Network of containers: names (registries, forges, the agent's model, --allow-net), \
                  learn (all names, listed at the end), open (one stack), separate (open), none or host");
     [publish: Vec<String> = Vec::new()]
-        setting("containers.publish", at!(publish), TEXTS, "configures containers")
+        setting("containers.publish", at!(publish), PUBLISH, "configures containers")
             .flag("--publish", Takes::Many("PORTS"), FlagGroup::Containers,
                 "Publish a port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT; at 127.0.0.1 without \
                  ADDR; repeatable");
@@ -251,7 +252,10 @@ table! {
             .variables(&[env::NOTIFY_ENV_ALLOW]);
     [notify_timeout_secs: Option<u64> = None]
         setting("notify.timeout_secs", at!(notify_timeout_secs), SECONDS, "changes a limit")
-            .unset("as max_secs").variables(&[env::NOTIFY_TIMEOUT_SECS]);
+            .unset("as max_secs")
+            .variables(&[env::NOTIFY_TIMEOUT_SECS]);
+    [in_place: ToolNames = default_in_place()]
+        setting("judge.in_place", at!(in_place), TOOL_NAMES, "changes which calls are judged");
     [ask_timeout_secs: Option<u64> = None]
         setting("ask.timeout_secs", at!(ask_timeout_secs), SECONDS, "changes who is asked")
             .unset("300, or 0 without an agent for a user");
@@ -393,6 +397,3 @@ table! {
 
 /// `--attach` has no key in a file: the containers exist only for a while.
 pub(crate) const ATTACH: &str = "attach.KIND";
-
-/// 15 minutes: longer than a pause between calls, shorter than a break.
-const IDLE_STOP_SECS: u64 = 15 * 60;

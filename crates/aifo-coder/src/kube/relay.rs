@@ -135,29 +135,41 @@ pub(crate) async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Re
     let pod = cluster.find(command.session()).await?;
     let id = pod.session().unwrap_or_default();
     let options = command.input();
+    let own = command.report(cluster, id);
+    let code = exec(cluster, pod.name(), options, &command.words(id), own.is_some()).await?;
+    if code == 0 {
+        own.iter().for_each(console::say);
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Runs `aifo-coder` in a pod with this process's descriptors, and returns its exit code. With
+/// `holds_back`, its stderr is printed only if it fails.
+pub(super) async fn exec(
+    cluster: &Cluster,
+    pod: &str,
+    options: &[&str],
+    words: &[OsString],
+    holds_back: bool,
+) -> anyhow::Result<u8> {
     let mut kubectl = cluster.kubectl.command(["exec"].iter().chain(options));
-    kubectl.args([pod.name(), "--container", CONTAINER, "--", PROGRAM]).args(command.words(id));
+    kubectl.args([pod, "--container", CONTAINER, "--", PROGRAM]).args(words);
     if options.is_empty() {
         kubectl.stdin(Stdio::null());
     }
-    let mut child = kubectl.stderr(Stdio::piped()).spawn().context("cannot run kubectl")?;
-    let report = match child.stderr.take() {
-        Some(stderr) => {
-            let own = command.report(cluster, id);
-            let mut report = StderrReport::copy(stderr, own.is_some());
-            report.success = own;
-            report
-        }
-        None => StderrReport::default(),
-    };
-    let status = child.wait()?;
+    let (reader, writer) = std::io::pipe()?;
+    kubectl.stderr(writer);
+    let mut kubectl = tokio::process::Command::from(kubectl);
+    let mut child = kubectl.kill_on_drop(true).spawn().context("cannot run kubectl")?;
+    // Closes this process's copy of the pipe.
+    drop(kubectl);
+    let copy = std::thread::spawn(move || StderrReport::copy(reader, holds_back));
+    let status = child.wait().await?;
+    let report = copy.join().unwrap_or_default();
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     match (report.has_ended, code) {
-        (_, Some(0)) => {
-            report.success.iter().for_each(console::say);
-            Ok(ExitCode::SUCCESS)
-        }
-        (true, Some(code)) => Ok(ExitCode::from(code)),
+        (_, Some(0)) => Ok(0),
+        (true, Some(code)) => Ok(code),
         _ => Err(KubectlError::Api(ApiFailure::of(&report.own)).into()),
     }
 }
@@ -169,8 +181,6 @@ struct StderrReport {
     has_ended: bool,
     /// The lines of kubectl.
     own: String,
-    /// The line after a success.
-    success: Option<String>,
 }
 
 /// The line of kubectl after the output of a command that failed.

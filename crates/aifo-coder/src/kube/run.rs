@@ -1,20 +1,23 @@
 //! `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use aifo_kube::Workspace;
 use aifo_launch::{EndSignals, new_id};
+use aifo_types::Ending;
 use anyhow::bail;
 
 use super::cluster::Cluster;
-use super::session::{self, PodTerminal};
+use super::relay;
+use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::terminal::{ExitStatus, TerminalEnd};
 use super::upload::{self, Fetches, PodWorkspace};
 use crate::banner::short;
-use crate::cli::{Run, UsageError};
+use crate::cli::{PodFlags, Run, Session, UsageError};
 use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
 use crate::start::signal_exit_code;
@@ -39,30 +42,91 @@ const UNUSABLE: [(&str, &str); 9] = [
 
 pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode> {
     validate(&flags.flags())?;
-    let on_terminal = held::is_on_terminal();
-    if !on_terminal && !flags.detach {
-        let hint = "run it in a terminal, or start the session without one: --detach";
-        return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
+    let session = &flags.session;
+    let request = PodRequest::of_run(flags, config)?;
+    if !held::is_on_terminal() && !flags.detach {
+        let words = [vec!["run".to_owned()], request.words_of_run()].concat();
+        return run_piped(session, request, words).await;
     }
-    let id = new_id()?;
     let first_client = (!flags.detach).then_some(FIRST_CLIENT);
-    let pod = session::describe(flags, config, id.clone(), PodTerminal::Held(first_client))?;
-    let manifests = pod.render()?;
-    if flags.session.containers.dry_run {
-        paint::write(&manifests)?;
+    let started = start(session, request, &PodProcess::Held(first_client)).await?;
+    let StartedPod { cluster, id, name, .. } = match started {
+        Started::Running(pod) => *pod,
+        Started::Ended(code) => return Ok(code),
+    };
+    if flags.detach {
+        paint::print(&format!("{id}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !flags.session.quiet {
+    tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
+    cluster.show_and_fetch(&id, &name).await
+}
+
+/// Runs `aifo-coder` with these words in a pod of its own, with this process's descriptors.
+pub(super) async fn run_piped(
+    session: &Session,
+    request: PodRequest<'_>,
+    words: Vec<String>,
+) -> anyhow::Result<ExitCode> {
+    let started = start(session, request, &PodProcess::Exec(FIRST_CLIENT)).await?;
+    let StartedPod { cluster, id, name, mut signals } = match started {
+        Started::Running(pod) => *pod,
+        Started::Ended(code) => return Ok(code),
+    };
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    let record = PodWorkspace::find(&id);
+    let fetches =
+        record.as_ref().map(|it| Fetches::start(&cluster.kubectl, &name, it)).transpose()?;
+    let ended = tokio::select! {
+        signal = signals.recv() => Ok(Ending::Signaled(signal).exit_code()),
+        ended = relay::exec(&cluster, &name, &["--stdin"], &words, false) => ended,
+    };
+    upload::report(&id, &fetches.map(Fetches::finish).unwrap_or_default());
+    let is_fetched = record.as_ref().is_none_or(|record| cluster.fetch(&name, record));
+    if is_fetched && cluster.delete(&id).await {
+        record.iter().for_each(PodWorkspace::remove);
+    }
+    ended.map(ExitCode::from)
+}
+
+/// A pod whose containers run.
+struct StartedPod {
+    cluster: Cluster,
+    id: String,
+    name: String,
+    signals: EndSignals,
+}
+
+enum Started {
+    Running(Box<StartedPod>),
+    /// It was not started, with this exit code.
+    Ended(ExitCode),
+}
+
+async fn start(
+    flags: &Session,
+    request: PodRequest<'_>,
+    process: &PodProcess,
+) -> anyhow::Result<Started> {
+    let id = new_id()?;
+    let (config, workspace, pod_flags) = (request.config, request.workspace, request.flags);
+    let pod = session::describe(request, id.clone(), process)?;
+    let manifests = pod.render()?;
+    if flags.containers.dry_run {
+        paint::write(&manifests)?;
+        return Ok(Started::Ended(ExitCode::SUCCESS));
+    }
+    if !flags.quiet {
         for warning in &pod.warnings {
             console::say(format_args!("WARNING: {warning}"));
         }
     }
     let files = match pod.workspace {
-        Workspace::Upload => Some(Files::plan(flags)?),
+        Workspace::Upload => Some(Files::plan(workspace, pod_flags.upload_ignored)?),
         Workspace::Claim(_) | Workspace::Git { .. } => None,
     };
     let mut signals = EndSignals::listen()?;
-    let cluster = Cluster::of(config, &flags.session.project.workspace.path).await?;
+    let cluster = Cluster::of(config, workspace).await?;
     let name = format!("aifo-{id}");
     tokio::select! {
         biased;
@@ -72,21 +136,15 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
             if let Some(record) = PodWorkspace::find(&id) {
                 record.remove();
             }
-            return Ok(signal_exit_code(signal));
+            return Ok(Started::Ended(signal_exit_code(signal)));
         }
         started = cluster.start(&id, &name, &manifests, files) => started?,
     }
-    if flags.detach {
-        paint::print(&format!("{id}\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
-    drop(signals);
-    cluster.show_and_fetch(&id, &name).await
+    Ok(Started::Running(Box::new(StartedPod { cluster, id, name, signals })))
 }
 
 /// Errors: a flag does not hold in a pod.
-fn validate(flags: &Flags) -> anyhow::Result<()> {
+pub(super) fn validate(flags: &Flags) -> anyhow::Result<()> {
     for (flag, remedy) in UNUSABLE {
         if !flags.words(flag).is_empty() {
             bail!(UsageError(format!("{flag} has no effect in a pod\nhint: {remedy}")));
@@ -96,8 +154,8 @@ fn validate(flags: &Flags) -> anyhow::Result<()> {
 }
 
 /// Errors: a flag for pods was given to a session of this machine.
-pub(crate) fn reject_pod_flags(flags: &Run) -> anyhow::Result<()> {
-    match flags.pod.given() {
+pub(crate) fn reject_pod_flags(flags: &PodFlags) -> anyhow::Result<()> {
+    match flags.given() {
         Some(flag) => bail!(UsageError(format!(
             "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
         ))),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
@@ -15,67 +16,102 @@ use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
-use crate::config::{Config, carried_settings};
+use crate::config::{Config, Flags, carried_settings};
 use crate::in_pod::HOLD_IN_POD;
 
-/// The terminal of a pod's agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodTerminal {
-    /// That of the container `aifo`, for `kubectl attach`.
-    OfContainer,
-    /// None.
-    None,
-    /// A held one, whose first client has to connect within this time.
+/// The process that runs the agent of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PodProcess {
+    /// The first process of the container `aifo`, with its terminal, for `kubectl attach`.
+    OnTerminal,
+    /// The same without a terminal.
+    WithoutTerminal,
+    /// A process with a held terminal. The first client has to connect within this time.
     Held(Option<Duration>),
+    /// A process that a client starts by `kubectl exec`, within this time.
+    Exec(Duration),
+}
+
+/// A session that is to be described.
+pub(super) struct PodRequest<'a> {
+    pub(super) config: &'a Config,
+    pub(super) flags: &'a PodFlags,
+    /// The flags of the configuration.
+    pub(super) given: Flags,
+    /// The directory with the project's files.
+    pub(super) workspace: &'a Path,
+    /// The agent or command.
+    pub(super) target: Target,
+}
+
+impl<'a> PodRequest<'a> {
+    /// The session of `run`.
+    pub(super) fn of_run(run: &'a Run, config: &'a Config) -> anyhow::Result<Self> {
+        let workspace = &run.session.project.workspace.path;
+        let target = Target::of(run, config)?;
+        Ok(PodRequest { config, flags: &run.pod, given: run.flags(), workspace, target })
+    }
+
+    /// Returns the options of the launcher in the pod.
+    pub(super) fn options(&self) -> Vec<String> {
+        let config = self.config;
+        let keys_mode = if config.key_settings().is_none() { "pass" } else { "proxy" };
+        let fixed = ["--backend", "pod", "--workspace", "/workspace", "--keys", keys_mode];
+        let mut options: Vec<String> = fixed.map(str::to_owned).into();
+        let mut option = |name: &str, value: Option<String>| {
+            options.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        };
+        for kind in &config.toolchains.value.kinds() {
+            option("--toolchain", Some(kind.to_string()));
+        }
+        option("--max-secs", config.max_secs.value.map(|secs| secs.to_string()));
+        option("--max-requests", config.max_requests.value.map(|count| count.to_string()));
+        option("--max-tokens", config.max_tokens.value.map(|count| count.to_string()));
+        let forwarded = config.variables.forwarding.additions_text();
+        for name in forwarded.split(',').filter(|name| !name.is_empty()) {
+            option("--env", Some(name.to_owned()));
+        }
+        for word in self.given.words("--env").iter().filter(|word| word.contains('=')) {
+            option("--env", Some(word.clone()));
+        }
+        let is_given = |flag: &str| !self.given.words(flag).is_empty();
+        for (flag, is_on) in [
+            ("--verbose", config.verbose.value),
+            ("--no-rules", is_given("--no-rules")),
+            ("--smart-node", is_given("--smart-node")),
+            ("--smart-python", is_given("--smart-python")),
+        ] {
+            options.extend(is_on.then(|| flag.to_owned()));
+        }
+        options
+    }
+
+    /// Returns the words of `run` in the pod, after the command's name.
+    pub(super) fn words_of_run(&self) -> Vec<String> {
+        self.options().into_iter().chain(self.target.words.iter().cloned()).collect()
+    }
 }
 
 /// Returns the description of a session with this id. Errors: the agent cannot run in a pod.
 pub(super) fn describe(
-    run: &Run,
-    config: &Config,
+    request: PodRequest<'_>,
     session: String,
-    terminal: PodTerminal,
+    process: &PodProcess,
 ) -> anyhow::Result<SessionPod> {
-    let flags = &run.pod;
-    let target = Target::of(run, config)?;
-    let is_passed = config.key_settings().is_none();
-    let mut arguments: Vec<String> = match terminal {
-        PodTerminal::Held(within) => {
+    let is_passed = request.config.key_settings().is_none();
+    let mut arguments: Vec<String> = match process {
+        PodProcess::Held(within) => {
             let secs = within.unwrap_or_default().as_secs().to_string();
-            vec![HOLD_IN_POD.to_owned(), secs, target.spec.name.clone()]
+            vec![HOLD_IN_POD.to_owned(), secs, request.target.spec.name.clone()]
         }
-        PodTerminal::OfContainer | PodTerminal::None => vec!["run".to_owned()],
+        PodProcess::Exec(within) => vec![HOLD_IN_POD.to_owned(), within.as_secs().to_string()],
+        PodProcess::OnTerminal | PodProcess::WithoutTerminal => vec!["run".to_owned()],
     };
-    let keys_mode = if is_passed { "pass" } else { "proxy" };
-    let fixed = ["--backend", "pod", "--workspace", "/workspace", "--keys", keys_mode];
-    arguments.extend(fixed.map(str::to_owned));
-    let mut option = |name: &str, value: Option<String>| {
-        arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
-    };
+    if !matches!(process, PodProcess::Exec(_)) {
+        arguments.extend(request.words_of_run());
+    }
+    let PodRequest { config, flags, workspace: project, target, .. } = request;
     let kinds = config.toolchains.value.kinds();
-    for kind in &kinds {
-        option("--toolchain", Some(kind.to_string()));
-    }
-    option("--max-secs", config.max_secs.value.map(|secs| secs.to_string()));
-    option("--max-requests", config.max_requests.value.map(|count| count.to_string()));
-    option("--max-tokens", config.max_tokens.value.map(|count| count.to_string()));
-    let forwarded = config.variables.forwarding.additions_text();
-    for name in forwarded.split(',').filter(|name| !name.is_empty()) {
-        option("--env", Some(name.to_owned()));
-    }
-    let given = run.flags();
-    for word in given.words("--env").iter().filter(|word| word.contains('=')) {
-        option("--env", Some(word.clone()));
-    }
-    for (flag, is_given) in [
-        ("--verbose", config.verbose.value),
-        ("--no-rules", !given.words("--no-rules").is_empty()),
-        ("--smart-node", !given.words("--smart-node").is_empty()),
-        ("--smart-python", !given.words("--smart-python").is_empty()),
-    ] {
-        arguments.extend(is_given.then(|| flag.to_owned()));
-    }
-    arguments.extend(target.words);
     let (spec, image) = (target.spec, target.image);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
     let limits = Limits {
@@ -88,14 +124,14 @@ pub(super) fn describe(
         launcher_image: launcher_image(config),
         arguments,
         settings: carried_settings()?,
-        terminal: terminal == PodTerminal::OfContainer,
+        terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
             image,
             variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
         },
         kinds: kind_containers(&kinds, config),
-        workspace: workspace(flags, matches!(terminal, PodTerminal::Held(_)))?,
+        workspace: workspace(flags, matches!(process, PodProcess::Held(_) | PodProcess::Exec(_)))?,
         keys: keys(&spec, config, is_passed)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
@@ -103,38 +139,46 @@ pub(super) fn describe(
         deadline_secs: flags.deadline,
         user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
-        network: network(config, &spec, &run.session.project.workspace.path)?,
+        network: network(config, &spec, project)?,
         warnings: warnings(config, &spec),
     })
 }
 
 /// The agent or command of a pod.
-struct Target {
-    spec: AgentSpec,
+pub(super) struct Target {
+    pub(super) spec: AgentSpec,
     image: String,
     /// The words of `run` that name it.
     words: Vec<String>,
 }
 
 impl Target {
+    /// An agent of the table of agents.
+    pub(super) fn agent(
+        name: &str,
+        image: Option<String>,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
+        let spec = config.agent_named(name)?.clone();
+        if !known_agents().iter().any(|known| known.name == spec.name) {
+            bail!(
+                "a pod does not have the row of agent '{name}', which is in your own file\n\
+                 hint: run its command: --image IMAGE -- COMMAND"
+            );
+        }
+        let image = image.unwrap_or_else(|| agents::image(&spec, config));
+        Ok(Target { words: vec![spec.name.clone()], spec, image })
+    }
+
     fn of(run: &Run, config: &Config) -> anyhow::Result<Self> {
         let line: Vec<OsString> = std::env::args_os().collect();
         let image = run.start.image.clone();
         match run.target(&line) {
             RunTarget::Agent(name, args) => {
                 reject_option("run", Some(name))?;
-                let name = name.to_string_lossy();
-                let spec = config.agent_named(&name)?.clone();
-                if !known_agents().iter().any(|known| known.name == spec.name) {
-                    bail!(
-                        "a pod does not have the row of agent '{name}', which is in your own file\n\
-                         hint: run its command: --image IMAGE -- COMMAND"
-                    );
-                }
-                let image = image.unwrap_or_else(|| agents::image(&spec, config));
-                let mut words = vec![spec.name.clone()];
-                words.extend(text(args)?);
-                Ok(Target { spec, image, words })
+                let mut target = Target::agent(&name.to_string_lossy(), image, config)?;
+                target.words.extend(text(args)?);
+                Ok(target)
             }
             RunTarget::Command(command) => {
                 let Some(image) = image else {
@@ -249,11 +293,7 @@ fn further_tools(config: &Config) -> Vec<String> {
 }
 
 /// Returns the connections of a network. A policy has ports, but no names.
-fn network(
-    config: &Config,
-    spec: &AgentSpec,
-    workspace: &std::path::Path,
-) -> anyhow::Result<Network> {
+fn network(config: &Config, spec: &AgentSpec, workspace: &Path) -> anyhow::Result<Network> {
     Ok(match config.net.value {
         Net::None => Network::None,
         Net::Shared | Net::Separate => Network::Open,

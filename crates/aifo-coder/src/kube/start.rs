@@ -1,7 +1,7 @@
 //! The start of a pod: creates it, and reports its progress until all containers run.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aifo_kube::{EventObject, PodFailure, PodObject, PodState};
@@ -16,7 +16,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::cluster::{Cluster, away};
 use super::upload::{PodWorkspace, upload};
-use crate::cli::Run;
 use crate::console::{self, PROGRESS};
 
 /// The time for a pod to start; runners and launcher wait as long for each other.
@@ -34,10 +33,10 @@ pub(super) struct Files {
 
 impl Files {
     /// Finds them. Errors: the directory cannot be a workspace, or has too much.
-    pub(super) fn plan(flags: &Run) -> anyhow::Result<Self> {
-        let workspace = CheckedWorkspace::new(&flags.session.project.workspace.path)?;
+    pub(super) fn plan(workspace: &Path, is_all: bool) -> anyhow::Result<Self> {
+        let workspace = CheckedWorkspace::new(workspace)?;
         let workspace = workspace.path().to_owned();
-        let scope = match flags.pod.upload_ignored {
+        let scope = match is_all {
             true => UploadScope::All,
             false => UploadScope::Unignored,
         };

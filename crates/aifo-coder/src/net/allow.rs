@@ -48,6 +48,7 @@ fn scope(flags: &NetAllow) -> anyhow::Result<RuleScope> {
 }
 
 fn add_to_file(path: &Path, scope: &RuleScope, rules: &[String]) -> anyhow::Result<()> {
+    let _lock = lock(path).with_context(|| format!("cannot write '{}'", path.display()))?;
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("cannot read '{}'", path.display()))?,
@@ -83,11 +84,28 @@ pub(crate) fn check(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(Config::builtin().apply_user(&File::new(path, text.to_owned()))?)
 }
 
-/// Replaces a file atomically. A link stays one, and owner and permissions are kept.
+/// Locks the directory of a file against other commands that change it, until the lock is dropped.
+pub(crate) fn lock(path: &Path) -> std::io::Result<fs::File> {
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let directory = target.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory)?;
+    let directory = fs::File::open(directory)?;
+    directory.lock()?;
+    Ok(directory)
+}
+
+/// Replaces a file atomically. A link stays one, and owner and permissions are kept. Errors: the file is
+/// read-only.
 pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let (target, old) = match path.canonicalize() {
         Ok(real) => {
             let old = real.metadata()?;
+            if old.mode() & 0o222 == 0 {
+                return Err(std::io::Error::new(
+                    ErrorKind::PermissionDenied,
+                    "the file is read-only",
+                ));
+            }
             (real, Some(old))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => (path.to_owned(), None),

@@ -1,6 +1,6 @@
 //! One connection, formatted as a line.
 
-use aifo_launch::{ConnectionState, ConnectionVerdict, LoggedConnection};
+use aifo_launch::{ConnectionState, ConnectionVerdict, LoggedConnection, PortUse};
 use aifo_types::escape_line;
 
 use crate::log::{Moment, duration};
@@ -24,7 +24,7 @@ pub(crate) fn connection_line(logged: &LoggedConnection, paint: Paint) -> String
     let [sent, received] = [logged.sent, logged.received]
         .map(|count| if is_counted { bytes(count) } else { String::new() });
     let wall = if is_counted { duration(logged.wall_ms) } else { String::new() };
-    let name = escape_line(&logged.subject());
+    let name = escape_line(&logged.subject()) + &port_use(logged);
     let mut line = format!(
         "{time}  {verdict}  {stack:<12}  {tool:<10}  {sent:>10}  {received:>10}  {wall:>12}  {name}"
     );
@@ -46,6 +46,23 @@ fn verdict(logged: &LoggedConnection) -> &'static str {
         _ if logged.has_failed() => "failed",
         (_, ConnectionVerdict::Allowed) => "allowed",
         (_, ConnectionVerdict::Learnt) => "learnt",
+    }
+}
+
+/// Returns the use of a port of the session, in parentheses.
+fn port_use(logged: &LoggedConnection) -> String {
+    let port_use = match logged.relay {
+        None => return String::new(),
+        Some(PortUse::Mirror) => "mirror",
+        Some(PortUse::HostPort) => "host port",
+        Some(PortUse::AgentPort) => "agent port",
+        Some(PortUse::Published) => "published",
+    };
+    match (logged.relay, &logged.to) {
+        (Some(PortUse::Mirror | PortUse::Published), Some(to)) => {
+            format!(" ({port_use}, {})", escape_line(to))
+        }
+        _ => format!(" ({port_use})"),
     }
 }
 
@@ -126,6 +143,27 @@ mod tests {
         let columns = |line: &str| line.find("NAME").unwrap();
         let line = connection_line(&connection(ConnectionVerdict::Learnt), Paint::Plain);
         assert_eq!(line.find("a.example"), Some(columns(HEAD)));
+    }
+
+    #[test]
+    fn a_port_of_the_session_has_its_use() {
+        let rows = [
+            (PortUse::Mirror, "tools:go", "localhost:3000 (mirror, tools:go)"),
+            (PortUse::Published, "tools", "localhost:3000 (published, tools)"),
+            (PortUse::HostPort, "host", "localhost:3000 (host port)"),
+            (PortUse::AgentPort, "agent", "localhost:3000 (agent port)"),
+        ];
+        for (port_use, to, expected) in rows {
+            let logged = LoggedConnection {
+                name: "localhost".to_owned(),
+                port: Some(3000),
+                relay: Some(port_use),
+                to: Some(to.to_owned()),
+                ..connection(ConnectionVerdict::Allowed)
+            };
+            let line = connection_line(&logged, Paint::Plain);
+            assert!(line.ends_with(&format!("  {expected}\n")), "{line}");
+        }
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(crate) enum Mode {
     Local,
     /// To a notification command on the user's machine.
     Notify,
+    /// Next to the agent, once it is judged.
+    InPlace,
     /// Not through a shim: none has this name.
     Direct,
 }

@@ -14,7 +14,7 @@ use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::config::{Config, Source, ToolEffect, ToolRule, user_file_name};
+use crate::config::{self, Config, Source, ToolEffect, ToolRule, user_file_name};
 
 /// Explains calls under one configuration.
 pub(crate) struct CallExplainer<'a> {
@@ -49,7 +49,10 @@ impl CallExplainer<'_> {
         let settings = self.settings();
         let notifies = settings.notify_tools.iter().any(|name| name == tool.as_str());
         if !notifies && !self.has_shim(tool) {
-            self.explain_direct(tool, &mut explanation);
+            match self.is_in_place(tool) {
+                true => self.explain_in_place(tool, &mut explanation),
+                false => self.explain_direct(tool, &mut explanation),
+            }
             return explanation;
         }
         let call = ToolCall { tool: tool.as_str().as_bytes(), program: None, args, cwd };
@@ -125,6 +128,7 @@ impl CallExplainer<'_> {
     /// Returns the verdict of the rules on arguments.
     fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
         let judge = self.config.argument_rules.judge(self.config.default_rules.value);
+        let judge = judge.with_links(config::links_below(self.workspace));
         let mut argv = vec![tool.as_bytes().to_vec()];
         argv.extend(args.iter().cloned());
         let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];
@@ -151,6 +155,26 @@ impl CallExplainer<'_> {
         let policy = &self.config.kinds.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
+    }
+
+    /// Returns whether a shim lets the tool be judged before it runs where the agent is.
+    fn is_in_place(&self, tool: &ToolName) -> bool {
+        let config = self.config;
+        let judge = || config.argument_rules.judge(config.default_rules.value);
+        config.in_place.value.contains(tool) && judge().concerns(tool.as_str())
+    }
+
+    fn explain_in_place(&self, tool: &ToolName, explanation: &mut Explanation) {
+        explanation.mode = Mode::InPlace;
+        explanation.reason = "in-place".to_owned();
+        explanation.because =
+            format!("'{tool}' runs where the agent is, once the rules on its arguments allow it");
+        explanation.environment = "the agent's own";
+        explanation.max_secs = None;
+        explanation.directory = Some(explanation.cwd.clone());
+        if let Lookup::Found(path) = installed(tool.as_str()) {
+            explanation.executable = Some(path);
+        }
     }
 
     /// No shim: the agent's own PATH decides.

@@ -121,7 +121,9 @@ fn result(explanation: &Explanation) -> String {
     match explanation.mode {
         Mode::Proxy => format!("{executable} would run in the {kind} sidecar"),
         Mode::Notify => format!("{executable} would run on the user's machine"),
-        Mode::Local | Mode::Direct => format!("{executable} would run next to the agent"),
+        Mode::Local | Mode::InPlace | Mode::Direct => {
+            format!("{executable} would run next to the agent")
+        }
     }
 }
 

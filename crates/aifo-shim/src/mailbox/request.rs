@@ -34,8 +34,10 @@ pub(super) struct Request {
     outputs: Option<[FileTail; 2]>,
     /// Signals that the daemon has not taken yet.
     unsent: Vec<Signal>,
-    /// Start of the current wait phase.
+    /// Time of the request's creation.
     since: Instant,
+    /// The first phase of polling is over.
+    is_long: bool,
     touched: Instant,
 }
 
@@ -43,7 +45,7 @@ pub(super) struct Request {
 const POLL_PHASE: Duration = Duration::from_millis(20);
 /// First polling interval. Each is a quarter longer than the one before.
 const FIRST_INTERVAL: Duration = Duration::from_micros(400);
-/// Interval while changes are expected that inotify does not report.
+/// Interval while changes are expected that inotify does not report, and without inotify.
 const SHORT_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval for shared directories without inotify events.
 const LONG_INTERVAL: Duration = Duration::from_millis(250);
@@ -73,6 +75,7 @@ impl Request {
             outputs: None,
             unsent: Vec::new(),
             since: now,
+            is_long: false,
             touched: now,
         };
         // Without lock support, the file's modification time shows liveness.
@@ -103,7 +106,8 @@ impl Request {
     pub(super) fn run(mut self, mut signals: Signals, deadline: Option<Instant>) -> ShimExit {
         let mut poll_interval = FIRST_INTERVAL;
         loop {
-            if self.watch.is_none() && self.since.elapsed() >= POLL_PHASE {
+            if !self.is_long && self.since.elapsed() >= POLL_PHASE {
+                self.is_long = true;
                 self.start_watching();
             }
             let has_ended = self.directory.exists(&self.id.file(FileKind::Exit));
@@ -125,7 +129,7 @@ impl Request {
                 deadline.map_or(LONG_INTERVAL, |deadline| deadline.saturating_duration_since(now));
             let wait_time = match (&self.watch, &self.outputs, &self.unsent[..]) {
                 _ if state == Ok(TailState::More) => Duration::ZERO,
-                (None, ..) => poll_interval,
+                (None, ..) => poll_interval.min(SHORT_INTERVAL),
                 (Some(_), Some(_), []) => LONG_INTERVAL,
                 (Some(_), ..) => SHORT_INTERVAL,
             };
@@ -135,7 +139,8 @@ impl Request {
         }
     }
 
-    /// Starts watching. Changes made before are found by the next check.
+    /// Starts watching. Changes made before are found by the next check. Without a watch, as the user's
+    /// inotify instances can be used up, polling goes on.
     fn start_watching(&mut self) {
         let watch = Watch::new();
         if let (Ok(watch), Some(request)) = (&watch, &self.request) {
@@ -143,12 +148,10 @@ impl Request {
             let _ = watch.watch_removal(request);
         }
         self.watch = watch.ok();
-        // If there is no watch, the next attempt is after another phase of polling.
-        self.since = Instant::now();
     }
 
     fn copy_streams(&mut self, has_ended: bool) -> Result<TailState, ShimExit> {
-        if self.outputs.is_none() && (has_ended || self.watch.is_some()) {
+        if self.outputs.is_none() && (has_ended || self.is_long) {
             self.open_outputs();
         }
         if let Some(stdin) = &mut self.stdin {

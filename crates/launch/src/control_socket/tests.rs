@@ -1,25 +1,26 @@
 use super::*;
 
-fn excluded(launcher: u32, name: &str, token: Token) -> Excluded {
+fn excluded(launcher: Pid, name: &str, token: Token) -> Excluded {
     Excluded { launcher, name: name.to_owned(), token }
 }
 
 #[test]
 fn the_launchers_descendants_cannot_answer() {
-    let own = std::process::id();
+    let (own, none) = (nix::unistd::getpid(), Pid::from_raw(i32::MAX));
     let other = || Token::from_random([7; 16]);
     assert!(excluded(parent_of(own).unwrap(), "aifo-none", other()).is_excluded(own));
-    assert!(!excluded(u32::MAX, "aifo-none", other()).is_excluded(own));
-    assert!(excluded(u32::MAX, "aifo-none", other()).is_excluded(u32::MAX), "it has ended");
+    assert!(!excluded(none, "aifo-none", other()).is_excluded(own));
+    assert!(excluded(none, "aifo-none", other()).is_excluded(none), "it has ended");
     let mut agent = std::process::Command::new("sleep");
     let mut agent = agent.arg("60").env("TMPDIR", "/tmp/aifo-0123-tmp").spawn().unwrap();
-    let of_session = excluded(u32::MAX, "aifo-0123", other());
+    let pid = Pid::from_raw(agent.id().cast_signed());
+    let of_session = excluded(none, "aifo-0123", other());
     // The child's variables appear at its execve.
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while !of_session.is_excluded(agent.id()) && std::time::Instant::now() < deadline {
+    while !of_session.is_excluded(pid) && std::time::Instant::now() < deadline {
         std::thread::yield_now();
     }
-    let is_excluded = of_session.is_excluded(agent.id());
+    let is_excluded = of_session.is_excluded(pid);
     agent.kill().unwrap();
     agent.wait().unwrap();
     assert!(is_excluded, "its variables name the session");

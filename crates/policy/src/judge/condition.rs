@@ -9,7 +9,12 @@ use super::table::{Arity, Known};
 #[derive(Clone, Debug)]
 pub(super) enum Condition {
     /// An option by its synonyms, with a pattern of its value.
-    Option { names: Vec<Vec<u8>>, value: Option<Vec<u8>> },
+    Option {
+        names: Vec<Vec<u8>>,
+        value: Option<Vec<u8>>,
+        /// True if it is only before the subcommand.
+        is_global: bool,
+    },
     /// A pattern of an operand.
     Operand(Vec<u8>),
 }
@@ -27,11 +32,15 @@ impl Condition {
         // A rule without a subcommand is for all of them; its options are those of the tool.
         let words = run.iter().skip(1).map(|word| String::from_utf8_lossy(word));
         let words: Vec<_> = words.collect();
+        let is_global = !known.table.inherits() && !known.table.is_flat();
         let scopes = (1..=words.len()).rev();
         let scopes = scopes.filter_map(|count| known.table.scope(&words.get(..count)?.join(" ")));
         let mut scopes = scopes.chain([known.table.root()]);
-        let names = scopes.find_map(|scope| scope.find(&name)).map(|(_, names)| names.to_vec());
-        Condition::Option { names: names.unwrap_or_else(|| vec![name]), value }
+        let found = scopes.find_map(|scope| Some((scope, scope.find(&name)?.1.to_vec())));
+        let is_global = is_global
+            && found.as_ref().is_some_and(|(scope, _)| std::ptr::eq(*scope, known.table.root()));
+        let names = found.map(|(_, names)| names).unwrap_or_else(|| vec![name]);
+        Condition::Option { names, value, is_global }
     }
 
     /// Returns a set that every call that matches has an element of.
@@ -55,19 +64,27 @@ impl Condition {
                 let each = operands.map(|operand| matches(pattern, &operand.word));
                 each.max().unwrap_or(Match::No).max(open)
             }
-            Condition::Option { names, value } => {
+            Condition::Option { names, value, is_global } => {
+                let open = match (*is_global, call.is_open_before) {
+                    (true, false) => Match::No,
+                    _ => open,
+                };
                 let each =
                     call.options.iter().map(|option| matches_option(names, value, option, call));
                 let found = each.max().unwrap_or(Match::No).max(open);
                 // An expansion, or the name of a file, may be an option.
-                if call.may_have_option { found.max(Match::Maybe) } else { found }
+                if call.may_have_option && (!*is_global || call.is_open_before) {
+                    found.max(Match::Maybe)
+                } else {
+                    found
+                }
             }
         }
     }
 
     /// Returns whether the call does not have it.
     pub(super) fn is_absent(&self, call: &NormalCall, operands_at: usize) -> Match {
-        let Condition::Option { names, value } = self else {
+        let Condition::Option { names, value, .. } = self else {
             return match self.matches(call, operands_at) {
                 Match::No => Match::Yes,
                 Match::Maybe => Match::Maybe,

@@ -5,6 +5,9 @@ pub(super) const UNKNOWN: u8 = 0;
 /// Stands for a pattern of file names in a word.
 pub(super) const GLOB: u8 = 1;
 
+/// Stands for text of letters, digits, `.`, `/`, `_` and `-`, which begins with a letter or digit and has no `..`.
+pub(super) const PLAIN: u8 = 3;
+
 /// Whether a rule, or a part of it, matches a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
@@ -65,7 +68,7 @@ fn matches_known(pattern: &[u8], word: &[u8]) -> bool {
 
 /// Returns whether a byte of a word stands for any text.
 pub(super) fn is_unknown(byte: u8) -> bool {
-    byte == UNKNOWN || byte == GLOB
+    byte == UNKNOWN || byte == GLOB || byte == PLAIN
 }
 
 /// Returns whether pattern and word have a text in common.
@@ -77,6 +80,29 @@ fn may_match(pattern: &[u8], word: &[u8]) -> bool {
     }
     skip_stars(pattern, &mut reached);
     for byte in word {
+        if *byte == PLAIN {
+            // One byte or more, each of which may be the last.
+            let mut next = vec![false; pattern.len() + 1];
+            for (at, expected) in pattern.iter().enumerate() {
+                let is_reached = |reached: &[bool]| reached.get(at).copied().unwrap_or_default();
+                let may_be = match expected {
+                    b'-' | b'.' | b'/' | b'_' => at > 0,
+                    byte => byte.is_ascii_alphanumeric() || matches!(byte, b'*' | b'?'),
+                };
+                if !may_be || !(is_reached(&reached) || is_reached(&next)) {
+                    continue;
+                }
+                if let Some(it) = next.get_mut(at + 1) {
+                    *it = true;
+                }
+                if let Some(it) = next.get_mut(at) {
+                    *it |= *expected == b'*';
+                }
+            }
+            skip_stars(pattern, &mut next);
+            reached = next;
+            continue;
+        }
         if is_unknown(*byte) {
             let from = reached.iter().position(|it| *it).unwrap_or(reached.len());
             reached.iter_mut().skip(from).for_each(|it| *it = true);
@@ -124,7 +150,13 @@ mod tests {
 
     #[test]
     fn patterns() {
-        let rows: [(&str, &str, Match); 14] = [
+        let rows: [(&str, &str, Match); 20] = [
+            ("+*", "\u{3}", Match::No),
+            ("--force", "\u{3}", Match::No),
+            ("--force", "--\u{3}", Match::Maybe),
+            (":?*", "\u{3}:\u{3}", Match::No),
+            ("*:*", "\u{3}:x", Match::Maybe),
+            ("main", "\u{3}", Match::Maybe),
             ("+*", "+main", Match::Yes),
             ("+*", "main", Match::No),
             (":*", ":main", Match::Yes),

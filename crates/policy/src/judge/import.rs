@@ -5,10 +5,12 @@ mod codex;
 mod starlark;
 
 use super::normal::NormalCall;
+use super::place::Place;
 use super::rule::Rule;
 use super::set::RuleSet;
+use super::table::JudgedTools;
 use super::unwrap::Parts;
-use super::{Examples, RuleOrigin, RuleText, Run, RunWord, Verdict, example_call, place};
+use super::{Examples, RuleOrigin, RuleText, Run, RunWord, Verdict, example_call};
 
 pub use self::claude::import_claude;
 pub use self::codex::import_codex;
@@ -85,7 +87,11 @@ impl Draft {
         let workspace = [b"/workspace".to_vec()];
         let matches = |example: &String| {
             let argv = example_call(example).unwrap_or_default();
-            set.matches(&Parts::of_call(&argv, place(b"/workspace", &workspace)))
+            set.matches(&Parts::of_call(
+                &argv,
+                Place::new(b"/workspace", &workspace),
+                JudgedTools::default(),
+            ))
         };
         let mut note = |example: &String, verb: &str| {
             let what = format!("{}: the rule {verb} '{example}' here", self.shown);

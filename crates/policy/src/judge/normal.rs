@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::glob::{UNKNOWN, is_unknown};
-use super::table::{Arity, Known, Scope, empty_scope, find};
+use super::glob::{PLAIN, UNKNOWN, is_unknown};
+use super::table::{Arity, Known, Scope, base_name, empty_scope, find};
 
 /// A call in normal form.
 #[derive(Clone, Debug)]
@@ -15,8 +15,12 @@ pub(super) struct NormalCall {
     pub(super) operands: Vec<Operand>,
     /// True if an expansion may add words.
     pub(super) is_open: bool,
+    /// True if one may add options before the subcommand.
+    pub(super) is_open_before: bool,
     /// True if an operand begins with an expansion or a pattern of file names, which may be an option.
     pub(super) may_have_option: bool,
+    /// The files that redirections write.
+    pub(super) writes: Vec<Vec<u8>>,
 }
 
 /// An option as written.
@@ -55,7 +59,9 @@ impl NormalCall {
             options: Vec::new(),
             operands: Vec::new(),
             is_open: is_splitting(first),
+            is_open_before: is_splitting(first),
             may_have_option: false,
+            writes: Vec::new(),
         };
         let mut reader = Reader { call, path: String::new(), scope: known.table.root(), depth: 0 };
         if let Some(word) = dashed {
@@ -64,7 +70,8 @@ impl NormalCall {
         reader.read(args);
         let mut call = reader.call;
         call.may_have_option = call.operands.iter().any(|operand| {
-            !operand.is_last && operand.word.first().is_some_and(|byte| is_unknown(*byte))
+            !operand.is_last
+                && operand.word.first().is_some_and(|byte| is_unknown(*byte) && *byte != PLAIN)
         });
         Some(call)
     }
@@ -74,16 +81,60 @@ impl NormalCall {
         self.options.iter().any(|option| option.name == name)
     }
 
+    /// Adds an option.
+    pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) {
+        let (name, value) = (name.to_vec(), Some(value));
+        let option =
+            CallOption { name, value, is_sure: true, is_unknown: false, has_unknown: false };
+        self.options.push(option);
+    }
+
+    /// Returns the number of words with unknown parts.
+    pub(super) fn unknown_words(&self) -> usize {
+        let is_vague = |word: &[u8]| word.iter().any(|byte| is_unknown(*byte));
+        let options = self.options.iter().filter(|option| {
+            option.has_unknown || option.value.as_ref().is_some_and(|value| is_vague(value))
+        });
+        let operands = self.operands.iter().filter(|operand| is_vague(&operand.word));
+        options.count() + operands.count()
+    }
+
+    /// Returns the paths in values of options.
+    pub(super) fn paths(&self) -> Vec<&[u8]> {
+        let mut paths = Vec::new();
+        for name in &self.known.table.path_options {
+            let (option, separator) = match name.strip_suffix([':', ',']) {
+                Some(option) => (option, name.bytes().last()),
+                None => (name.as_str(), None),
+            };
+            for value in self.values(option.as_bytes()) {
+                match separator {
+                    Some(b':') => {
+                        let source = value.split(|byte| *byte == b':').next().unwrap_or_default();
+                        // A name is a volume, and no path.
+                        let is_path = source
+                            .first()
+                            .is_some_and(|byte| b"/.~".contains(byte) || is_unknown(*byte));
+                        paths.extend((is_path && source.len() < value.len()).then_some(source));
+                    }
+                    Some(_) => {
+                        let fields = value.split(|byte| *byte == b',');
+                        paths.extend(fields.filter_map(|field| {
+                            field.strip_prefix(b"source=").or(field.strip_prefix(b"src="))
+                        }));
+                    }
+                    None => paths.push(value),
+                }
+            }
+        }
+        paths
+    }
+
     /// Returns the values of an option.
     pub(super) fn values<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let found = self.options.iter().filter(move |option| option.name == name);
         found.filter_map(|option| option.value.as_deref())
     }
-}
-
-/// Returns the part of a program's path that names the tool.
-pub(super) fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// Returns whether an expansion in a word may be several words.
@@ -102,12 +153,16 @@ struct Reader {
 
 impl Reader {
     fn read(&mut self, args: &[Vec<u8>]) {
+        let table = self.call.known.table;
         let mut args = args.iter();
         let mut may_be_value = false;
         while let Some(word) = args.next() {
             let was_unsure = std::mem::take(&mut may_be_value);
             if is_splitting(word) {
                 self.call.is_open = true;
+            }
+            if self.depth == 0 && word.first().is_some_and(|byte| is_unknown(*byte)) {
+                self.call.is_open_before = true;
             }
             if word == b"--" {
                 return self.rest(args);
@@ -135,7 +190,11 @@ impl Reader {
                     if let (Some(option), Some(value)) = (self.call.options.last_mut(), args.next())
                     {
                         self.call.is_open |= is_splitting(value);
-                        option.value = Some(value.clone());
+                        self.call.is_open_before |= self.depth == 0 && is_splitting(value);
+                        option.value = Some(match table.ignores_case(&option.name) {
+                            true => value.to_ascii_uppercase(),
+                            false => value.clone(),
+                        });
                     }
                 }
             }
@@ -188,7 +247,7 @@ impl Reader {
             self.path = path;
             self.depth = 1;
             let stops = self.scope.stops;
-            if !table.inherits() {
+            if !table.inherits() && !table.is_flat() {
                 self.scope = empty_scope();
             }
             return stops;
@@ -276,6 +335,15 @@ impl Reader {
 
     fn push(&mut self, name: &[u8], value: Option<Vec<u8>>, is_sure: bool, unlisted: bool) {
         let has_unknown = name.iter().any(|byte| is_unknown(*byte));
+        let table = self.call.known.table;
+        let value = value.map(|value| match table.ignores_case(name) {
+            true => value.to_ascii_uppercase(),
+            false => value,
+        });
+        self.call.is_open |= table.opens.iter().any(|option| {
+            let is_abbreviation = table.abbreviates && unlisted && name.len() > 3;
+            option.as_bytes() == name || (is_abbreviation && option.as_bytes().starts_with(name))
+        });
         let name = name.to_vec();
         let option = CallOption { name, value, is_sure, is_unknown: unlisted, has_unknown };
         self.call.options.push(option);

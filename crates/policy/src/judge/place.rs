@@ -1,6 +1,8 @@
 //! Whether a path is outside the workspace.
 
-use super::glob::{Match, UNKNOWN, is_unknown};
+use super::glob::{GLOB, Match, UNKNOWN, is_unknown};
+use super::links::{Links, Target, below};
+use super::table::base_name;
 
 /// Where a call runs.
 #[derive(Clone, Debug)]
@@ -8,37 +10,92 @@ pub(super) struct Place<'a> {
     /// The possible working directories, absolute. An empty one is unknown.
     pub(super) directories: Vec<Vec<u8>>,
     pub(super) workspace: &'a [Vec<u8>],
+    /// `None` if links are not read.
+    pub(super) links: Option<&'a Links>,
 }
+
+/// Files that any tool may write.
+const DEVICES: [&[u8]; 5] =
+    [b"/dev/null", b"/dev/stdout", b"/dev/stderr", b"/dev/stdin", b"/dev/tty"];
 
 /// Directories whose entries any tool may remove, unless they contain the workspace.
 const TEMPORARY: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/private/tmp"];
 
+impl<'a> Place<'a> {
+    /// Returns a place without links.
+    pub(super) fn new(directory: &[u8], workspace: &'a [Vec<u8>]) -> Self {
+        Place { directories: vec![directory.to_vec()], workspace, links: None }
+    }
+}
+
 impl Place<'_> {
-    /// Returns whether `path` is outside the workspace, or is the workspace. Links are not resolved.
-    pub(super) fn is_outside(&self, path: &[u8]) -> Match {
+    /// Returns whether `path` is outside the workspace, or, if `root` counts, is the workspace.
+    pub(super) fn is_outside(&self, path: &[u8], root: bool) -> Match {
         if path.first() == Some(&b'~') {
             return Match::Yes;
         }
         let is_absolute = path.first() == Some(&b'/');
         let in_directory = |directory: &Vec<u8>| match (is_absolute, directory.is_empty()) {
-            (true, _) => self.judge(path),
+            (true, _) => self.judge(path, root),
             (false, true) => Match::Maybe,
-            (false, false) => self.judge(&[directory, &b"/"[..], path].concat()),
+            (false, false) => self.judge(&[directory, &b"/"[..], path].concat(), root),
         };
         self.directories.iter().map(in_directory).max().unwrap_or(Match::Maybe)
     }
 
-    fn judge(&self, path: &[u8]) -> Match {
+    fn judge(&self, path: &[u8], root: bool) -> Match {
         // A pattern has no `..`, as long as no part of the path is unknown.
         if path.contains(&UNKNOWN) {
             return Match::Maybe;
         }
-        let path = lexical(path);
-        let is_inside = self.workspace.iter().any(|root| is_below(&path, root));
+        let written = path;
+        let mut path = lexical(written);
+        // `*` is all of its directory.
+        let name = base_name(&path);
+        if name.contains(&GLOB) && name.iter().all(|byte| matches!(*byte, GLOB | b'.')) && root {
+            let parent = path.len() - name.len();
+            path.truncate(parent.saturating_sub(1).max(1));
+        }
+        let is_inside = self.workspace.iter().any(|name| {
+            is_below(&path, name) || (!root && path == *name.strip_suffix(b"/").unwrap_or(name))
+        });
+        if let (true, Some(links)) = (is_inside, self.links) {
+            return self.judge_links(links, written, &path, root);
+        }
+        let is_inside = is_inside || DEVICES.contains(&path.as_slice());
         let is_temporary = TEMPORARY.iter().any(|root| {
             is_below(&path, root) && !self.workspace.iter().any(|name| is_below(name, root))
         });
         if is_inside || is_temporary { Match::No } else { Match::Yes }
+    }
+
+    /// Judges a path below the workspace as written, whose components may be links.
+    fn judge_links(&self, links: &Links, written: &[u8], path: &[u8], root: bool) -> Match {
+        let ends_in_directory = written.ends_with(b"/") || written.ends_with(b"/.");
+        let names = || self.workspace.iter();
+        // A `..` after a link leads elsewhere than in the text.
+        let relative = names().find_map(|name| below(written, name));
+        let relative = relative.or_else(|| names().find_map(|name| below(path, name)));
+        let relative = relative.unwrap_or_default();
+        match links.resolve(relative, ends_in_directory || !root, self.workspace) {
+            Target::Inside(path) if path.is_empty() && root => Match::Yes,
+            Target::Inside(_) => Match::No,
+            Target::Outside(path) => Place { links: None, ..self.clone() }.judge(&path, root),
+            Target::Unknown => Match::Yes,
+        }
+    }
+
+    /// Returns the absolute names of a path; one of `~` is as it is.
+    pub(super) fn absolute(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        if path.contains(&UNKNOWN) || matches!(path.first(), Some(b'/' | b'~')) {
+            let is_plain = path.first() == Some(&b'/') && !path.contains(&UNKNOWN);
+            return vec![if is_plain { lexical(path) } else { path.to_vec() }];
+        }
+        let join = |directory: &Vec<u8>| match directory.is_empty() {
+            true => path.to_vec(),
+            false => lexical(&[directory, &b"/"[..], path].concat()),
+        };
+        self.directories.iter().map(join).collect()
     }
 
     /// Moves to another directory.

@@ -1,5 +1,7 @@
 //! Rules on arguments (`spec/rules.md#rules`).
 
+mod matching;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,9 +9,6 @@ use serde::Deserialize;
 
 use super::Verdict;
 use super::condition::Condition;
-use super::glob::{Match, matches};
-use super::normal::{CallOption, NormalCall};
-use super::place::Place;
 use super::sieve::Sieve;
 use super::table::find;
 
@@ -34,6 +33,9 @@ pub struct RuleText {
     /// Tools, to one of which the output goes.
     #[serde(default)]
     pub into: Vec<String>,
+    /// Patterns of files, one of which the call writes.
+    #[serde(default)]
+    pub writes: Vec<String>,
     /// True for calls without other options and operands.
     #[serde(default)]
     pub exact: bool,
@@ -169,6 +171,7 @@ pub(super) struct Rule {
     without: Vec<Condition>,
     outside: bool,
     into: Vec<Vec<u8>>,
+    writes: Vec<Vec<u8>>,
     exact: bool,
     conditions: usize,
     pub(super) origin: RuleOrigin,
@@ -214,7 +217,13 @@ impl Rule {
         if combinations.is_empty() {
             return Err(InvalidJudgeRule::NoTool);
         }
-        let mut items = text.with.iter().chain(&text.all).chain(&text.without).chain(&text.into);
+        let mut items = text
+            .with
+            .iter()
+            .chain(&text.all)
+            .chain(&text.without)
+            .chain(&text.into)
+            .chain(&text.writes);
         if items.any(String::is_empty) {
             return Err(InvalidJudgeRule::EmptyCondition);
         }
@@ -229,6 +238,7 @@ impl Rule {
             usize::from(!text.without.is_empty()),
             usize::from(text.outside),
             usize::from(!text.into.is_empty()),
+            usize::from(!text.writes.is_empty()),
             // An exact rule is narrower than any other one.
             if text.exact { 1000 } else { 0 },
         ];
@@ -246,6 +256,7 @@ impl Rule {
                 without: compile(&text.without),
                 outside: text.outside,
                 into: text.into.iter().map(|tool| tool.clone().into_bytes()).collect(),
+                writes: text.writes.iter().map(|file| file.clone().into_bytes()).collect(),
                 exact: text.exact,
                 conditions: conditions.iter().sum(),
                 origin,
@@ -254,6 +265,11 @@ impl Rule {
             }
         };
         Ok(combinations.into_iter().map(rule).collect())
+    }
+
+    /// Returns whether the rule is on the tools that read the output.
+    pub(super) fn reads_output(&self) -> bool {
+        !self.into.is_empty()
     }
 
     /// Returns a set that every call that matches has an element of.
@@ -276,101 +292,4 @@ impl Rule {
             (&self.shared.because, &self.shared.source, &self.run),
         )
     }
-
-    /// Returns whether the rule matches a call.
-    pub(super) fn matches(&self, call: &NormalCall, place: &Place<'_>, into: &[Vec<u8>]) -> Match {
-        let (mut found, operands_at) = self.matches_run(call);
-        if found == Match::No {
-            return Match::No;
-        }
-        let is_any = |conditions: &[Condition]| {
-            let each = conditions.iter().map(|item| item.matches(call, operands_at));
-            each.max().unwrap_or(Match::No)
-        };
-        if !self.with.is_empty() {
-            found = found.min(is_any(&self.with));
-        }
-        for condition in &self.all {
-            found = found.min(condition.matches(call, operands_at));
-        }
-        if !self.without.is_empty() && found != Match::No {
-            let absent = self.without.iter().map(|item| item.is_absent(call, operands_at));
-            found = found.min(absent.min().unwrap_or(Match::Yes));
-        }
-        if !self.into.is_empty() {
-            let is_into = |tool: &Vec<u8>| {
-                let (_, name, _) = find(tool);
-                self.into.iter().any(|it| find(it.as_slice()).1 == name)
-            };
-            let goes = if into.iter().any(is_into) { Match::Yes } else { Match::No };
-            found = found.min(goes);
-        }
-        if self.outside && found != Match::No {
-            found = found.min(self.is_outside(call, place, operands_at));
-        }
-        if self.exact && found != Match::No {
-            found = found.min(self.is_exact(call, operands_at));
-        }
-        found
-    }
-
-    /// Matches tool and subcommand, and returns the index of the first operand after them.
-    fn matches_run(&self, call: &NormalCall) -> (Match, usize) {
-        let Some((tool, words)) = self.run.split_first() else { return (Match::No, 0) };
-        let mut found = if tool == b"*" { Match::Yes } else { matches(tool, &call.tool) };
-        let mut at = 0;
-        for word in words {
-            loop {
-                if found == Match::No {
-                    return (Match::No, at);
-                }
-                let Some(operand) = call.operands.get(at) else {
-                    let rest = if call.is_open { Match::Maybe } else { Match::No };
-                    return (found.min(rest), at);
-                };
-                at += 1;
-                match matches_word(word, &operand.word, call) {
-                    Match::No if operand.may_be_value => {}
-                    one => {
-                        found = found.min(one);
-                        break;
-                    }
-                }
-            }
-        }
-        (found, at)
-    }
-
-    fn is_outside(&self, call: &NormalCall, place: &Place<'_>, operands_at: usize) -> Match {
-        let are_paths = call.known.table.paths;
-        let looks_like_path = |word: &[u8]| {
-            word.contains(&b'/') || word == b".." || matches!(word.first(), Some(b'~' | 0))
-        };
-        let operands = call.operands.iter().skip(operands_at).map(|operand| &operand.word);
-        let paths = operands.filter(|word| are_paths || looks_like_path(word));
-        let outside = paths.map(|path| place.is_outside(path)).max().unwrap_or(Match::No);
-        if call.is_open { outside.max(Match::Maybe) } else { outside }
-    }
-
-    fn is_exact(&self, call: &NormalCall, operands_at: usize) -> Match {
-        let is_named = |option: &CallOption| self.all.iter().any(|it| it.names(option));
-        let named = self.all.iter().filter(|it| matches!(it, Condition::Operand(_))).count();
-        let is_exact = call.options.iter().all(is_named)
-            && call.operands.len() == operands_at + named
-            && !call.is_open;
-        if is_exact { Match::Yes } else { Match::No }
-    }
-}
-
-/// Matches a subcommand's word with an operand.
-fn matches_word(word: &[u8], operand: &[u8], call: &NormalCall) -> Match {
-    let found = matches(word, operand);
-    if found == Match::No
-        && word.starts_with(operand)
-        && let Ok(text) = std::str::from_utf8(operand)
-        && call.known.table.may_abbreviate(text)
-    {
-        return Match::Yes;
-    }
-    found
 }

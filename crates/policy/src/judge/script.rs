@@ -4,12 +4,17 @@
 
 use std::ops::Range;
 
-use super::glob::{GLOB, UNKNOWN};
-use super::normal::base_name;
+use super::glob::{GLOB, PLAIN, UNKNOWN};
 use super::place::Place;
 
+mod brace;
 mod expansion;
 mod flow;
+mod heredoc;
+mod known;
+
+use self::heredoc::Heredoc;
+use self::known::Known;
 
 /// A simple command of a text.
 #[derive(Debug, Default)]
@@ -17,11 +22,23 @@ pub(super) struct Simple {
     pub(super) words: Vec<Vec<u8>>,
     /// `NAME=VALUE` before the words.
     pub(super) assignments: Vec<Vec<u8>>,
-    /// The tools that read its output.
-    pub(super) into: Vec<Vec<u8>>,
+    /// The commands that read its output.
+    pub(super) into: Vec<Sink>,
+    /// The files of its redirections.
+    pub(super) writes: Vec<Vec<u8>>,
+    pub(super) reads: Vec<Vec<u8>>,
     /// The possible working directories.
     pub(super) directories: Vec<Vec<u8>>,
     pub(super) input: Input,
+}
+
+/// A command that reads the output of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sink {
+    /// Its index.
+    pub(super) at: usize,
+    /// True if the output is in its words, false if it is its standard input.
+    pub(super) is_word: bool,
 }
 
 /// The standard input of a command.
@@ -45,7 +62,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn parse(text: &[u8], place: &Place<'_>) -> Self {
+    /// Parses a text. `has_variables` means that the call sets variables for it.
+    pub(super) fn parse(text: &[u8], place: &Place<'_>, has_variables: bool) -> Self {
         let mut reader = Reader {
             text,
             at: 0,
@@ -54,6 +72,7 @@ impl Script {
             fallback: Vec::new(),
             heredocs: Vec::new(),
             depth: 0,
+            known: Known::of_text(text, has_variables),
         };
         reader.list(None);
         reader.script
@@ -70,14 +89,7 @@ struct Reader<'a> {
     fallback: Vec<Vec<u8>>,
     heredocs: Vec<Heredoc>,
     depth: usize,
-}
-
-struct Heredoc {
-    delimiter: Vec<u8>,
-    strips_tabs: bool,
-    is_quoted: bool,
-    /// The command that reads it, once it has ended.
-    command: Option<usize>,
+    known: Known,
 }
 
 /// The command that is being read.
@@ -86,13 +98,17 @@ struct Current {
     words: Vec<Vec<u8>>,
     word: Option<Vec<u8>>,
     redirection: Redirection,
-    /// The commands of its substitutions, which it reads.
-    inputs: Vec<Range<usize>>,
+    /// The commands of its substitutions, which it reads; true if as its standard input.
+    inputs: Vec<(Range<usize>, bool)>,
     /// The commands that read its output.
     outputs: Vec<Range<usize>>,
     input: Input,
+    writes: Vec<Vec<u8>>,
+    reads: Vec<Vec<u8>>,
     /// True if a word before was quoted, so that it is no reserved word.
     is_quoted: bool,
+    /// True if a part of the word is quoted.
+    is_word_quoted: bool,
 }
 
 /// The meaning of the next word.
@@ -100,7 +116,10 @@ struct Current {
 enum Redirection {
     #[default]
     None,
-    File,
+    /// A file that is written.
+    Output,
+    /// A file that is read.
+    Input,
     Text,
     Heredoc {
         strips_tabs: bool,
@@ -121,6 +140,10 @@ const MAX_DEPTH: usize = 32;
 const MAX_COMMANDS: usize = 4096;
 /// An unquoted `{`, until the word has ended.
 const BRACE: u8 = 2;
+/// Stands for the variable of a loop in a word, with its index in the next byte, until the command has ended.
+const LOOP: u8 = 4;
+/// The bytes with a meaning of their own; a text that contains one of them is not read.
+pub(super) const RESERVED: [u8; 5] = [UNKNOWN, GLOB, BRACE, PLAIN, LOOP];
 
 impl Reader<'_> {
     fn peek(&self) -> Option<u8> {
@@ -156,13 +179,16 @@ impl Reader<'_> {
                 self.script.is_unclear = true;
                 break;
             }
-            let is_test = current.words.first().is_some_and(|word| word == b"[[");
+            let is_test = current.words.first().is_some_and(|word| word == b"[[")
+                && current.words.last().is_none_or(|word| word != b"]]")
+                && current.word.as_ref().is_none_or(|word| word != b"]]");
             match byte {
                 b' ' | b'\t' => self.end_word(&mut current),
                 b'\n' => {
                     self.end_command(&mut current, &mut level);
                     self.end_pipeline(&mut level);
                     self.end_chain();
+                    self.known.is_sure = true;
                     self.read_heredocs();
                 }
                 b'&' | b'|' | b'(' | b')' | b'<' | b'>' if is_test => self.end_word(&mut current),
@@ -202,14 +228,21 @@ impl Reader<'_> {
         if byte == b'|' && !self.next_if(b'|') {
             self.next_if(b'&');
             level.stages.push(self.script.commands.len());
+            self.known.is_sure = false;
+            self.known.forget_last();
             return;
         }
         let is_and = byte == b'&' && self.next_if(b'&');
+        if byte == b'&' && !is_and {
+            self.known.forget_last();
+        }
         while byte == b';' && (self.next_if(b';') || self.next_if(b'&')) {}
         self.end_pipeline(level);
         if !is_and {
             self.end_chain();
         }
+        self.known.is_sure = byte != b'|';
+        self.known.is_chained = is_and;
     }
 
     /// Reads a subshell, an arithmetic command or the parentheses of a function.
@@ -227,11 +260,9 @@ impl Reader<'_> {
             return;
         }
         self.end_command(current, level);
-        let (directories, fallback) =
-            (self.place.directories.clone(), std::mem::take(&mut self.fallback));
+        let saved = (self.place.directories.clone(), std::mem::take(&mut self.fallback));
         self.nested(b')');
-        self.place.directories = directories;
-        self.fallback = fallback;
+        (self.place.directories, self.fallback) = saved;
     }
 
     /// Reads a nested list and returns its commands.
@@ -258,16 +289,20 @@ impl Reader<'_> {
         }
         self.end_word(current);
         if self.next_if(b'(') {
+            let is_stdin = current.redirection == Redirection::Input;
             let inner = self.isolated(b')');
             if byte == b'<' {
-                current.inputs.push(inner);
+                current.inputs.push((inner, is_stdin));
             } else {
                 current.outputs.push(inner);
             }
-            current.word.get_or_insert_default().push(UNKNOWN);
+            current.word.get_or_insert_default().extend(b"/dev/fd/\0");
             return;
         }
-        current.redirection = Redirection::File;
+        current.redirection = match byte {
+            b'<' => Redirection::Input,
+            _ => Redirection::Output,
+        };
         if byte == b'<' && self.next_if(b'<') {
             current.redirection = match self.next_if(b'<') {
                 true => Redirection::Text,
@@ -288,20 +323,18 @@ impl Reader<'_> {
     }
 
     fn end_word(&mut self, current: &mut Current) {
-        let Some(mut word) = current.word.take() else { return };
-        if let Some(at) = word.iter().position(|byte| *byte == BRACE) {
-            let rest = word.get(at..).unwrap_or_default();
-            let expands = rest.contains(&b'}')
-                && (rest.contains(&b',') || rest.windows(2).any(|two| two == b".."));
-            if expands {
-                word.truncate(at);
-                word.extend([UNKNOWN, UNKNOWN]);
-            }
-            word.iter_mut().filter(|byte| **byte == BRACE).for_each(|byte| *byte = b'{');
+        let Some(word) = current.word.take() else { return };
+        let is_quoted = std::mem::take(&mut current.is_word_quoted);
+        let mut words = brace::expand(word, is_quoted);
+        let redirection = std::mem::take(&mut current.redirection);
+        if redirection == Redirection::None {
+            return current.words.append(&mut words);
         }
-        match std::mem::take(&mut current.redirection) {
-            Redirection::None => current.words.push(word),
-            Redirection::File => {}
+        let word = words.pop().unwrap_or_default();
+        match redirection {
+            Redirection::None => {}
+            Redirection::Output => current.writes.push(word),
+            Redirection::Input => current.reads.push(word),
             Redirection::Text => current.input = Input::Text(word),
             Redirection::Heredoc { strips_tabs } => self.heredocs.push(Heredoc {
                 delimiter: word,
@@ -311,61 +344,6 @@ impl Reader<'_> {
             }),
         }
     }
-
-    /// Reads the bodies of here-documents after a line.
-    fn read_heredocs(&mut self) {
-        for heredoc in std::mem::take(&mut self.heredocs) {
-            let start = self.at;
-            let mut end = self.text.len();
-            while self.at < self.text.len() {
-                let rest = self.text.get(self.at..).unwrap_or_default();
-                let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                let line_start = self.at;
-                self.at = (self.at + line.len() + 1).min(self.text.len());
-                let tabs = line.iter().take_while(|byte| **byte == b'\t').count();
-                let tabs = if heredoc.strips_tabs { tabs } else { 0 };
-                if line.get(tabs..) == Some(heredoc.delimiter.as_slice()) {
-                    end = line_start;
-                    break;
-                }
-            }
-            let body = self.text.get(start..end).unwrap_or_default().to_vec();
-            if !heredoc.is_quoted {
-                self.expansions_of(&body);
-            }
-            if let Some(command) = heredoc.command.and_then(|at| self.script.commands.get_mut(at)) {
-                command.input = Input::Text(body);
-            }
-        }
-    }
-
-    /// Reads the substitutions of a here-document.
-    fn expansions_of(&mut self, body: &[u8]) {
-        if self.depth >= MAX_DEPTH {
-            self.script.is_unclear = true;
-            return;
-        }
-        let mut reader = Reader {
-            text: body,
-            at: 0,
-            script: Script::default(),
-            place: self.place.clone(),
-            fallback: Vec::new(),
-            heredocs: Vec::new(),
-            depth: self.depth + 1,
-        };
-        let mut current = Current::default();
-        while reader.at < body.len() {
-            reader.double_quoted(&mut current);
-        }
-        self.script.is_unclear |= reader.script.is_unclear;
-        self.script.commands.append(&mut reader.script.commands);
-    }
-}
-
-/// Returns the base name of a command's tool.
-fn tool_of(words: &[Vec<u8>]) -> Option<&[u8]> {
-    words.first().map(|word| base_name(word))
 }
 
 /// Matches `NAME=..` and `NAME+=..`.

@@ -79,8 +79,20 @@ impl RuleSet {
         found.map(|(at, _)| at).collect()
     }
 
+    /// Returns whether a rule is on the tool, or on all.
+    pub(super) fn names(&self, tool: &[u8]) -> bool {
+        self.by_tool.contains_key(tool) || self.by_tool.contains_key(b"*".as_slice())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Returns whether a rule asks about calls of a tool, or denies them.
+    pub(super) fn concerns(&self, tool: &[u8]) -> bool {
+        let is_of = |name: &[u8]| name == b"*" || name == tool;
+        let mut strict = self.rules.iter().filter(|rule| rule.shared.then > Verdict::Allow);
+        strict.any(|rule| !rule.reads_output() && rule.run.first().is_some_and(|it| is_of(it)))
     }
 
     /// Returns whether any rule matches, for examples.
@@ -133,7 +145,9 @@ impl RuleSet {
                 continue;
             }
             let Some(rule) = self.rules.get(*at) else { continue };
-            match rule.matches(&part.call, &part.place, &part.into) {
+            let found = rule.matches(&part.call, &part.place, &part.into);
+            let found = if part.is_guess { found.min(Match::Maybe) } else { found };
+            match found {
                 Match::No => {}
                 Match::Maybe => {
                     let is_stricter = unsure.is_none_or(|it| it.shared.then < rule.shared.then);
@@ -212,7 +226,7 @@ impl fmt::Display for NormalCall {
 
 /// Returns a word as text, with `?` for unknown parts.
 fn shown(word: &[u8]) -> String {
-    let text = String::from_utf8_lossy(word).replace(['\0', '\u{1}'], "?");
+    let text = String::from_utf8_lossy(word).replace(['\0', '\u{1}', '\u{3}'], "?");
     match text.is_empty() || text.contains(|char: char| char.is_whitespace() || char.is_control()) {
         true => format!("{text:?}"),
         false => text,

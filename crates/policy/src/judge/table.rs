@@ -3,9 +3,12 @@
 //! A table is a file of `tools/`; `spec/rules.md#tables` has its keys.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+
+use super::glob::{Match, is_unknown, matches};
 
 /// The embedded files, by name.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
@@ -53,8 +56,36 @@ pub(super) struct Table {
     pub(super) alias_environment: Vec<String>,
     /// The beginnings of variables that may define one.
     pub(super) alias_variables: Vec<String>,
+    /// Variables with shell text that the tool runs, each with its `=`.
+    pub(super) shell_variables: Vec<String>,
+    /// The settings of [`How::Setting`] with shell text; an element that ends with `!` needs a `!` before the text.
+    pub(super) shell_settings: Vec<String>,
+    /// Settings of `alias_options` that name a file of settings.
+    pub(super) setting_files: Vec<String>,
+    /// Options that read further options from elsewhere.
+    pub(super) opens: Vec<String>,
+    /// Options whose value is a path; a `:` after the name ends it, and a `,` separates `source=PATH`.
+    pub(super) path_options: Vec<String>,
+    /// Options whose value is without case.
+    uppercase: Vec<String>,
+    /// The option by which the tool saves a file by the name in its URL; `*` if it always does.
+    pub(super) saves_urls: String,
+    /// Operands are files that the tool writes.
+    pub(super) writes_operands: bool,
+    /// The tool runs no command of its operands, whatever they are.
+    pub(super) plain: bool,
+    /// Patterns of its arguments with which its output is meant for `eval`.
+    prints_environment: Vec<String>,
+    /// Its arguments with which it prints a name without other characters than those of [`super::glob::PLAIN`].
+    prints_name: Vec<String>,
     /// The tool reads commands from its standard input if it has no operand.
     pub(super) reads_commands: bool,
+    /// It also does with operands.
+    pub(super) always_reads: bool,
+    /// Its commands are not those of a shell.
+    pub(super) reads_code: bool,
+    /// The first operand is a file with commands.
+    pub(super) reads_files: bool,
     options: Scope,
     command: HashMap<String, Scope>,
     pub(super) runs: Vec<Runs>,
@@ -97,6 +128,12 @@ pub(super) struct Runs {
     pub(super) assignments: bool,
     /// The command gets further arguments from the standard input.
     pub(super) appends: bool,
+    /// The option whose value stands for such an argument.
+    pub(super) replaces: String,
+    /// The operand that ends the command.
+    pub(super) ends: String,
+    /// The text before the command in the option's value.
+    pub(super) prefix: String,
     /// `NAME@VERSION` is NAME.
     pub(super) versions: bool,
     /// The option with the command's directory.
@@ -120,6 +157,12 @@ pub(super) enum How {
     Until,
     /// The value of an option is the tool, the operands are its arguments.
     Module,
+    /// Its words are operands for the same tool.
+    Same,
+    /// The first operand is a package, `SOURCE#NAME`, with the arguments after it.
+    Package,
+    /// `NAME=TEXT`, or the operands `NAME TEXT`: a setting of `shell_settings`.
+    Setting,
     /// `NAME=TEXT` or `alias.NAME TEXT`, a definition that gets further words when it is used.
     Alias,
 }
@@ -168,10 +211,98 @@ pub(super) fn find(base: &[u8]) -> (Known, &[u8], Option<&[u8]>) {
     (Known { table: &EMPTY, is_listed: false }, base, None)
 }
 
+/// The tools that rules name.
+#[derive(Clone, Copy, Default)]
+pub(super) struct JudgedTools<'a>(Option<&'a IsNamed<'a>>);
+
+type IsNamed<'a> = dyn Fn(&[u8]) -> bool + 'a;
+
+impl<'a> JudgedTools<'a> {
+    pub(super) fn new(is_named: &'a IsNamed<'a>) -> Self {
+        JudgedTools(Some(is_named))
+    }
+
+    /// Returns whether a rule is on the tool, or the tool runs others.
+    pub(super) fn may_matter(&self, tool: &[u8]) -> bool {
+        let (known, name, _) = find(tool);
+        let is_runner = !known.table.runs.is_empty() || known.table.reads_commands;
+        is_runner || self.is_named(name)
+    }
+
+    fn is_named(&self, tool: &[u8]) -> bool {
+        self.0.is_none_or(|is_named| is_named(tool))
+    }
+}
+
+/// Returns whether rules for other tools cannot be about a call of this tool: it runs none of its words.
+pub(super) fn runs_nothing(argv: &[Vec<u8>], judged: JudgedTools<'_>) -> bool {
+    let Some((first, args)) = argv.split_first() else { return true };
+    let tool = base_name(first);
+    let (known, name, _) = find(tool);
+    let table = known.table;
+    if judged.is_named(name) || !table.runs.is_empty() || !table.alias_options.is_empty() {
+        return false;
+    }
+    let reads = table.reads_commands || table.reads_files;
+    let is_plain = !tool.iter().any(|byte| is_unknown(*byte)) && !reads;
+    is_plain && (known.is_listed || !args.iter().any(|word| judged.may_matter(base_name(word))))
+}
+
+impl fmt::Debug for JudgedTools<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JudgedTools(..)")
+    }
+}
+
+/// The output of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Printed {
+    /// A name that is no option.
+    Name,
+    /// A new path in the temporary directory.
+    Temporary,
+    /// The working directory.
+    Directory,
+}
+
+/// Returns the output of a command, if it is known well enough.
+pub(super) fn printed(words: &[Vec<u8>]) -> Option<Printed> {
+    let (tool, args) = words.split_first()?;
+    let is_option = |word: &Vec<u8>| {
+        matches!(word.as_slice(), b"-d" | b"-q" | b"--directory" | b"-dq" | b"-qd")
+    };
+    match tool.as_slice() {
+        b"pwd" if args.is_empty() => return Some(Printed::Directory),
+        b"mktemp" if args.iter().all(is_option) => return Some(Printed::Temporary),
+        _ => {}
+    }
+    let args = args.join(&b' ');
+    let prints = find(base_name(tool)).0.table.prints_name.iter().any(|it| it.as_bytes() == args);
+    prints.then_some(Printed::Name)
+}
+
+/// Returns whether the output of a command is meant for `eval`.
+pub(super) fn prints_environment(words: &[Vec<u8>]) -> bool {
+    let Some((tool, args)) = words.split_first() else { return false };
+    let args = args.join(&b' ');
+    let patterns = &find(base_name(tool)).0.table.prints_environment;
+    patterns.iter().any(|pattern| matches(pattern.as_bytes(), &args) == Match::Yes)
+}
+
 impl Table {
     fn index(&mut self) {
         self.options.index();
         self.command.values_mut().for_each(Scope::index);
+    }
+
+    /// Returns whether the tool has no subcommands, so that its options hold after operands.
+    pub(super) fn is_flat(&self) -> bool {
+        self.command.is_empty() && self.commands.is_empty() && self.aliases.is_empty()
+    }
+
+    /// Returns whether the value of an option is without case.
+    pub(super) fn ignores_case(&self, option: &[u8]) -> bool {
+        self.uppercase.iter().any(|name| name.as_bytes() == option)
     }
 
     /// Returns the options before any subcommand.
@@ -205,6 +336,11 @@ impl Table {
     pub(super) fn has_command(&self, word: &str) -> bool {
         self.commands.iter().any(|known| known == word) || self.command.contains_key(word)
     }
+}
+
+/// Returns the part of a program's path that names the tool.
+pub(super) fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 impl Scope {

@@ -1,18 +1,24 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
-use super::glob::{GLOB, UNKNOWN, is_unknown};
-use super::normal::{NormalCall, base_name, is_splitting};
+use std::rc::Rc;
+
+use super::flow::{Flow, Row, is_stdin, reads_stdin};
+use super::glob::{PLAIN, UNKNOWN, is_unknown};
+use super::marks::{found_below, without_marks};
+use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
-use super::script::{Input, Script, is_assignment};
-use super::table::{How, Runs};
+use super::script::{Input, RESERVED, Script, is_assignment};
+use super::table::{How, JudgedTools, Runs, base_name};
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
 pub(super) struct Part<'a> {
-    pub(super) call: NormalCall,
-    pub(super) place: Place<'a>,
-    /// The tools that read its output.
-    pub(super) into: Vec<Vec<u8>>,
+    pub(super) call: Rc<NormalCall>,
+    pub(super) place: Rc<Place<'a>>,
+    /// The tools that read its output as commands.
+    pub(super) into: Rc<[Vec<u8>]>,
+    /// True if the tool before it is in no table, and may run it.
+    pub(super) is_guess: bool,
 }
 
 /// All calls of one call.
@@ -21,18 +27,34 @@ pub(super) struct Parts<'a> {
     pub(super) list: Vec<Part<'a>>,
     /// The tools of calls that cannot be taken apart; an empty one is any tool.
     pub(super) unclear: Vec<Vec<u8>>,
-    variables: Vec<Vec<u8>>,
+    pub(super) variables: Vec<Vec<u8>>,
     depth: usize,
-    /// The bytes of all texts that may still be read.
+    /// The bytes of all texts and calls that may still be read.
     budget: usize,
+    is_guess: bool,
+    /// The tools that a rule names; empty for all.
+    judged: JudgedTools<'a>,
 }
 
 /// The surroundings of a call.
 #[derive(Clone, Debug)]
-struct Around<'a> {
-    place: Place<'a>,
-    into: Vec<Vec<u8>>,
+pub(super) struct Around<'a> {
+    pub(super) place: Rc<Place<'a>>,
+    into: Rc<[Vec<u8>]>,
     input: Input,
+    writes: Rc<[Vec<u8>]>,
+}
+
+impl<'a> Around<'a> {
+    fn of(place: Place<'a>) -> Self {
+        let none: Rc<[Vec<u8>]> = Rc::default();
+        Around {
+            place: Rc::new(place),
+            into: Rc::clone(&none),
+            input: Input::Inherited,
+            writes: none,
+        }
+    }
 }
 
 /// Maximum nesting of calls.
@@ -40,21 +62,29 @@ const MAX_DEPTH: usize = 12;
 /// Maximum number of calls in a call.
 const MAX_PARTS: usize = 4096;
 /// Maximum bytes of all texts in a call.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 4 << 20;
+/// Maximum number of calls that a tool without a table may run, by its operands.
+const MAX_GUESSES: usize = 16;
 
 impl<'a> Parts<'a> {
-    pub(super) fn of_call(argv: &[Vec<u8>], place: Place<'a>) -> Self {
-        let mut parts = Parts { budget: MAX_BYTES, ..Parts::default() };
-        let around = Around { place, into: Vec::new(), input: Input::Inherited };
-        parts.call(argv, &around);
+    pub(super) fn of_call(argv: &[Vec<u8>], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
+        let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
+        parts.call(argv, &Around::of(place));
         parts
     }
 
-    pub(super) fn of_text(text: &[u8], place: Place<'a>) -> Self {
-        let mut parts = Parts { budget: MAX_BYTES, ..Parts::default() };
-        let around = Around { place, into: Vec::new(), input: Input::Inherited };
-        parts.text(text, &around);
+    pub(super) fn of_text(text: &[u8], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
+        let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
+        parts.text(text, &Around::of(place));
         parts
+    }
+
+    /// Returns a call and those that it runs, apart from their surroundings.
+    fn nested(argv: &[Vec<u8>], depth: usize) -> Vec<Rc<NormalCall>> {
+        let mut parts = Parts { budget: MAX_BYTES, depth, ..Parts::default() };
+        let place = Place { directories: Vec::new(), workspace: &[], links: None };
+        parts.call(argv, &Around::of(place));
+        parts.list.into_iter().map(|part| part.call).collect()
     }
 
     fn any_tool(&mut self) {
@@ -62,19 +92,29 @@ impl<'a> Parts<'a> {
     }
 
     /// Reads shell text.
-    fn text(&mut self, text: &[u8], around: &Around<'a>) {
+    pub(super) fn text(&mut self, text: &[u8], around: &Around<'a>) {
         // The text itself depends on an expansion.
-        let is_known = !text.contains(&UNKNOWN) && !text.contains(&GLOB);
+        let mut plain = Vec::new();
+        let mut text = text;
+        if text.contains(&PLAIN) {
+            text.iter().for_each(|byte| match *byte {
+                PLAIN => plain.extend(b"$$"),
+                byte => plain.push(byte),
+            });
+            text = &plain;
+        }
+        let is_known = !text.iter().any(|byte| RESERVED.contains(byte));
         if !is_known || self.depth >= MAX_DEPTH || text.len() > self.budget {
             return self.any_tool();
         }
         self.budget -= text.len();
         self.depth += 1;
-        let script = Script::parse(text, &around.place);
+        let script = Script::parse(text, &around.place, !self.variables.is_empty());
         if script.is_unclear {
             self.any_tool();
         }
-        for command in script.commands {
+        let flow = Flow::of(&script.commands, |words| Parts::nested(words, self.depth));
+        for (at, command) in script.commands.into_iter().enumerate() {
             self.variables.extend(command.assignments);
             if let Some(tool) = command.words.first()
                 && matches!(tool.as_slice(), b"export" | b"declare" | b"typeset" | b"readonly")
@@ -82,13 +122,18 @@ impl<'a> Parts<'a> {
                 let words = command.words.iter().filter(|word| is_assignment(word));
                 self.variables.extend(words.cloned());
             }
+            let Row { into, files } = flow.row(at);
             let around = Around {
-                place: Place { directories: command.directories, ..around.place.clone() },
-                into: [command.into, around.into.clone()].concat(),
+                place: Rc::new(Place {
+                    directories: command.directories,
+                    ..Place::clone(&around.place)
+                }),
+                into: into.iter().chain(around.into.iter()).cloned().collect(),
                 input: match command.input {
                     Input::Inherited => around.input.clone(),
                     input => input,
                 },
+                writes: files.iter().chain(around.writes.iter()).cloned().collect(),
             };
             if !command.words.is_empty() {
                 self.call(&command.words, &around);
@@ -97,7 +142,7 @@ impl<'a> Parts<'a> {
         self.depth -= 1;
     }
 
-    fn call(&mut self, argv: &[Vec<u8>], around: &Around<'a>) {
+    pub(super) fn call(&mut self, argv: &[Vec<u8>], around: &Around<'a>) {
         let Some(first) = argv.first() else { return };
         let is_known = |byte: &u8| !is_unknown(*byte);
         if is_splitting(first) || !base_name(first).iter().all(is_known) {
@@ -106,123 +151,89 @@ impl<'a> Parts<'a> {
         if self.depth >= MAX_DEPTH || self.list.len() >= MAX_PARTS {
             return self.any_tool();
         }
-        let Some(call) = NormalCall::parse(argv) else { return };
+        // The number of calls in a call's own words is limited.
+        if self.depth > 1 {
+            let bytes: usize = argv.iter().map(|word| word.len() + 1).sum();
+            let Some(rest) = self.budget.checked_sub(bytes) else { return self.any_tool() };
+            self.budget = rest;
+        }
+        let Some(mut call) = NormalCall::parse(argv) else { return };
         self.depth += 1;
-        let part =
-            Part { call: call.clone(), place: around.place.clone(), into: around.into.clone() };
-        self.list.push(part);
+        let table = call.known.table;
+        call.writes.extend_from_slice(&around.writes);
+        self.settings(&mut call);
+        let call = Rc::new(call);
+        self.list.push(Part {
+            call: Rc::clone(&call),
+            place: Rc::clone(&around.place),
+            into: Rc::clone(&around.into),
+            is_guess: self.is_guess,
+        });
         self.aliases(&call, argv, around);
-        for runs in &call.known.table.runs {
+        for runs in &table.runs {
             self.runs(runs, &call, argv, around);
         }
-        let reads = call.known.table.reads_commands
-            && !call.has_option(b"-c")
-            && (call.operands.is_empty() || call.has_option(b"-s"));
-        if reads {
-            match &around.input {
-                Input::Inherited => {}
-                Input::Unknown => self.any_tool(),
-                Input::Text(text) => {
-                    let around = Around { input: Input::Unknown, ..around.clone() };
-                    self.text(&text.clone(), &around);
-                }
-            }
+        self.variables_with_text(&call, around);
+        if !call.known.is_listed {
+            self.guesses(argv, around);
         }
+        self.standard_input(&call, around);
         self.depth -= 1;
     }
 
-    /// Follows an alias that the call itself defines.
-    fn aliases(&mut self, call: &NormalCall, argv: &[Vec<u8>], around: &Around<'a>) {
-        let table = call.known.table;
-        let Some(command) = call.operands.iter().find(|operand| !operand.may_be_value) else {
-            return;
-        };
-        let text = String::from_utf8_lossy(&command.word);
-        if table.has_command(&text) {
+    /// Reads the operands of a tool without a table as calls that it may run.
+    fn guesses(&mut self, argv: &[Vec<u8>], around: &Around<'a>) {
+        if self.is_guess {
             return;
         }
-        let defines = |variable: &Vec<u8>| {
-            table.alias_variables.iter().any(|start| variable.starts_with(start.as_bytes()))
+        self.is_guess = true;
+        let judged = self.judged;
+        let may_run = |word: &Vec<u8>| {
+            !word.is_empty()
+                && !word.starts_with(b"-")
+                && !word.contains(&UNKNOWN)
+                && judged.may_matter(base_name(word))
         };
-        if self.variables.iter().any(defines) {
-            self.unclear.push(call.tool.clone());
+        let starts = argv.iter().enumerate().skip(1).filter(|(_, word)| may_run(word));
+        let starts: Vec<usize> = starts.map(|(at, _)| at).take(MAX_GUESSES).collect();
+        for at in starts {
+            self.call(argv.get(at..).unwrap_or_default(), around);
         }
-        let from_environment = table.alias_environment.iter().any(|option| {
-            let mut values = call.values(option.as_bytes());
-            values.any(|value| value.to_ascii_lowercase().starts_with(b"alias."))
-        });
-        if from_environment {
-            self.unclear.push(call.tool.clone());
-        }
-        // An alias may be that of another one.
-        let mut options = Vec::new();
-        for option in &table.alias_options {
-            for value in call.values(option.as_bytes()) {
-                options.extend([option.clone().into_bytes(), value.to_vec()]);
-            }
-        }
-        for option in &table.alias_options {
-            for value in call.values(option.as_bytes()) {
-                let text = String::from_utf8_lossy(value);
-                let Some((name, definition)) = text.split_once('=') else {
-                    // A file, or a value of the environment.
-                    self.unclear.push(call.tool.clone());
-                    continue;
-                };
-                if name.contains(['\0', '\u{1}']) {
-                    self.unclear.push(call.tool.clone());
-                    continue;
-                }
-                let name = name.trim().to_ascii_lowercase();
-                let Some(name) = name.strip_prefix("alias.") else { continue };
-                let name = name.strip_suffix(".command").unwrap_or(name).trim_matches('"');
-                if !name.as_bytes().eq_ignore_ascii_case(&command.word) {
-                    continue;
-                }
-                let at = argv.iter().position(|word| *word == command.word);
-                let rest = at.and_then(|at| argv.get(at + 1..)).unwrap_or_default();
-                let head = [vec![call.tool.clone()], options.clone()].concat();
-                self.definition(definition, &head, rest, around);
-            }
-        }
+        self.is_guess = false;
     }
 
-    /// Reads the definition of a tool's alias, with further words.
-    ///
-    /// `head` is the tool with the options before the alias.
-    fn definition(&mut self, text: &str, head: &[Vec<u8>], rest: &[Vec<u8>], around: &Around<'a>) {
-        let text = text.trim();
-        if let Some(shell) = text.strip_prefix('!') {
-            let mut shell = shell.as_bytes().to_vec();
-            for word in rest {
-                shell.push(b' ');
-                shell.extend(if is_splitting(word) { b"$X".to_vec() } else { quote(word) });
+    /// Reads the commands of a tool's standard input.
+    fn standard_input(&mut self, call: &NormalCall, around: &Around<'a>) {
+        let table = call.known.table;
+        let is_file = call.operands.first().is_some_and(|operand| is_stdin(&operand.word));
+        let first = call.operands.first().map(|operand| operand.word.as_slice());
+        let is_substitution =
+            first.is_some_and(|word| word.starts_with(b"/dev/fd/") && word.contains(&UNKNOWN));
+        if is_substitution && (table.reads_commands || table.reads_files) && !table.reads_code {
+            return self.any_tool();
+        }
+        let reads = reads_stdin(call) || ((table.reads_files || table.reads_commands) && is_file);
+        if !reads || table.reads_code {
+            return;
+        }
+        match &around.input {
+            Input::Inherited => {}
+            Input::Unknown => self.any_tool(),
+            Input::Text(text) => {
+                let around = Around { input: Input::Unknown, ..around.clone() };
+                self.text(&text.clone(), &around);
             }
-            return self.text(&shell, around);
         }
-        // TOML's list or string.
-        let is_list = text.starts_with(['[', '"', '\'']);
-        let text: String = match is_list {
-            true => text.replace(['[', ']', ',', '"', '\''], " "),
-            false => text.to_owned(),
-        };
-        let mut argv = head.to_vec();
-        match self.words_of(text.as_bytes(), around) {
-            Some(words) => argv.extend(words),
-            None => return self.unclear.push(head.first().cloned().unwrap_or_default()),
-        }
-        argv.extend(rest.iter().cloned());
-        self.call(&argv, around);
     }
 
     /// Splits a text that is one simple command.
-    fn words_of(&mut self, text: &[u8], around: &Around<'a>) -> Option<Vec<Vec<u8>>> {
+    pub(super) fn words_of(&mut self, text: &[u8], around: &Around<'a>) -> Option<Vec<Vec<u8>>> {
         let is_known = !text.contains(&UNKNOWN) && text.len() <= self.budget;
         if !is_known {
             return None;
         }
         self.budget -= text.len();
-        let script = Script::parse(text, &around.place);
+        let script = Script::parse(text, &around.place, true);
         let mut commands = script.commands.into_iter();
         match (commands.next(), commands.next(), script.is_unclear) {
             (Some(only), None, false) => Some([only.assignments, only.words].concat()),
@@ -243,18 +254,30 @@ impl<'a> Parts<'a> {
         if is_absent(&runs.needs) || (!runs.option.is_empty() && runs.how == How::Argv) {
             return;
         }
+        if runs.how != How::Until && is_absent(&runs.option) {
+            return;
+        }
         let operands = call.operands.get(at..).unwrap_or_default();
-        let words: Vec<Vec<u8>> = operands.iter().map(|operand| operand.word.clone()).collect();
+        let is_end = |word: &Vec<u8>| !runs.ends.is_empty() && *word == runs.ends.as_bytes();
+        let words = operands.iter().map(|operand| operand.word.clone());
+        let words: Vec<Vec<u8>> = words.take_while(|word| !is_end(word)).collect();
         let mut around = around.clone();
         if !runs.chdir.is_empty() {
             let directories: Vec<_> = call.values(runs.chdir.as_bytes()).collect();
-            directories.into_iter().for_each(|path| around.place.enter(path));
+            directories.into_iter().for_each(|path| Rc::make_mut(&mut around.place).enter(path));
         }
-        let values: Vec<Vec<u8>> =
-            call.values(runs.option.as_bytes()).map(<[u8]>::to_vec).collect();
+        let values = call.values(runs.option.as_bytes());
+        let values = values.filter_map(|value| value.strip_prefix(runs.prefix.as_bytes()));
+        let values: Vec<Vec<u8>> = values.map(<[u8]>::to_vec).collect();
+        let replaced: Vec<Vec<u8>> = match runs.replaces.is_empty() {
+            true => Vec::new(),
+            false => call.values(runs.replaces.as_bytes()).map(<[u8]>::to_vec).collect(),
+        };
         match runs.how {
             How::Argv => {
                 let is_unsure = operands.iter().take(runs.skip + 1).any(|it| it.may_be_value);
+                let words: Vec<Vec<u8>> =
+                    words.iter().map(|word| without_marks(word, &replaced)).collect();
                 for skip in runs.skip..=runs.skip + usize::from(is_unsure) {
                     self.argv(runs, words.get(skip..).unwrap_or_default(), &around);
                 }
@@ -268,8 +291,32 @@ impl<'a> Parts<'a> {
                 }
             }
             How::Joined => {
-                let text = words.get(runs.skip..).unwrap_or_default().join(&b' ');
-                self.text(&text, &around);
+                let words = words.get(runs.skip..).unwrap_or_default();
+                let words = words.strip_prefix(&[b"--".to_vec()][..]).unwrap_or(words);
+                let text = words.join(&b' ');
+                if !text.is_empty() {
+                    self.text(&text, &around);
+                }
+            }
+            How::Same => {
+                let rest = words.get(runs.skip..).unwrap_or_default();
+                let again = [std::slice::from_ref(&call.tool), rest].concat();
+                self.call(&again, &around);
+            }
+            How::Package => {
+                let Some((package, rest)) = words.split_first() else { return };
+                let name = package.rsplit(|byte| *byte == b'#').next().unwrap_or_default();
+                let name = name.rsplit(|byte| *byte == b':').next().unwrap_or_default();
+                self.call(&[&[name.to_vec()], rest].concat(), &around);
+            }
+            How::Setting if runs.option.is_empty() => {
+                if let [name, value, ..] = words.as_slice() {
+                    let setting = [name.as_slice(), b"=", value].concat();
+                    self.setting(&setting, call, &around);
+                }
+            }
+            How::Setting => {
+                values.iter().for_each(|setting| self.setting(setting, call, &around));
             }
             How::Split => {
                 for text in &values {
@@ -284,9 +331,10 @@ impl<'a> Parts<'a> {
             }
             How::Until => self.until(runs, call, argv, &around),
             How::Module => {
+                let rest = operands.iter().filter(|operand| operand.is_last);
                 for module in &values {
                     let mut again = vec![module.clone()];
-                    again.extend(words.iter().cloned());
+                    again.extend(rest.clone().map(|operand| operand.word.clone()));
                     self.call(&again, &around);
                 }
             }
@@ -305,7 +353,7 @@ impl<'a> Parts<'a> {
             words.remove(0);
         }
         if let [option, text, ..] = words.as_slice()
-            && option == b"-c"
+            && matches!(option.as_slice(), b"-c" | b"--command")
         {
             return self.text(&text.clone(), around);
         }
@@ -335,52 +383,14 @@ impl<'a> Parts<'a> {
             if !starts.contains(&word.as_slice()) {
                 continue;
             }
-            let command: Vec<Vec<u8>> = rest
-                .by_ref()
-                .take_while(|word| *word != b";" && *word != b"+")
-                .flat_map(|word| found_below(word, &roots))
-                .collect();
+            let words: Vec<_> =
+                rest.by_ref().take_while(|word| *word != b";" && *word != b"+").collect();
+            let mut command: Vec<Vec<u8>> =
+                words.iter().flat_map(|word| found_below(word, &roots)).collect();
+            if runs.appends && !words.iter().any(|word| word.contains(&b'{')) {
+                command.push(vec![UNKNOWN, UNKNOWN]);
+            }
             self.call(&command, around);
         }
     }
-
-    /// Reads definitions of aliases, whose use may add any word.
-    fn alias(&mut self, words: &[Vec<u8>], tool: &[u8], around: &Around<'a>) {
-        let more = [vec![UNKNOWN, UNKNOWN]];
-        if let [name, definition, ..] = words
-            && name.to_ascii_lowercase().starts_with(b"alias.")
-        {
-            let text = String::from_utf8_lossy(definition).into_owned();
-            return self.definition(&text, &[tool.to_vec()], &more, around);
-        }
-        for word in words {
-            let at = word.iter().position(|byte| *byte == b'=');
-            let Some(text) = at.and_then(|at| word.get(at + 1..)) else { continue };
-            self.text(&[text, b" $X"].concat(), around);
-        }
-    }
-}
-
-/// Replaces `{}` with names below the directories of a search.
-fn found_below(word: &[u8], roots: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    if word != b"{}" {
-        return vec![word.to_vec()];
-    }
-    if roots.is_empty() {
-        return vec![b"./\x01".to_vec()];
-    }
-    roots.iter().map(|root| [root, &b"/\x01"[..]].concat()).collect()
-}
-
-/// Quotes a word for a shell.
-fn quote(word: &[u8]) -> Vec<u8> {
-    let mut quoted = vec![b'\''];
-    for byte in word {
-        match byte {
-            b'\'' => quoted.extend(b"'\\''"),
-            byte => quoted.push(*byte),
-        }
-    }
-    quoted.push(b'\'');
-    quoted
 }

@@ -74,6 +74,56 @@ pub fn exists(path: &[u8]) -> bool {
     unsafe { raw::syscall(libc::SYS_faccessat, args) }.is_ok()
 }
 
+/// Returns whether this process may execute the file at a path, after its links.
+pub fn may_execute(path: &[u8]) -> bool {
+    let Ok(path) = c_path(path) else { return false };
+    let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::X_OK as usize, 0, 0];
+    // SAFETY: the path is live and NUL-terminated.
+    unsafe { raw::syscall(libc::SYS_faccessat, args) }.is_ok()
+}
+
+/// Returns the target of a link. Errors: EINVAL if the file is no link.
+pub fn read_link(path: &[u8]) -> nix::Result<Vec<u8>> {
+    let path = c_path(path)?;
+    let mut target = [0u8; libc::PATH_MAX as usize];
+    let at = libc::AT_FDCWD as usize;
+    let args = [at, path.as_ptr() as usize, target.as_mut_ptr() as usize, target.len(), 0];
+    // SAFETY: the path is live and NUL-terminated; the kernel writes at most the length passed.
+    let length = unsafe { raw::syscall(libc::SYS_readlinkat, args) }?;
+    Ok(target.get(..length).unwrap_or_default().to_vec())
+}
+
+/// Executes a program in this process. Returns only on failure.
+pub fn execute(path: &[u8], args: &[&[u8]], environment: &[&[u8]]) -> Errno {
+    /// Copies strings into one buffer, with a NUL after each, and returns it with their pointers and
+    /// a null pointer.
+    fn strings(list: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = Vec::with_capacity(list.iter().map(|one| one.len() + 1).sum());
+        let mut offsets = Vec::with_capacity(list.len() + 1);
+        for one in list {
+            offsets.push(bytes.len());
+            bytes.extend_from_slice(one);
+            bytes.push(0);
+        }
+        let start = bytes.as_ptr() as usize;
+        let mut pointers: Vec<usize> = offsets.into_iter().map(|at| start + at).collect();
+        pointers.push(0);
+        (bytes, pointers)
+    }
+    let path = match c_path(path) {
+        Ok(path) => path,
+        Err(errno) => return errno,
+    };
+    let (args, environment) = (strings(args), strings(environment));
+    let pointers = [args.1.as_ptr() as usize, environment.1.as_ptr() as usize];
+    let call = [path.as_ptr() as usize, pointers[0], pointers[1], 0, 0];
+    // SAFETY: path and strings are live and NUL-terminated, and a null pointer ends each list.
+    match unsafe { raw::syscall(libc::SYS_execve, call) } {
+        Ok(_) => Errno::UnknownErrno,
+        Err(errno) => errno,
+    }
+}
+
 /// Returns the kernel's path of the current directory. It is not absolute if the directory cannot
 /// be reached from the root.
 pub fn current_directory() -> nix::Result<Vec<u8>> {

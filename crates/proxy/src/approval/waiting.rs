@@ -60,13 +60,7 @@ pub(crate) async fn approve_attached(
 ) -> Result<(), Refusal> {
     let connection = client.fd.try_clone().map(Socket::new);
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
-    let notify = |line: &str| {
-        let mut interim = Vec::new();
-        let line = cut(line, MAX_LINE);
-        encode_approval(&mut interim, &format!("{line}; answer with: aifo-coder approve"));
-        // The first bytes on this connection, so there is room; fails only after a disconnect.
-        let _ = connection.try_send(&interim);
-    };
+    let notify = |line: &str| send_notice(&connection, line);
     let left = receive_until_end(&connection, received, ignored);
     wait_unless_signalled(approvals, unapproved, notify, left, registration, shutdown).await
 }
@@ -85,6 +79,34 @@ pub(crate) async fn approve_plain(
         WaitEnd::Left
     };
     wait_unless_signalled(approvals, unapproved, |_| {}, left, registration, shutdown).await
+}
+
+/// Waits until a user allows a call that its client runs itself. A signal that ends the client ends the
+/// connection.
+pub(crate) async fn approve_in_place(
+    approvals: &CallApprovals,
+    unapproved: Unapproved,
+    client: &Client,
+    mut shutdown: watch::Receiver<bool>,
+) -> Result<(), Refusal> {
+    let mut surplus = SurplusBudget::new(&approvals.0.limits);
+    let ended = async {
+        tokio::select! {
+            () = client.disconnected(&mut surplus) => WaitEnd::Left,
+            () = shutdown_requested(&mut shutdown) => WaitEnd::Shutdown,
+        }
+    };
+    let notify = |line: &str| send_notice(&client.socket, line);
+    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await
+}
+
+/// Sends a client of version 3 the interim response with its call.
+fn send_notice(connection: &Socket, line: &str) {
+    let mut interim = Vec::new();
+    let line = cut(line, MAX_LINE);
+    encode_approval(&mut interim, &format!("{line}; answer with: aifo-coder approve"));
+    // The first bytes on this connection, so there is room; fails only after a disconnect.
+    let _ = connection.try_send(&interim);
 }
 
 async fn wait_unless_signalled(

@@ -1,23 +1,19 @@
 //! The daemon of a mailbox: finds requests, starts their commands, and stops.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_mailbox::{
-    Claim, ClaimError, CommandName, Directory, FileKind, PidFile, RequestId, RequestQueue, Watch,
+    Claim, ClaimError, CommandName, Directory, FileKind, PidFile, RequestId, RequestQueue,
     WatchEvent, WatchId, served_commands,
 };
-use aifo_sidecar::on_reactor;
 use aifo_types::exit;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, interval, sleep_until};
 
+use crate::mailbox::changes::Changes;
 use crate::mailbox::client_program::ClientProgram;
 use crate::mailbox::command_stdin::CommandStdin;
 use crate::mailbox::request::{MailboxState, Notifier, serve};
@@ -39,9 +35,7 @@ pub struct Mailbox {
     shared: Arc<MailboxState>,
     commands: Vec<CommandName>,
     pid_files: Vec<PidFile>,
-    watch: Watch,
-    /// The same watch, for waiting.
-    watched: AsyncFd<OwnedFd>,
+    changes: Changes,
     queue: RequestQueue,
     tasks: JoinSet<()>,
     /// Running requests by task and by id, with the watch on their input.
@@ -56,22 +50,20 @@ impl Mailbox {
         shared: Arc<MailboxState>,
         commands: Vec<CommandName>,
         pid_files: Vec<PidFile>,
-        watch: Watch,
+        changes: Changes,
         grace: Duration,
-    ) -> io::Result<Self> {
-        let watched = on_reactor(watch.as_fd().try_clone_to_owned()?, Interest::READABLE)?;
-        Ok(Mailbox {
+    ) -> Self {
+        Mailbox {
             shared,
             commands,
             pid_files,
-            watch,
-            watched,
+            changes,
             queue: RequestQueue::default(),
             tasks: JoinSet::new(),
             ids: HashMap::new(),
             notifiers: HashMap::new(),
             grace,
-        })
+        }
     }
 
     /// Serves until `stop` changes. Returns when no command runs and the daemon's files are removed. The
@@ -126,13 +118,7 @@ impl Mailbox {
     /// Waits for new files or for the end of a request, and records them.
     async fn wait(&mut self) {
         tokio::select! {
-            ready = self.watched.readable() => {
-                match ready {
-                    Ok(mut ready) => ready.clear_ready(),
-                    Err(error) => tracing::warn!(%error, "cannot watch the directory any more"),
-                }
-                self.handle_events();
-            }
+            () = self.changes.wait() => self.handle_events(),
             Some(ended) = self.tasks.join_next_with_id() => {
                 let id = match ended {
                     Ok((id, ())) => id,
@@ -149,7 +135,7 @@ impl Mailbox {
     /// Handles all recorded events.
     fn handle_events(&mut self) {
         loop {
-            let events = self.watch.read_events().unwrap_or_default();
+            let events = self.changes.read_events();
             if events.is_empty() {
                 return;
             }
@@ -262,13 +248,7 @@ impl Mailbox {
             (placed, Ok(input)) => (placed, input),
             (_, Err(error)) => return refuse(claim, &format!("cannot create a pipe: {error}")),
         };
-        let watched = input.as_ref().and_then(|(input, _)| {
-            // Without a watch, further input would go unnoticed.
-            self.watch.watch_growth(input.file()).ok()
-        });
-        if input.is_some() && watched.is_none() {
-            return refuse(claim, "cannot watch its standard input");
-        }
+        let watched = input.as_ref().and_then(|(input, _)| self.changes.watch_growth(input.file()));
         let notifier = Arc::new(Notifier::default());
         self.notifiers.insert(request_id.clone(), (Arc::clone(&notifier), watched));
         let tool = command.tool().clone();
@@ -294,7 +274,7 @@ impl Mailbox {
     fn ended(&mut self, id: Id) {
         let Some(request_id) = self.ids.remove(&id) else { return };
         if let Some((_, Some(watched))) = self.notifiers.remove(&request_id) {
-            self.watch.unwatch(watched);
+            self.changes.unwatch(watched);
         }
         self.queue.ended(&request_id);
     }

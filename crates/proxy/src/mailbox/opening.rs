@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aifo_mailbox::{
-    Claim, CommandName, Directory, OrphanFilter, PidFile, PidFileError, Watch, remove_orphans,
+    Claim, CommandName, Directory, OrphanFilter, PidFile, PidFileError, remove_orphans,
     served_commands,
 };
 use aifo_policy::HostCommands;
@@ -14,6 +14,7 @@ use aifo_sidecar::{Fleet, SidecarError};
 use tokio::sync::watch;
 
 use crate::approval::CallApprovals;
+use crate::mailbox::changes::Changes;
 use crate::mailbox::client_program::ClientProgram;
 use crate::mailbox::daemon::Mailbox;
 use crate::mailbox::request::MailboxState;
@@ -62,9 +63,9 @@ pub enum MailboxError {
         /// The system's error.
         source: io::Error,
     },
-    /// The directory cannot be watched or read.
-    #[error("cannot watch the directory: {0}")]
-    Watch(#[from] io::Error),
+    /// The directory cannot be read.
+    #[error("cannot read the directory: {0}")]
+    Directory(#[from] io::Error),
     /// The runner could not be started.
     #[error(transparent)]
     Runner(#[from] Arc<SidecarError>),
@@ -95,8 +96,8 @@ impl Mailbox {
         }
         // Started now, so that the first command does not wait, and a failure prevents opening.
         fleet.host().await?;
-        let watch = Watch::new().map_err(io::Error::from)?;
-        watch.watch_directory(&directory).map_err(io::Error::from)?;
+        // Before the directory is read, so no request is missed.
+        let changes = Changes::of(&directory);
         answer_lost(&directory, &names)?;
         for name in &names {
             taken.clients.push(name);
@@ -118,7 +119,7 @@ impl Mailbox {
             max_runtime,
             ending,
         };
-        Ok(Mailbox::new(Arc::new(shared), names, pid_files, watch, grace)?)
+        Ok(Mailbox::new(Arc::new(shared), names, pid_files, changes, grace))
     }
 }
 

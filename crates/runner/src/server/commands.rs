@@ -1,5 +1,6 @@
 //! Frames from the proxy: starting, signalling and cancelling execs.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
@@ -49,6 +50,7 @@ impl Server {
                 }
                 Some(Frame::Watch { interval, background }) => Command::Watch(interval, background),
                 Some(Frame::Bind { serial, port }) => Command::Bind(serial, port),
+                Some(Frame::Unbind { port }) => Command::Unbind(port),
                 Some(Frame::Connect { serial, address, port }) => {
                     Command::Connect(serial, address, port)
                 }
@@ -107,10 +109,13 @@ impl Server {
                 Command::Watch(interval, background) => {
                     self.watch = Some(ListenerWatch::new(interval, background));
                 }
-                Command::Bind(serial, port) => self.pass_socket(serial, bind_loopback(port)),
-                Command::Connect(serial, address, port) => {
-                    self.pass_socket(serial, connect_loopback(address, port));
+                Command::Bind(serial, port) => self.bind(serial, port)?,
+                Command::Unbind(port) => {
+                    if let Some(stack) = &mut self.stack {
+                        stack.unbind_mirror(port);
+                    }
                 }
+                Command::Connect(serial, address, port) => self.connect(serial, (address, port))?,
             }
         }
     }
@@ -193,9 +198,34 @@ impl Server {
         }))
     }
 
+    fn bind(&mut self, serial: u32, port: u16) -> Result<(), ServeError> {
+        if self.control.carries_descriptors() {
+            self.pass_socket(serial, bind_loopback(port));
+            return Ok(());
+        }
+        let stack = relay_of(&mut self.stack)?;
+        let (result, id) = match stack.bind_mirror(port, &self.poller) {
+            Ok(inode) => (SocketResult::Passed, inode),
+            Err(result) => (result, 0),
+        };
+        self.control.send(&Frame::Opened { serial, result, id });
+        Ok(stack.on_room(&self.poller, &mut self.control)?)
+    }
+
+    fn connect(&mut self, serial: u32, to: (Loopback, u16)) -> Result<(), ServeError> {
+        if self.control.carries_descriptors() {
+            self.pass_socket(serial, connect_loopback(to.0, to.1));
+            return Ok(());
+        }
+        if let Err(result) = relay_of(&mut self.stack)?.connect(serial, to, &self.poller) {
+            self.control.send(&Frame::Opened { serial, result, id: 0 });
+        }
+        Ok(())
+    }
+
     /// Passes a socket to the proxy, or reports why there is none.
     fn pass_socket(&mut self, serial: u32, opened: Result<OwnedFd, SocketResult>) {
-        let passed = |result| Frame::Opened { serial, result };
+        let passed = |result| Frame::Opened { serial, result, id: 0 };
         let result = match opened {
             Ok(socket) => {
                 let frame = passed(SocketResult::Passed);
@@ -263,6 +293,15 @@ impl Server {
     }
 }
 
+/// Returns the relay of the stack, which one with a network of the engine has from the first request on.
+fn relay_of(stack: &mut Option<StackRelay>) -> io::Result<&mut StackRelay> {
+    let relay = match stack.take() {
+        Some(relay) => relay,
+        None => StackRelay::without_listeners()?,
+    };
+    Ok(stack.insert(relay))
+}
+
 /// How much more likely than PID 1 the kernel kills tools when memory runs out: half of the
 /// sidecar's memory.
 const TOOL_OOM_SCORE_OFFSET: i16 = 500;
@@ -286,5 +325,6 @@ enum Command {
     FindCaller(u32, (SocketType, u16), OnlyCall, String),
     Watch(u16, u16),
     Bind(u32, u16),
+    Unbind(u16),
     Connect(u32, Loopback, u16),
 }

@@ -1,9 +1,11 @@
-use std::io::{PipeReader, PipeWriter, pipe};
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use aifo_wire::{FrameReader, WINDOW};
+use aifo_wire::{FrameReader, Loopback, SocketResult, WINDOW};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::Linger;
 
 use super::*;
 use crate::control::ControlTransport;
@@ -30,7 +32,7 @@ impl Rig {
         let transport =
             ControlTransport::Stream { input: input.into(), output: from_runner.into() };
         let mut rig = Rig {
-            relay: StackRelay::of(dns, vec![listener]).unwrap(),
+            relay: StackRelay::of(Some(dns), vec![listener]).unwrap(),
             poller: Poller::new().unwrap(),
             control: ControlConnection::new(transport).unwrap(),
             output,
@@ -170,5 +172,65 @@ fn what_is_not_read_is_not_buffered() {
         if frame.starts_with("Data") {
             from.insert(frame.split(&[' ', ','][..]).nth(3).map(str::to_owned));
         }
+    }
+}
+
+impl Rig {
+    /// Serves events until the reply to a request comes.
+    fn reply(&mut self) -> (u32, SocketResult, u32) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            if let Some(Frame::Opened { serial, result, id }) = self.frames.next_frame().unwrap() {
+                return (serial, result, id);
+            }
+            let mut bytes = [0; 4096];
+            match self.output.read(&mut bytes) {
+                Ok(count) => self.frames.receive(&bytes[..count]),
+                Err(_) => self.turn(),
+            }
+        }
+        panic!("no reply came");
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_mirror_is_relayed_until_it_is_unbound() {
+    let mut rig = Rig::new();
+    let port = free_port();
+    assert_ne!(rig.relay.bind_mirror(port, &rig.poller), Ok(0));
+    assert_eq!(rig.relay.bind_mirror(port, &rig.poller), Err(SocketResult::InUse));
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let peer = client.local_addr().unwrap();
+    let open = format!("Open {{ connection: 1, dialled: 127.0.0.1:{port}, peer: {peer} }}");
+    assert_eq!(rig.next(), open);
+    rig.relay.unbind_mirror(port);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "its listener is closed");
+    // The connection goes on.
+    client.write_all(b"hi").unwrap();
+    assert_eq!(rig.next(), "Data { connection: 1, data: [104, 105] }");
+}
+
+#[test]
+fn a_requested_connection_has_the_next_number() {
+    let mut rig = Rig::new();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let _other = rig.client();
+    assert!(rig.next().starts_with("Open { connection: 1,"));
+    rig.relay.connect(7, (Loopback::V4, port), &rig.poller).unwrap();
+    assert_eq!(rig.reply(), (7, SocketResult::Passed, 2));
+    let mut accepted = server.accept().unwrap().0;
+    accepted.write_all(b"hi").unwrap();
+    assert_eq!(rig.next(), "Data { connection: 2, data: [104, 105] }");
+    rig.receive(NetFrame::End { connection: 2 }).unwrap();
+    assert_eq!(accepted.read(&mut [0; 1]).unwrap(), 0);
+
+    match rig.relay.connect(8, (Loopback::V4, free_port()), &rig.poller) {
+        Ok(()) => assert_eq!(rig.reply(), (8, SocketResult::Refused, 0)),
+        Err(result) => assert_eq!(result, SocketResult::Refused),
     }
 }

@@ -146,8 +146,8 @@ pub(super) fn container_with(
 pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec {
     let config = &shared.config;
     spec.network = match config.net {
-        // The agent has a stack of its own: tools must not reach what listens there.
-        Net::Names | Net::Learn if spec.kind == Kind::agent().as_str() => Network::None,
+        // The agent always has a stack of its own: tools must not reach what listens there.
+        Net::Names | Net::Learn if shared.holds_stack(&spec.kind) => Network::None,
         Net::Shared | Net::Names | Net::Learn => {
             Network::Of(shared.pod_name(&shared.stack_of(&spec.kind)))
         }

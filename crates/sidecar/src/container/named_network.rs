@@ -44,6 +44,23 @@ impl Shared {
         stacks.map_or_else(|| TOOLS_STACK.to_owned(), |(stacks, kind)| stacks.stack_of(&kind))
     }
 
+    /// Returns whether a kind's container holds its network stack: the agent's, and, where sockets pass, a
+    /// sidecar that shares the stack with no other kind.
+    pub(super) fn holds_stack(&self, kind: &str) -> bool {
+        let config = &self.config;
+        if !config.net.is_by_name() {
+            return false;
+        }
+        let is_alone = || {
+            let stacks = config.stacks.as_ref().zip(Kind::parse(kind).ok());
+            stacks.is_some_and(|(stacks, kind)| stacks.has_own_stack(&kind))
+        };
+        // Frames of a stack would delay those of its calls.
+        let passes_sockets = config.transport == Transport::Descriptors;
+        let may_hold = passes_sockets && config.join.is_none();
+        kind == Kind::agent().as_str() || may_hold && is_alone()
+    }
+
     /// Returns whether a container's stack is served from outside, with no network of the engine.
     pub(super) fn is_served(&self, spec: &ContainerSpec) -> bool {
         let is_agent = spec.kind == Kind::agent().as_str();
@@ -98,6 +115,8 @@ impl Shared {
             return started.map(|(runner, _)| runner);
         };
         let is_agent = stack == AGENT_STACK;
+        // The container that only holds a stack has another kind.
+        let runs_tools = spec.kind == kind.as_str();
         let joins_stack = matches!(spec.network, Network::Of(_));
         let ports = server.ports(&stack);
         let role = match (joins_stack, &ports) {
@@ -112,19 +131,14 @@ impl Shared {
             move |report, listeners| server.report(&stack, report, listeners)
         };
         runner.receive_listeners(report);
-        // A mirror needs a listener that is passed.
-        let has_mirrors = self.config.transport == Transport::Descriptors;
-        if has_mirrors && (joins_stack || is_agent) {
-            // The runner that holds a stack of tools runs none.
+        if runs_tools {
             runner.watch_listeners(match is_agent {
                 true => WatchIntervals::AGENT,
                 false => WatchIntervals::TOOLS,
             });
         }
         if joins_stack {
-            if has_mirrors {
-                self.report_after_loss(&stack, &runner).await;
-            }
+            self.report_after_loss(&stack, &runner).await;
             return Ok(runner);
         }
         let serving = server.serve(&stack, clients, runner.stack_sockets());

@@ -1,7 +1,7 @@
 //! The network of a session's containers.
 //!
 //! A network stack ends with the container that it was created for. A container of its own holds each
-//! stack that sidecars share, so that each sidecar can start and stop.
+//! stack that sidecars of several kinds share, so that each sidecar can start and stop.
 
 use std::sync::{Arc, PoisonError};
 
@@ -44,8 +44,7 @@ impl Shared {
     /// Returns the stacks that sidecars of these kinds join, each with its first kind.
     pub(super) fn stacks_of<'a>(&self, kinds: &'a [Kind]) -> Vec<(String, &'a Kind)> {
         let mut stacks: Vec<(String, &Kind)> = Vec::new();
-        // The agent's container holds its own stack of `Net::Names`.
-        let joins = |kind: &&Kind| !self.config.net.is_by_name() || self.agent(kind).is_none();
+        let joins = |kind: &&Kind| !self.holds_stack(kind.as_str());
         for kind in kinds.iter().filter(joins).filter(|_| self.has_pod()) {
             let stack = self.stack_of(kind.as_str());
             if !stacks.iter().any(|(known, _)| *known == stack) {
@@ -93,8 +92,8 @@ impl Shared {
         spec
     }
 
-    /// Creates the network for a sidecar of this kind, if it does not exist. The agent's own stack of
-    /// [`Net::Names`] starts with its container.
+    /// Creates the network for a sidecar of this kind, if it does not exist. A stack that a sidecar or the
+    /// agent's container holds itself starts with it.
     pub(super) async fn ensure_network(
         &self,
         kind: &Kind,
@@ -103,7 +102,7 @@ impl Shared {
         if self.config.net.is_by_name() {
             let written = self.write_resolv_conf(kind);
             written.map_err(|source| SidecarError::Start { kind: kind.clone(), source })?;
-            if self.agent(kind).is_some() {
+            if self.holds_stack(kind.as_str()) {
                 return Ok(());
             }
         }

@@ -1,6 +1,8 @@
 //! Permission requests of the agent.
 
-use aifo_acp::{Decision, Event, Id, PermissionRequest, RequestEvent, decision_report, reports};
+use aifo_acp::{
+    Decision, Event, Id, OptionKind, PermissionRequest, RequestEvent, decision_report, reports,
+};
 use serde_json::json;
 
 use super::running_agent::{Asked, id_text, question_of};
@@ -17,7 +19,11 @@ impl<L: AgentLauncher> Driver<L> {
             return;
         };
         let asked = agent.asked.swap_remove(at);
-        let option = asked.options.get(option).cloned();
+        let option = asked.asked.options.get(option);
+        if option.is_some_and(|option| allows(&option.kind)) {
+            (agent.allowed)(&asked.asked);
+        }
+        let option = option.map(|option| option.id.clone());
         let decision = option.map_or(Decision::Cancelled, Decision::Select);
         agent.connection.with_client(|client, now| client.decide(&asked.request, &decision, now));
         let report = decision_report(&asked.request, &decision, "the user");
@@ -66,9 +72,13 @@ impl<L: AgentLauncher> Driver<L> {
                     report["question"] = json!(name);
                     self.hub.report(Some(&session), &report.to_string());
                 }
-                let options = request.options.iter().map(|option| option.id.clone()).collect();
-                agent.asked.push(Asked { question: name, session, request: id, options });
+                let asked = Box::new(request.clone());
+                agent.asked.push(Asked { question: name, session, request: id, asked });
             }
         }
     }
+}
+
+fn allows(kind: &OptionKind) -> bool {
+    matches!(kind, OptionKind::AllowOnce | OptionKind::AllowAlways)
 }

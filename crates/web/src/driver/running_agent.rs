@@ -11,7 +11,7 @@ use aifo_acp_io::{AgentConnection, Host};
 use aifo_policy::{Question, QuestionOption, QuestionState, QuestionSubject};
 use serde_json::{Value, json};
 
-use super::RuleJudge;
+use super::{AllowedHook, RuleJudge};
 use crate::hub::{Hub, Source};
 
 /// The agent's connection and what belongs to it.
@@ -20,6 +20,7 @@ pub(super) struct RunningAgent<H> {
     pub(super) streaming: Streaming,
     pub(super) cwd: PathBuf,
     pub(super) judge: RuleJudge,
+    pub(super) allowed: AllowedHook,
     pub(super) info: Option<AgentInfo>,
     /// The server's session of each of the agent's.
     pub(super) sessions: HashMap<String, String>,
@@ -47,7 +48,7 @@ pub(super) struct Asked {
     pub(super) question: String,
     pub(super) session: String,
     pub(super) request: Id,
-    pub(super) options: Vec<Value>,
+    pub(super) asked: Box<PermissionRequest>,
 }
 
 impl<H: Host> RunningAgent<H> {

@@ -50,7 +50,7 @@ impl Inner {
     }
 
     /// Adds what a user should look at.
-    fn attend(&mut self, event: Attention) {
+    pub(super) fn attend(&mut self, event: Attention) {
         self.attention.push_back(event);
         if self.attention.len() > MOST_ATTENTION {
             self.attention.pop_front();
@@ -60,7 +60,10 @@ impl Inner {
     /// Returns what still waits for a user to look at it.
     pub(crate) fn take_attention(&mut self) -> Vec<Attention> {
         let questions = &self.questions;
-        let is_pending = |id: &String| questions.pending().any(|question| question.id == *id);
+        let calls = &self.calls;
+        let is_pending = |id: &String| {
+            calls.is_waiting(id) || questions.pending().any(|question| question.id == *id)
+        };
         let waits = |event: &Attention| event.question.as_ref().is_none_or(is_pending);
         std::mem::take(&mut self.attention).into_iter().filter(waits).collect()
     }

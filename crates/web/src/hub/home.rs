@@ -39,7 +39,10 @@ impl Inner {
             let key = format!("sessions.{}.{}", facts.created, number.unwrap_or_default());
             shown.push((key, html));
         }
+        shown.extend(self.calls.html());
         for session in &self.running {
+            let waits = self.calls.waits(&session.id);
+            let words = if waits { "waiting for approval" } else { &session.backend };
             let html = format!(
                 "<a class=\"session\" href=\"#/c={}\" data-calls=\"{}\"><span class=\"name\">{}</span> \
                  <span class=\"faint\">{} {}</span> {}</a>",
@@ -47,7 +50,7 @@ impl Inner {
                 escape(&session.id),
                 escape(&session.workspace),
                 escape(or(&session.agent, "session")),
-                escape(&session.backend),
+                escape(words),
                 moment(session.started),
             );
             shown.push((format!("running.{}.{}", session.started, session.pid), html));

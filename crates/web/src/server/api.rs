@@ -126,18 +126,33 @@ pub(super) async fn delete(
 #[derive(Deserialize)]
 struct Answer {
     option: String,
+    /// The shown change of the user's file, for *always*.
+    change: Option<String>,
 }
 
-/// Answers a question. Its own state makes that idempotent.
+/// Answers a question, or a waiting call. Its own state makes that idempotent.
 pub(super) async fn answer_question(
     State(hub): State<Shared>,
     Path(id): Path<String>,
     body: Bytes,
 ) -> Response {
-    let answered = parse(&body).and_then(|Answer { option }| hub.answer(&id, &option));
+    let answered = match parse(&body) {
+        Ok(given) => give(&hub, &id, given).await,
+        Err(error) => Err(error),
+    };
     match answered {
         Ok(()) => answer(200, "{}"),
         Err(error) => error.into_response(),
+    }
+}
+
+async fn give(hub: &Shared, id: &str, given: Answer) -> Result<(), ApiError> {
+    let Some(sent) = hub.answer_call(id, &given.option, given.change.as_deref()) else {
+        return hub.answer(id, &given.option);
+    };
+    match sent?.await {
+        Ok(answered) => answered.map_err(|why| ApiError::new(409, why)),
+        Err(_) => Err(ApiError::new(503, "the server ends")),
     }
 }
 

@@ -78,16 +78,25 @@ fn paths_are_resolved_before_the_editor_gets_them() {
     }
 }
 
+/// A relay with these methods allowed.
+fn allowing(allowed: &[&str]) -> Story {
+    let allowed_requests = allowed.iter().map(|&name| name.to_owned()).collect();
+    Story::of(RelayConfig { allowed_requests, ..RelayConfig::default() })
+}
+
 #[test]
 fn requests_outside_of_the_schema_need_to_be_allowed() {
-    let config =
-        RelayConfig { allowed_requests: vec!["_vendor/ask".to_owned()], ..RelayConfig::default() };
-    let mut story = Story::of(config);
+    let mut story = allowing(&["_vendor/ask", "_other/*", "_*", "*", "terminal/*"]);
     for (method, passes) in [
         ("_vendor/ask", true),
         ("elicitation/create", true),
+        ("_other/x", true),
+        ("_other/x/y", true),
+        ("_other", false),
+        ("_othermore/x", false),
         ("_vendor/asked", false),
         ("workspace/applyEdit", false),
+        ("terminal/output", false),
         ("session/new", false),
     ] {
         story.agent_sends(json!({"id": method, "method": method, "params": {"a": 1}}));
@@ -98,19 +107,17 @@ fn requests_outside_of_the_schema_need_to_be_allowed() {
     }
 }
 
+/// An editor may select what it executes by the method alone.
 #[test]
-fn a_request_without_an_id_is_no_notification() {
-    let config =
-        RelayConfig { allowed_requests: vec!["vendor/ask".to_owned()], ..RelayConfig::default() };
-    let mut story = Story::of(config);
+fn notifications_outside_of_the_schema_need_to_be_allowed() {
+    let mut story = allowing(&["vendor/ask", "_allowed/*", "fs/*", "terminal/create"]);
     let is_forwarded = |story: &mut Story, method: &str| {
-        story.agent_sends(
-            json!({"method": method, "params": {"path": "/etc/passwd", "command": "x"}}),
-        );
+        let params = json!({"path": "/etc/passwd", "command": "x"});
+        story.agent_sends(json!({"method": method, "params": params}));
         assert_eq!(story.agent(), [] as [Value; 0], "{method}");
         story.editor().len() == 1
     };
-    let requests = [
+    let refused = [
         "fs/read_text_file",
         "fs/write_text_file",
         "terminal/create",
@@ -119,20 +126,32 @@ fn a_request_without_an_id_is_no_notification() {
         "elicitation/create",
         "session/new",
         "workspace/applyEdit",
+        "_vendor/run",
+        "_allowed",
+        "$/execute",
+        "$/setTrace",
+        "",
     ];
-    for method in requests {
-        assert!(!is_forwarded(&mut story, method), "{method}");
+    for method in refused {
+        for _ in 0..2 {
+            assert!(!is_forwarded(&mut story, method), "{method}");
+        }
     }
-    assert_eq!(story.relay.protocol_errors(Side::Agent).refused_notifications, 8);
-    for method in [
-        "session/update",
-        "elicitation/complete",
-        "mcp/message",
-        "_vendor/event",
-        "$/event",
-        "vendor/ask",
-    ] {
+    let count = |story: &Story| story.relay.protocol_errors(Side::Agent).refused_notifications;
+    assert_eq!(count(&story), 2 * refused.len() as u64);
+    let reported: Vec<_> = story.events.drain(..).collect();
+    let expected = refused.map(|method| RelayEvent::NotificationRefused { method: method.into() });
+    assert_eq!(reported, expected, "once for each method");
+    for method in
+        ["session/update", "elicitation/complete", "mcp/message", "_allowed/event", "vendor/ask"]
+    {
         assert!(is_forwarded(&mut story, method), "{method}");
     }
-    assert_eq!(story.relay.protocol_errors(Side::Agent).refused_notifications, 8);
+    assert_eq!(count(&story), 2 * refused.len() as u64);
+    assert!(!is_forwarded(&mut story, &"_".repeat(257)));
+    assert_eq!(story.events, [], "too long to be kept");
+    for number in 0..100 {
+        assert!(!is_forwarded(&mut story, &format!("_{number}")));
+    }
+    assert_eq!(story.events.len(), 16 - refused.len());
 }

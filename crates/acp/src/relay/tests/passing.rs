@@ -81,10 +81,10 @@ fn half_a_surrogate_pair_is_forwarded_as_a_replacement_character() {
 fn a_byte_order_mark_before_the_first_line_is_skipped() {
     for (from, to) in [(Side::Editor, Side::Agent), (Side::Agent, Side::Editor)] {
         let mut story = Story::start();
-        story.line(from, "\u{feff}{\"method\": \"_a\"}");
-        story.line(from, "\u{feff}{\"method\": \"_b\"}");
+        story.line(from, "\u{feff}{\"method\": \"_vendor/a\"}");
+        story.line(from, "\u{feff}{\"method\": \"_vendor/b\"}");
         let received = if to == Side::Editor { story.editor() } else { story.agent() };
-        assert_eq!(received, [json!({"jsonrpc": "2.0", "method": "_a"})]);
+        assert_eq!(received, [json!({"jsonrpc": "2.0", "method": "_vendor/a"})]);
         assert_eq!(
             story.events(),
             [RelayEvent::NonJsonOutput { side: from, non_json: NonJsonOutput::NotJson }]
@@ -102,10 +102,10 @@ fn jsonrpc_is_added_and_batches_are_split() {
         json!({"jsonrpc": "2.0", "method": "c"}),
     ];
     assert_eq!(story.agent(), received);
-    story.agent_sends(json!([{"id": 1, "result": null}, {"method": "_d", "params": {}}]));
+    story.agent_sends(json!([{"id": 1, "result": null}, {"method": "_vendor/d", "params": {}}]));
     assert_eq!(
         story.editor(),
-        [ok(5, json!(null)), json!({"jsonrpc": "2.0", "method": "_d", "params": {}})]
+        [ok(5, json!(null)), json!({"jsonrpc": "2.0", "method": "_vendor/d", "params": {}})]
     );
 }
 
@@ -248,7 +248,7 @@ fn a_message_too_long_to_write_fails_its_request() {
     story.editor_sends(json!({"id": "b", "method": "m"}));
     story.agent_sends(json!({"id": 2, "result": long}));
     assert_eq!(story.editor(), [error("b", -32603, "the answer is too long")]);
-    story.agent_sends(json!({"method": "_event", "params": [long]}));
+    story.agent_sends(json!({"method": "_vendor/event", "params": [long]}));
     assert_eq!(story.editor(), [] as [Value; 0]);
     assert_eq!(story.events().len(), 3);
     assert_eq!((story.relay.unanswered(Side::Editor), story.relay.unanswered(Side::Agent)), (0, 0));
@@ -258,7 +258,7 @@ fn a_message_too_long_to_write_fails_its_request() {
 fn an_end_that_does_not_read_slows_the_other() {
     let config = RelayConfig { backlog: 1000, ..RelayConfig::default() };
     let mut story = Story::new(config);
-    let line = format!("{}\n", json!({"method": "_event", "params": ["x".repeat(400)]}));
+    let line = format!("{}\n", json!({"method": "_vendor/event", "params": ["x".repeat(400)]}));
     story.relay.receive(Side::Agent, line.repeat(10).as_bytes(), story.now);
     assert_eq!(story.relay.poll_event(), None);
     assert!(!story.relay.should_read(Side::Agent) && story.relay.should_read(Side::Editor));

@@ -1,13 +1,17 @@
 //! Quotes and expansions of a word.
 
-use super::{BRACE, Current, GLOB, Reader, UNKNOWN};
+use std::ops::Range;
+
+use super::known::Value;
+use super::{BRACE, Current, GLOB, LOOP, PLAIN, Reader, UNKNOWN};
+use crate::judge::table::{Printed, printed};
 
 impl Reader<'_> {
     /// Reads a byte that belongs to a word.
     pub(super) fn word_byte(&mut self, byte: u8, end: Option<u8>, current: &mut Current) {
         match byte {
             b'\'' => {
-                current.is_quoted = true;
+                (current.is_quoted, current.is_word_quoted) = (true, true);
                 let rest = self.text.get(self.at..).unwrap_or_default();
                 let length = rest.iter().position(|byte| *byte == b'\'');
                 let quoted = rest.get(..length.unwrap_or(rest.len())).unwrap_or_default();
@@ -16,22 +20,18 @@ impl Reader<'_> {
                 self.script.is_unclear |= length.is_none();
             }
             b'"' => {
-                current.is_quoted = true;
+                (current.is_quoted, current.is_word_quoted) = (true, true);
                 current.word.get_or_insert_default();
                 self.double_quoted(current);
             }
-            b'`' => {
-                let inner = self.isolated(b'`');
-                current.inputs.push(inner);
-                current.word.get_or_insert_default().extend([UNKNOWN, UNKNOWN]);
-            }
+            b'`' => self.substitution(b'`', false, current),
             b'$' => self.dollar(current, false),
             b'\\' => match self.next() {
                 Some(b'\n') => {}
                 // A nested substitution of the old form.
                 Some(b'`') if end == Some(b'`') => self.script.is_unclear = true,
                 Some(byte) => {
-                    current.is_quoted = true;
+                    (current.is_quoted, current.is_word_quoted) = (true, true);
                     current.word.get_or_insert_default().push(byte);
                 }
                 None => {}
@@ -57,11 +57,7 @@ impl Reader<'_> {
             match byte {
                 b'"' => return,
                 b'$' => self.dollar(current, true),
-                b'`' => {
-                    let inner = self.isolated(b'`');
-                    current.inputs.push(inner);
-                    current.word.get_or_insert_default().push(UNKNOWN);
-                }
+                b'`' => self.substitution(b'`', true, current),
                 b'\\' => match self.next() {
                     Some(b'\n') | None => {}
                     Some(byte @ (b'$' | b'`' | b'"' | b'\\')) => {
@@ -81,32 +77,48 @@ impl Reader<'_> {
                 self.at += 1;
                 if self.next_if(b'(') {
                     self.arithmetic();
-                    splits = false;
+                    current.word.get_or_insert_default().push(GLOB);
                 } else {
-                    let inner = self.isolated(b')');
-                    current.inputs.push(inner);
+                    self.substitution(b')', is_quoted, current);
                 }
+                return;
             }
             Some(b'{') => {
                 let start = self.at;
                 self.at += 1;
                 self.parameter(current);
                 let text = self.text.get(start..self.at).unwrap_or_default();
+                let name = text.strip_prefix(b"{").and_then(|text| text.strip_suffix(b"}"));
+                if name.is_some_and(|name| self.value(name, current)) {
+                    return;
+                }
+                splits &= !name.is_some_and(|name| self.is_one_word(name, current));
                 splits |= text.contains(&b'@') || text.contains(&b'*');
             }
             Some(b'\'') if !is_quoted => {
                 self.at += 1;
-                current.is_quoted = true;
+                (current.is_quoted, current.is_word_quoted) = (true, true);
                 self.ansi_quoted(current);
                 return;
             }
             Some(b'"') if !is_quoted => return,
             Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => {
+                let start = self.at;
                 while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
                     self.at += 1;
                 }
+                let name = self.text.get(start..self.at).unwrap_or_default();
+                if self.value(name, current) {
+                    return;
+                }
+                splits &= !self.is_one_word(name, current);
             }
-            Some(byte @ (b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-' | b'0'..=b'9')) => {
+            Some(b'#' | b'?' | b'$') => {
+                self.at += 1;
+                current.word.get_or_insert_default().push(PLAIN);
+                return;
+            }
+            Some(byte @ (b'@' | b'*' | b'!' | b'-' | b'0'..=b'9')) => {
                 self.at += 1;
                 splits |= byte == b'@';
             }
@@ -119,6 +131,65 @@ impl Reader<'_> {
         word.push(UNKNOWN);
         if splits {
             word.push(UNKNOWN);
+        }
+    }
+
+    /// Returns whether an unquoted variable is a part of one word: the text does not set it, and text is before it.
+    fn is_one_word(&self, name: &[u8], current: &Current) -> bool {
+        let has_text = current.word.as_ref().is_some_and(|word| {
+            word.first()
+                .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/'))
+        });
+        let is_name = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        has_text && is_name && !name.is_empty() && self.known.is_of_session(name)
+    }
+
+    /// Adds the value of a variable, if it is known.
+    fn value(&self, name: &[u8], current: &mut Current) -> bool {
+        let directory = match self.place.directories.as_slice() {
+            [directory] if !directory.is_empty() => Some(directory),
+            _ => None,
+        };
+        let value = match (name, self.known.get(name), directory) {
+            (_, Some(Value::One(value)), _) => value.clone(),
+            (_, Some(Value::Loop(index)), _) => vec![LOOP, *index],
+            (b"PWD", None, Some(directory)) if self.known.is_free(name) => directory.clone(),
+            (b"HOME", None, _) if self.known.is_free(name) => b"~".to_vec(),
+            (b"RANDOM" | b"SECONDS" | b"UID" | b"EUID" | b"PPID", None, _)
+                if self.known.is_free(name) =>
+            {
+                vec![PLAIN]
+            }
+            _ => return false,
+        };
+        current.word.get_or_insert_default().extend(value);
+        true
+    }
+
+    /// Reads a command substitution, whose output is a part of the word.
+    fn substitution(&mut self, end: u8, is_quoted: bool, current: &mut Current) {
+        let inner = self.isolated(end);
+        let output = self.output(&inner);
+        current.inputs.push((inner, current.redirection == super::Redirection::Text));
+        let word = current.word.get_or_insert_default();
+        match output {
+            Some(output) => word.extend(output),
+            None if is_quoted => word.push(UNKNOWN),
+            None => word.extend([UNKNOWN, UNKNOWN]),
+        }
+    }
+
+    /// Returns the output of commands, if it is known well enough.
+    fn output(&self, commands: &Range<usize>) -> Option<Vec<u8>> {
+        let [only] = self.script.commands.get(commands.clone())? else { return None };
+        if !only.assignments.is_empty() || !only.writes.is_empty() {
+            return None;
+        }
+        match (printed(&only.words)?, only.directories.as_slice()) {
+            (Printed::Name, _) => Some(vec![PLAIN]),
+            (Printed::Temporary, _) => Some(b"/tmp/\x03".to_vec()),
+            (Printed::Directory, [directory]) if !directory.is_empty() => Some(directory.clone()),
+            (Printed::Directory, _) => None,
         }
     }
 
@@ -138,12 +209,12 @@ impl Reader<'_> {
                 b'\'' => while self.next().is_some_and(|byte| byte != b'\'') {},
                 b'`' => {
                     let inner = self.isolated(b'`');
-                    current.inputs.push(inner);
+                    current.inputs.push((inner, false));
                 }
                 b'$' if self.starts_with(b"(") => {
                     self.at += 1;
                     let inner = self.isolated(b')');
-                    current.inputs.push(inner);
+                    current.inputs.push((inner, false));
                 }
                 _ => {}
             }

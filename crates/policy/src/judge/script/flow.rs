@@ -1,9 +1,12 @@
 //! Ends of commands, pipelines and lists: reserved words, directories, and who reads the output.
 
-use super::{Current, Input, Level, Reader, Simple, is_assignment, tool_of};
+use std::ops::Range;
+
+use super::{Current, Input, LOOP, Level, Reader, Simple, Sink, UNKNOWN, is_assignment};
+use crate::judge::table::prints_environment;
 
 /// Reserved words that a command may follow.
-const PREFIX: [&[u8]; 7] = [b"then", b"elif", b"else", b"do", b"!", b"time", b"coproc"];
+const PREFIX: [&[u8]; 5] = [b"then", b"elif", b"else", b"do", b"!"];
 
 /// Reserved words that open a compound command, with the word that closes it.
 const OPENING: [(&[u8], &[u8]); 7] = [
@@ -36,7 +39,11 @@ impl Reader<'_> {
                 level.open.push((close, stages));
                 level.stages = vec![self.script.commands.len()];
                 let is_header = HEADERS.contains(&first);
+                let is_for = first == b"for";
                 words.remove(0);
+                if *close == b"done" {
+                    self.known.enter_loop(if is_for { &words } else { &[] });
+                }
                 if is_header {
                     words.clear();
                 }
@@ -45,14 +52,24 @@ impl Reader<'_> {
             let closes = level.open.last().is_some_and(|(close, _)| *close == first);
             if closes {
                 self.end_pipeline(level);
-                if let Some((_, stages)) = level.open.pop() {
+                if let Some((close, stages)) = level.open.pop() {
                     level.stages = stages;
+                    if close == b"done" {
+                        self.known.leave_loop();
+                    }
                 }
                 words.remove(0);
                 continue;
             }
             if first == b"function" {
                 words.drain(..words.len().min(2));
+            } else if first == b"time" {
+                words.remove(0);
+                let options = words.iter().take_while(|word| word.starts_with(b"-")).count();
+                words.drain(..options);
+            } else if first == b"coproc" {
+                let is_named = words.get(2).is_some_and(|word| is_opening(word));
+                words.drain(..1 + usize::from(is_named));
             } else if PREFIX.contains(&first) {
                 words.remove(0);
             } else {
@@ -65,31 +82,88 @@ impl Reader<'_> {
         if words.is_empty() && assignments.is_empty() {
             return;
         }
-        let tool = tool_of(&words).map(<[u8]>::to_vec);
-        for range in current.inputs {
+        self.assign(&words, &assignments, level);
+        if self.sets_environment(&words, &current.inputs) {
+            return;
+        }
+        for (range, is_stdin) in current.inputs {
             let readers = self.script.commands.get_mut(range).unwrap_or_default();
-            readers.iter_mut().for_each(|command| command.into.extend(tool.clone()));
+            let sink = Sink { at, is_word: !is_stdin };
+            readers.iter_mut().for_each(|command| command.into.push(sink));
         }
         let outputs = current.outputs.into_iter();
-        let read_by: Vec<Vec<u8>> = outputs
-            .flat_map(|range| self.script.commands.get(range).unwrap_or_default())
-            .filter_map(|command| tool_of(&command.words).map(<[u8]>::to_vec))
-            .collect();
+        let read_by = outputs.flatten().map(|at| Sink { at, is_word: false }).collect();
         for heredoc in &mut self.heredocs {
             heredoc.command.get_or_insert(at);
         }
         let is_in_loop = !level.open.is_empty();
         let directories = self.place.directories.clone();
         self.change_directory(&words, is_in_loop);
-        let input = current.input;
-        let command = Simple { words, assignments, into: read_by, directories, input };
-        self.script.commands.push(command);
+        let (input, writes, reads) = (current.input, current.writes, current.reads);
+        let command =
+            Simple { words, assignments, into: read_by, writes, reads, directories, input };
+        let mut commands = self.of_each_value(command);
+        self.script.commands.append(&mut commands);
+    }
+
+    /// Follows assignments that hold for later commands.
+    fn assign(&mut self, words: &[Vec<u8>], assignments: &[Vec<u8>], level: &Level) {
+        let assignments = match words.split_first() {
+            None => assignments,
+            Some((first, rest)) if first == b"export" => rest,
+            Some(_) => &[],
+        };
+        let is_certain = self.depth == 0 && level.open.is_empty();
+        self.known.assign(if is_certain { assignments } else { &[] });
+    }
+
+    /// Matches `eval "$(TOOL init)"`, where the tool prints settings for this use.
+    fn sets_environment(&self, words: &[Vec<u8>], inputs: &[(Range<usize>, bool)]) -> bool {
+        let [tool, argument] = words else { return false };
+        let [(range, false)] = inputs else { return false };
+        let is_evaluated = matches!(tool.as_slice(), b"eval" | b"source" | b".");
+        let output = argument.strip_prefix(b"/dev/fd/").unwrap_or(argument);
+        let is_whole = !output.is_empty() && output.iter().all(|byte| *byte == UNKNOWN);
+        let commands = self.script.commands.get(range.clone()).unwrap_or_default();
+        let [command] = commands else { return false };
+        is_evaluated && is_whole && prints_environment(&command.words)
+    }
+
+    /// Returns a command for each value of a loop's variable.
+    fn of_each_value(&self, command: Simple) -> Vec<Simple> {
+        let words = || command.words.iter().chain(&command.writes).chain(&command.assignments);
+        let mut indices = words().flat_map(|word| {
+            word.windows(2).filter(|two| two.first() == Some(&LOOP)).filter_map(|two| two.get(1))
+        });
+        let Some(index) = indices.next().copied() else { return vec![command] };
+        let is_one = indices.all(|other| *other == index);
+        let values = self.known.loops.get(usize::from(index)).filter(|_| is_one);
+        let unknown = [vec![UNKNOWN, UNKNOWN]];
+        let values = values.map_or(&unknown[..], Vec::as_slice);
+        let with = |value: &Vec<u8>| {
+            let fill =
+                |words: &Vec<Vec<u8>>| words.iter().map(|word| filled(word, value)).collect();
+            Simple {
+                words: fill(&command.words),
+                assignments: fill(&command.assignments),
+                writes: fill(&command.writes),
+                reads: command.reads.clone(),
+                into: command.into.clone(),
+                directories: command.directories.clone(),
+                input: command.input.clone(),
+            }
+        };
+        values.iter().map(with).collect()
     }
 
     /// Follows `cd`, whose success is certain only after `&&`.
     fn change_directory(&mut self, words: &[Vec<u8>], is_in_loop: bool) {
         let Some(tool) = words.first() else { return };
         if !matches!(tool.as_slice(), b"cd" | b"pushd" | b"popd") {
+            return;
+        }
+        if self.text.windows(6).any(|name| name == b"CDPATH") {
+            self.place.directories = vec![Vec::new()];
             return;
         }
         let mut operands = words.iter().skip(1).filter(|word| !word.starts_with(b"-"));
@@ -105,6 +179,7 @@ impl Reader<'_> {
 
     /// Ends a chain of `&&`.
     pub(super) fn end_chain(&mut self) {
+        self.known.end_chain();
         for directory in std::mem::take(&mut self.fallback) {
             if !self.place.directories.contains(&directory) {
                 self.place.directories.push(directory);
@@ -122,17 +197,13 @@ impl Reader<'_> {
         let stages = std::mem::replace(&mut level.stages, vec![end]);
         let bounds: Vec<_> =
             stages.iter().copied().zip(stages.iter().copied().skip(1).chain([end])).collect();
-        let mut later: Vec<Vec<u8>> = Vec::new();
+        let mut later: Vec<Sink> = Vec::new();
         for (at, (from, to)) in bounds.iter().copied().enumerate().rev() {
             let Some(commands) = self.script.commands.get_mut(from..to) else { continue };
-            let tools: Vec<Vec<u8>> = commands
-                .iter()
-                .filter_map(|command| tool_of(&command.words).map(<[u8]>::to_vec))
-                .collect();
             for command in commands.iter_mut() {
-                command.into.extend(later.iter().cloned());
+                command.into.extend(later.iter().copied());
             }
-            later.extend(tools);
+            later.extend((from..to).map(|at| Sink { at, is_word: false }));
             let before = at.checked_sub(1).and_then(|at| bounds.get(at));
             let Some((from_before, to_before)) = before.copied() else { continue };
             let written = match self.script.commands.get(from_before..to_before) {
@@ -146,6 +217,25 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn is_opening(word: &[u8]) -> bool {
+    word == b"(" || OPENING.iter().any(|(open, _)| *open == word)
+}
+
+/// Replaces the variable of a loop by a value.
+fn filled(word: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut filled = Vec::new();
+    let mut bytes = word.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == LOOP {
+            bytes.next();
+            filled.extend_from_slice(value);
+        } else {
+            filled.push(*byte);
+        }
+    }
+    filled
 }
 
 /// Returns the output of `echo` or `printf` with plain arguments.
@@ -163,7 +253,7 @@ fn written_by(command: &Simple) -> Option<Vec<u8>> {
         match byte {
             b'\\' if bytes.next() != Some(b'n') => return None,
             b'\\' => plain.push(b'\n'),
-            b'%' | 0..=2 => return None,
+            b'%' | 0..=4 => return None,
             byte => plain.push(byte),
         }
     }

@@ -1,0 +1,73 @@
+//! Calls that their clients run themselves once they are judged (`spec/exec3.md#in-place`).
+
+use aifo_policy::{RouteReason, with_git_variables};
+use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal};
+use aifo_wire::encode_run_in_place;
+
+use crate::approval::approve_in_place;
+use crate::budget::Share;
+use crate::client::Client;
+use crate::record::CallRecord;
+use crate::state::ProxyState;
+
+/// Judges a call, waits for its approval, and lets the client run it. On an error nothing was sent but
+/// interim responses, and the caller sends the refusal.
+pub(crate) async fn judge(
+    state: &ProxyState,
+    client: &Client,
+    mut request: ExecRequest,
+    echo: Option<&ExecId>,
+    memory: Share,
+) -> Result<(), Refusal> {
+    let limits = &state.config.limits;
+    add_configuration(&mut request);
+    let mut record = CallRecord::new(&request, 3, limits);
+    let judged = allow(state, client, request).await;
+    drop(memory);
+    match &judged {
+        Ok(()) => {
+            let mut response = Vec::new();
+            encode_run_in_place(&mut response, echo);
+            // A client that has left runs nothing.
+            if client.socket.send_all(&response).await.is_ok() {
+                record.status = 204;
+                record.routed(&Kind::agent(), RouteReason::InPlace);
+                record.ending = CallEnding::InPlace;
+            }
+        }
+        Err(refusal) => record.refused(refusal),
+    }
+    state.config.call_log.record(&record);
+    judged
+}
+
+async fn allow(
+    state: &ProxyState,
+    client: &Client,
+    mut request: ExecRequest,
+) -> Result<(), Refusal> {
+    let is_named = request.program.is_none() && request.passed() == 0;
+    if !is_named || !state.config.in_place.contains(&request.tool) {
+        return Err(Refusal::NotInPlace { tool: request.tool });
+    }
+    let approvals = &state.config.approvals;
+    match approvals.judge_request(&mut request)? {
+        None => Ok(()),
+        Some(unapproved) => {
+            approve_in_place(approvals, unapproved, client, state.shutdown.subscribe()).await
+        }
+    }
+}
+
+/// Adds the configuration in the call's environment to its arguments: rules and users see all of it.
+fn add_configuration(request: &mut ExecRequest) {
+    let environment = std::mem::take(&mut request.inherited.environment);
+    if environment.is_empty() {
+        return;
+    }
+    let mut argv = vec![request.tool.as_str().as_bytes().to_vec()];
+    argv.append(&mut request.args);
+    with_git_variables(&mut argv, &environment);
+    argv.remove(0);
+    request.args = argv;
+}

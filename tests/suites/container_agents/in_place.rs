@@ -1,0 +1,105 @@
+//! Calls of the agent that are judged in its container (`spec/rules.md#judged-where-they-run`).
+
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+
+use aifo_tests::{ContainerSetup, Engine, Outcome, Running, eventually};
+
+/// An agent's image, which has git.
+const WITH_GIT: &str = "aifo-agent-base:latest";
+
+/// Returns the engine, if it has an image with git.
+fn engine(test: &str) -> Option<Engine> {
+    let engine = Engine::of_run(test)?;
+    let inspect = ["image", "inspect", "--format", "there", WITH_GIT];
+    if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
+        return Some(engine);
+    }
+    // A closed stderr does not matter.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: no {WITH_GIT}");
+    None
+}
+
+/// A session around a shell script, which is the agent.
+fn agent(containers: &ContainerSetup, script: &str) -> Command {
+    let mut run = containers.command("run");
+    run.args(["--image", WITH_GIT, "--", "bash", "-c", script]);
+    run
+}
+
+/// Runs a command of the launcher in the environment of the session.
+fn coder(containers: &ContainerSetup, words: &[&str]) -> Command {
+    let mut command = containers.setup().coder();
+    command.args(words);
+    command
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn git_is_judged_however_the_agent_calls_it() {
+    let Some(engine) = engine("git_is_judged_however_the_agent_calls_it") else { return };
+    let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
+    let workspace = containers.setup().workspace();
+    let rules = "[[rule]]\nrun = 'git push'\nthen = 'deny'\nbecause = 'not from here'\n";
+    fs::write(workspace.join(".aifo.toml"), rules).unwrap();
+    let calls = [
+        ("git push", 86),
+        ("git -C . push origin", 86),
+        ("sh -c 'git push'", 86),
+        ("bash -lc 'git push'", 86),
+        ("env -i /bin/bash -lc 'git push'", 86),
+        ("env -i PATH=\"$PATH\" git push", 86),
+        ("(cd /workspace && git push)", 86),
+        ("(cd /tmp && git push)", 86),
+        ("git -c alias.x='!git push' x", 86),
+        ("GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0=push git x", 86),
+        // Not judged: full paths are code.
+        ("/usr/bin/git push", 128),
+        ("git --version", 0),
+        ("gh --version", 127),
+    ];
+    let script = calls.map(|(call, _)| format!("{call}; echo \"exit $?\"\n")).concat();
+    let script = format!("{script}command -v git; git init -q; git status --short | head -1");
+    let outcome = Outcome::of(&mut agent(&containers, &script));
+    let text = outcome.exited(0).text();
+    let codes: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("exit ")).collect();
+    let expected = calls.map(|(_, code)| code.to_string());
+    assert_eq!(codes, expected, "{text}\n{}", outcome.stderr);
+    for line in ["/opt/aifo/bin/git", "?? .aifo.toml"] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    let denied = outcome.stderr.matches("aifo-shim: denied by rule '").count();
+    assert_eq!(denied, 10, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("aifo-shim: 'gh' is not found in PATH\n"));
+    let log = Outcome::of(&mut coder(&containers, &["log"])).text();
+    let in_place: Vec<&str> = log.lines().filter(|line| line.contains("  in place ")).collect();
+    assert!(in_place.iter().all(|line| line.contains("  agent     git ")), "{log}");
+    assert!(in_place.iter().any(|line| line.ends_with("git status --short")), "{log}");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_force_push_in_the_container_is_asked_in_a_second_terminal() {
+    let test = "a_force_push_in_the_container_is_asked_in_a_second_terminal";
+    let Some(engine) = engine(test) else { return };
+    let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
+    let script = "git init -q --bare /tmp/r; git init -q .; git -c user.name=a -c user.email=b commit -q \
+                  --allow-empty -m x; git push --force /tmp/r HEAD:refs/heads/m; echo \"exit $?\"; \
+                  git push --force /tmp/r HEAD:refs/heads/n; echo \"exit $?\"; \
+                  git --git-dir=/tmp/r for-each-ref --format='%(refname)'";
+    let running = Running::start(&mut agent(&containers, script));
+    for option in ["once", "deny"] {
+        let mut listed = String::new();
+        eventually("a question is open", || {
+            listed = Outcome::of(&mut coder(&containers, &["approve"])).text();
+            listed.contains("git push --force /tmp/r")
+        });
+        let id = listed.split_whitespace().next().unwrap();
+        Outcome::of(&mut coder(&containers, &["approve", "--answer", id, option])).exited(0);
+    }
+    let outcome = running.finish();
+    let text = outcome.exited(0).text();
+    assert_eq!(text, "exit 0\nexit 86\nrefs/heads/m\n", "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("aifo-shim: denied by the user: git push --force"));
+}

@@ -1,0 +1,295 @@
+//! Calls that are judged where they run (`spec/rules.md#judged-where-they-run`).
+
+mod git;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use aifo_tests::{Outcome, Running, SessionSetup, Tool, binaries, eventually};
+
+/// A setup whose agent has these tools of the machine.
+fn setup() -> SessionSetup {
+    let names = ["sh", "cat", "grep", "env", "rm"];
+    let link = |setup: SessionSetup, name: &str| {
+        let path = ["/usr/bin", "/bin"].map(|directory| PathBuf::from(directory).join(name));
+        let found = path.into_iter().find(|path| path.exists()).expect("the machine has the tool");
+        setup.tool(name, Tool::Link(found))
+    };
+    names.into_iter().fold(SessionSetup::new(), link)
+}
+
+/// A session around a shell script, which is the agent.
+fn agent(setup: &SessionSetup, script: &str) -> Command {
+    let mut run = setup.coder();
+    run.args(["run", "-q", "--backend", "local", "--toolchain", "c-cpp", "--", "sh", "-c", script]);
+    run
+}
+
+fn rules(setup: &SessionSetup, text: &str) {
+    fs::write(setup.workspace().join(".aifo.toml"), text).unwrap();
+}
+
+fn user_file(setup: &SessionSetup, text: &str) {
+    let directory = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("config.toml"), text).unwrap();
+}
+
+fn command(setup: &SessionSetup, words: &[&str]) -> Command {
+    let mut command = setup.coder();
+    command.args(words);
+    command
+}
+
+/// Waits until a question is open, and answers it.
+#[track_caller]
+fn answer(setup: &SessionSetup, option: &str) -> String {
+    let mut listed = String::new();
+    eventually("a question is open", || {
+        listed = Outcome::of(&mut command(setup, &["approve"])).text();
+        listed.starts_with('q')
+    });
+    let id = listed.split_whitespace().next().unwrap();
+    Outcome::of(&mut command(setup, &["approve", "--answer", id, option])).exited(0);
+    listed
+}
+
+#[test]
+fn a_program_in_place_is_as_without_a_shim() {
+    let setup = setup().tool("git", Tool::Fake);
+    let native = setup.tools().join("git");
+    let script = |git: &str| {
+        format!(
+            "exec 5<.; umask 027; cd sub; \
+             {git} args a '' 'b c' \"$(printf '\\377\\n\\tx')\"; {git} env; {git} fds <&- 3>&1; \
+             {git} limits; {git} cwd; {git} argv0; echo x | {git} stdin; \
+             {git} exit 3; echo $?; {git} die 15; echo $?; \
+             trap '' PIPE INT USR1; {git} say ignoring; {git} limits; exit 9"
+        )
+    };
+    fs::create_dir(setup.workspace().join("sub")).unwrap();
+    let run = |git: &str| Outcome::of(&mut agent(&setup, &script(git)));
+    let (judged, plain) = (run("git"), run(&native.display().to_string()));
+    // The name differs as typed, and the session's own values from one session to the next.
+    let text = |outcome: &Outcome| {
+        let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        let own = native.display().to_string();
+        let shown = |line: &str| match (line.split_once("pipe:"), line.split_once("/run/aifo-")) {
+            (Some((number, _)), _) => format!("{number}pipe"),
+            (_, Some((before, id))) => format!("{before}/run/{}", &id[16..]),
+            _ if line == own => "git".to_owned(),
+            _ => line.to_owned(),
+        };
+        let is_own = |line: &&str| !line.starts_with("AIFO_") && !line.contains(".aifo/");
+        text.lines().filter(is_own).map(shown).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(text(&judged), text(&plain));
+    assert!(text(&judged).contains("ignoring"), "{}", text(&judged));
+    assert_eq!((judged.code(), plain.code()), (Some(9), Some(9)));
+    assert_eq!(judged.stderr, plain.stderr);
+    let log = Outcome::of(&mut command(&setup, &["log", "--json"])).text();
+    assert!(!log.contains("in-place"), "the last session has no judged call: {log}");
+}
+
+/// Signals are inherited as they were, and none is caught or blocked.
+#[test]
+fn a_program_in_place_inherits_signals() {
+    let setup = setup().script("git", "exec grep Sig[BIC] /proc/self/status");
+    let script = |git: &str| format!("trap '' INT USR1; {git}; trap - INT; {git}");
+    let run = |git: &str| Outcome::of(&mut agent(&setup, &script(git))).exited(0).text();
+    let native = setup.tools().join("git").display().to_string();
+    let judged = run("git");
+    assert!(judged.contains("SigIgn"), "{judged}");
+    assert_eq!(judged, run(&native));
+}
+
+#[test]
+fn a_denied_call_does_not_run_and_the_log_has_all() {
+    let setup = setup().tool("git", Tool::Fake);
+    rules(
+        &setup,
+        "[[rule]]\nrun = 'git count'\nthen = 'deny'\nbecause = 'it is shared'\n\
+         [[rule]]\nrun = 'git push'\nthen = 'deny'\n",
+    );
+    let script = "git say hello; git -C . count ran; echo $?; \
+                  GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='push o' git x; echo $?; \
+                  GIT_CONFIG_PARAMETERS=\"'alias.x=push o'\" git x; echo $?";
+    let outcome = Outcome::of(&mut agent(&setup, script));
+    assert_eq!(outcome.text(), "hello\n86\n86\n86\n");
+    let line = format!(
+        "aifo-shim: denied by rule '{}:1': it is shared; hint: do not repeat this call; choose another \
+         way or report to the user",
+        setup.workspace().join(".aifo.toml").display()
+    );
+    assert!(outcome.stderr.starts_with(&line), "{}", outcome.stderr);
+    assert!(!setup.workspace().join("ran").exists());
+    let log = Outcome::of(&mut command(&setup, &["log"])).text();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("  git ")).collect();
+    let [said, denied, by_count, by_parameters] = lines[..] else { panic!("{log}") };
+    assert!(said.contains("  in place ") && said.ends_with("  agent     git say hello"), "{said}");
+    assert!(denied.contains("  refused ") && denied.contains("# denied by rule '"), "{denied}");
+    for line in [by_count, by_parameters] {
+        assert!(line.contains("git -c \"alias.x=push o\" x  # denied"), "{line}");
+    }
+    let log = Outcome::of(&mut command(&setup, &["log", "--json"])).text();
+    let said: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    let fields = ["kind", "rule", "ending"].map(|field| said[field].clone());
+    assert_eq!(fields, ["agent", "in-place", "in-place"]);
+    assert_eq!(said["status"], 204);
+    let failed = Outcome::of(&mut command(&setup, &["log", "--failed"])).text();
+    assert!(!failed.contains("say hello"), "{failed}");
+}
+
+#[test]
+fn an_asked_call_waits_and_runs_once_it_is_allowed() {
+    let setup = setup().tool("git", Tool::Fake);
+    let script = "git push --force; echo $?; git push --force; echo $?; git push -f; echo $?";
+    let running = Running::start(&mut agent(&setup, script));
+    running
+        .complains("aifo: waiting for approval: git push --force; answer with: aifo-coder approve");
+    let listed = answer(&setup, "session");
+    assert!(
+        listed.contains("  default rule 'git|hub push'") || listed.contains("rule 'default rule")
+    );
+    // The second one is identical; the third is not.
+    let question = answer(&setup, "deny");
+    assert!(question.contains("git push -f\n"), "{question}");
+    let outcome = running.finish();
+    // The fake tool has no such command.
+    assert_eq!(outcome.text(), "99\n99\n86\n");
+    assert!(
+        outcome.stderr.contains("aifo-shim: denied by the user: git push -f ("),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn an_answer_after_the_client_has_left_covers_one_repetition() {
+    let setup = setup().tool("git", Tool::Fake);
+    let script = "git push -f & sleep() { read x < go; }; pid=$!; read x < go; kill $pid; wait $pid; echo $?; \
+                  read x < go; git push -f; echo $?";
+    let fifo = setup.workspace().join("go");
+    Outcome::of(Command::new("mkfifo").arg(&fifo)).exited(0);
+    let running = Running::start(&mut agent(&setup, script));
+    running.complains("waiting for approval: git push -f");
+    fs::write(&fifo, "\n").unwrap();
+    running.expect("143\n");
+    answer(&setup, "once");
+    fs::write(&fifo, "\n").unwrap();
+    assert_eq!(running.finish().text(), "143\n99\n");
+}
+
+/// Only tools that rules are about have shims, and only those of the list.
+#[test]
+fn tools_have_shims_by_rules_and_configuration() {
+    let names = ["git", "gh", "curl", "rm"];
+    let check = |prepare: &dyn Fn(&SessionSetup), options: &[&str], expected: &[&str]| {
+        let setup = names.into_iter().fold(setup(), |setup, name| setup.tool(name, Tool::Fake));
+        prepare(&setup);
+        let mut run = setup.coder();
+        run.args(["run", "-q", "--backend", "local", "--toolchain", "c-cpp"]).args(options);
+        let script = names.map(|name| format!("command -v {name};")).concat();
+        let text = Outcome::of(run.args(["--", "sh", "-c", &script])).exited(0).text();
+        let own = setup.tools();
+        let shims = text.lines().filter(|line| !line.starts_with(own.to_str().unwrap()));
+        let shims: Vec<_> = shims.filter_map(|line| line.rsplit('/').next()).collect();
+        assert_eq!(shims, expected, "{text}");
+    };
+    check(&|_| {}, &[], &["git", "gh"]);
+    check(&|_| {}, &["--no-rules"], &[]);
+    check(
+        &|setup| rules(setup, "[[rule]]\nrun = 'curl'\nthen = 'ask'"),
+        &[],
+        &["git", "gh", "curl"],
+    );
+    check(
+        &|setup| user_file(setup, "[judge]\nin_place = ['rm', 'cargo', 'nothing']"),
+        &[],
+        &["rm"],
+    );
+    check(&|setup| user_file(setup, "[judge]\nin_place = []"), &[], &[]);
+}
+
+#[test]
+fn invalid_names_are_errors() {
+    let setup = setup();
+    for (name, why) in [("aifo-x", "'aifo-x' is reserved"), ("a/b", "'a/b': ")] {
+        user_file(&setup, &format!("[judge]\nin_place = ['{name}']\n"));
+        let outcome = Outcome::of(&mut command(&setup, &["policy", "test"]));
+        assert!(
+            outcome.exited(1).stderr.contains(&format!("config.toml:2: {why}")),
+            "{}",
+            outcome.stderr
+        );
+    }
+    user_file(&setup, "");
+    rules(&setup, "[judge]\nin_place = []\n");
+    let outcome = Outcome::of(&mut command(&setup, &["policy", "test"]));
+    assert!(
+        outcome
+            .exited(1)
+            .stderr
+            .contains(".aifo.toml:2: [judge] in_place changes which calls are judged"),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn a_call_that_cannot_be_judged_does_not_run() {
+    let setup = setup().tool("git", Tool::Fake).tool("env", Tool::Link("/usr/bin/env".into()));
+    let script = "shim=$(command -v git); \
+                  AIFO_TOOLEEXEC_URL=unix:///nonexistent.sock git say x; echo $?; \
+                  AIFO_TOOLEEXEC_TOKEN=wrong git say x; echo $?; \
+                  env -i PATH=/nonexistent \"$shim\" say x; echo $?; \
+                  env -i PATH=\"$PATH\" git say trimmed; echo $?";
+    let outcome = Outcome::of(&mut agent(&setup, script));
+    assert_eq!(outcome.text(), "86\n86\n127\ntrimmed\n0\n", "{}", outcome.stderr);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let [unreachable, unauthorized, absent] = lines[..] else { panic!("{lines:?}") };
+    let hint = "; hint: 'git' runs only while the session that judges it does; start a new session";
+    assert!(unreachable.contains("cannot reach the proxy") && unreachable.ends_with(hint));
+    assert_eq!(unauthorized, "aifo-shim: unauthorized");
+    assert_eq!(absent, "aifo-shim: 'git' is not found in PATH");
+}
+
+/// Another name in `argv[0]` could make the program another tool.
+#[test]
+fn a_call_under_another_name_is_refused() {
+    let Some(bash) = aifo_tests::program("bash") else { return };
+    let setup = setup().tool("git", Tool::Fake).tool("bash", Tool::Link(bash));
+    let script = "bash -c 'exec -a git-push git -f'; echo $?";
+    let outcome = Outcome::of(&mut agent(&setup, script));
+    assert_eq!(outcome.text(), "86\n");
+    let expected = "aifo-shim: 'git' is called as 'git-push', so it cannot be judged; hint: call it by its own name\n";
+    assert_eq!(outcome.stderr, expected);
+}
+
+/// Two shims find the same program, and neither executes the other.
+#[test]
+fn a_session_in_a_session_judges_once_and_runs_the_program() {
+    let setup = setup().tool("git", Tool::Fake);
+    let coder = binaries().coder.display();
+    let script = format!(
+        "{coder} run -q --backend local --toolchain c-cpp -- sh -c 'git say inner; git argv0'; git say outer"
+    );
+    let outcome = Outcome::of(&mut agent(&setup, &script));
+    assert_eq!(outcome.exited(0).text(), "inner\ngit\nouter\n", "{}", outcome.stderr);
+}
+
+#[test]
+fn why_explains_a_call_in_place() {
+    let setup = setup().tool("git", Tool::Fake).env("AIFO_BACKEND", "local");
+    let why = |words: &[&str]| Outcome::of(command(&setup, &["why"]).args(words)).exited(0).text();
+    let text = why(&["git", "push", "--force"]);
+    assert!(text.contains("tools/git would run next to the agent\n"), "{text}");
+    let because = "because:     'git' runs where the agent is, once the rules on its arguments allow it\n\
+                   verdict:     ask, by default rule 'git|hub push': rewrites history that others have\n";
+    assert!(text.contains(because), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&why(&["--json", "git", "status"])).unwrap();
+    let fields = ["mode", "reason", "verdict"].map(|field| json[field].clone());
+    assert_eq!(fields, ["in-place", "in-place", "allow"]);
+    assert!(why(&["--no-rules", "git", "status"]).contains("so the agent's PATH decides"));
+}
