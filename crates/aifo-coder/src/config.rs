@@ -41,8 +41,10 @@ pub(crate) use self::flags::{
 };
 pub(crate) use self::key::ConfigEntry;
 pub(crate) use self::kinds::{ToolEffect, ToolRule, is_engine_word};
-pub(crate) use self::layers::{load, load_user, real};
-pub(crate) use self::paths::{links_below, user_file_name, user_file_path, workspace_file_path};
+pub(crate) use self::layers::{load, load_user};
+pub(crate) use self::paths::{
+    links_below, real, user_file_name, user_file_path, workspace_file_path,
+};
 pub(crate) use self::source::Source;
 pub(crate) use self::table::Config;
 pub(crate) use self::toolchains::{StartMode, Toolchains};

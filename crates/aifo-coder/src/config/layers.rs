@@ -1,6 +1,6 @@
 //! The layers: the user's file, the environment, flags and the workspace's file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use aifo_launch::detect_kinds;
 
@@ -10,7 +10,7 @@ use crate::config::file::{File, FileTable};
 use crate::config::flags::Flags;
 use crate::config::item::Item;
 use crate::config::key::{ConfigEntry, VariableLookup, extends};
-use crate::config::paths::{user_file_path, workspace_file_path};
+use crate::config::paths::{real, user_file_path, workspace_file_path};
 use crate::config::source::{Source, Sourced};
 use crate::config::table::{ATTACH, Config, KEYS};
 use crate::config::toolchains::{Toolchains, read_versions};
@@ -49,12 +49,6 @@ pub(crate) fn load_user() -> Result<Config, ConfigError> {
 
 pub(super) fn user_file() -> Result<Option<File>, ConfigError> {
     Ok(user_file_path().map(|path| File::read(&path)).transpose()?.flatten())
-}
-
-/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session
-/// reports.
-pub(crate) fn real(workspace: &Path) -> PathBuf {
-    workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
 }
 
 impl Config {

@@ -22,9 +22,15 @@ pub(crate) fn user_file_name() -> String {
     path.display().to_string()
 }
 
+/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session
+/// reports.
+pub(crate) fn real(workspace: &Path) -> PathBuf {
+    workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
+}
+
 /// Returns a function that reads a link at a path relative to the workspace, for the judge.
 pub(crate) fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
-    let workspace = super::real(workspace);
+    let workspace = real(workspace);
     move |path| {
         let target = std::fs::read_link(workspace.join(OsStr::from_bytes(path))).ok()?;
         Some(OsString::from(target).into_vec())
