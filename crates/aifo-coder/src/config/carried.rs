@@ -7,7 +7,6 @@ use toml::{Table, Value};
 
 use crate::config::error::ConfigError;
 use crate::config::file::File;
-use crate::config::layers::user_file;
 
 /// The keys of the file, and those below them that are left out.
 const CARRIED: [(&str, &[&str]); 7] = [
@@ -26,7 +25,7 @@ const MAX_BYTES: usize = 100 << 10;
 
 /// Returns these settings of the user's file as TOML, a line for each key; empty without one.
 pub(crate) fn carried_settings() -> Result<String, ConfigError> {
-    let Some(file) = user_file()? else { return Ok(String::new()) };
+    let Some(file) = File::of_user()? else { return Ok(String::new()) };
     let table: Table = toml::from_str(file.text()).unwrap_or_default();
     let settings = carried(table);
     match settings.len() > MAX_BYTES {
@@ -50,7 +49,7 @@ fn carried(table: Table) -> String {
     for (key, mut value) in table {
         let Some((_, omitted)) = CARRIED.iter().find(|(name, _)| *name == key) else { continue };
         if let Value::Table(table) = &mut value {
-            table.retain(|name, _| !omitted.iter().any(|it| *it == name));
+            table.retain(|name, _| !omitted.contains(&name));
             if key == "kind" {
                 for kind in table.iter_mut().filter_map(|(_, kind)| kind.as_table_mut()) {
                     kind.remove(OF_KIND);

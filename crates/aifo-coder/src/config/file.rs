@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::error::ConfigError;
 use crate::config::item::{FileText, Item, Owner};
-use crate::config::paths::WORKSPACE_FILE;
+use crate::config::paths::{WORKSPACE_FILE, user_file_path};
 
 /// A configuration file.
 #[derive(Debug)]
@@ -41,6 +41,11 @@ impl File {
             return Err(ConfigError::in_file(path, "is larger than 1 MiB"));
         }
         Ok(Some(File::new(path, text)))
+    }
+
+    /// Reads the user's file; `None` if it does not exist.
+    pub(crate) fn of_user() -> Result<Option<Self>, ConfigError> {
+        Ok(user_file_path().map(|path| File::read(&path)).transpose()?.flatten())
     }
 
     /// Takes the text of a file, which is parsed when it is applied.
