@@ -368,6 +368,68 @@ fn rust_log_selects_log_lines() {
     assert!(nonsense.stderr.contains("ignoring invalid RUST_LOG"), "{}", nonsense.stderr);
 }
 
+/// `net check` has the rules of a session with the same flags.
+#[test]
+fn net_check_follows_the_flags() {
+    let setup = SessionSetup::new();
+    write(&setup, WORKSPACE, "[net]\ndeny = [\"denied.example\"]\n");
+    let rows: [(&[&str], &[&str]); 12] = [
+        (
+            &["static.crates.io"],
+            &["static.crates.io:443\n", "tools  allowed: '@rust' (rust, default)"],
+        ),
+        (
+            &["static.crates.io", "--toolchain", "go"],
+            &["tools:rust  allowed: '@rust'", "tools:go    refused: no rule allows it"],
+        ),
+        (
+            &["x.example:8443", "--allow-net", "x.example:8443"],
+            &["tools  allowed: 'x.example:8443' (--allow-net)", "agent  allowed: 'x.example:8443'"],
+        ),
+        (
+            &["x.example", "--toolchain", "go", "--allow-net", "go=x.example"],
+            &["tools:rust  refused", "tools:go    allowed: 'x.example' (go, --allow-net)"],
+        ),
+        (
+            &["x.example", "--allow-net", "agent=x.example"],
+            &["tools  refused", "agent  allowed: 'x.example' (agent, --allow-net)"],
+        ),
+        (&["x.example:22", "--allow-net", "x.example:443"], &["tools  refused", "agent  refused"]),
+        (&["x.example", "--net", "open"], &["x.example:443, if --net were names; it is open\n"]),
+        (&["x.example", "--net", "learn"], &["--net learn allows names without a rule\n"]),
+        (
+            &["api.anthropic.com", "--agent", "claude"],
+            &["tools  refused", "agent  allowed: '@agent-model' (agent, default)"],
+        ),
+        (&["api.anthropic.com"], &["agent  refused: no rule allows it\nhint: allow it with: "]),
+        (
+            &["denied.example", "--allow-net", "denied.example"],
+            &["tools  refused: net.deny takes it away with 'denied.example'"],
+        ),
+        (
+            &["x.example", "--json", "--allow-net", "rust=x.example"],
+            &["\"mode\": \"names\"", "\"only\": \"rust\"", "\"source\": \"--allow-net\""],
+        ),
+    ];
+    for (args, expected) in rows {
+        let outcome = coder(&setup, &[&["net", "check", "--toolchain", "rust"], args].concat());
+        let text = outcome.exited(0).text();
+        for line in expected {
+            assert!(text.contains(line), "{args:?} lacks {line:?}:\n{text}");
+        }
+    }
+    let rows: [(&[&str], &str); 4] = [
+        (&["x.example", "--agent", "nope"], "there is no agent 'nope'\nhint: "),
+        (&["a/b"], "the name has a character other than"),
+        (&["*.example"], "is not one name with one port\nhint: for example: "),
+        (&["x.example", "--allow-net", "http://x.example/"], "is a URL"),
+    ];
+    for (args, expected) in rows {
+        let outcome = coder(&setup, &[&["net", "check"], args].concat());
+        assert!(outcome.exited(2).stderr.contains(expected), "{args:?}: {outcome:?}");
+    }
+}
+
 /// A value that can never be valid is a wrong command line, whatever else is configured.
 #[test]
 fn a_bad_value_of_a_flag_is_a_wrong_command_line() {

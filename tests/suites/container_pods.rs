@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Once};
 
 use aifo_tests::{
     EVERY_TOOL, Engine, Image, Outcome, Running, Scratch, SessionSetup, Signal, Terminal, argv,
@@ -44,7 +45,7 @@ impl Cluster {
     /// The cluster of this run: that of kubectl, or podman. Without one, reports the test as skipped.
     fn of_run(test: &str) -> Option<Self> {
         match std::env::var("AIFO_TEST_CLUSTER").ok().filter(|prefix| !prefix.is_empty()) {
-            Some(prefix) => Some(Cluster::of_kubectl(prefix)),
+            Some(prefix) => Some(Cluster::of_kubectl(prefix, &Engine::of_run(test)?)),
             None => Engine::of_run(test).filter(Engine::is_podman).map(Cluster::of_podman),
         }
     }
@@ -68,8 +69,19 @@ impl Cluster {
         }
     }
 
-    /// `cargo xtask test kubernetes` has pushed the images.
-    fn of_kubectl(prefix: String) -> Self {
+    fn of_kubectl(prefix: String, builder: &Engine) -> Self {
+        // A tag of its own: nodes do not pull a name that they have.
+        static TAG: LazyLock<String> = LazyLock::new(fresh_id);
+        static PUSHED: Once = Once::new();
+        let launcher = format!("{prefix}aifo-test-launcher:{}", *TAG);
+        PUSHED.call_once(|| {
+            let image = launcher_image(builder);
+            let base = format!("{prefix}{EVERY_TOOL}");
+            for (local, name) in [(image.name(), launcher.as_str()), (EVERY_TOOL, &base)] {
+                builder.text(["tag", local, name]);
+                builder.text(["push", name]);
+            }
+        });
         let given = std::env::var("AIFO_TEST_CLAIM").ok().filter(|claim| !claim.is_empty());
         let owns_claim = given.is_none();
         let claim = given.unwrap_or_else(|| format!("aifo-test-{}", fresh_id()));
@@ -84,7 +96,6 @@ impl Cluster {
             kubectl.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
             assert!(kubectl.wait().unwrap().success(), "the claim is created");
         }
-        let launcher = format!("{prefix}aifo-test-launcher:latest");
         Cluster {
             setup: SessionSetup::new(),
             script: None,

@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 use aifo_tests::{ContainerSession, ContainerSetup, Engine, Running};
 
 /// Servers of this machine at one port: TCP and UDP at every address, and an abstract unix socket.
-struct Servers {
+pub(crate) struct Servers {
     port: u16,
     /// The name of the unix socket.
     abstract_name: String,
-    udp: UdpSocket,
+    pub(crate) udp: UdpSocket,
     /// Connections over TCP and to the unix socket.
-    accepted: Arc<AtomicUsize>,
+    pub(crate) accepted: Arc<AtomicUsize>,
 }
 
 impl Servers {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let tcp = TcpListener::bind("0.0.0.0:0").expect("a free port");
         let port = tcp.local_addr().expect("bound").port();
         let udp = UdpSocket::bind(("0.0.0.0", port)).expect("the same port is free");
@@ -50,11 +50,11 @@ fn answer(mut client: impl Read + Write, count: &AtomicUsize) {
 }
 
 /// A way, its class or report, statements of Python that print, and the possible results.
-struct Way {
-    way: &'static str,
-    class: &'static str,
-    program: &'static str,
-    results: &'static [&'static str],
+pub(crate) struct Way {
+    pub(crate) way: &'static str,
+    pub(crate) class: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) results: &'static [&'static str],
 }
 
 /// Prepended to every program. The arguments are the port, an address of this machine and the name of the
@@ -389,7 +389,7 @@ for address in ['127.0.0.1', '127.64.100.100', '127.1.2.3']:
     },
 ];
 
-fn run(session: &ContainerSession, servers: &Servers, program: &str) -> String {
+pub(crate) fn run(session: &ContainerSession, servers: &Servers, program: &str) -> String {
     // The address that this machine has for others; without a route it has none.
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a free port");
     let host = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
@@ -398,7 +398,7 @@ fn run(session: &ContainerSession, servers: &Servers, program: &str) -> String {
     session.python(&program, &[&servers.port.to_string(), &host, &servers.abstract_name])
 }
 
-fn setup(engine: &Engine, servers: &Servers) -> ContainerSetup {
+pub(crate) fn setup(engine: &Engine, servers: &Servers) -> ContainerSetup {
     let rule = format!("allowed.test:{} address=127.0.0.1", servers.port);
     ContainerSetup::of(engine).kind("python").flag("--net", "names").flag("--allow-net", &rule)
 }

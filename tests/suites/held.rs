@@ -133,6 +133,26 @@ fn a_detached_session_continues_and_is_drawn_again() {
     eventually("nothing is left", || fs::read_dir(setup.runtime()).unwrap().count() == 0);
 }
 
+#[test]
+fn chosen_keys_leave_the_session() {
+    let setup = held_setup();
+    let directory = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("config.toml");
+    fs::write(&file, "[attach]\ndetach_keys = \"ctrl-p,q\"\n").unwrap();
+    let terminal = Terminal::sized(80, 24);
+    let run = terminal.start(&kept(&setup, "--keep", DRAWS));
+    terminal.expect("drawn for 24x80");
+    appears(&setup, "began");
+    terminal.press("\u{10}q");
+    assert_eq!(run.finish(), Ok(0));
+    assert!(terminal.shown().contains("return with: aifo-coder attach "), "{}", terminal.shown());
+    fs::write(&file, "[attach]\ndetach_keys = \"q\"\n").unwrap();
+    let outcome = Outcome::of(&mut coder(&setup, &["config", "show"]));
+    let expected = "config.toml:2: invalid keys 'q': expected two keys such as 'ctrl-p,q'";
+    assert!(!outcome.status.success() && outcome.stderr.contains(expected), "{}", outcome.stderr);
+}
+
 /// A shell in place of an agent; `attach` shows what scrolled away, and the lines of the end.
 #[test]
 fn the_lines_above_the_screen_are_shown_again() {

@@ -47,6 +47,7 @@ mod container_stacks;
 mod container_venv;
 mod container_versions;
 mod container_ways_out;
+mod container_ways_out_ports;
 mod curl;
 mod descriptors;
 mod doctor;

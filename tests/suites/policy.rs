@@ -25,6 +25,26 @@ fn check_prints_the_verdict_the_rule_and_the_normal_form() {
 }
 
 #[test]
+fn a_path_through_a_link_is_judged_by_its_target() {
+    let setup = SessionSetup::new();
+    std::os::unix::fs::symlink("/etc", setup.workspace().join("out")).unwrap();
+    fs::create_dir(setup.workspace().join("src")).unwrap();
+    std::os::unix::fs::symlink("src", setup.workspace().join("in")).unwrap();
+    let rows = [
+        ("out/x", "ask"),
+        ("out/", "ask"),
+        ("out", "allow"),
+        ("in/x", "allow"),
+        ("src/x", "allow"),
+    ];
+    for (path, expected) in rows {
+        let outcome = coder(&setup, &["policy", "check", "--", "rm", "-rf", path]);
+        let verdict = format!("verdict:  {expected}\n");
+        assert!(outcome.exited(0).text().starts_with(&verdict), "{path}: {}", outcome.text());
+    }
+}
+
+#[test]
 fn an_example_that_does_not_hold_is_an_error_with_its_line() {
     let setup = SessionSetup::new();
     let file = setup.workspace().join(".aifo.toml");
@@ -51,6 +71,10 @@ fn import_prints_rules_and_lists_the_rest() {
     assert_eq!(outcome.text(), "[[rule]]\nrun = \"make x\"\nthen = \"deny\"\n\n");
     let errors = &outcome.stderr;
     assert!(errors.contains(":1: 'Read(./.env)' cannot be expressed: "), "{errors}");
+    let outcome = coder(&setup, &["policy", "import", "codex", "no-such-file"]);
+    let errors = &outcome.exited(1).stderr;
+    assert!(errors.contains("cannot read 'no-such-file': "), "{errors}");
+    assert!(errors.contains("hint: the usual file is ~/.codex/rules/default.rules"), "{errors}");
 }
 
 #[test]

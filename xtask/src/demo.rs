@@ -52,6 +52,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         backend,
         path: std::env::var_os("PATH").unwrap_or_default(),
         arguments: &[],
+        variables: &[],
         log: root.join("serve.log"),
     })?;
     eprintln!("session: {} with {}; {runs}", project.display(), names.join(", "));

@@ -15,6 +15,7 @@ mod elf;
 mod fixture;
 mod host;
 mod images;
+mod kubernetes;
 mod serve;
 mod shell;
 mod suites;
@@ -45,7 +46,8 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes; \
-               `docker`, `podman`: those in containers; `agents`: those with real agents",
+               `docker`, `podman`: those in containers; `agents`: those with real agents; \
+               `kubernetes`: those in the cluster of kubectl",
         run: suites::run,
     },
     Command {

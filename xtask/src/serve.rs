@@ -29,6 +29,8 @@ pub(crate) struct Options<'a> {
     pub(crate) path: OsString,
     /// Further arguments of `serve`.
     pub(crate) arguments: &'a [String],
+    /// Further variables of `serve`.
+    pub(crate) variables: &'a [(&'a str, &'a Path)],
     /// A new file for stderr.
     pub(crate) log: PathBuf,
 }
@@ -76,6 +78,7 @@ impl Serve {
         command
             .args(options.arguments)
             .env("PATH", &options.path)
+            .envs(options.variables.iter().copied())
             .env("AIFO_SHIM_BIN", &options.dist.shim)
             // With the caller's target directory, the tools would build into it.
             .env_remove("CARGO_TARGET_DIR")

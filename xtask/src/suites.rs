@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
 use crate::test_program::{Arguments, cargo_test, run_each, run_tests, suites};
-use crate::{agents, container_gate, shell};
+use crate::{agents, container_gate, kubernetes, shell};
 
 /// `[SUITE] [-- ARGS]`: all suites, one, `pending`, the container suites of an engine, or the agent
 /// suites. ARGS go to the test program.
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         [] => run_tests(with_arguments, theirs),
         [name] if name == "pending" => pending(),
         [name, agents @ ..] if name == "agents" => agents::run(agents, theirs),
+        [name, words @ ..] if name == "kubernetes" => kubernetes::run(words, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
             container_gate::run(Engine::parse(name)?, suites, theirs)
         }
@@ -40,7 +41,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         _ => {
             bail!(
                 "usage: cargo xtask test [SUITE | docker [SUITE..] | podman [SUITE..] | \
-                 agents [docker|podman] [AGENT..]] [-- ARGS]"
+                 agents [docker|podman] [AGENT..] | \
+                 kubernetes [--images PREFIX] [SUITE..]] [-- ARGS]"
             )
         }
     }

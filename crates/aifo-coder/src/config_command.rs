@@ -48,7 +48,7 @@ fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
     paint::print(&paint::columns(&rows))
 }
 
-/// What `config show --json` prints.
+/// The output of `config show --json`.
 #[derive(Serialize)]
 struct Shown<'a> {
     /// `None` if there is no home directory.

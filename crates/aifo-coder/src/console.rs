@@ -4,7 +4,7 @@ mod screen;
 
 use std::fmt::{self, Display, Write as _};
 
-use aifo_launch::MessageLevel;
+use aifo_launch::{MessageLevel, REFUSALS};
 use aifo_types::escape_line;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -145,6 +145,7 @@ impl<S: Subscriber> Layer<S> for Lines {
             _ => MessageLevel::Debug,
         };
         match self.is_shown(event.metadata()) {
+            true if event.metadata().target() == REFUSALS => screen::print_or_record(level, &line),
             true => screen::print(level, &line),
             false => screen::record(level, &line),
         }

@@ -9,13 +9,16 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use aifo_attach::{Client, ClientEnd, Connection, Held, Holder, disconnect_clients, guard};
+use aifo_attach::{
+    Client, ClientEnd, Connection, DetachSequence, Held, Holder, disconnect_clients, guard,
+};
 use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
 use crate::cli::{self, UsageError};
+use crate::config;
 use crate::console;
 use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
@@ -185,7 +188,10 @@ pub(crate) fn is_on_terminal() -> bool {
 pub(crate) fn client(connection: Connection) -> anyhow::Result<ClientEnd> {
     let program = CString::new(PROGRAM)?;
     let client = Client::new(connection, (&program, GUARD)).context("cannot use this terminal")?;
-    Ok(client.run()?)
+    // An error of the file must not keep a user out of a session.
+    let keys = config::load_user().map_err(|error| tracing::warn!("{error}"));
+    let keys = keys.map_or_else(|()| Some(DetachSequence::default()), |it| it.detach_keys.value);
+    Ok(client.with_detach_keys(keys).run()?)
 }
 
 /// Reports the end of a client.

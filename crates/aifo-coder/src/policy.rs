@@ -75,7 +75,16 @@ fn test(workspace: &Path) -> anyhow::Result<()> {
 }
 
 fn import(source: PolicySource, file: &Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("'{}'", file.display()))?;
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let usual = match source {
+            PolicySource::Codex => "~/.codex/rules/default.rules",
+            PolicySource::Claude => "~/.claude/settings.json",
+        };
+        anyhow::anyhow!(
+            "cannot read '{}': {error}\nhint: the usual file is {usual}",
+            file.display()
+        )
+    })?;
     let imported: ImportedRules = match source {
         PolicySource::Codex => import_codex(&text),
         PolicySource::Claude => import_claude(&text),
@@ -83,6 +92,9 @@ fn import(source: PolicySource, file: &Path) -> anyhow::Result<()> {
     .map_err(|error| anyhow::anyhow!("{}:{error}", file.display()))?;
     for note in &imported.notes {
         console::say(format!("{}:{}: {}", file.display(), note.line, note.what));
+    }
+    if imported.toml.trim().is_empty() {
+        console::say(format!("{}: no rule that can be imported", file.display()));
     }
     paint::print(&imported.toml)
 }

@@ -16,7 +16,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 
-use crate::detach_keys::{DetachKeys, Typed};
+use crate::detach_keys::{DetachKeys, DetachSequence, Typed};
 use crate::end_file::END_FILE;
 use crate::frame::{Frame, FrameReader, Role};
 use crate::guard::Guard;
@@ -124,13 +124,20 @@ impl Client {
             display,
             modes,
             restore: Vec::new(),
-            keys: DetachKeys::default(),
+            keys: DetachKeys::new(Some(DetachSequence::default())),
             output: Vec::new(),
             input: Vec::new(),
             guard: Some(guard),
             signals,
             end: None,
         })
+    }
+
+    /// Sets the keys with which the user leaves; `None` for no keys.
+    #[must_use]
+    pub fn with_detach_keys(mut self, keys: Option<DetachSequence>) -> Self {
+        self.keys = DetachKeys::new(keys);
+        self
     }
 
     /// Shows the terminal until the command ends or the client leaves, and restores the terminal.

@@ -9,7 +9,7 @@ pub(crate) const MAX_PAYLOAD: usize = 64 * 1024;
 /// Length of type and length.
 const HEAD: usize = 5;
 
-/// What a client connects for.
+/// The purpose of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It shows the terminal.

@@ -33,6 +33,7 @@ mod screen;
 mod terminal_report;
 
 pub use client::{Client, ClientEnd, Connection, connect, disconnect_clients};
+pub use detach_keys::DetachSequence;
 pub use end_file::END_FILE;
 pub use frame::{Frame, FrameError, FrameReader, Role};
 pub use guard::guard;

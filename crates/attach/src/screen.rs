@@ -25,7 +25,7 @@ pub struct Screen {
     size: (NonZeroU16, NonZeroU16),
 }
 
-/// What the emulator does not keep.
+/// State of the terminal that the emulator does not keep.
 #[derive(Debug, Default)]
 struct Extras {
     /// Modes of [`MODES`] that are set.

@@ -16,7 +16,7 @@ use crate::recipes::{BuildRequest, find, ordered};
 use crate::registry;
 use crate::scratch::scratch;
 
-/// What to build, and from what.
+/// The images to build, and their sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
     /// The images: names of recipes, agents with an optional `@VERSION`, `toolchains`, `agents`.

@@ -23,7 +23,7 @@ use crate::remove_tree::remove_tree;
 use crate::running::{SessionInfo, session_directories};
 use crate::session_dir::{AbandonedDir, is_locked, is_own, session_of};
 
-/// What one session left. Locked: no other process removes it meanwhile.
+/// The remains of one session. Locked: no other process removes it meanwhile.
 #[derive(Debug)]
 pub struct Leftovers {
     /// The session's id.

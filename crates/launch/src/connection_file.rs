@@ -20,7 +20,7 @@ pub struct LoggedConnection {
     pub time: u64,
     /// Its number in the session.
     pub connection: u64,
-    /// Whether it has ended.
+    /// Its state.
     pub state: ConnectionState,
     /// The label of the stack.
     pub stack: String,
@@ -44,7 +44,7 @@ pub struct LoggedConnection {
     pub suggestion: Option<String>,
     /// The address outside with its port.
     pub address: Option<String>,
-    /// Whether a parent proxy dials.
+    /// True if a parent proxy dials.
     pub via_parent: bool,
     /// Bytes to the host outside.
     pub sent: u64,
@@ -56,7 +56,7 @@ pub struct LoggedConnection {
     pub error: Option<String>,
 }
 
-/// Whether a connection has ended.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {

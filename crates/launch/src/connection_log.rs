@@ -32,6 +32,9 @@ pub(crate) struct ConnectionLog {
     learnt: BTreeSet<String>,
 }
 
+/// The target of events about refused names, which the session's summary has again.
+pub const REFUSALS: &str = "aifo_launch::refusals";
+
 /// A tool can look up any number of names.
 const MAX_REFUSALS: usize = 200;
 
@@ -171,7 +174,7 @@ impl ConnectionLog {
             (_, Some((_, kind))) => format!("{kind} tools were"),
             _ => "tools were".to_owned(),
         };
-        tracing::warn!("{who} refused {}", refusal_text(&subject, error, suggestion.as_deref()));
+        tracing::warn!(target: REFUSALS, "{who} refused {}", refusal_text(&subject, error, suggestion.as_deref()));
         self.named.insert(subject, suggestion);
     }
 

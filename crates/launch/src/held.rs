@@ -23,7 +23,7 @@ const END: &str = "ended";
 /// How long an end waits for a client.
 const END_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the user sees of a held session.
+/// A held session, as the user sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRecord {
     /// The session's id.
@@ -83,11 +83,11 @@ pub struct HeldSession {
     pub record: HeldRecord,
     /// Its directory.
     pub directory: PathBuf,
-    /// Whether it runs.
+    /// Its state.
     pub state: HeldState,
 }
 
-/// Whether a held session runs.
+/// The state of a held session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldState {
     /// It runs, with this number of clients.

@@ -156,6 +156,7 @@ pub use connection_file::{
     ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
     connections_written,
 };
+pub use connection_log::REFUSALS;
 pub use control_client::{
     AnswerSender, ControlClient, ControlError, ControlLine, EndedQuestion, ListedQuestion,
 };

@@ -143,7 +143,7 @@ impl MirrorTable {
     fn wanted(&self, target: &str) -> BTreeMap<u16, Vec<Source>> {
         let mut wanted: BTreeMap<u16, Vec<Source>> = BTreeMap::new();
         let Some(own) = self.stacks.get(target) else { return wanted };
-        // What the agent listens on is not for tools.
+        // The agent's own listeners are not for tools.
         let others = |name: &&String| *name != target && *name != AGENT_STACK;
         for (name, stack) in self.stacks.iter().filter(|(name, _)| others(name)) {
             for (port, inodes) in stack.own() {

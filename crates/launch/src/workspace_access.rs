@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{getgid, getuid};
 
-/// What the caller may do in a workspace without capabilities and further groups, as in a container.
+/// The access that the caller has to a workspace without capabilities and further groups, as in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkspaceAccess {
     /// It can read and write, as far as each file's mode allows.

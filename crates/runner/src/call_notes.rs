@@ -79,7 +79,7 @@ const HOOK_INSTALLERS: [(&[u8], &[&[u8]]); 5] = [
 /// Words of package managers: the names after them are packages, and no programs.
 const PACKAGE_COMMANDS: [&[u8]; 4] = [b"add", b"i", b"install", b"uninstall"];
 
-/// What the runner knows of its sidecar.
+/// The facts about the sidecar that notes need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoteOptions {
     /// The machine has certificates that the sidecar lacks.

@@ -45,7 +45,7 @@ pub enum Refusal {
         call: String,
         /// The rule and its reason.
         why: String,
-        /// What happened.
+        /// The event.
         cause: ApprovalFailure,
     },
     /// 403: the call is too long to be shown for approval.

@@ -158,7 +158,7 @@ pub enum Frame<'a> {
         socket: SocketType,
         /// The port that it is bound to, not 0.
         port: u16,
-        /// Whether a socket without a visible owner belongs to the only call.
+        /// The rule for a socket without a visible owner.
         only: OnlyCall,
         /// The refusal, for the client of the call.
         text: String,
@@ -185,7 +185,7 @@ pub enum Frame<'a> {
     },
     /// Runner to proxy: the listeners at this stack's loopback address, after a change.
     Listeners {
-        /// Whether these are all.
+        /// The completeness of the list.
         report: ListenerReport,
         /// Each one, at most [`MAX_LISTENERS`](crate::MAX_LISTENERS).
         listeners: Vec<Listener>,
@@ -212,7 +212,7 @@ pub enum Frame<'a> {
     Opened {
         /// The request's serial.
         serial: u32,
-        /// Whether the socket is open.
+        /// The outcome.
         result: SocketResult,
         /// Where no descriptors pass: the inode of the listener, or the number of the connection, as in
         /// [`NetFrame::Open`]. Otherwise 0.

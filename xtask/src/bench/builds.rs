@@ -101,6 +101,7 @@ fn measure(bench: &Bench<'_>, compiler: &Compiler, backend: Backend<'_>) -> Resu
         backend,
         path: compiler.path()?,
         arguments: &[],
+        variables: &[],
         log: project.scratch.path().join("serve.log"),
     })?;
     let shims = project.scratch.path().join("shims");

@@ -101,6 +101,7 @@ impl Session {
             backend: Backend::Containers { engine: ENGINE, image: IMAGE },
             path: std::env::var_os("PATH").unwrap_or_default(),
             arguments,
+            variables: &[],
             log: scratch.path().join("serve.log"),
         })?;
         // unix:///../aifo-ID/front/exec.sock

@@ -15,6 +15,7 @@ mod network;
 mod parents;
 mod report;
 mod rows;
+mod rules;
 pub(crate) mod stats;
 mod version1;
 
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         backend: serve::Backend::Local,
         path: serve::path_with(&tools)?,
         arguments: &[],
+        variables: &[],
         log: root.join("serve.log"),
     })?;
     dist.link_shims(&shims, Tool::NAMES)?;

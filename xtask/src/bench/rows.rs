@@ -16,6 +16,7 @@ use super::network;
 use super::parents::Parent;
 use super::report::Bound::{self, Reported};
 use super::report::Measured::{self, Absent, Instructions, Mib, Slowdown, Throughput};
+use super::rules;
 
 /// A row of the table.
 pub(super) struct Row {
@@ -58,6 +59,8 @@ pub(super) const ROWS: &[Row] = &[
     row("mailbox: true, by the binary", at_most(10.0, 10.0), mailbox::binary),
     row("mailbox: true, by the script, to bash -c true", at_most(15.0, 15.0), mailbox::script),
     row("mailbox: 256 MiB, to cp", at_most(3.0, 3.0), mailbox::output),
+    row("rules: true, to a session without", at_most(1.1, 1.1), rules::allowed),
+    row("rules: end of a call after its answer", at_most(5.0, 5.0), rules::answered),
     row("agent's messages, to parsing", at_most(2.0, 2.0), messages::against_parsing),
     row(
         "agent's messages to an editor, to rewriting",

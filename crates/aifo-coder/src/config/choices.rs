@@ -1,5 +1,6 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
+use aifo_attach::DetachSequence;
 use aifo_launch::{
     BackendChoice, CacheScope, ConfinementMode, Flavor, Net, StateImport, StateMode,
     check_published,
@@ -45,7 +46,7 @@ pub(crate) enum KeyMode {
     /// The agent gets them.
     Pass,
 }
-/// What becomes of a session whose terminal is closed.
+/// The fate of a session whose terminal is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnHangup {
     /// It ends.
@@ -88,6 +89,19 @@ pub(crate) const CACHES: Format<CacheScope> = Format {
     show: |scope| json!(word_of(&CACHE_WORDS, scope)),
     words: || names(&CACHE_WORDS),
 };
+/// `None`: no keys.
+pub(crate) const DETACH_KEYS: Format<Option<DetachSequence>> = Format::new(
+    |item| {
+        let text = item.text()?;
+        if text == "none" {
+            return Ok(None);
+        }
+        let hint = "expected two keys such as 'ctrl-p,q', the first one with ctrl-, or none";
+        let keys = DetachSequence::parse(&text);
+        keys.map(Some).ok_or_else(|| item.error(format!("invalid keys '{text}': {hint}")))
+    },
+    |keys| json!(keys.map_or_else(|| "none".to_owned(), |keys| keys.to_string())),
+);
 /// `None`: a unix socket in the session directory.
 pub(crate) const LISTEN: Format<Option<Endpoint>> = Format::new(
     |item| item.text()?.parse().map(Some).map_err(|error| item.error(format!("{error}"))),

@@ -66,7 +66,7 @@ pub(crate) enum FlagGroup {
     Pod,
 }
 
-/// What the workspace's file may do to a value.
+/// The change of a value that the workspace's file may make.
 pub(crate) struct Tightening<T> {
     /// Returns the objection to a value, if it extends the configuration.
     pub(crate) objection: fn(&T) -> Option<&'static str>,

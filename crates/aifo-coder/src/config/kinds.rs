@@ -42,8 +42,16 @@ pub(crate) enum ToolEffect {
 /// The word for all toolchains, started on demand.
 pub(crate) const AUTO: &str = "auto";
 
+#[cfg(test)]
+thread_local! {
+    /// The number of tables of kinds that this thread has built.
+    pub(crate) static BUILT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Kinds {
     pub(crate) fn builtin() -> Self {
+        #[cfg(test)]
+        BUILT.with(|built| built.set(built.get() + 1));
         Kinds {
             policy: Policy::builtin(),
             rules: Vec::new(),

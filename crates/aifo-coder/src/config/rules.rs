@@ -93,7 +93,7 @@ pub(crate) const TOOL_NAMES: Format<ToolNames> = Format::new(
 /// The tools that run in place, by default those that agents have in their images. A shim of another one would hide that the agent
 /// does not have it.
 pub(crate) fn default_in_place() -> ToolNames {
-    let names = ["git", "gh", "curl", "wget"].into_iter();
+    let names = ["git", "gh", "curl"].into_iter();
     names.filter_map(|name| ToolName::parse(name.as_bytes()).ok()).collect()
 }
 

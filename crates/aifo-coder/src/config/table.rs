@@ -13,8 +13,9 @@ use aifo_types::{Endpoint, Subnet, env};
 
 use crate::config::agents::Agents;
 use crate::config::choices::{
-    BACKEND, CACHES, CONFINE, CPUS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK, ON_HANGUP, OnHangup,
-    POOLS, PORTS, PROGRAM, PUBLISH, RESTRICTIONS, SIZE, SMART, STATE, STATE_IMPORT, SmartMode,
+    BACKEND, CACHES, CONFINE, CPUS, DETACH_KEYS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK,
+    ON_HANGUP, OnHangup, POOLS, PORTS, PROGRAM, PUBLISH, RESTRICTIONS, SIZE, SMART, STATE,
+    STATE_IMPORT, SmartMode,
 };
 use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
@@ -164,16 +165,14 @@ table! {
         setting("containers.ca_bundle", at!(ca_bundle), ABSOLUTE_PATH, "configures containers")
             .unset("that of the machine");
     []
-        rule("net.allow",
-            |config, item| config.names.allow(&config.kinds, item),
+        rule("net.allow", |config, item| config.names.allow(&config.kinds, item),
             Err("allows names"))
             .flag("--allow-net", Takes::Many("NAME"), FlagGroup::Containers,
                 "Let tools and agent also reach NAME, NAME:PORT, '*.NAME' or a group such as @debian; \
                  KIND=NAME and agent=NAME: only these tools, or the agent; repeatable")
             .shown(|config| config.names.show_allow());
     []
-        rule("net.kind.NAME.allow",
-            |config, item| config.names.allow_kind(&config.kinds, item),
+        rule("net.kind.NAME.allow", |config, item| config.names.allow_kind(&config.kinds, item),
             Err("allows names"))
             .shown(|config| config.names.show_kinds());
     []
@@ -314,6 +313,8 @@ table! {
                  (the agent gets them)");
     [on_hangup: OnHangup = OnHangup::End]
         setting("agent.on_hangup", at!(on_hangup), ON_HANGUP, "keeps sessions");
+    [detach_keys: Option<aifo_attach::DetachSequence> = Some(Default::default())]
+        setting("attach.detach_keys", at!(detach_keys), DETACH_KEYS, "chooses keys");
     [max_requests: Option<u64> = None]
         setting("agent.max_requests", at!(max_requests), LIMIT, "changes a limit")
             .unset("no limit")
@@ -363,8 +364,7 @@ table! {
                 is_stricter: |_, _| true,
             });
     []
-        rule("rule",
-            |config, item| config.argument_rules.add(item),
+        rule("rule", |config, item| config.argument_rules.add(item),
             Ok(|config, item| config.argument_rules.restrict(item)))
             .shown(|config| config.argument_rules.show());
     []

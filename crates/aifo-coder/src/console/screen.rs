@@ -67,6 +67,12 @@ impl Drop for Hold {
 }
 
 impl HeldLines {
+    fn keep(&mut self, level: MessageLevel, line: &str, later: Later) {
+        if matches!(level, MessageLevel::Error | MessageLevel::Warn) && later == Later::Shown {
+            self.add(line);
+        }
+    }
+
     fn add(&mut self, line: &str) {
         if self.lines.iter().any(|known| known == line) || self.lines.len() == MAX_LINES {
             self.more += 1;
@@ -80,17 +86,25 @@ impl HeldLines {
 pub(super) fn print(level: MessageLevel, lines: &str) {
     let mut screen = screen();
     screen.record(level, lines);
-    if let Some(held) = screen.held.as_mut().filter(|held| held.is_terminal) {
-        if matches!(level, MessageLevel::Error | MessageLevel::Warn) {
-            held.lines.add(lines);
-        }
-        return;
+    if !screen.keep(level, lines, Later::Shown) {
+        screen.write(lines);
     }
-    let (clear, status) = match std::io::stderr().is_terminal() {
-        true => (CLEAR, screen.status.as_str()),
-        false => ("", ""),
-    };
-    write(&format!("{clear}{lines}\n{status}"));
+}
+
+/// As [`print`], for lines that the end of the session has again: a held terminal does not get them later.
+pub(super) fn print_or_record(level: MessageLevel, lines: &str) {
+    let mut screen = screen();
+    screen.record(level, lines);
+    if !screen.keep(level, lines, Later::Omitted) {
+        screen.write(lines);
+    }
+}
+
+/// Whether a line is shown once a held terminal is released.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Later {
+    Shown,
+    Omitted,
 }
 
 /// Writes lines to the log of a session whose command runs, and nowhere else.
@@ -137,6 +151,21 @@ pub(super) fn report_panics() {
 }
 
 impl Screen {
+    /// Keeps a line off a held terminal. `false` if none is held.
+    fn keep(&mut self, level: MessageLevel, lines: &str, later: Later) -> bool {
+        let Some(held) = self.held.as_mut().filter(|held| held.is_terminal) else { return false };
+        held.lines.keep(level, lines, later);
+        true
+    }
+
+    fn write(&self, lines: &str) {
+        let (clear, status) = match std::io::stderr().is_terminal() {
+            true => (CLEAR, self.status.as_str()),
+            false => ("", ""),
+        };
+        write(&format!("{clear}{lines}\n{status}"));
+    }
+
     fn record(&self, level: MessageLevel, lines: &str) {
         if let Some(held) = &self.held {
             held.log.append(level, lines.strip_prefix("aifo-coder: ").unwrap_or(lines));
@@ -171,5 +200,14 @@ mod tests {
         }
         assert_eq!(held.lines, ["a", "b", "c", "d", "e"]);
         assert_eq!(held.more, 3);
+    }
+
+    #[test]
+    fn a_held_terminal_gets_no_line_that_the_summary_has() {
+        let mut held = HeldLines::default();
+        held.keep(MessageLevel::Warn, "refused", Later::Omitted);
+        held.keep(MessageLevel::Info, "ready", Later::Shown);
+        held.keep(MessageLevel::Warn, "lost", Later::Shown);
+        assert_eq!((held.lines, held.more), (vec!["lost".to_owned()], 0));
     }
 }

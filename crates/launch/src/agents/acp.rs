@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// What a client needs to know before it connects to an agent.
+/// The facts that a client needs before it connects to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcpProfile {
     /// The program in its image, with its arguments.

@@ -19,7 +19,7 @@ pub struct CallLogReader(LineReader);
 pub struct LoggedLine {
     /// The line, without its end.
     pub json: String,
-    /// What it records.
+    /// The recorded event.
     pub record: LoggedRecord,
 }
 

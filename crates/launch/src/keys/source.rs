@@ -23,7 +23,7 @@ use crate::trusted::TrustedPrograms;
 pub enum SecretSource {
     /// A variable of the launcher's environment.
     Variable(String),
-    /// A file of the user's, which nobody else can read.
+    /// A file of the user's, which no other user can read.
     File(PathBuf),
     /// A command that prints it.
     Command {
@@ -105,7 +105,7 @@ fn of_variable(name: &str) -> Result<Zeroizing<String>, String> {
     Ok(Zeroizing::new(value))
 }
 
-/// Reads a file of the caller's that nobody else can read, without following a link.
+/// Reads a file of the caller's that no other user can read, without following a link.
 fn of_file(path: &Path) -> Result<Zeroizing<String>, String> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let opened = File::options().read(true).custom_flags(flags).open(path);

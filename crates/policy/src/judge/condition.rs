@@ -56,6 +56,14 @@ impl Condition {
         matches!(self, Condition::Option { names, .. } if names.contains(&option.name))
     }
 
+    /// As [`Condition::matches`], for a rule that allows: an option that may be a value counts less.
+    pub(super) fn matches_surely(&self, call: &NormalCall, operands_at: usize) -> Match {
+        let found = self.matches(call, operands_at);
+        let Condition::Option { names, .. } = self else { return found };
+        let is_sure = call.options.iter().any(|it| it.is_sure && names.contains(&it.name));
+        if is_sure { found } else { found.min(Match::Maybe) }
+    }
+
     pub(super) fn matches(&self, call: &NormalCall, operands_at: usize) -> Match {
         let open = if call.is_open { Match::Maybe } else { Match::No };
         match self {

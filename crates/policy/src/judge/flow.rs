@@ -147,7 +147,9 @@ fn runners(command: &Simple, calls: &[Rc<NormalCall>], files: &[Vec<u8>]) -> Vec
     }
     for call in calls {
         let table = call.known.table;
-        let is_reader = table.reads_commands || table.reads_files;
+        let has_code =
+            [&b"-c"[..], b"-e", b"-m", b"-p"].iter().any(|option| call.has_option(option));
+        let is_reader = (table.reads_commands || table.reads_files) && !has_code;
         let by_name = call.operands.first().is_some_and(|operand| is_written(&operand.word));
         let by_input = reads_stdin(call) && command.reads.iter().any(|file| is_written(file));
         if is_reader && (by_name || by_input) {

@@ -15,11 +15,29 @@ pub(super) fn found_below(word: &[u8], roots: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 /// Replaces marks of unknown arguments, such as `{}`, in a word.
 pub(super) fn without_marks(word: &[u8], marks: &[Vec<u8>]) -> Vec<u8> {
-    let mut word = word.to_vec();
-    for mark in marks.iter().filter(|mark| !mark.is_empty()) {
-        while let Some(at) = word.windows(mark.len()).position(|part| part == mark.as_slice()) {
-            word.splice(at..at + mark.len(), [UNKNOWN, UNKNOWN]);
+    let mut replaced = Vec::new();
+    let mut rest = word;
+    while let Some((first, after)) = rest.split_first() {
+        let mark = marks.iter().find(|mark| !mark.is_empty() && rest.starts_with(mark));
+        if let Some(mark) = mark {
+            replaced.extend([UNKNOWN, UNKNOWN]);
+            rest = rest.get(mark.len()..).unwrap_or_default();
+        } else {
+            replaced.push(*first);
+            rest = after;
         }
     }
-    word
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_that_is_unknown_text_is_replaced_once() {
+        let unknown = vec![UNKNOWN, UNKNOWN];
+        assert_eq!(without_marks(&unknown, std::slice::from_ref(&unknown)), unknown);
+        assert_eq!(without_marks(b"a{}b", &[b"{}".to_vec()]), b"a\0\0b");
+    }
 }

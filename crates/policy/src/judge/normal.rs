@@ -51,7 +51,9 @@ impl NormalCall {
     /// Parses a call; `None` if it has no tool.
     pub(super) fn parse(argv: &[Vec<u8>]) -> Option<Self> {
         let (first, args) = argv.split_first()?;
+        // zsh replaces `=git` by its path.
         let base = base_name(first);
+        let base = base.strip_prefix(b"=").unwrap_or(base);
         let (known, tool, dashed) = find(base);
         let call = NormalCall {
             known,

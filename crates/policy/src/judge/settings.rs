@@ -75,6 +75,11 @@ impl<'a> Parts<'a> {
                     continue;
                 }
                 let name = name.trim().to_ascii_lowercase();
+                if name == "alias" {
+                    // A table of aliases.
+                    self.unclear.push(call.tool.clone());
+                    continue;
+                }
                 let Some(name) = name.strip_prefix("alias.") else { continue };
                 let name = name.strip_suffix(".command").unwrap_or(name).trim_matches('"');
                 if !name.as_bytes().eq_ignore_ascii_case(&command.word) {

@@ -1,6 +1,7 @@
 //! Whether a rule matches a call.
 
 use super::Rule;
+use crate::judge::Verdict;
 use crate::judge::condition::Condition;
 use crate::judge::glob::{Match, matches};
 use crate::judge::normal::{CallOption, NormalCall};
@@ -19,8 +20,12 @@ impl Rule {
         if found == Match::No {
             return Match::No;
         }
+        let matches_one = |item: &Condition| match self.shared.then {
+            Verdict::Allow => item.matches_surely(call, operands_at),
+            _ => item.matches(call, operands_at),
+        };
         let is_any = |conditions: &[Condition]| {
-            let each = conditions.iter().map(|item| item.matches(call, operands_at));
+            let each = conditions.iter().map(matches_one);
             each.max().unwrap_or(Match::No)
         };
         if !self.with.is_empty() {
@@ -28,7 +33,7 @@ impl Rule {
         }
         let mut unsure = 0;
         for condition in &self.all {
-            let one = condition.matches(call, operands_at);
+            let one = matches_one(condition);
             unsure += usize::from(one == Match::Maybe);
             found = found.min(one);
         }

@@ -187,7 +187,7 @@ impl Reader<'_> {
         }
         match (printed(&only.words)?, only.directories.as_slice()) {
             (Printed::Name, _) => Some(vec![PLAIN]),
-            (Printed::Temporary, _) => Some(b"/tmp/\x03".to_vec()),
+            (Printed::Temporary, _) => Some(b"/tmp/tmp.mktemp".to_vec()),
             (Printed::Directory, [directory]) if !directory.is_empty() => Some(directory.clone()),
             (Printed::Directory, _) => None,
         }

@@ -70,7 +70,7 @@ impl Known {
         while let Some(byte) = text.get(at) {
             if !is_name(byte) {
                 let is_dot = *byte == b'.' && matches!(text.get(at + 1), Some(b' ' | b'\t'));
-                known.is_off |= is_dot;
+                known.is_off |= is_dot && begins_command(text.get(..at).unwrap_or_default());
                 at += 1;
                 continue;
             }
@@ -182,6 +182,29 @@ impl Known {
             self.values.remove(&name);
         }
     }
+}
+
+/// Returns whether a word after this text may be a command.
+fn begins_command(before: &[u8]) -> bool {
+    let end = before.trim_ascii_end();
+    let starts = [
+        &b"then"[..],
+        b"do",
+        b"else",
+        b"if",
+        b"elif",
+        b"while",
+        b"until",
+        b"time",
+        b"command",
+        b"builtin",
+    ];
+    let is_line = before.get(end.len()..).unwrap_or_default().contains(&b'\n');
+    end.is_empty()
+        || is_line
+        || end.ends_with(b"\\")
+        || end.last().is_some_and(|byte| b";&|({!`".contains(byte))
+        || starts.iter().any(|word| end.ends_with(word))
 }
 
 /// Returns whether a value is one word, wherever it is expanded.

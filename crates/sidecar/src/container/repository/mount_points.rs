@@ -195,7 +195,7 @@ fn create_missing(git: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a session created besides `commondir`.
+/// The files that a session created besides `commondir`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Created {
     WithHooks,
