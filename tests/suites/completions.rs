@@ -37,7 +37,7 @@ fn path() -> OsString {
 }
 
 /// The typed text, and the candidates; those after `!` must not be offered.
-const TYPED: [(&str, &str); 14] = [
+const TYPED: [(&str, &str); 15] = [
     ("aifo-coder ses", "sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
     ("aifo-coder run -q m", "mine"),
@@ -48,6 +48,7 @@ const TYPED: [(&str, &str); 14] = [
     ("aifo-coder serve --net ", "names open separate none !shared"),
     ("aifo-coder serve --backend ", "auto docker podman local"),
     ("aifo-coder images build co", "codex copilot !rust"),
+    ("aifo-coder images push r.example/team la", "launcher !codex"),
     ("aifo-coder images build --engine ", "docker podman !codex"),
     ("aifo-coder setup ge", "gemini !codex"),
     ("aifo-coder completions ", "bash zsh fish elvish powershell"),

@@ -1,6 +1,8 @@
 //! `run --backend kubernetes` and the commands on its sessions (`spec/kubernetes.md#run`), with a script in
 //! place of kubectl. Its pod is the real first process of a pod, on this machine.
 
+mod upload;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -54,7 +56,12 @@ impl Cluster {
     }
 
     fn run(&self, flags: &[&str]) -> Command {
-        let run = ["run", "--backend", "kubernetes", "--pvc", "project", "--image", "i"];
+        self.run_in(&[&["--pvc", "project"], flags].concat())
+    }
+
+    /// A session with a workspace by these flags.
+    fn run_in(&self, flags: &[&str]) -> Command {
+        let run = ["run", "--backend", "kubernetes", "--image", "i"];
         self.coder(&[&run, flags, &["--", "sh"]].concat())
     }
 
@@ -351,8 +358,8 @@ fn options_that_do_not_apply_are_errors() {
         assert!(text.contains(&format!("{flag} has no effect in a pod\nhint: ")), "{text}");
         assert!(text.contains(part), "{text}");
     }
-    let none = error(&["run", "--backend", "kubernetes", "--detach", "--image", "i", "--", "sh"]);
-    assert!(none.contains("it needs a workspace\nhint: --pvc NAME"), "{none}");
+    let none = error(&["kube", "render", "--image", "i", "--", "sh"]);
+    assert!(none.contains("needs a workspace in the cluster\nhint: --pvc NAME"), "{none}");
     let local = error(&["run", "--pvc", "p", "--", "true"]);
     assert!(local.contains("--pvc is for sessions in a cluster\nhint: add --backend kubernetes"));
     let local = error(&["attach", "--namespace", "n"]);

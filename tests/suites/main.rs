@@ -38,6 +38,7 @@ mod container_network_stream;
 mod container_ops;
 mod container_pods;
 mod container_publish;
+mod container_push;
 mod container_registries;
 mod container_repository;
 mod container_restrictions;

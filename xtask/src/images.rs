@@ -123,10 +123,14 @@ impl Options {
         Ok(options)
     }
 
-    /// Adds the shim, if an agent is built.
+    /// Adds the shim, if an image has it.
     fn for_build(&self, scratch: &Path) -> Result<BuildOptions> {
-        let has_agents = aifo_images::has_agents(&self.names)?;
-        let shim = if has_agents { Some(dist::shim(&scratch.join("shim"))?) } else { None };
+        let programs = aifo_images::programs(&self.names)?;
+        if programs.contains(&"aifo-coder") {
+            bail!("'launcher' is built by an installed program: aifo-coder images build launcher");
+        }
+        let has_shim = programs.contains(&"aifo-shim");
+        let shim = if has_shim { Some(dist::shim(&scratch.join("shim"))?) } else { None };
         Ok(BuildOptions { shim, ..self.for_update()? })
     }
 
@@ -138,6 +142,7 @@ impl Options {
             image_names: ImageNames::from_environment(),
             ca: self.ca.clone().or_else(ca),
             shim: None,
+            coder: None,
             toolchain: if self.rust_from_host { Some(toolchain()?) } else { None },
             fresh: self.fresh,
             command: COMMAND,

@@ -29,8 +29,8 @@ pub(crate) use self::acp::{
     Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
 };
 pub(crate) use self::cluster::{ClusterFlags, PodFlags};
-pub(crate) use self::images::{BuildImages, Images, ImagesCommand, Setup};
-pub(crate) use self::kube::{Kube, KubeCommand, KubeRbac, KubeRender};
+pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
+pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand, PolicySource};
 pub(crate) use self::proxy::{ClientKind, Proxy};

@@ -5,6 +5,7 @@
 //! restrict, because an agent can edit it.
 
 mod agents;
+mod carried;
 mod choices;
 mod definition;
 mod environment;
@@ -30,6 +31,7 @@ mod tests;
 mod toolchains;
 mod variables;
 
+pub(crate) use self::carried::carried_settings;
 pub(crate) use self::choices::OnHangup;
 pub(crate) use self::error::{ConfigError, suggestion};
 pub(crate) use self::file::File;

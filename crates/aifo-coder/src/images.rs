@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use aifo_images::{BaseChoice, BuildOptions, Host, ImageNames, Lock, Part, Recipe};
+use aifo_images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe};
 use aifo_launch::{
     Choice, Engine, Flavor, Programs, ShimBinary, TrustedPrograms, state_directory, within_timeout,
 };
 use anyhow::Context;
+use serde::Serialize;
 
-use crate::cli::{BuildImages, ImagesCommand};
+use crate::cli::{BuildImages, ImagesCommand, PushImages};
 use crate::config::{self, Config, Flags};
 use crate::console::EscapedStderr;
 use crate::{console, paint};
@@ -26,7 +27,8 @@ pub(crate) async fn run(command: &ImagesCommand) -> anyhow::Result<ExitCode> {
             build(images, toolchain, &config).await
         }
         ImagesCommand::Update(flags) => update(flags, &config).await,
-        ImagesCommand::List { engine } => list(*engine, &config).await,
+        ImagesCommand::List { engine, json } => list(*engine, *json, &config).await,
+        ImagesCommand::Push(flags) => push(flags, &config).await,
     }
 }
 
@@ -49,8 +51,12 @@ pub(crate) async fn build_named(
     config: &Config,
 ) -> anyhow::Result<Option<Vec<&'static Recipe>>> {
     let mut options = BuildOptions { toolchain, ..options(flags, config) };
-    if aifo_images::has_agents(&flags.names)? {
-        options.shim = Some(ShimBinary::find()?.path().to_owned());
+    for program in aifo_images::programs(&flags.names)? {
+        match program {
+            "aifo-shim" => options.shim = Some(ShimBinary::find()?.path().to_owned()),
+            // The running program, also after the file was replaced.
+            _ => options.coder = Some(PathBuf::from("/proc/self/exe")),
+        }
     }
     let mut lock = Lock::embedded()?;
     if let Some(path) = lock_path() {
@@ -76,10 +82,13 @@ pub(crate) async fn build_named(
 
 /// The command to run after a build.
 fn next_step(built: &[&Recipe]) -> String {
-    let agent = built.iter().find(|recipe| recipe.part == Part::Agent);
-    match agent {
+    let of = |part| built.iter().find(|recipe| recipe.part == part);
+    match of(Part::Agent) {
         Some(agent) => {
             format!("next: start it in a project with `aifo-coder run {}`", agent.short_name())
+        }
+        None if of(Part::Launcher).is_some() => {
+            format!("next: push it for a cluster with `{COMMAND} push REGISTRY/PREFIX`")
         }
         None => {
             "next: `aifo-coder agents` lists the agents, `aifo-coder images build AGENT` builds one"
@@ -104,9 +113,47 @@ async fn update(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(engine: Option<Flavor>, config: &Config) -> anyhow::Result<ExitCode> {
+/// Pushes images to a registry.
+async fn push(flags: &PushImages, config: &Config) -> anyhow::Result<ExitCode> {
+    let destination = Destination::parse(&flags.destination)?;
+    let host = host(flags.engine, config).await?;
+    let image_names = image_names(config);
+    let pushed = aifo_images::push(
+        &host,
+        &flags.names,
+        &image_names,
+        &destination,
+        COMMAND,
+        &mut EscapedStderr,
+    )?;
+    let images = if pushed.len() == 1 { "image" } else { "images" };
+    console::say(format_args!("pushed {} {images} to {destination}", pushed.len()));
+    if image_names.prefix != destination.prefix() {
+        console::say(format_args!(
+            "next: sessions use them with image_prefix = \"{}\" in [containers] of the configuration",
+            destination.prefix()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A row of `images list --json`.
+#[derive(Serialize)]
+struct Row<'a> {
+    image: &'a str,
+    tag: &'a str,
+    size: &'a str,
+    age: &'a str,
+}
+
+async fn list(engine: Option<Flavor>, json: bool, config: &Config) -> anyhow::Result<ExitCode> {
     let host = host(engine, config).await?;
     let rows = host.images()?;
+    if json {
+        let rows = rows.iter().map(|[image, tag, size, age]| Row { image, tag, size, age });
+        paint::print_json(&rows.collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if rows.is_empty() {
         console::say(format_args!(
             "{} has no image of aifo; build those of a project with `aifo-coder setup`, or any with \
@@ -130,16 +177,18 @@ fn options(flags: &BuildImages, config: &Config) -> BuildOptions {
     BuildOptions {
         names: flags.names.clone(),
         base: flags.base.as_deref().map(BaseChoice::parse).unwrap_or_default(),
-        image_names: ImageNames {
-            prefix: config.image_prefix.value.clone(),
-            tag: config.image_tag.value.clone(),
-        },
+        image_names: image_names(config),
         ca: flags.ca.clone().or_else(ca),
         shim: None,
+        coder: None,
         toolchain: None,
         fresh: flags.fresh,
         command: COMMAND,
     }
+}
+
+fn image_names(config: &Config) -> ImageNames {
+    ImageNames { prefix: config.image_prefix.value.clone(), tag: config.image_tag.value.clone() }
 }
 
 /// This machine's default Rust toolchain.
@@ -195,5 +244,6 @@ mod tests {
         let (rust, codex) = (named("rust"), named("agent-codex"));
         assert!(next_step(&[rust, codex]).ends_with("`aifo-coder run codex`"));
         assert!(next_step(&[rust]).contains("`aifo-coder agents`"));
+        assert!(next_step(&[named("launcher")]).contains("`aifo-coder images push "));
     }
 }

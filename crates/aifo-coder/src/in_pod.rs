@@ -18,6 +18,7 @@ use anyhow::{Context, bail};
 
 use crate::console;
 use crate::held;
+use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The first argument of the first process of the container: `_pod SECS run ARGS`.
 pub(crate) const HOLD_IN_POD: &str = "_pod";
@@ -36,13 +37,16 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let [secs, rest @ ..] = line else { bail!("incomplete command line") };
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
     let [command, args @ ..] = rest else {
-        return Ok(wait_for_commands(Duration::from_secs(secs))?);
+        let code = wait_for_commands(Duration::from_secs(secs))?;
+        workspace_in_pod::wait_for_fetch()?;
+        return Ok(code);
     };
     let within = (secs > 0).then(|| Duration::from_secs(secs));
     let id = session()?;
     let (directory, ending) =
         held::hold_in_pod(&id, command, args, (within, END_CONFIRMED_WITHIN))?;
     wait_for_reader(directory.path())?;
+    workspace_in_pod::wait_for_fetch()?;
     directory.close();
     Ok(ExitCode::from(ending.exit_code()))
 }
@@ -174,6 +178,8 @@ pub(crate) fn process() -> Option<ExitCode> {
         hold(rest)
     } else if first == RELAY {
         relay()
+    } else if first == WORKSPACE_IN_POD {
+        workspace_in_pod::process(rest)
     } else {
         return None;
     };

@@ -8,6 +8,7 @@ mod session;
 mod sessions;
 mod start;
 mod terminal;
+mod upload;
 
 use std::process::ExitCode;
 
@@ -19,17 +20,30 @@ pub(crate) use self::cluster::Cluster;
 pub(crate) use self::relay::relay;
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
 pub(crate) use self::sessions::{cleanup, list};
-use crate::cli::{Kube, KubeCommand, KubeRbac, KubeRender};
+use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};
 use crate::config;
 use crate::console::{self, LogLevel};
 use crate::kube::session::{PodProcess, PodRequest};
 use crate::paint;
 
-pub(crate) fn run(flags: Kube) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
     match flags.command {
         KubeCommand::Render(flags) => render(&flags),
         KubeCommand::Rbac(flags) => rbac(flags),
+        KubeCommand::Fetch(flags) => fetch(&flags).await,
     }
+}
+
+/// Fetches the files of an uploaded workspace.
+async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
+    console::start(LogLevel::Warnings);
+    let workspace = default_workspace();
+    let given = flags.cluster.flags().with("--backend", vec!["kubernetes".to_owned()]);
+    let config = config::load(&workspace, &given)?;
+    let cluster = Cluster::of(&config, &workspace).await?;
+    let pod = cluster.find(flags.session.as_deref()).await?;
+    let is_fetched = cluster.fetch_by_hand(&pod).await?;
+    Ok(if is_fetched { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {

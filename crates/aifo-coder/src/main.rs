@@ -46,6 +46,7 @@ mod state;
 mod target;
 mod web;
 mod why;
+mod workspace_in_pod;
 
 use std::process::ExitCode;
 
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
         Command::Setup(flags) => (block_on(setup::setup(&flags)), UNANSWERED),
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
-        Command::Kube(flags) => (kube::run(flags), UNANSWERED),
+        Command::Kube(flags) => (block_on(kube::run(flags)), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => (block_on(exec::exec(flags)), exit::NOTHING_RAN),
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),

@@ -28,8 +28,10 @@ pub struct BuildOptions {
     pub image_names: ImageNames,
     /// A PEM bundle for stages that download.
     pub ca: Option<PathBuf>,
-    /// The shim. Required for agents.
+    /// The shim. Required for agents and the launcher.
     pub shim: Option<PathBuf>,
+    /// The program `aifo-coder`. Required for the launcher.
+    pub coder: Option<PathBuf>,
     /// A Rust toolchain for the rust image, instead of Debian's.
     pub toolchain: Option<PathBuf>,
     /// True if packages are downloaded again, whatever is cached.
@@ -152,6 +154,7 @@ impl<'a> Builder<'a> {
         let inputs = Inputs {
             ca: options.ca.clone(),
             shim: options.shim.clone(),
+            coder: options.coder.clone(),
             toolchain: options.toolchain.clone(),
         };
         let log = Log::new(scratch, out);
@@ -165,7 +168,7 @@ impl<'a> Builder<'a> {
         locked: Option<&LockedPackages>,
         lock: &Lock,
     ) -> Result<(), ImageError> {
-        debug_assert!(recipe.part != Part::Agent || self.inputs.shim.is_some());
+        debug_assert!(!recipe.copies("aifo-shim") || self.inputs.shim.is_some());
         let ImageNames { prefix, tag } = &self.options.image_names;
         let image = recipe.image_name(prefix, tag);
         let base = self.base(recipe, lock)?;
@@ -180,7 +183,7 @@ impl<'a> Builder<'a> {
         self.log.step(&image, command.arg(&context))?;
         match recipe.part {
             Part::Toolchain => self.label_version(recipe, &image),
-            Part::Base | Part::Agent => Ok(()),
+            Part::Base | Part::Agent | Part::Launcher => Ok(()),
         }
     }
 

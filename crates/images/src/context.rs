@@ -14,8 +14,10 @@ use crate::scratch::copy_tree;
 pub(crate) struct Inputs {
     /// A PEM bundle for downloads.
     pub(crate) ca: Option<PathBuf>,
-    /// The shim, for agents.
+    /// The shim, for agents and the launcher.
     pub(crate) shim: Option<PathBuf>,
+    /// The program `aifo-coder`, for the launcher.
+    pub(crate) coder: Option<PathBuf>,
     /// A Rust toolchain, instead of Debian's.
     pub(crate) toolchain: Option<PathBuf>,
 }
@@ -58,8 +60,10 @@ impl Inputs {
                 copy_tree(toolchain, &to, &["share"])?;
             }
         }
-        if let (Some(shim), true) = (&self.shim, recipe.copies("aifo-shim")) {
-            copy(shim, &dir.join("aifo-shim"))?;
+        for (program, name) in [(&self.shim, "aifo-shim"), (&self.coder, "aifo-coder")] {
+            if let (Some(program), true) = (program, recipe.copies(name)) {
+                copy(program, &dir.join(name))?;
+            }
         }
         Ok(dir)
     }
@@ -100,7 +104,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let shim = scratch.path().join("shim");
         write(&shim, "shim").unwrap();
-        let inputs = Inputs { shim: Some(shim), ..Inputs::default() };
+        let inputs = Inputs { coder: Some(shim.clone()), shim: Some(shim), ..Inputs::default() };
         let lock = Lock::embedded().unwrap();
         for recipe in recipes() {
             let locked = lock.packages(recipe, None, "").unwrap();

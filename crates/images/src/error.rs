@@ -92,6 +92,34 @@ pub enum ImageError {
         /// The parser's error.
         reason: String,
     },
+    /// An image to push is not there.
+    #[error("{engine} has no image '{image}'\nhint: build it with: {command}")]
+    NotBuilt {
+        /// The engine.
+        engine: &'static str,
+        /// The image.
+        image: String,
+        /// The command that builds it.
+        command: String,
+    },
+    /// No image is there to push.
+    #[error("{engine} has no image to push\nhint: build them with: {command}")]
+    NonePushed {
+        /// The engine.
+        engine: &'static str,
+        /// A command that builds one.
+        command: String,
+    },
+    /// A registry did not take an image.
+    #[error("cannot push '{image}': {reason}\nhint: {hint}")]
+    Rejected {
+        /// The image's name in the registry.
+        image: String,
+        /// The engine's error.
+        reason: String,
+        /// The remedy.
+        hint: String,
+    },
     /// The system's error.
     #[error(transparent)]
     System(#[from] io::Error),

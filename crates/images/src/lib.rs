@@ -1,7 +1,7 @@
 //! Images of toolchains and agents: recipes, their lock file, and the engine commands that build them.
 //!
 //! In scope: the recipes, embedded from `recipes/`; the order of builds; build contexts; the lock file
-//! with the hashes of packages and bases; Debian bases from packages alone. See `spec/images.md`.
+//! with the hashes of packages and bases; Debian bases from packages alone; pushes to a registry. See `spec/images.md`.
 //!
 //! Out of scope: finding trusted programs and engines (the caller), and containers of sessions
 //! (`aifo-sidecar`).
@@ -19,9 +19,11 @@ mod agent;
 mod build;
 mod context;
 mod debian;
+mod destination;
 mod error;
 mod host;
 mod lock;
+mod push;
 mod recipe;
 mod recipes;
 mod registry;
@@ -34,10 +36,12 @@ mod update;
 pub use aifo_engine::{Flavor, Program};
 pub use build::{BaseChoice, BuildOptions, ImageNames, build};
 pub use debian::{DebianRoot, RELEASE, digest};
+pub use destination::{Destination, DestinationError};
 pub use error::ImageError;
 pub use host::{Host, IMAGE_LABEL, INPUTS_LABEL, toolchain};
 pub use lock::Lock;
+pub use push::push;
 pub use recipe::{Part, Recipe};
-pub use recipes::{has_agents, recipes};
+pub use recipes::{programs, recipes};
 pub use scratch::{copy_tree, scratch};
 pub use update::update;

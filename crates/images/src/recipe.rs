@@ -32,6 +32,8 @@ pub enum Part {
     Toolchain,
     /// An agent's image.
     Agent,
+    /// The image of the launcher in a pod.
+    Launcher,
 }
 
 /// The base of an image.
@@ -66,7 +68,7 @@ impl Recipe {
     pub fn short_name(&self) -> &str {
         match self.part {
             Part::Agent => self.name.strip_prefix(AGENT).unwrap_or(&self.name),
-            Part::Base | Part::Toolchain => &self.name,
+            Part::Base | Part::Toolchain | Part::Launcher => &self.name,
         }
     }
 

@@ -54,9 +54,30 @@ pub(crate) fn ordered(names: &[String]) -> Result<Vec<BuildRequest>, ImageError>
     Ok(order)
 }
 
-/// Returns whether these names include an agent, whose image needs the shim. Errors: a name is unknown.
-pub fn has_agents(names: &[String]) -> Result<bool, ImageError> {
-    Ok(ordered(names)?.iter().any(|request| request.recipe.part == Part::Agent))
+/// Returns the recipes of these names, without their bases, each once.
+pub(crate) fn requested(names: &[String]) -> Result<Vec<&'static Recipe>, ImageError> {
+    let mut found: Vec<&'static Recipe> = Vec::new();
+    for name in names {
+        let recipes: Vec<_> = match name.as_str() {
+            "toolchains" => all(Part::Toolchain).collect(),
+            "agents" => all(Part::Agent).collect(),
+            name => vec![one(name)?],
+        };
+        for (recipe, _) in recipes {
+            if !found.contains(&recipe) {
+                found.push(recipe);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns which of the programs `aifo-shim` and `aifo-coder` the images of these names contain. Errors: a name is
+/// unknown.
+pub fn programs(names: &[String]) -> Result<Vec<&'static str>, ImageError> {
+    let requests = ordered(names)?;
+    let is_copied = |program: &&str| requests.iter().any(|request| request.recipe.copies(program));
+    Ok(["aifo-shim", "aifo-coder"].into_iter().filter(is_copied).collect())
 }
 
 /// Reads all embedded files. They are part of the program, and a test reads them all.
@@ -104,7 +125,7 @@ fn from_dockerfile(name: &str, text: &str) -> Recipe {
     });
     Recipe {
         name: name.to_owned(),
-        part: Part::Toolchain,
+        part: if name == "launcher" { Part::Launcher } else { Part::Toolchain },
         base: match base.strip_prefix("debian:") {
             Some(release) => BaseImage::Debian(release.to_owned()),
             None => BaseImage::Recipe(base.to_owned()),
@@ -196,7 +217,8 @@ mod tests {
         assert_eq!(names(&["agent-codex"]), names(&["codex"]));
         let aider = ["agent-base-bookworm", "agent-python-bookworm", "agent-aider"];
         assert_eq!(names(&["aider"]), aider);
-        assert_eq!(names(&["toolchains", "agents"]).len(), recipes().len());
+        assert_eq!(names(&["launcher"]), ["launcher"]);
+        assert_eq!(names(&["toolchains", "agents", "launcher"]).len(), recipes().len());
         for (at, recipe) in recipes().iter().enumerate() {
             let Some(base) = parent(recipe) else { continue };
             let before = recipes()[..at].iter().find(|before| before.name == *base);
@@ -225,7 +247,9 @@ mod tests {
             assert!(from.iter().all(|from| from.starts_with("FROM ${BASE}")), "{name}: {from:?}");
             assert!(!dockerfile.contains("# include:"), "{name}");
             let is_agent = recipe.part == Part::Agent;
-            assert_eq!(recipe.copies("aifo-shim"), is_agent, "{name}");
+            let is_launcher = recipe.part == Part::Launcher;
+            assert_eq!(recipe.copies("aifo-shim"), is_agent || is_launcher, "{name}");
+            assert_eq!(recipe.copies("aifo-coder"), is_launcher, "{name}");
             assert_eq!(dockerfile.contains(" --install "), is_agent, "{name}");
         }
         assert!(find("c-cpp").unwrap().dockerfile.contains(" gdb "));
@@ -239,6 +263,7 @@ mod tests {
         assert_eq!(image("base"), "registry.example:5000/team/aifo-base:7");
         assert_eq!(image("c-cpp"), "registry.example:5000/team/aifo-toolchain-c-cpp:7");
         assert_eq!(image("codex"), "registry.example:5000/team/aifo-agent-codex:7");
+        assert_eq!(image("launcher"), "registry.example:5000/team/aifo-launcher:7");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //!
 //! Architecture invariant: the crate is pure. The same description gives the same text.
 
+mod container;
 mod network_policy;
 mod pod;
 mod role;

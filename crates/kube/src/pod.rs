@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use aifo_types::{container_path, env};
 
+use crate::container::{Container, Presence, secret_variable, variable};
 use crate::network_policy;
 use crate::security;
-use crate::session_pod::{Limits, SessionPod, Workspace};
+use crate::session_pod::{SessionPod, Workspace};
 use crate::volumes::{Access, Volumes, WORKSPACE_PATH as WORKSPACE};
 use crate::yaml::{Entry, Node, list, map};
 
@@ -15,9 +16,6 @@ const HOME: &str = "/home/coder";
 const CONNECT_SECS: &str = "600";
 /// Seconds for tools to end by signal escalation.
 const GRACE_SECS: u64 = 10;
-
-/// Memory of the launcher's container: its programs need 15 MB, and a log is written.
-const LAUNCHER_MEMORY: (&str, &str) = ("32Mi", "256Mi");
 
 /// Why a session has no pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,7 +116,27 @@ impl SessionPod {
             mounts: vec![volumes.mount("bin", container_path::SHIM_DIR, Access::Write)],
             ..Container::default()
         };
-        [install.node(Vec::new())].into_iter().chain(self.clone_containers(volumes)).collect()
+        let install = [install.node(Vec::new())].into_iter();
+        let upload = self.upload_container(volumes);
+        install.chain(upload).chain(self.clone_containers(volumes)).collect()
+    }
+
+    /// Waits for the files of the workspace, which the client writes by `kubectl exec`.
+    fn upload_container(&self, volumes: &mut Volumes<'_>) -> Option<Node> {
+        (self.workspace == Workspace::Upload).then(|| {
+            let upload = Container {
+                name: "upload",
+                image: &self.launcher_image,
+                comment: "Waits until the client has uploaded the workspace.",
+                command: list(["/usr/local/bin/aifo-coder", "_workspace", "wait"]),
+                mounts: vec![
+                    volumes.workspace(Access::Write),
+                    volumes.mount("tmp-upload", "/tmp", Access::Write),
+                ],
+                ..Container::default()
+            };
+            upload.node(vec![variable("HOME", "/tmp")])
+        })
     }
 
     /// Clones the repository and creates the session's branch.
@@ -158,7 +176,8 @@ impl SessionPod {
             mounts: vec![volumes.workspace(Access::Write)],
             ..Container::default()
         };
-        vec![clone.node(variables), switch.node(vec![variable("HOME", "/tmp")])]
+        let of_switch = [variable("HOME", "/tmp")].into_iter().chain(git_variables());
+        vec![clone.node(variables), switch.node(of_switch.collect())]
     }
 
     fn containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
@@ -201,6 +220,12 @@ impl SessionPod {
             mounts.push(volumes.mount(&back(kind), &below(&format!("back/{kind}")), Access::Write));
         }
         let mut variables = vec![variable("HOME", HOME), variable(env::POD_SESSION, &self.session)];
+        if !self.settings.is_empty() {
+            variables.push(variable(env::POD_SETTINGS, &self.settings));
+        }
+        if self.workspace == Workspace::Upload {
+            variables.push(variable(env::POD_UPLOAD, "1"));
+        }
         if let Some(keys) = &self.keys {
             variables.extend(
                 keys.variables
@@ -254,7 +279,7 @@ impl SessionPod {
 }
 
 /// Names that no kind can have.
-const RESERVED: [&str; 5] = ["aifo", "agent", "install", "clone", "branch"];
+const RESERVED: [&str; 6] = ["aifo", "agent", "install", "clone", "branch", "upload"];
 /// A DNS label.
 const MAX_NAME: usize = 63;
 
@@ -279,122 +304,18 @@ fn shared_mounts(volumes: &mut Volumes<'_>, container: &str) -> Vec<Node> {
 fn identity(further: &[(String, String)]) -> Vec<Node> {
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     let identity = identity.into_iter().map(|(name, value)| variable(name, value));
-    identity.chain(further.iter().map(|(name, value)| variable(name, value))).collect()
+    identity
+        .chain(git_variables())
+        .chain(further.iter().map(|(name, value)| variable(name, value)))
+        .collect()
 }
 
-fn variable(name: &str, value: &str) -> Node {
-    map([Entry::new("name", name), Entry::new("value", unexpanded(value))])
-}
-
-/// Whether a container starts without a key of a secret.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Presence {
-    Required,
-    Optional,
-}
-
-fn secret_variable(name: &str, secret: &str, key: &str, presence: Presence) -> Node {
-    let optional = (presence == Presence::Optional).then(|| Entry::new("optional", true));
-    let entries = [Entry::new("name", secret), Entry::new("key", key)];
-    let reference = map(entries.into_iter().chain(optional));
-    let source = map([Entry::new("secretKeyRef", reference)]);
-    map([Entry::new("name", name), Entry::new("valueFrom", source)])
-}
-
-/// A container to print.
-struct Container<'a> {
-    name: &'a str,
-    image: &'a str,
-    comment: &'a str,
-    command: Node,
-    mounts: Vec<Node>,
-    limits: Limits,
-    terminal: bool,
-    is_launcher: bool,
-}
-
-impl Default for Container<'_> {
-    fn default() -> Self {
-        Container {
-            name: "",
-            image: "",
-            comment: "",
-            command: list::<Node>([]),
-            mounts: Vec::new(),
-            limits: Limits::default(),
-            terminal: false,
-            is_launcher: false,
-        }
-    }
-}
-
-impl Container<'_> {
-    fn node(self, variables: Vec<Node>) -> Node {
-        let resources = self.resources();
-        let mut entries = vec![
-            Entry::new("name", self.name).comment(self.comment),
-            Entry::new("image", self.image),
-            Entry::new("imagePullPolicy", "IfNotPresent"),
-            Entry::new("command", escaped(self.command)),
-        ];
-        if self.name != "install" {
-            entries.push(Entry::new("workingDir", WORKSPACE));
-        }
-        if self.terminal {
-            entries.extend([Entry::new("stdin", true), Entry::new("tty", true)]);
-        }
-        entries.extend((!variables.is_empty()).then(|| Entry::new("env", list(variables))));
-        entries.extend(resources.map(|node| Entry::new("resources", node)));
-        entries.push(Entry::new("securityContext", security::of_container()));
-        entries.push(Entry::new("volumeMounts", list(self.mounts)));
-        map(entries)
-    }
-
-    fn resources(&self) -> Option<Node> {
-        let (requested, limit) = LAUNCHER_MEMORY;
-        if self.is_launcher {
-            let memory = |value: &str| map([Entry::new("memory", value)]);
-            let entries =
-                [Entry::new("requests", memory(requested)), Entry::new("limits", memory(limit))];
-            return Some(map(entries));
-        }
-        let memory = self.limits.memory.map(|bytes| Entry::new("memory", bytes.to_string()));
-        let cpu = self.limits.milli_cpus.map(|milli| Entry::new("cpu", format!("{milli}m")));
-        let limits: Vec<Entry> = memory.into_iter().chain(cpu).collect();
-        (!limits.is_empty()).then(|| map([Entry::new("limits", map(limits))]))
-    }
-}
-
-fn escaped(command: Node) -> Node {
-    match command {
-        Node::List(words) => Node::List(words.into_iter().map(escaped).collect()),
-        Node::Text(word) => Node::Text(unexpanded(&word)),
-        other => other,
-    }
-}
-
-/// Escapes a text of a command or variable, in which Kubernetes replaces `$$`, and `$(NAME)` by a variable
-/// of the container. Podman does neither, so other texts stay unchanged.
-fn unexpanded(text: &str) -> String {
-    let mut escaped = String::new();
-    for (index, part) in text.replace("$$", "$$$$").split("$(").enumerate() {
-        if index > 0 {
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-            let name = part.split_once(')').map(|(name, _)| name);
-            let refers = name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_name));
-            escaped.push_str(if refers { "$$(" } else { "$(" });
-        }
-        escaped.push_str(part);
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_references_and_double_dollars_are_escaped() {
-        assert_eq!(unexpanded("$(HOME) $(ls x) $$ $HOME $("), "$$(HOME) $(ls x) $$$$ $HOME $(");
-    }
+/// Returns the variables by which git accepts the workspace: a volume's root belongs to root.
+fn git_variables() -> impl Iterator<Item = Node> {
+    let entries = [
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", "safe.directory"),
+        ("GIT_CONFIG_VALUE_0", WORKSPACE),
+    ];
+    entries.into_iter().map(|(name, value)| variable(name, value))
 }

@@ -13,6 +13,8 @@ pub struct SessionPod {
     pub launcher_image: String,
     /// The arguments of `aifo-coder`, which name the agent or command.
     pub arguments: Vec<String>,
+    /// The user's settings for it, as TOML.
+    pub settings: String,
     /// Whether the agent has a terminal.
     pub terminal: bool,
     /// The agent's container.
@@ -79,6 +81,8 @@ pub enum Workspace {
         /// A secret with the keys `username` and `password`.
         secret: Option<String>,
     },
+    /// Files that a client uploads before the agent starts.
+    Upload,
 }
 
 /// A secret and its keys.

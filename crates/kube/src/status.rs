@@ -118,6 +118,8 @@ pub struct PodFailure {
 
 /// The container of the launcher.
 const LAUNCHER: &str = "aifo";
+/// The init container that waits for the workspace.
+const UPLOAD: &str = "upload";
 
 impl PodObject {
     /// Returns its name.
@@ -154,6 +156,12 @@ impl PodObject {
     pub fn kinds(&self) -> Vec<&str> {
         let names = self.spec.containers.iter().map(|container| container.name.as_str());
         names.filter(|name| ![LAUNCHER, "agent"].contains(name)).collect()
+    }
+
+    /// Returns whether its init container waits for the files of the workspace.
+    pub fn waits_for_upload(&self) -> bool {
+        let mut containers = self.status.init_container_statuses.iter();
+        containers.any(|it| it.name == UPLOAD && it.state.running.is_some())
     }
 
     /// Returns its state.
@@ -231,6 +239,7 @@ impl PodObject {
                 message: format!("the container '{name}' failed with exit code {code}"),
                 hint: match name.as_str() {
                     "clone" => "check the URL, the branch and --git-secret",
+                    UPLOAD => "start the session again",
                     _ => "check the image of aifo: --launcher-image",
                 },
                 log_of: Some(name.clone()),
@@ -260,6 +269,7 @@ fn init_step(name: &str) -> String {
     match name {
         "clone" => "cloning the repository".to_owned(),
         "install" => "installing the shim".to_owned(),
+        UPLOAD => "uploading the workspace".to_owned(),
         name => format!("running the container '{name}'"),
     }
 }

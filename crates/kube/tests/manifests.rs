@@ -26,6 +26,7 @@ fn session() -> SessionPod {
         arguments: ["run", "--backend", "pod", "codex", "a: \"b\"\n$(X)"]
             .map(str::to_owned)
             .to_vec(),
+        settings: "\"env\" = { \"set\" = { \"A\" = \"$(B)\" } }\n".to_owned(),
         terminal: true,
         agent: AgentContainer {
             name: "codex".to_owned(),
@@ -112,7 +113,46 @@ fn sessions() -> Vec<SessionPod> {
         kinds: Vec::new(),
         ..session()
     };
-    vec![session(), open, none]
+    let upload = SessionPod { workspace: Workspace::Upload, ..session() };
+    vec![session(), open, none, upload]
+}
+
+#[test]
+fn only_the_container_of_an_upload_writes_the_workspace_before_the_agent() {
+    let (_, pod) = rendered(&SessionPod { workspace: Workspace::Upload, ..session() });
+    let spec = pod.spec.unwrap();
+    let inits = spec.init_containers.unwrap();
+    let names: Vec<_> = inits.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["install", "upload"]);
+    let upload = &inits[1];
+    let command = ["/usr/local/bin/aifo-coder", "_workspace", "wait"].map(str::to_owned);
+    assert_eq!(upload.command.as_deref(), Some(&command[..]));
+    let mounts = |container: &Container| -> Vec<_> {
+        let mounts = container.volume_mounts.iter().flatten();
+        mounts.map(|it| (it.mount_path.clone(), it.read_only.unwrap_or_default())).collect()
+    };
+    assert_eq!(mounts(upload), [("/workspace".to_owned(), false), ("/tmp".to_owned(), false)]);
+    assert!(mounts(&spec.containers[0]).contains(&("/workspace".to_owned(), true)));
+    for container in all_containers(&rendered(&session()).1.spec.unwrap()) {
+        let has = container.env.iter().flatten().any(|it| it.name == "AIFO_POD_UPLOAD");
+        assert!(!has, "{} would wait for a fetch", container.name);
+    }
+    let launcher = spec.containers[0].env.iter().flatten();
+    assert_eq!(launcher.filter(|it| it.name == "AIFO_POD_UPLOAD").count(), 1);
+}
+
+#[test]
+fn git_accepts_the_root_of_a_volume_in_every_container_that_runs_it() {
+    let (_, pod) = rendered(&session());
+    for container in all_containers(&pod.spec.unwrap()) {
+        let value = |name: &str| {
+            let found = container.env.iter().flatten().find(|it| it.name == name)?;
+            found.value.clone()
+        };
+        let expected = !["install", "clone", "aifo"].contains(&container.name.as_str());
+        assert_eq!(value("GIT_CONFIG_KEY_0").is_some(), expected, "{}", container.name);
+        assert_eq!(value("GIT_CONFIG_VALUE_0").is_some_and(|it| it == "/workspace"), expected);
+    }
 }
 
 #[test]
@@ -262,7 +302,7 @@ fn the_policy_admits_no_connection_and_only_the_ports_of_rules() {
         assert!(egress.contains(part), "{part}: {egress}");
     }
     assert!(!egress.contains("\"port\":80,"), "{egress}");
-    let [_, open, none] = sessions().try_into().unwrap();
+    let [_, open, none, _] = sessions().try_into().unwrap();
     let open = rendered(&open).0.spec.unwrap().egress.unwrap();
     assert_eq!(serde_json::to_string(&open).unwrap(), "[{}]");
     assert!(rendered(&none).0.spec.unwrap().egress.unwrap_or_default().is_empty());
@@ -272,7 +312,7 @@ fn the_policy_admits_no_connection_and_only_the_ports_of_rules() {
 fn the_same_session_gives_the_same_short_text() {
     let text = session().render().unwrap();
     assert_eq!(text, session().render().unwrap());
-    assert!(text.lines().count() < 220, "{} lines", text.lines().count());
+    assert!(text.lines().count() < 240, "{} lines", text.lines().count());
     assert!(text.contains("# WARNING: two lines\n"), "{text}");
 }
 

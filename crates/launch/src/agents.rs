@@ -28,6 +28,8 @@ pub struct AgentSpec {
     pub image: Option<String>,
     /// The runtimes with smart decisions.
     pub smart: SmartRuntimes,
+    /// Whether its programs meet on a port of localhost, which all containers of a pod share.
+    pub listens: bool,
     /// The agent's own python, in its image.
     pub local_python: Option<PathBuf>,
     /// State that it keeps between sessions: directories relative to HOME.
@@ -92,6 +94,7 @@ impl AgentSpec {
             command: vec![name.to_owned()],
             image: None,
             smart: SmartRuntimes::NONE,
+            listens: false,
             local_python: None,
             state: Vec::new(),
             private: Vec::new(),

@@ -80,6 +80,10 @@ pub const SHIM_BIN: &str = "AIFO_SHIM_BIN";
 pub const BACKEND: &str = "AIFO_BACKEND";
 /// The id of the session that a pod was rendered for (`spec/kubernetes.md`).
 pub const POD_SESSION: &str = "AIFO_POD_SESSION";
+/// The settings of the user's file that hold in a pod, as TOML.
+pub const POD_SETTINGS: &str = "AIFO_POD_SETTINGS";
+/// Set in a pod whose workspace was uploaded: its files wait for a fetch after the session's end.
+pub const POD_UPLOAD: &str = "AIFO_POD_UPLOAD";
 /// The prefix of the project's image names: a registry and its path.
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
 /// The tag of the project's images.

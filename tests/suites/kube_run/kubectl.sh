@@ -13,9 +13,11 @@ containers() {
 }
 pod() {
     [ -e "$D/manifests" ] || fail 'Error from server (NotFound): pods "aifo-x" not found'
-    running='{"running":{}}' phase=Running comma=
+    running='{"running":{}}' comma=
     if [ -e "$D/status" ]; then
         status=$(cat "$D/status")
+    elif grep -q _workspace "$D/manifests" && [ ! -e "$D/tmp/aifo-uploaded" ]; then
+        status="{\"phase\":\"Pending\",\"initContainerStatuses\":[{\"name\":\"upload\",\"state\":$running}]}"
     elif [ -e "$D/code" ]; then
         status="{\"phase\":\"Failed\",\"containerStatuses\":[$(containers "{\"terminated\":{\"exitCode\":$(cat "$D/code")}}")]}"
     else
@@ -38,7 +40,15 @@ case "$*" in
     cat >"$D/manifests"
     [ ! -e "$D/unscheduled" ] || exit 0
     AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
-    (setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
+    AIFO_POD_SETTINGS=$(sed -n '/name: AIFO_POD_SETTINGS/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | sed 's/\\"/"/g')
+    AIFO_POD_SETTINGS=$(printf '%b' "$AIFO_POD_SETTINGS") && export AIFO_POD_SETTINGS
+    export HOME="$D/home"
+    if grep -q _workspace "$D/manifests"; then
+        mkdir -p "$D/files" "$D/tmp" && cd "$D/files" || exit
+        export TMPDIR="$D/tmp" AIFO_POD_UPLOAD=1
+    fi
+    (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do sleep 0.1; done
+        setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
         echo $? >"$D/code") </dev/null >/dev/null 2>&1 & ;;
 *"get events"*) while :; do cat "$D/events" 2>/dev/null; sleep 1; done ;;
 *"get pod "*--watch*) while pod; do sleep 0.3; done ;;
@@ -52,9 +62,12 @@ case "$*" in
 *exec*" -- "*)
     [ ! -e "$D/code" ] || fail 'error: cannot exec into a container in a completed pod; current phase is Failed'
     AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    export HOME="$D/home"
     while [ "$1" != -- ]; do shift; done
     shift 2
-    if [ "$1" = _relay ]; then exec "$AIFO_CODER" _relay; fi
+    if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
+    [ ! -e "$D/no-$2" ] || fail "$(cat "$D/no-$2")"
+    if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
     "$AIFO_CODER" "$@" && exit
     echo "command terminated with exit code $?" >&2
     exit 3 ;;

@@ -11,6 +11,12 @@ pub(crate) struct PodFlags {
     /// Workspace: a persistent volume claim
     #[arg(long, value_name = "NAME", conflicts_with = "git")]
     pub(crate) pvc: Option<String>,
+    /// Workspace: this machine's, copied to the pod; its changes are fetched [default of `run` without --pvc and --git]
+    #[arg(long, conflicts_with_all = ["git", "pvc"])]
+    pub(crate) upload: bool,
+    /// Upload ignored files, too
+    #[arg(long, conflicts_with_all = ["git", "pvc"])]
+    pub(crate) upload_ignored: bool,
     /// Workspace: a clone of a repository, at a branch or tag
     #[arg(long, value_name = "URL[#REF]")]
     pub(crate) git: Option<String>,
@@ -39,6 +45,8 @@ impl PodFlags {
         let own = [
             ("--pvc", self.pvc.is_some()),
             ("--git", self.git.is_some()),
+            ("--upload", self.upload),
+            ("--upload-ignored", self.upload_ignored),
             ("--deadline", self.deadline.is_some()),
             ("--user", self.user.is_some()),
         ];

@@ -106,6 +106,20 @@ Exit codes:
   1  the session cannot run in a pod
   2  invalid command line";
 
+pub(super) const KUBE_FETCH: &str = "\
+Fetches happen every 30 s while a client is attached, when it leaves, and at the session's end. This command fetches at \
+any other time. If the session has ended, its pod is deleted. A file that changed here and in the pod stays; the \
+pod's version is in .aifo-conflicts.
+
+Examples:
+  aifo-coder kube fetch
+  aifo-coder kube fetch --context staging 3f2a
+
+Exit codes:
+  0  success, also with conflicts
+  1  the files could not be fetched
+  2  invalid command line";
+
 pub(super) const KUBE_RBAC: &str = "\
 Examples:
   aifo-coder kube rbac --namespace team --group developers | kubectl apply -f -

@@ -30,6 +30,9 @@ pub(crate) enum ImagesCommand {
     /// List the images that the engine has
     #[command(after_help = IMAGES_LIST)]
     List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         /// Engine: docker or podman [default: the configured one, or the first that answers]
         #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
         engine: Option<Flavor>,
@@ -37,11 +40,28 @@ pub(crate) enum ImagesCommand {
     /// Renew the versions and hashes from which images are built
     #[command(after_help = UPDATE)]
     Update(BuildImages),
+    /// Push images to a registry, for the nodes of a cluster
+    #[command(after_help = PUSH)]
+    Push(PushImages),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushImages {
+    /// Registry and prefix, as in registry.example:5000/team
+    #[arg(value_name = "REGISTRY/PREFIX", value_hint = ValueHint::Other)]
+    pub(crate) destination: String,
+    /// Toolchains, agents, `launcher`, or `toolchains` or `agents` for all [default: all that the engine has]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Engine: docker or podman [default: the configured one, or the first that answers]
+    #[arg(long, value_name = "ENGINE", value_parser = engines(), hide_possible_values = true)]
+    pub(crate) engine: Option<Flavor>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BuildImages {
-    /// Toolchains, agents with an optional @VERSION, or `toolchains` or `agents` for all
+    /// Toolchains, agents with an optional @VERSION, `launcher` for sessions in a cluster, or `toolchains` or `agents`
+    /// for all
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Base of all images: mmdebstrap, mmdebstrap:SUITE or an image [default: Debian's own image; mmdebstrap
@@ -95,10 +115,23 @@ Examples:
   aifo-coder images build codex rust
   aifo-coder images build --base mmdebstrap toolchains
   aifo-coder images build --rust-from-host rust
+  aifo-coder images build launcher
 
 Exit codes:
   0  success
   1  an image could not be built
+  2  invalid command line";
+
+const PUSH: &str = "\
+Uses the login of the engine: `docker login REGISTRY`, or `podman login REGISTRY`.
+
+Examples:
+  aifo-coder images push registry.example/team launcher codex rust
+  aifo-coder images push registry.example:5000/team
+
+Exit codes:
+  0  success
+  1  an image is missing, or could not be pushed
   2  invalid command line";
 
 const UPDATE: &str = "\

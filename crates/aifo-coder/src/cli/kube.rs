@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::help::{KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
+use super::cluster::ClusterFlags;
+use super::help::{KUBE_FETCH, KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
 use super::run::Run;
 
 /// Print sessions as manifests for Kubernetes
@@ -20,6 +21,18 @@ pub(crate) enum KubeCommand {
     /// Print the role to run sessions in a namespace, for a user, a group or a service account
     #[command(after_help = KUBE_RBAC)]
     Rbac(KubeRbac),
+    /// Fetch the changes of an uploaded workspace from its pod
+    #[command(after_help = KUBE_FETCH)]
+    Fetch(KubeFetch),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KubeFetch {
+    /// Start of the session's id [default: the only session]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::error::ConfigError;
 use crate::config::item::{FileText, Item, Owner};
-use crate::config::paths::WORKSPACE_FILE;
+use crate::config::paths::{WORKSPACE_FILE, user_file_path};
 
 /// A configuration file.
 #[derive(Debug)]
@@ -43,6 +43,11 @@ impl File {
         Ok(Some(File::new(path, text)))
     }
 
+    /// Reads the user's file; `None` if it does not exist.
+    pub(crate) fn of_user() -> Result<Option<Self>, ConfigError> {
+        Ok(user_file_path().map(|path| File::read(&path)).transpose()?.flatten())
+    }
+
     /// Takes the text of a file, which is parsed when it is applied.
     pub(crate) fn new(path: &Path, text: String) -> Self {
         let owner = owner_of(path);
@@ -57,6 +62,16 @@ impl File {
         let parsed = parsed
             .map_err(|error| self.text.malformed(&error, error.span().unwrap_or_default()))?;
         Ok(FileTable { text: &self.text, table: parsed.into_inner() })
+    }
+
+    /// Returns its text.
+    pub(crate) fn text(&self) -> &str {
+        &self.text.text
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.text.path
     }
 
     /// Returns whether it is a workspace's file, which can only restrict.

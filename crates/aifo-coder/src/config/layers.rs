@@ -4,12 +4,13 @@ use std::path::Path;
 
 use aifo_launch::detect_kinds;
 
+use crate::config::carried::passed_settings;
 use crate::config::error::ConfigError;
 use crate::config::file::{File, FileTable};
 use crate::config::flags::Flags;
 use crate::config::item::Item;
 use crate::config::key::{ConfigEntry, VariableLookup, extends};
-use crate::config::paths::{real, user_file_path, workspace_file_path};
+use crate::config::paths::{real, workspace_file_path};
 use crate::config::source::{Source, Sourced};
 use crate::config::table::{ATTACH, Config, KEYS};
 use crate::config::toolchains::{Toolchains, read_versions};
@@ -18,7 +19,8 @@ use crate::config::toolchains::{Toolchains, read_versions};
 pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
     let workspace = &real(workspace);
     let mut config = Config::builtin();
-    if let Some(file) = user_file()? {
+    let file = passed_settings().map_or_else(File::of_user, |passed| Ok(Some(passed)))?;
+    if let Some(file) = file {
         file.check_outside(workspace)?;
         config.apply_user(&file)?;
     }
@@ -39,14 +41,10 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
 /// Loads the user's file only, for commands without a workspace.
 pub(crate) fn load_user() -> Result<Config, ConfigError> {
     let mut config = Config::builtin();
-    if let Some(file) = user_file()? {
+    if let Some(file) = File::of_user()? {
         config.apply_user(&file)?;
     }
     Ok(config)
-}
-
-fn user_file() -> Result<Option<File>, ConfigError> {
-    Ok(user_file_path().map(|path| File::read(&path)).transpose()?.flatten())
 }
 
 impl Config {

@@ -100,5 +100,5 @@ fn request<'a>(
 ) -> anyhow::Result<PodRequest<'a>> {
     let target = Target::agent(agent, flags.start.image.clone(), config)?;
     let workspace = &flags.session.project.workspace.path;
-    Ok(PodRequest { config, flags: &flags.pod, workspace, target })
+    Ok(PodRequest { config, flags: &flags.pod, given: flags.flags(), workspace, target })
 }

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use aifo_kube::Workspace;
 use aifo_launch::{EndSignals, new_id};
 use aifo_types::Ending;
 use anyhow::bail;
@@ -12,7 +13,9 @@ use anyhow::bail;
 use super::cluster::Cluster;
 use super::relay;
 use super::session::{self, PodProcess, PodRequest};
-use super::terminal::TerminalEnd;
+use super::start::Files;
+use super::terminal::{ExitStatus, TerminalEnd};
+use super::upload::{self, Fetches, PodWorkspace};
 use crate::banner::short;
 use crate::cli::{PodFlags, Run, Session, UsageError};
 use crate::config::{Config, Flags};
@@ -56,9 +59,7 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
-    let end = cluster.show(&id, &name).await?;
-    cluster.finish(&id, end).await;
-    Ok(end.exit_code())
+    cluster.show_and_fetch(&id, &name).await
 }
 
 /// Runs `aifo-coder` with these words in a pod of its own, with this process's descriptors.
@@ -73,11 +74,18 @@ pub(super) async fn run_piped(
         Started::Ended(code) => return Ok(code),
     };
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    let record = PodWorkspace::find(&id);
+    let fetches =
+        record.as_ref().map(|it| Fetches::start(&cluster.kubectl, &name, it)).transpose()?;
     let ended = tokio::select! {
         signal = signals.recv() => Ok(Ending::Signaled(signal).exit_code()),
         ended = relay::exec(&cluster, &name, &["--stdin"], &words, false) => ended,
     };
-    cluster.delete(&id).await;
+    upload::report(&id, &fetches.map(Fetches::finish).unwrap_or_default());
+    let is_fetched = record.as_ref().is_none_or(|record| cluster.fetch(&name, record));
+    if is_fetched && cluster.delete(&id).await {
+        record.iter().for_each(PodWorkspace::remove);
+    }
     ended.map(ExitCode::from)
 }
 
@@ -101,7 +109,7 @@ async fn start(
     process: &PodProcess,
 ) -> anyhow::Result<Started> {
     let id = new_id()?;
-    let (config, workspace) = (request.config, request.workspace);
+    let (config, workspace, pod_flags) = (request.config, request.workspace, request.flags);
     let pod = session::describe(request, id.clone(), process)?;
     let manifests = pod.render()?;
     if flags.containers.dry_run {
@@ -113,6 +121,10 @@ async fn start(
             console::say(format_args!("WARNING: {warning}"));
         }
     }
+    let files = match pod.workspace {
+        Workspace::Upload => Some(Files::plan(workspace, pod_flags.upload_ignored)?),
+        Workspace::Claim(_) | Workspace::Git { .. } => None,
+    };
     let mut signals = EndSignals::listen()?;
     let cluster = Cluster::of(config, workspace).await?;
     let name = format!("aifo-{id}");
@@ -121,9 +133,12 @@ async fn start(
         signal = signals.recv() => {
             console::set_status("");
             cluster.delete(&id).await;
+            if let Some(record) = PodWorkspace::find(&id) {
+                record.remove();
+            }
             return Ok(Started::Ended(signal_exit_code(signal)));
         }
-        started = cluster.start(&id, &name, &manifests) => started?,
+        started = cluster.start(&id, &name, &manifests, files) => started?,
     }
     Ok(Started::Running(Box::new(StartedPod { cluster, id, name, signals })))
 }
@@ -155,16 +170,32 @@ pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::
     }
     let pod = cluster.find(session).await?;
     let id = pod.session().unwrap_or_default().to_owned();
-    let end = cluster.show(&id, pod.name()).await?;
-    cluster.finish(&id, end).await;
-    Ok(end.exit_code())
+    cluster.show_and_fetch(&id, pod.name()).await
 }
 
 impl Cluster {
-    /// Deletes the objects of a session that has ended.
-    pub(super) async fn finish(&self, session: &str, end: TerminalEnd) {
-        if !matches!(end, TerminalEnd::Continues(_)) {
-            self.delete(session).await;
+    /// Shows the terminal of a session, and fetches the files of an uploaded workspace. Deletes the objects of a
+    /// session that has ended; one whose files could not be fetched is kept.
+    async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
+        let record = PodWorkspace::find(session);
+        let fetches =
+            record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
+        let end = self.show(session, pod).await;
+        let reports = fetches.map(Fetches::finish).unwrap_or_default();
+        upload::report(session, &reports);
+        let end = end?;
+        let is_fetched = match (&record, end) {
+            (None, _) => true,
+            (Some(_), TerminalEnd::Gone) => {
+                console::say("changes of the pod's workspace since the last fetch are lost");
+                true
+            }
+            (Some(_), TerminalEnd::Continues(ExitStatus::Lost)) => false,
+            (Some(record), _) => self.fetch(pod, record),
+        };
+        if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
+            record.iter().for_each(PodWorkspace::remove);
         }
+        Ok(end.exit_code())
     }
 }

@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
-use crate::config::Config;
+use crate::config::{Config, Flags, carried_settings};
 use crate::in_pod::HOLD_IN_POD;
 
 /// The process that runs the agent of a pod.
@@ -36,6 +36,8 @@ pub(super) enum PodProcess {
 pub(super) struct PodRequest<'a> {
     pub(super) config: &'a Config,
     pub(super) flags: &'a PodFlags,
+    /// The flags of the configuration.
+    pub(super) given: Flags,
     /// The directory with the project's files.
     pub(super) workspace: &'a Path,
     /// The agent or command.
@@ -47,7 +49,7 @@ impl<'a> PodRequest<'a> {
     pub(super) fn of_run(run: &'a Run, config: &'a Config) -> anyhow::Result<Self> {
         let workspace = &run.session.project.workspace.path;
         let target = Target::of(run, config)?;
-        Ok(PodRequest { config, flags: &run.pod, workspace, target })
+        Ok(PodRequest { config, flags: &run.pod, given: run.flags(), workspace, target })
     }
 
     /// Returns the options of the launcher in the pod.
@@ -69,8 +71,17 @@ impl<'a> PodRequest<'a> {
         for name in forwarded.split(',').filter(|name| !name.is_empty()) {
             option("--env", Some(name.to_owned()));
         }
-        if config.verbose.value {
-            options.push("--verbose".to_owned());
+        for word in self.given.words("--env").iter().filter(|word| word.contains('=')) {
+            option("--env", Some(word.clone()));
+        }
+        let is_given = |flag: &str| !self.given.words(flag).is_empty();
+        for (flag, is_on) in [
+            ("--verbose", config.verbose.value),
+            ("--no-rules", is_given("--no-rules")),
+            ("--smart-node", is_given("--smart-node")),
+            ("--smart-python", is_given("--smart-python")),
+        ] {
+            options.extend(is_on.then(|| flag.to_owned()));
         }
         options
     }
@@ -99,7 +110,7 @@ pub(super) fn describe(
     if !matches!(process, PodProcess::Exec(_)) {
         arguments.extend(request.words_of_run());
     }
-    let PodRequest { config, flags, workspace: project, target } = request;
+    let PodRequest { config, flags, workspace: project, target, .. } = request;
     let kinds = config.toolchains.value.kinds();
     let (spec, image) = (target.spec, target.image);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
@@ -112,6 +123,7 @@ pub(super) fn describe(
         namespace: config.kube_namespace.value.clone(),
         launcher_image: launcher_image(config),
         arguments,
+        settings: carried_settings()?,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
@@ -119,7 +131,7 @@ pub(super) fn describe(
             variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
         },
         kinds: kind_containers(&kinds, config),
-        workspace: workspace(flags)?,
+        workspace: workspace(flags, matches!(process, PodProcess::Held(_) | PodProcess::Exec(_)))?,
         keys: keys(&spec, config, is_passed)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
@@ -221,16 +233,18 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
     kinds.iter().map(container).collect()
 }
 
-fn workspace(flags: &PodFlags) -> anyhow::Result<Workspace> {
+fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
     if let Some(claim) = &flags.pvc {
         return Ok(Workspace::Claim(claim.clone()));
     }
-    let given = flags.git.as_deref().ok_or_else(|| {
-        let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone";
-        UsageError(format!(
-            "a pod has no files of this machine, so it needs a workspace\nhint: {hint}"
-        ))
-    })?;
+    let Some(given) = flags.git.as_deref() else {
+        if is_run {
+            return Ok(Workspace::Upload);
+        }
+        let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone; `run --backend \
+                    kubernetes` uploads this machine's";
+        bail!(UsageError(format!("a manifest needs a workspace in the cluster\nhint: {hint}")));
+    };
     let (url, reference) = match given.rsplit_once('#') {
         Some((url, reference)) => (url, Some(reference.to_owned())),
         None => (given, None),
@@ -324,7 +338,7 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if LISTENING_AGENTS.contains(&spec.name.as_str()) {
+    if spec.listens {
         warnings.push(format!(
             "{} listens on localhost, which tools share with it in a pod.",
             spec.name
@@ -335,9 +349,6 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
     }
     warnings
 }
-
-/// Agents whose programs meet on a port of localhost.
-const LISTENING_AGENTS: [&str; 1] = ["opencode"];
 
 fn milli(cpus: f64) -> u64 {
     // Rounded up: 0 would be no limit.
@@ -354,6 +365,17 @@ mod tests {
         assert_eq!(ports("*.example:22"), [22]);
         assert_eq!(ports("@rust"), [0_u16; 0]);
         assert_eq!(ports("example"), [0_u16; 0]);
+    }
+
+    #[test]
+    fn an_agent_that_listens_is_named() {
+        let config = Config::builtin();
+        let agents = known_agents().into_iter().filter(|agent| {
+            let expected = format!("{} listens on localhost", agent.name);
+            warnings(&config, agent).iter().any(|warning| warning.starts_with(&expected))
+        });
+        let names: Vec<_> = agents.map(|agent| agent.name).collect();
+        assert_eq!(names, ["opencode"]);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The start of a pod: creates it, and reports its progress until all containers run.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aifo_kube::{EventObject, PodFailure, PodObject, PodState};
-use aifo_launch::{FailureCause, KubectlError};
+use aifo_launch::{CheckedWorkspace, FailureCause, Kubectl, KubectlError};
+use aifo_sync::{Upload, UploadLimits, UploadScope};
 use aifo_types::escape_line;
 use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
@@ -13,6 +15,7 @@ use tokio::process::{Child, ChildStdout};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::cluster::{Cluster, away};
+use super::upload::{PodWorkspace, upload};
 use crate::console::{self, PROGRESS};
 
 /// The time for a pod to start; runners and launcher wait as long for each other.
@@ -21,6 +24,53 @@ const START_TIME: Duration = Duration::from_secs(600);
 const PULL_ERROR_TIME: Duration = Duration::from_secs(60);
 /// The pause before a watch that has ended is started again.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
+
+/// The files of a workspace to upload.
+pub(super) struct Files {
+    workspace: PathBuf,
+    upload: Upload,
+}
+
+impl Files {
+    /// Finds them. Errors: the directory cannot be a workspace, or has too much.
+    pub(super) fn plan(workspace: &Path, is_all: bool) -> anyhow::Result<Self> {
+        let workspace = CheckedWorkspace::new(workspace)?;
+        let workspace = workspace.path().to_owned();
+        let scope = match is_all {
+            true => UploadScope::All,
+            false => UploadScope::Unignored,
+        };
+        let upload = Upload::plan(&workspace, scope, UploadLimits::default())?;
+        let mut skipped = upload.skipped();
+        for (path, why) in skipped.by_ref().take(MAX_SKIPPED) {
+            tracing::warn!("not uploaded: '{path}' {why}");
+        }
+        let more = skipped.count();
+        if more > 0 {
+            tracing::warn!("not uploaded: {more} more");
+        }
+        Ok(Files { workspace, upload })
+    }
+
+    fn step(&self) -> String {
+        let (files, kib) = (self.upload.files(), self.upload.bytes().div_ceil(1024));
+        match kib < 10_000 {
+            true => format!("uploading {files} files, {kib} KiB"),
+            false => format!("uploading {files} files, {} MiB", kib / 1024),
+        }
+    }
+
+    async fn send(self, kubectl: &Kubectl, session: &str, pod: &str) -> anyhow::Result<()> {
+        let (kubectl, session, pod) = (kubectl.clone(), session.to_owned(), pod.to_owned());
+        let sent = tokio::task::spawn_blocking(move || {
+            upload(&kubectl, &pod, &session, &self.workspace, &self.upload)
+        });
+        sent.await.context("the upload has failed")?
+    }
+}
+
+/// Skipped paths that are named.
+const MAX_SKIPPED: usize = 10;
 
 impl Cluster {
     /// Lets the API server check the manifests, without creating anything.
@@ -47,16 +97,28 @@ impl Cluster {
     }
 
     /// Waits until all containers of a pod run. Errors: it cannot start.
-    pub(super) async fn wait_until_running(&self, name: &str) -> anyhow::Result<()> {
+    pub(super) async fn wait_until_running(
+        &self,
+        session: &str,
+        name: &str,
+        mut files: Option<Files>,
+    ) -> anyhow::Result<()> {
         let mut progress = Progress::default();
         let deadline = Instant::now() + START_TIME;
         loop {
-            match self.watch(name, &mut progress, deadline).await {
+            match self.watch(name, &mut progress, deadline, files.is_some()).await {
                 Ok(Watched::Running) => return Ok(()),
                 Ok(Watched::TimedOut) => bail!(
                     "the pod did not start in time: {}\nhint: see: kubectl describe pod {name}",
                     progress.step
                 ),
+                Ok(Watched::Uploads) => {
+                    if let Some(files) = files.take() {
+                        progress.show(&files.step());
+                        files.send(&self.kubectl, session, name).await?;
+                    }
+                    continue;
+                }
                 Ok(Watched::StreamEnded) => {}
                 Err(failure) => {
                     progress.clear();
@@ -76,6 +138,7 @@ impl Cluster {
         name: &str,
         progress: &mut Progress,
         deadline: Instant,
+        has_files: bool,
     ) -> Result<Watched, PodFailure> {
         let of_pod = format!("--field-selector=involvedObject.name={name}");
         let json = "--output=json";
@@ -89,6 +152,9 @@ impl Cluster {
                 () = sleep_until(deadline) => return Ok(Watched::TimedOut),
                 pod = pods.next::<PodObject>() => {
                     let Some(pod) = pod else { return Ok(Watched::StreamEnded) };
+                    if has_files && pod.waits_for_upload() {
+                        return Ok(Watched::Uploads);
+                    }
                     match pod.state() {
                         PodState::Running | PodState::Ended(_) => return Ok(Watched::Running),
                         PodState::Failed(failure) => return Err(failure),
@@ -123,6 +189,8 @@ impl Cluster {
 /// Why a watch has ended.
 enum Watched {
     Running,
+    /// The pod waits for the workspace.
+    Uploads,
     StreamEnded,
     TimedOut,
 }
@@ -226,16 +294,20 @@ impl Cluster {
         session: &str,
         name: &str,
         manifests: &str,
+        files: Option<Files>,
     ) -> anyhow::Result<()> {
         self.check(manifests).await.context("the cluster does not accept the session")?;
         let started = match self.create(manifests).await {
-            Ok(()) => self.wait_until_running(name).await,
+            Ok(()) => self.wait_until_running(session, name, files).await,
             Err(error) => {
                 Err(anyhow::Error::from(error).context("cannot create the session's pod"))
             }
         };
         if started.is_err() {
             self.delete(session).await;
+            if let Some(record) = PodWorkspace::find(session) {
+                record.remove();
+            }
         }
         started
     }

@@ -1,0 +1,293 @@
+//! The uploaded workspace of a pod, and the fetch of its changes (`spec/kubernetes.md#upload`).
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use aifo_kube::PodObject;
+use aifo_launch::{ApiFailure, Kubectl, KubectlError, state_directory};
+use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, SyncError, Upload};
+use anyhow::{Context, bail};
+use tempfile::NamedTempFile;
+
+use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use crate::banner::short;
+use crate::console;
+use crate::workspace_in_pod::{CHANGES, ENDED, RECEIVE, RECEIVED, STATE, WORKSPACE_IN_POD};
+
+/// The init container that receives the files.
+const UPLOAD_CONTAINER: &str = "upload";
+/// The pause between fetches while a client shows the session; a fetch that takes long makes it longer.
+const FETCH_PAUSE: Duration = Duration::from_secs(30);
+/// How much longer the pause is than the fetch.
+const PAUSE_FACTOR: u32 = 10;
+
+/// The record of an upload: the workspace, and the snapshot that both sides have.
+#[derive(Clone, Debug)]
+pub(super) struct PodWorkspace {
+    directory: PathBuf,
+    session: String,
+}
+
+impl PodWorkspace {
+    /// Returns the record of a session; `None` if this user did not upload its workspace here.
+    pub(super) fn find(session: &str) -> Option<Self> {
+        let record = PodWorkspace::of(session).ok()?;
+        record.directory.join(BASE).is_file().then_some(record)
+    }
+
+    fn of(session: &str) -> anyhow::Result<Self> {
+        let state = state_directory().context("cannot keep the snapshot: HOME is not set")?;
+        let directory = state.join("pods").join(session);
+        Ok(PodWorkspace { directory, session: session.to_owned() })
+    }
+
+    fn create(session: &str, workspace: &Path, base: &Snapshot) -> anyhow::Result<Self> {
+        let record = PodWorkspace::of(session)?;
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&record.directory)?;
+        let path = workspace.to_str().context("the workspace's path is not valid UTF-8")?;
+        fs::write(record.directory.join(PATH), path)?;
+        record.write(base)?;
+        Ok(record)
+    }
+
+    fn workspace(&self) -> anyhow::Result<PathBuf> {
+        let file = self.directory.join(PATH);
+        let path = fs::read_to_string(&file);
+        Ok(path.with_context(|| format!("cannot read '{}'", file.display()))?.into())
+    }
+
+    fn read(&self) -> anyhow::Result<Snapshot> {
+        let file = self.directory.join(BASE);
+        let opened = File::open(&file).with_context(|| format!("cannot read '{}'", file.display()));
+        Ok(Snapshot::read(BufReader::new(opened?))?)
+    }
+
+    /// Replaces the snapshot at once.
+    fn write(&self, base: &Snapshot) -> anyhow::Result<()> {
+        let mut file = NamedTempFile::new_in(&self.directory)?;
+        base.write(BufWriter::new(file.as_file_mut()))?;
+        file.persist(self.directory.join(BASE))?;
+        Ok(())
+    }
+
+    /// Waits for fetches of other processes.
+    fn lock(&self) -> anyhow::Result<File> {
+        let file = File::create(self.directory.join("lock"))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Removes the record of a session whose pod is deleted.
+    pub(super) fn remove(&self) {
+        // It is small.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+const BASE: &str = "snapshot";
+const PATH: &str = "workspace";
+
+/// Copies the files to the init container of a pod, which waits for them.
+pub(super) fn upload(
+    kubectl: &Kubectl,
+    pod: &str,
+    session: &str,
+    workspace: &Path,
+    files: &Upload,
+) -> anyhow::Result<()> {
+    let words = [PROGRAM, WORKSPACE_IN_POD, RECEIVE];
+    let mut child = start(kubectl.exec(pod, UPLOAD_CONTAINER, words))?;
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        bail!("cannot run kubectl");
+    };
+    let sent = files.send(BufWriter::with_capacity(256 << 10, &mut stdin));
+    let received = sent.map_err(anyhow::Error::from).and_then(|base| {
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        if !line.starts_with(RECEIVED) {
+            bail!("the pod did not confirm it");
+        }
+        // Before the agent starts: no change is lost.
+        PodWorkspace::create(session, workspace, &base)?;
+        stdin.write_all(b"\n")?;
+        stdin.flush()?;
+        Ok(())
+    });
+    drop(stdin);
+    let stderr = end(&mut child);
+    received.map_err(|error| explained(error, &stderr).context("cannot upload the workspace"))
+}
+
+/// Fetches the changes of a pod's workspace, and applies them.
+pub(super) fn fetch(
+    kubectl: &Kubectl,
+    pod: &str,
+    record: &PodWorkspace,
+) -> anyhow::Result<FetchReport> {
+    let _lock = record.lock()?;
+    let mut base = record.read()?;
+    let workspace = record.workspace()?;
+    let words = [PROGRAM, WORKSPACE_IN_POD, CHANGES];
+    let mut child = start(kubectl.exec(pod, CONTAINER, words))?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        bail!("cannot run kubectl");
+    };
+    // The pod reads all of it before it answers.
+    let sent = base.write(BufWriter::with_capacity(256 << 10, stdin));
+    let stdout = BufReader::with_capacity(256 << 10, stdout);
+    let applied = Fetch::new(&workspace, &record.session)
+        .and_then(|fetch| sent.and_then(|()| fetch.apply(&mut base, stdout)));
+    let stderr = end(&mut child);
+    let report = applied.map_err(|error| explained(error.into(), &stderr))?;
+    record.write(&base)?;
+    Ok(report)
+}
+
+/// Returns the error of a copy: that of kubectl, if the connection has failed.
+fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
+    let is_cut = match error.downcast_ref() {
+        Some(SyncError::Truncated | SyncError::Io(_)) => true,
+        Some(_) => false,
+        None => true,
+    };
+    match is_cut && !stderr.trim().is_empty() {
+        true => KubectlError::Api(ApiFailure::of(stderr)).into(),
+        false => error,
+    }
+}
+
+fn start(mut command: Command) -> anyhow::Result<Child> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().context("cannot run kubectl")
+}
+
+/// Ends a kubectl whose streams are complete or useless, and returns its stderr.
+fn end(child: &mut Child) -> String {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < deadline && !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // Fails if it has ended.
+    let _ = child.kill();
+    let _ = child.wait();
+    let mut stderr = Vec::new();
+    if let Some(pipe) = child.stderr.take() {
+        let _ = pipe.take(64 << 10).read_to_end(&mut stderr);
+    }
+    String::from_utf8_lossy(&stderr).into_owned()
+}
+
+/// Fetches from time to time while a client shows the session.
+pub(super) struct Fetches {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<Vec<FetchReport>>,
+}
+
+impl Fetches {
+    pub(super) fn start(kubectl: &Kubectl, pod: &str, record: &PodWorkspace) -> io::Result<Self> {
+        let (kubectl, pod, record) = (kubectl.clone(), pod.to_owned(), record.clone());
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::Builder::new().spawn(move || {
+            let mut reports = Vec::new();
+            let mut pause = FETCH_PAUSE;
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let began = Instant::now();
+                // A failure is reported by the last fetch, if it persists.
+                reports.extend(fetch(&kubectl, &pod, &record).ok().filter(|it| !it.is_empty()));
+                pause = FETCH_PAUSE.max(began.elapsed() * PAUSE_FACTOR);
+            }
+            reports
+        })?;
+        Ok(Fetches { stop, thread })
+    }
+
+    /// Stops, and returns the reports.
+    pub(super) fn finish(self) -> Vec<FetchReport> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// Prints what fetches have changed.
+pub(super) fn report(session: &str, reports: &[FetchReport]) {
+    let id = short(session);
+    let sum = |count: fn(&FetchReport) -> usize| reports.iter().map(count).sum::<usize>();
+    let (written, removed) = (sum(|it| it.written), sum(|it| it.removed));
+    if written + removed > 0 {
+        console::say(format_args!(
+            "fetched from the pod of session {id}: {written} files written, {removed} removed"
+        ));
+    }
+    for conflict in reports.iter().flat_map(|it| &it.conflicts) {
+        let copy = conflict.copy.as_ref().map(|copy| copy.display().to_string());
+        let copy = copy.unwrap_or_default();
+        let path = &conflict.path;
+        let text = match conflict.kind {
+            ConflictKind::BothChanged => {
+                format!("changed here and in the pod; the pod's version is '{copy}'")
+            }
+            ConflictKind::DeletedInPod => {
+                "changed here, and deleted in the pod; it stays".to_owned()
+            }
+            ConflictKind::GoneHere => {
+                format!("changed in the pod, but not a file here; the pod's version is '{copy}'")
+            }
+        };
+        console::say(aifo_types::escape_line(&format!("conflict: '{path}' was {text}")));
+    }
+    for rejection in reports.iter().flat_map(|it| &it.rejected) {
+        console::say(format_args!("not fetched: '{}' {}", rejection.path, rejection.why));
+    }
+    let more = sum(|it| it.more_rejected);
+    if more > 0 {
+        console::say(format_args!("not fetched: {more} more"));
+    }
+}
+
+impl Cluster {
+    /// Fetches the changes of a session, and reports them. Returns false if they are still in the pod only.
+    pub(super) fn fetch(&self, pod: &str, record: &PodWorkspace) -> bool {
+        let id = short(&record.session);
+        match fetch(&self.kubectl, pod, record) {
+            Ok(done) => {
+                report(&record.session, &[done]);
+                true
+            }
+            Err(error) => {
+                console::fail(&error.context(format!(
+                    "cannot fetch the files of session {id}; its pod is kept, try again with: \
+                     aifo-coder kube fetch{} {id}",
+                    self.options()
+                )));
+                false
+            }
+        }
+    }
+
+    /// `kube fetch`: fetches the changes, and deletes the pod of a session that has ended.
+    pub(super) async fn fetch_by_hand(&self, pod: &PodObject) -> anyhow::Result<bool> {
+        let id = pod.session().unwrap_or_default();
+        let Some(record) = PodWorkspace::find(id) else {
+            bail!(
+                "session {id} has no workspace that was uploaded from this machine\n\
+                 hint: its files are in a claim or a clone"
+            );
+        };
+        if !self.fetch(pod.name(), &record) {
+            return Ok(false);
+        }
+        let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
+        let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
+        if String::from_utf8_lossy(&state).trim() == ENDED && self.delete(id).await {
+            record.remove();
+        }
+        Ok(true)
+    }
+}
