@@ -91,7 +91,7 @@ pub(super) fn print(level: MessageLevel, lines: &str) {
     }
 }
 
-/// As [`print`], for lines that the end of the session has again: a held terminal does not get them later.
+/// As [`print()`], for lines that the end of the session has again: a held terminal does not get them later.
 pub(super) fn print_or_record(level: MessageLevel, lines: &str) {
     let mut screen = screen();
     screen.record(level, lines);
