@@ -223,6 +223,7 @@ fn a_killed_client_leaves_the_terminal_as_it_was() {
     undone(&terminal.shown());
     eventually("the session is detached", || sessions(&setup).contains("\n  detached\n"));
     let attach = terminal.start(&coder(&setup, &["attach"]));
+    eventually("it is attached", || sessions(&setup).contains("attached, 1 client"));
     put(&setup, "go");
     assert_eq!(attach.finish(), Ok(7));
 }
