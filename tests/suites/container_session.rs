@@ -331,7 +331,7 @@ fn a_start_that_fails_halfway_leaves_nothing() {
     fs::create_dir(&odd).unwrap();
     for (what, containers) in [
         ("an image", of().kind_from("c-cpp", missing)),
-        ("a port", of().flag("--publish", "nonsense")),
+        ("a port", of().flag("--publish", "198.51.100.7:39999:3000")),
         ("a path", of().workspace(&odd)),
     ] {
         let outcome = Outcome::of(containers.command("exec").args(["--", "make"]));
