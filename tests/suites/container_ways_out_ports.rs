@@ -41,7 +41,7 @@ attempt(lambda: open('/proc/1/mem', 'rb+').close())",
 buffer = ctypes.create_string_buffer(8)
 iov = struct.pack('PN', ctypes.addressof(buffer), 8)
 remote = struct.pack('PN', 0x400000, 8)
-attempt(lambda: system(310, 1, iov, 1, remote, 1, 0))
+attempt(lambda: system(310, 1, iov, 1, remote, 1, ctypes.c_long(0)))
 libc.ptrace.restype = ctypes.c_long
 for request in [16, 0x4206]:
     attempt(lambda: 'traced' if libc.ptrace(request, 1, None, None) == 0 else
