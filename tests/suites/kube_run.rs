@@ -358,6 +358,11 @@ fn options_that_do_not_apply_are_errors() {
         assert!(text.contains(&format!("{flag} has no effect in a pod\nhint: ")), "{text}");
         assert!(text.contains(part), "{text}");
     }
+    for command in ["acp", "prompt"] {
+        let text =
+            error(&[command, "--backend", "kubernetes", "--pvc", "p", "--cwd", ".", "codex"]);
+        assert!(text.contains("--cwd has no effect in a pod\nhint: omit it"), "{text}");
+    }
     let none = error(&["kube", "render", "--image", "i", "--", "sh"]);
     assert!(none.contains("needs a workspace in the cluster\nhint: --pvc NAME"), "{none}");
     let local = error(&["run", "--pvc", "p", "--", "true"]);

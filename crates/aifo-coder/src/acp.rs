@@ -27,8 +27,7 @@ pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
     match flags.command {
         Some(AcpCommand::Replay { format, files }) => replay::replay(&files, format),
         None => {
-            // The bridge reports errors of the configuration as the answer to `initialize`.
-            if let Ok(Some(config)) = kube::selected_for_agent(&flags.agent) {
+            if let Some(config) = kube::selected_for_agent(&flags.agent)? {
                 return block_on(kube::acp(flags, config));
             }
             let (name, args) = flags.words()?;

@@ -14,10 +14,12 @@ use crate::config::{self, Config};
 use crate::console::LogLevel;
 use crate::settings;
 
-/// Returns the configuration if its backend is a cluster. Errors: a flag does not hold in a pod.
+/// Returns the configuration if its backend is a cluster; `None` also for an invalid one, which the start
+/// on this machine reports: the bridge as the answer to `initialize`. Errors: a flag does not hold in a pod.
 pub(crate) fn selected(flags: &AcpAgent) -> anyhow::Result<Option<Config>> {
     let workspace = &flags.session.project.workspace.path;
-    if config::load(workspace, &flags.flags())?.backend.value != BackendChoice::Kubernetes {
+    let config = config::load(workspace, &flags.flags());
+    if !config.is_ok_and(|config| config.backend.value == BackendChoice::Kubernetes) {
         return Ok(None);
     }
     let unusable = [
