@@ -31,9 +31,7 @@ const GUARD: &str = "_guard";
 const PROGRAM: &str = "/proc/self/exe";
 
 /// Runs a holder or a guard, if the command line is one's.
-pub(crate) fn process() -> Option<ExitCode> {
-    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let (first, rest) = line.split_first()?;
+pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
     let ended = if first == HOLD {
         hold(rest)
     } else if first == GUARD {
@@ -41,13 +39,7 @@ pub(crate) fn process() -> Option<ExitCode> {
     } else {
         return None;
     };
-    Some(match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            console::fail(&error);
-            ExitCode::FAILURE
-        }
-    })
+    Some(ended.map(|()| ExitCode::SUCCESS))
 }
 
 /// Holds the terminal of a session: `_hold ID COMMAND ARGS`, with the first client as stdin, if any. The

@@ -1,6 +1,6 @@
 //! Processes of the container `aifo` of a pod (`spec/kubernetes.md#the-terminal`).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -16,7 +16,6 @@ use aifo_process::{CaughtSignals, SignalSet};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
-use crate::console;
 use crate::held;
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
@@ -171,20 +170,14 @@ fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs such a process, if the command line is one's.
-pub(crate) fn process() -> Option<ExitCode> {
-    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let (first, rest) = line.split_first()?;
-    let ended = if first == HOLD_IN_POD {
-        hold(rest)
+pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
+    if first == HOLD_IN_POD {
+        Some(hold(rest))
     } else if first == RELAY {
-        relay()
+        Some(relay())
     } else if first == WORKSPACE_IN_POD {
-        workspace_in_pod::process(rest)
+        Some(workspace_in_pod::process(rest))
     } else {
-        return None;
-    };
-    Some(ended.unwrap_or_else(|error| {
-        console::fail(&error);
-        ExitCode::FAILURE
-    }))
+        None
+    }
 }

@@ -48,6 +48,7 @@ mod web;
 mod why;
 mod workspace_in_pod;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use aifo_types::exit;
@@ -56,7 +57,7 @@ use crate::cli::{Command, UsageError};
 use crate::config::ConfigError;
 
 fn main() -> ExitCode {
-    if let Some(code) = held::process().or_else(in_pod::process) {
+    if let Some(code) = internal_process() {
         return code;
     }
     let cli = cli::parse();
@@ -102,6 +103,17 @@ fn main() -> ExitCode {
         console::fail(&error);
         ExitCode::from(code_of(&error, code))
     })
+}
+
+/// Runs a process that this program starts of itself, if the command line is one's.
+fn internal_process() -> Option<ExitCode> {
+    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (first, rest) = line.split_first()?;
+    let ended = held::process(first, rest).or_else(|| in_pod::process(first, rest))?;
+    Some(ended.unwrap_or_else(|error| {
+        console::fail(&error);
+        ExitCode::FAILURE
+    }))
 }
 
 /// The exit code for an error: 2 for a wrong command line, else `otherwise`.

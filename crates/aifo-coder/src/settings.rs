@@ -7,7 +7,8 @@ use aifo_launch::{
     CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, Startup,
     TrustedPrograms, Verbosity,
 };
-
+use aifo_policy::Judge;
+use aifo_types::ToolName;
 use anyhow::bail;
 
 use crate::backend;
@@ -32,6 +33,14 @@ pub(crate) fn load(
         false => log_level,
     });
     Ok(loaded?)
+}
+
+/// Returns the tools that are judged before they run where the agent is.
+pub(crate) fn tools_in_place<'a>(
+    config: &'a Config,
+    judge: &Judge,
+) -> impl Iterator<Item = &'a ToolName> {
+    config.in_place.value.iter().filter(|tool| judge.concerns(tool.as_str()))
 }
 
 /// Returns the session's configuration; `fallback` is that of the backend `auto`.
@@ -71,8 +80,7 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     let judge = config.argument_rules.judge(config.default_rules.value);
-    let in_place = config.in_place.value.iter().filter(|tool| judge.concerns(tool.as_str()));
-    session.in_place = in_place.cloned().collect();
+    session.in_place = tools_in_place(config, &judge).cloned().collect();
     session.judge =
         (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();

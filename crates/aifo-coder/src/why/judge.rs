@@ -15,6 +15,7 @@ use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
 use crate::config::{self, Config, Source, ToolEffect, ToolRule, user_file_name};
+use crate::settings::tools_in_place;
 
 /// Explains calls under one configuration.
 pub(crate) struct CallExplainer<'a> {
@@ -159,9 +160,8 @@ impl CallExplainer<'_> {
 
     /// Returns whether a shim lets the tool be judged before it runs where the agent is.
     fn is_in_place(&self, tool: &ToolName) -> bool {
-        let config = self.config;
-        let judge = || config.argument_rules.judge(config.default_rules.value);
-        config.in_place.value.contains(tool) && judge().concerns(tool.as_str())
+        let judge = self.config.argument_rules.judge(self.config.default_rules.value);
+        tools_in_place(self.config, &judge).any(|in_place| in_place == tool)
     }
 
     fn explain_in_place(&self, tool: &ToolName, explanation: &mut Explanation) {
