@@ -20,8 +20,8 @@ use crate::banner::short;
 use crate::cli::{PodFlags, Run, Session, UsageError};
 use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
+use crate::paint;
 use crate::start::signal_exit_code;
-use crate::{held, paint};
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all
 /// containers takes 600 s at most.
@@ -44,7 +44,7 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     validate(&flags.flags())?;
     let session = &flags.session;
     let request = PodRequest::of_run(flags, config)?;
-    if !held::is_on_terminal() && !flags.detach {
+    if !console::is_on_terminal() && !flags.detach {
         let words = [vec!["run".to_owned()], request.words_of_run()].concat();
         return run_piped(session, request, words).await;
     }

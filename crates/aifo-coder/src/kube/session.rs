@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
-use crate::in_pod::HOLD_IN_POD;
+use crate::kube::HOLD_IN_POD;
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
