@@ -41,6 +41,16 @@ fn no_published_class_of_attack_passes() {
 }
 
 #[test]
+fn no_spelling_by_options_wrappers_and_settings_passes() {
+    assert_asked(include_str!("spellings.txt"), 800);
+}
+
+#[test]
+fn no_call_of_pipelines_and_transcripts_is_asked() {
+    assert_allowed(include_str!("calls.txt"), 400);
+}
+
+#[test]
 fn no_harmless_call_is_asked() {
     assert_allowed(include_str!("harmless.txt"), 200);
 }
