@@ -3,6 +3,7 @@
 mod condition;
 mod environment;
 mod file;
+mod files;
 mod flow;
 mod glob;
 mod import;
@@ -10,6 +11,7 @@ mod links;
 mod marks;
 mod normal;
 mod place;
+mod printed;
 mod rule;
 mod script;
 mod set;
@@ -17,6 +19,7 @@ mod settings;
 mod sieve;
 mod table;
 mod unwrap;
+mod words;
 
 use serde::Deserialize;
 

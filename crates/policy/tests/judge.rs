@@ -122,6 +122,16 @@ fn an_allowed_call_covers_the_judged_calls_that_it_surely_runs() {
 }
 
 #[test]
+fn no_spelling_by_options_wrappers_and_settings_passes() {
+    assert_asked(include_str!("spellings.txt"), 800);
+}
+
+#[test]
+fn no_call_of_pipelines_and_transcripts_is_asked() {
+    assert_allowed(include_str!("calls.txt"), 400);
+}
+
+#[test]
 fn no_harmless_call_is_asked() {
     assert_allowed(include_str!("harmless.txt"), 200);
 }
