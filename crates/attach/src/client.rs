@@ -30,6 +30,10 @@ const MAX_INPUT: usize = 1024 * 1024;
 /// The time that a terminal gets to take its modes back.
 const RESTORE_TIME: Duration = Duration::from_millis(500);
 
+/// Saves and restores the title of a terminal, on a stack of its own.
+const SAVE_TITLE: &[u8; 7] = b"\x1b[22;0t";
+const RESTORE_TITLE: &[u8; 7] = b"\x1b[23;0t";
+
 /// The way to a holder: its socket, or the pipes of a program that relays.
 #[derive(Debug)]
 pub struct Connection {
@@ -143,7 +147,7 @@ impl Client {
     /// Shows the terminal until the command ends or the client leaves, and restores the terminal.
     pub fn run(mut self) -> io::Result<ClientEnd> {
         self.send(&Frame::Hello(Role::Attach, self.size()));
-        self.set_raw()?;
+        self.enter()?;
         let served = self.serve();
         if matches!(served, Ok(ClientEnd::Ended(_))) {
             self.flush(None);
@@ -262,7 +266,8 @@ impl Client {
     fn handle(&mut self, frame: Frame) -> io::Result<()> {
         match frame {
             Frame::Output(bytes) => self.output.extend(bytes),
-            Frame::Restore(bytes) => {
+            Frame::Restore(mut bytes) => {
+                bytes.splice(0..0, *RESTORE_TITLE);
                 if let Some(guard) = &mut self.guard {
                     // Without its guard the client still restores the terminal itself.
                     let _ = guard.set_restore(&bytes);
@@ -283,7 +288,7 @@ impl Client {
     fn stop(&mut self) -> io::Result<()> {
         self.leave(true);
         raise(Signal::SIGSTOP)?;
-        self.set_raw()?;
+        self.enter()?;
         self.send(&Frame::Resume);
         // Draws the screen again.
         self.send(&Frame::Hello(Role::Attach, self.size()));
@@ -294,16 +299,21 @@ impl Client {
         terminal::window_size(self.terminal.as_fd()).unwrap_or_default()
     }
 
-    fn set_raw(&self) -> io::Result<()> {
-        terminal::set_modes(self.terminal.as_fd(), &terminal::raw(&self.modes))
+    /// Sets the terminal raw, and saves its title.
+    fn enter(&mut self) -> io::Result<()> {
+        terminal::set_modes(self.terminal.as_fd(), &terminal::raw(&self.modes))?;
+        self.output.extend(SAVE_TITLE);
+        Ok(())
     }
 
     /// Restores the terminal. `line` begins a new line on a screen that stays.
     fn leave(&mut self, line: bool) {
         self.output.clear();
         self.output.extend(&self.restore);
-        if line && !self.restore.ends_with(LEAVE_ALTERNATE.as_bytes()) {
-            self.output.extend(b"\r\n");
+        let leave_alternate = LEAVE_ALTERNATE.as_bytes();
+        if line && !self.restore.windows(leave_alternate.len()).any(|it| it == leave_alternate) {
+            // With no line of the program after the shell's.
+            self.output.extend(b"\r\n\x1b[J");
         }
         self.flush(Some(RESTORE_TIME));
         self.output.clear();
