@@ -2,6 +2,7 @@
 
 mod acp;
 mod cluster;
+mod piped;
 mod relay;
 mod run;
 mod session;
