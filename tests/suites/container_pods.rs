@@ -14,14 +14,14 @@ use aifo_tests::{
 const LEAVE: &str = "\x1c\x04";
 
 /// A cluster that runs a session.
-struct Cluster {
-    setup: SessionSetup,
+pub(crate) struct Cluster {
+    pub(crate) setup: SessionSetup,
     /// The directory with the script in place of kubectl, for podman.
     script: Option<Scratch>,
     engine: Option<Engine>,
     /// The prefix of images.
-    prefix: String,
-    launcher: String,
+    pub(crate) prefix: String,
+    pub(crate) launcher: String,
     _launcher: Option<Image>,
     claim: String,
     /// Whether this test has created the claim in Kubernetes.
@@ -43,7 +43,7 @@ fn launcher_image(engine: &Engine) -> Image {
 
 impl Cluster {
     /// The cluster of this run: that of kubectl, or podman. Without one, reports the test as skipped.
-    fn of_run(test: &str) -> Option<Self> {
+    pub(crate) fn of_run(test: &str) -> Option<Self> {
         match std::env::var("AIFO_TEST_CLUSTER").ok().filter(|prefix| !prefix.is_empty()) {
             Some(prefix) => Some(Cluster::of_kubectl(prefix, &Engine::of_run(test)?)),
             None => Engine::of_run(test).filter(Engine::is_podman).map(Cluster::of_podman),
@@ -108,7 +108,12 @@ impl Cluster {
         }
     }
 
-    fn coder(&self, args: &[&str]) -> Command {
+    /// Whether it is kubectl's, not podman.
+    pub(crate) fn is_kubernetes(&self) -> bool {
+        self.script.is_none()
+    }
+
+    pub(crate) fn coder(&self, args: &[&str]) -> Command {
         let mut coder = self.setup.coder();
         let mut path = std::env::var("PATH").unwrap();
         if let Some(script) = &self.script {
@@ -135,18 +140,18 @@ impl Cluster {
         self.coder(&[&run, &images[..], &kinds, flags, &agent].concat())
     }
 
-    fn on_pods(&self, command: &[&str]) -> Command {
+    pub(crate) fn on_pods(&self, command: &[&str]) -> Command {
         self.coder(&[command, &["--backend", "kubernetes"]].concat())
     }
 
-    fn sessions(&self) -> String {
+    pub(crate) fn sessions(&self) -> String {
         let outcome = Outcome::of(&mut self.on_pods(&["sessions"]));
         outcome.exited(0).text()
     }
 
     /// Waits until this session's pod is gone.
     #[track_caller]
-    fn expect_nothing_left(&self, id: &str) {
+    pub(crate) fn expect_nothing_left(&self, id: &str) {
         eventually("the pod is deleted", || {
             let listed = self.sessions();
             listed.lines().all(|line| !line.starts_with(id) || line.ends_with("deleted"))
@@ -161,7 +166,7 @@ impl Cluster {
     }
 
     /// The processes that relay for a client of a session, on this machine.
-    fn relays(&self, id: &str) -> Vec<i32> {
+    pub(crate) fn relays(&self, id: &str) -> Vec<i32> {
         let all = fs::read_dir("/proc").unwrap().flatten();
         let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         ids.filter(|pid| {
@@ -192,7 +197,7 @@ impl Drop for Cluster {
 }
 
 /// The id of the latest session.
-fn id_of(listed: &str) -> String {
+pub(crate) fn id_of(listed: &str) -> String {
     let line = listed.lines().skip(1).last().unwrap_or_default();
     line.split_whitespace().next().unwrap_or_default().to_owned()
 }

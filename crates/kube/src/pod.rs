@@ -226,6 +226,7 @@ impl SessionPod {
         if self.workspace == Workspace::Upload {
             variables.push(variable(env::POD_UPLOAD, "1"));
         }
+        variables.extend(self.agent_variables.iter().map(|(name, value)| variable(name, value)));
         if let Some(keys) = &self.keys {
             variables.extend(
                 keys.variables
