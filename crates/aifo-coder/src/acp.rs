@@ -21,6 +21,7 @@ use crate::block_on;
 use crate::cli::{Acp, AcpCommand};
 use crate::kube;
 
+pub(crate) use bridge::refuse;
 pub(crate) use prompt::prompt;
 
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {

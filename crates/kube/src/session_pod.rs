@@ -25,6 +25,8 @@ pub struct SessionPod {
     pub kinds: Vec<KindContainer>,
     /// The workspace.
     pub workspace: Workspace,
+    /// Whether the launcher writes files of the workspace for the agent.
+    pub serves_files: bool,
     /// The secret with the user's keys, and the variables that are its keys.
     pub keys: Option<Keys>,
     /// The secrets of registries.

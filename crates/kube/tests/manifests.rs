@@ -40,6 +40,7 @@ fn session() -> SessionPod {
             reference: Some("main".to_owned()),
             secret: Some("git-login".to_owned()),
         },
+        serves_files: false,
         keys: Some(Keys {
             secret: "aifo-keys".to_owned(),
             variables: vec!["OPENAI_API_KEY".to_owned()],

@@ -149,21 +149,22 @@ impl PermissionJudge {
             argv: words.iter().map(|word| word.clone().into_bytes()).collect(),
             directory: directory.as_os_str().as_bytes().to_vec(),
         };
-        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), judgement);
-        // The user has seen them in the text.
-        let shims = parsed.parts().iter().filter(|part| {
-            part.first().is_some_and(|program| self.is_shim(program))
-                && self.strictest(None, part, directory).is_some()
-        });
-        let shims: Vec<AskedCall> = shims.map(|part| asked(part)).collect();
-        let approvals = self.approvals.clone();
-        let approval = Box::pin(async move {
-            wait.await.map_err(|refusal| text_of(&refusal))?;
-            shims.into_iter().for_each(|call| approvals.allow_once(call));
-            Ok(())
-        });
+        // The terminal has the variables.
+        let inner = self.covered(&asked(whole));
+        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), inner, judgement);
+        let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
         let notice = format!("aifo: waiting for approval: {line}; answer with: aifo-coder approve");
         TerminalVerdict::Wait { notice, approval }
+    }
+
+    /// Returns the calls of shims that a command runs and that are allowed with it: the user has seen them.
+    pub(crate) fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
+        let mut inner = self.approvals.covered(call);
+        inner.retain(|call| {
+            let program = call.argv.first().and_then(|word| std::str::from_utf8(word).ok());
+            program.is_some_and(|program| self.is_shim(program))
+        });
+        inner
     }
 
     /// Returns whether a program, as it is spelled, is a shim in the agent's PATH.
@@ -206,7 +207,8 @@ impl PermissionJudge {
         if self.approvals.has_judge()
             && let Some(call) = self.single_call(request)
         {
-            self.approvals.allow_once(call);
+            let inner = self.covered(&call);
+            self.approvals.allow_once(call, inner);
         }
     }
 

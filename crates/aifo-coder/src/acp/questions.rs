@@ -23,8 +23,18 @@ pub(crate) struct EditorQuestions {
     asked: BTreeMap<String, Option<u64>>,
     /// True if questions wait for a turn.
     wait_for_turn: bool,
-    /// The calls of permission requests at the editor, with the options that allow them.
-    permissions: Vec<(Id, AskedCall, Vec<Value>)>,
+    permissions: Vec<EditorPermission>,
+}
+
+/// A permission request at the editor.
+#[derive(Debug)]
+struct EditorPermission {
+    id: Id,
+    call: AskedCall,
+    /// The calls that it runs.
+    inner: Vec<AskedCall>,
+    /// The options that allow it.
+    allowing: Vec<Value>,
 }
 
 /// The time between two tries to find a turn.
@@ -110,19 +120,20 @@ impl EditorQuestions {
         let allows =
             |kind: &OptionKind| matches!(kind, OptionKind::AllowOnce | OptionKind::AllowAlways);
         let options = request.options.iter().filter(|option| allows(&option.kind));
-        let options = options.map(|option| option.id.clone()).collect();
+        let allowing = options.map(|option| option.id.clone()).collect();
+        let inner = judge.covered(&call);
         if self.permissions.len() >= MAX_PERMISSIONS {
             self.permissions.remove(0);
         }
-        self.permissions.push((id.clone(), call, options));
+        self.permissions.push(EditorPermission { id: id.clone(), call, inner, allowing });
     }
 
     /// Covers the call of a permission request that the editor has allowed.
     pub(crate) fn permission_answered(&mut self, id: &Id, option: Option<&Value>) {
-        let Some(at) = self.permissions.iter().position(|(known, ..)| known == id) else { return };
-        let (_, call, allowing) = self.permissions.remove(at);
+        let Some(at) = self.permissions.iter().position(|known| known.id == *id) else { return };
+        let EditorPermission { call, inner, allowing, .. } = self.permissions.remove(at);
         if option.is_some_and(|option| allowing.contains(option)) && self.approvals.has_judge() {
-            self.approvals.allow_once(call);
+            self.approvals.allow_once(call, inner);
         }
     }
 }
