@@ -12,11 +12,9 @@ use std::time::{Duration, Instant};
 
 use aifo_tests::model::{Agent, FakeModel, Script, Start};
 use aifo_tests::{
-    EVERY_TOOL, Engine, Running, Signal, Tmux, eventually, fresh_id, is_alive, is_zombie,
+    Engine, PodCluster, Running, Signal, Tmux, eventually, fresh_id, is_alive, is_zombie,
     send_signal,
 };
-
-use crate::container_pods::{Cluster, id_of};
 
 /// Some agents load for many seconds, after their image was pulled.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -29,7 +27,7 @@ const AROUND: &str = "stty -g >before; \"$@\"; code=$?; stty -g >after; echo lef
 /// An agent with its image in the cluster, its model, and the secret with the model's key.
 struct PodAgent {
     agent: Agent,
-    cluster: Cluster,
+    cluster: PodCluster,
     image: String,
     secret: String,
     model: FakeModel,
@@ -56,18 +54,12 @@ fn agents(test: &str) -> Vec<Agent> {
 /// Runs a test for each agent. Without a cluster of kubectl, reports it as skipped.
 fn with_agents(test: &str, agents_of_test: &[Agent], script: &Script, run: impl Fn(&PodAgent)) {
     for agent in agents(test).into_iter().filter(|agent| agents_of_test.contains(agent)) {
-        let Some(cluster) = Cluster::of_run(test) else { return };
-        if !cluster.is_kubernetes() {
-            eprintln!("skipped: {test}: run it with cargo xtask test kubernetes");
-            return;
-        }
-        let image = format!("{}aifo-agent-{}:latest", cluster.prefix, agent.name());
+        let Some(cluster) = PodCluster::of_kubectl(test) else { return };
         let engine = Engine::of_run(test).unwrap();
-        engine.text(["tag", &format!("aifo-agent-{}:latest", agent.name()), &image]);
-        engine.text(["push", "--quiet", &image]);
+        let image = cluster.provide(&format!("aifo-agent-{}:latest", agent.name()), &engine);
         let model = FakeModel::bind(SocketAddr::from((own_address(), 0)), script.clone());
         let secret = format!("aifo-test-{}", fresh_id());
-        let (model, workspace) = (model.unwrap(), cluster.setup.workspace());
+        let (model, workspace) = (model.unwrap(), cluster.setup().workspace());
         fs::write(workspace.join("Makefile"), MAKEFILE).unwrap();
         run(&PodAgent { agent, cluster, image, secret, model });
     }
@@ -101,17 +93,17 @@ impl PodAgent {
         assert!(create.status().unwrap().success(), "{name}: the secret is created");
         for (path, text) in &start.files {
             let path = path.strip_prefix(".config/opencode/").unwrap_or(path);
-            let file = self.cluster.setup.workspace().join(path);
+            let file = self.cluster.setup().workspace().join(path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let tools = format!("rust={}{EVERY_TOOL}", self.cluster.prefix);
+        let tools = format!("rust={}", self.cluster.image());
         let mut run = self.cluster.coder(&["run", "--backend", "kubernetes", "--net", "open"]);
-        run.args(["--launcher-image", &self.cluster.launcher, "--image", &self.image]);
+        run.args(["--launcher-image", self.cluster.launcher(), "--image", &self.image]);
         run.args(["--toolchain", "rust", "--toolchain-image", &tools]);
         run.args(["--keys-secret", &self.secret]).args(&start.command);
         run.envs(plain.iter().map(|(name, value)| (format!("AIFO_ENV_{name}"), value)));
-        run.current_dir(self.cluster.setup.workspace());
+        run.current_dir(self.cluster.setup().workspace());
         run
     }
 }
@@ -159,7 +151,7 @@ fn an_agent_does_its_task_with_tools_in_a_pod() {
         assert_eq!(outputs.len(), 2, "{name}: {outputs:?}");
         assert!(outputs[0].contains("made for /home/coder/.cargo"), "{name}: {outputs:?}");
         assert!(outputs[1].contains("made slowly"), "{name}: {outputs:?}");
-        let made = fs::read_to_string(pod.cluster.setup.workspace().join("made.txt"));
+        let made = fs::read_to_string(pod.cluster.setup().workspace().join("made.txt"));
         assert_eq!(made.ok().as_deref(), Some("of the pod\n"), "{name}: the file is fetched");
         eprintln!("{name}: did its task in a pod");
     });
@@ -188,7 +180,7 @@ fn an_agents_screen_is_left_and_shown_again_in_a_pod() {
             _ => ["--model".to_owned(), "openai/aifo-model".to_owned()],
         });
         let command = pod.run(&start);
-        let workspace = pod.cluster.setup.workspace();
+        let workspace = pod.cluster.setup().workspace();
         let mut around = Command::new("/bin/sh");
         around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
         around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -214,7 +206,7 @@ fn an_agents_screen_is_left_and_shown_again_in_a_pod() {
         tmux.resize(100, 40);
         tmux.press(&["Enter"]);
         patient("word");
-        let id = id_of(&pod.cluster.sessions());
+        let id = pod.cluster.latest();
         let relays = pod.cluster.relays(&id);
         relays.iter().for_each(|pid| send_signal(*pid, Signal::SIGKILL));
         eventually("the client has connected again", || {
