@@ -7,7 +7,10 @@
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use aifo_tests::model::{Agent, FakeModel, Script, Start};
@@ -31,6 +34,76 @@ struct PodAgent {
     image: String,
     secret: String,
     model: FakeModel,
+    _relay: Relay,
+}
+
+/// A process in the pod that passes its loopback port on to the model: a key is sent without TLS to no other
+/// address.
+struct Relay {
+    is_over: Arc<AtomicBool>,
+    started: Option<JoinHandle<Option<Child>>>,
+}
+
+const RELAY: &str = "import socket, sys, threading
+def copy(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+        b.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+host, port = sys.argv[1], int(sys.argv[2])
+server = socket.create_server(('127.0.0.1', port))
+while True:
+    client, _ = server.accept()
+    model = socket.create_connection((host, port))
+    threading.Thread(target=copy, args=(client, model), daemon=True).start()
+    threading.Thread(target=copy, args=(model, client), daemon=True).start()
+";
+
+impl Relay {
+    /// Starts it as soon as the pod runs.
+    fn to(model: SocketAddr) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let started = thread::spawn({
+            let is_over = Arc::clone(&is_over);
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    if let Some(pod) = running_pod() {
+                        let (host, port) = (model.ip().to_string(), model.port().to_string());
+                        let mut exec = Command::new("kubectl");
+                        exec.args(["exec", "--stdin", &pod, "--container", "rust", "--"]);
+                        exec.args(["python3", "-c", RELAY, &host, &port]).stdin(Stdio::piped());
+                        return exec.spawn().ok();
+                    }
+                    thread::sleep(Duration::from_millis(100));
+                }
+                None
+            }
+        });
+        Relay { is_over, started: Some(started) }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let started = self.started.take().and_then(|it| it.join().ok()).flatten();
+        if let Some(mut child) = started {
+            // It may have ended with the pod.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The pod of the session, when it runs. These tests run one after the other.
+fn running_pod() -> Option<String> {
+    let mut kubectl = Command::new("kubectl");
+    kubectl.args(["get", "pods", "--selector=app.kubernetes.io/managed-by=aifo", "--output=name"]);
+    kubectl.args(["--field-selector=status.phase=Running"]);
+    let pods = String::from_utf8(kubectl.output().ok()?.stdout).ok()?;
+    pods.lines().next().map(str::to_owned)
 }
 
 /// The agents of `AIFO_TEST_AGENTS` (default: all) whose images this machine has; they are pushed.
@@ -61,7 +134,8 @@ fn with_agents(test: &str, agents_of_test: &[Agent], script: &Script, run: impl 
         let secret = format!("aifo-test-{}", fresh_id());
         let (model, workspace) = (model.unwrap(), cluster.setup().workspace());
         fs::write(workspace.join("Makefile"), MAKEFILE).unwrap();
-        run(&PodAgent { agent, cluster, image, secret, model });
+        let relay = Relay::to(model.address());
+        run(&PodAgent { agent, cluster, image, secret, model, _relay: relay });
     }
 }
 
@@ -112,7 +186,7 @@ impl Drop for PodAgent {
     fn drop(&mut self) {
         let mut kubectl = Command::new("kubectl");
         let _ = kubectl.args(["delete", "secret", &self.secret]).stdout(Stdio::null()).status();
-        if std::thread::panicking() {
+        if thread::panicking() {
             let mut kubectl = Command::new("kubectl");
             kubectl.args(["delete", "pod,networkpolicy", "--wait=false"]);
             kubectl.args(["--selector=app.kubernetes.io/managed-by=aifo"]);
@@ -128,7 +202,9 @@ fn an_agent_does_its_task_with_tools_in_a_pod() {
     let script = Script::new().shell("make where").shell("make slow").say("It is done.");
     with_agents(test, &Agent::ALL, &script, |pod| {
         let name = pod.agent.name();
-        let Some(mut start) = pod.agent.with_key(&pod.model.url(), &script) else { return };
+        let Some(mut start) = pod.agent.with_key(&pod.model.url_at("127.0.0.1"), &script) else {
+            return;
+        };
         start.command.retain(|word| word != "--no-daemon");
         let (reader, mut writer) = std::io::pipe().unwrap();
         let running = Running::start(pod.run(&start).stdin(reader));
@@ -142,7 +218,7 @@ fn an_agent_does_its_task_with_tools_in_a_pod() {
                 "{name} does not end: {:?}",
                 pod.model.requests()
             );
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
         let outcome = running.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
@@ -172,8 +248,8 @@ fn an_agents_screen_is_left_and_shown_again_in_a_pod() {
     let script = Script::new().shell("make where").shell("make slow").say("The end of it.");
     with_agents(test, &[Agent::Codex, Agent::Opencode], &script, |pod| {
         let (name, (ready, end)) = (pod.agent.name(), screen(pod.agent));
-        let mut start = pod.agent.with_key(&pod.model.url(), &script).unwrap();
-        start.command = pod.agent.interactive(&pod.model.url()).command;
+        let mut start = pod.agent.with_key(&pod.model.url_at("127.0.0.1"), &script).unwrap();
+        start.command = pod.agent.interactive(&pod.model.url_at("127.0.0.1")).command;
         start.command.retain(|word| word != "--no-daemon");
         start.command.extend(match pod.agent {
             Agent::Codex => ["--model".to_owned(), "aifo-model".to_owned()],
@@ -191,7 +267,7 @@ fn an_agents_screen_is_left_and_shown_again_in_a_pod() {
             while !tmux.screen().contains(text) {
                 let screen = tmux.screen();
                 assert!(started.elapsed() < PATIENCE, "{name} never showed {text:?}:\n{screen}");
-                std::thread::sleep(Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(50));
             }
         };
         patient(ready);
