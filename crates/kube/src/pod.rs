@@ -229,6 +229,7 @@ impl SessionPod {
             Workspace::Git { .. } => variables.push(variable(env::POD_GIT, "1")),
             Workspace::Claim(_) => {}
         }
+        variables.extend(self.agent_variables.iter().map(|(name, value)| variable(name, value)));
         if let Some(keys) = &self.keys {
             variables.extend(
                 keys.variables
