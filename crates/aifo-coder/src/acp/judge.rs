@@ -11,7 +11,7 @@ use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
 };
-use aifo_types::Refusal;
+use aifo_types::{Refusal, escape_line};
 use serde_json::Value;
 
 use crate::config::Source;
@@ -191,12 +191,16 @@ impl PermissionJudge {
         strict.max_by_key(|judgement| judgement.verdict)
     }
 
-    /// Returns the call of a permission request: one program with its arguments, or the shell text that a
-    /// terminal would run.
+    /// Returns the call of a permission request that users see: one program with its arguments, or the shell
+    /// text that a terminal would run.
     pub(crate) fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
         let call = request.call.as_ref()?;
-        let command = command_of(call)?;
-        let whole = whole_command(call)?;
+        let (command, whole) = match title_command(call) {
+            Some(title) => {
+                (CallCommand::from_text(title), ["sh", "-c", title].map(str::to_owned).to_vec())
+            }
+            None => (command_of(call)?, whole_command(call)?),
+        };
         let words = command.single().unwrap_or(&whole);
         let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
         Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
@@ -301,6 +305,18 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
+
+/// Returns the title of a call that has its command nowhere else, as that of gemini. It decides nothing, but a
+/// user who allows the call has seen it.
+pub(crate) fn title_command(call: &ToolCall) -> Option<&str> {
+    let title = call.title();
+    let is_plain = escape_line(title) == title && title.chars().count() <= MAX_TITLE;
+    let has_input = call.member("rawInput").is_some_and(|input| !input.is_null());
+    (call.kind() == "execute" && is_plain && !has_input).then_some(title)
+}
+
+/// Characters of a title that editors show as a whole.
+const MAX_TITLE: usize = 300;
 
 /// Returns the shell command of a call, if it has one text.
 fn whole_command(call: &ToolCall) -> Option<Vec<String>> {
