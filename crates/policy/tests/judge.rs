@@ -244,6 +244,50 @@ fn long_calls_take_little_time() {
     assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
+/// Returns the verdict with the default rules and those of a user's file.
+#[track_caller]
+fn verdict_with(rules: &str, line: &str) -> Verdict {
+    #[derive(serde::Deserialize)]
+    struct File {
+        rule: Vec<aifo_policy::RuleText>,
+    }
+    let file: File = toml::from_str(rules).unwrap();
+    let rules: Vec<_> = file.rule.into_iter().map(|rule| (rule, "file".to_owned())).collect();
+    let mut judge = judge();
+    judge.add(&rules, RuleOrigin::User).unwrap();
+    let argv = ["sh", "-c", line].map(|word| word.as_bytes().to_vec());
+    judged(&judge, &argv).verdict
+}
+
+#[test]
+fn a_default_rule_does_not_make_a_users_verdict_looser() {
+    let deny = "[[rule]]\nrun = \"git push\"\nthen = \"deny\"";
+    assert_eq!(verdict_with(deny, "git push -f"), Verdict::Deny);
+    assert_eq!(verdict_with(deny, "git push"), Verdict::Deny);
+    let tool = "[[rule]]\nrun = \"npm\"\nthen = \"deny\"";
+    assert_eq!(verdict_with(tool, "npm publish"), Verdict::Deny);
+    assert_eq!(verdict_with(tool, "npm publish --dry-run"), Verdict::Deny);
+    let allow = "[[rule]]\nrun = \"git push\"\nwith = [\"--force\"]\nthen = \"allow\"";
+    assert_eq!(verdict_with(allow, "git push -f"), Verdict::Allow);
+    let wide = "[[rule]]\nrun = \"git\"\nthen = \"allow\"";
+    assert_eq!(verdict_with(wide, "git push -f"), Verdict::Ask);
+}
+
+#[test]
+fn a_condition_is_the_end_of_options_or_a_pattern_of_one() {
+    let rule = |condition: &str| {
+        format!("[[rule]]\nrun = \"git checkout\"\nwith = [\"{condition}\"]\nthen = \"deny\"")
+    };
+    assert_eq!(verdict_with(&rule("--"), "git checkout -- x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--"), "git -C y checkout main -- x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--"), "git checkout -b x"), Verdict::Allow);
+    assert_eq!(verdict_with(&rule("--conf*"), "git checkout --conflict=diff3 x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--conf*"), "git checkout -- x"), Verdict::Allow);
+    let push = "[[rule]]\nrun = \"git push\"\nwith = [\"--set-up*\"]\nthen = \"deny\"";
+    assert_eq!(verdict_with(push, "git push -qu origin x"), Verdict::Deny);
+    assert_eq!(verdict_with(push, "git push -q origin x"), Verdict::Allow);
+}
+
 mod order {
     use super::*;
     use aifo_policy::{RuleText, Run};
