@@ -290,7 +290,7 @@ fn a_condition_is_the_end_of_options_or_a_pattern_of_one() {
 
 mod order {
     use super::*;
-    use aifo_policy::{RuleText, Run};
+    use aifo_policy::{CallNetwork, RuleText, Run};
     use proptest::prelude::*;
 
     fn words(options: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
@@ -300,17 +300,25 @@ mod order {
 
     fn rule() -> impl Strategy<Value = (RuleText, String)> {
         let runs = ["git", "git push", "git push origin", "*", "npm publish", "rm"];
-        let verdicts = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
+        let (ask, none) = (Some(Verdict::Ask), Some(CallNetwork::None));
+        let effects = [
+            (Some(Verdict::Allow), None),
+            (ask, None),
+            (Some(Verdict::Deny), None),
+            (None, none),
+            (ask, none),
+            (Some(Verdict::Allow), none),
+        ];
         (
             prop::sample::select(runs.to_vec()),
             words(&["--force", "-u", "main", "+*"]),
             words(&["--force", "origin"]),
             words(&["--dry-run", "-f"]),
             any::<bool>(),
-            prop::sample::select(verdicts.to_vec()),
+            prop::sample::select(effects.to_vec()),
             "[a-c]",
         )
-            .prop_map(|(run, with, all, without, outside, then, because)| {
+            .prop_map(|(run, with, all, without, outside, (then, net), because)| {
                 let run = Run::Text(run.to_owned());
                 let rule = RuleText {
                     run,
@@ -319,6 +327,7 @@ mod order {
                     without,
                     outside,
                     then,
+                    net,
                     because,
                     ..RuleText::default()
                 };
@@ -357,6 +366,31 @@ mod order {
                 let argv: Vec<Vec<u8>> =
                     shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
                 prop_assert_eq!(judged(&a, &argv), judged(&b, &argv), "{}", call);
+            }
+        }
+
+        #[test]
+        fn a_rule_on_the_network_never_loosens(
+            rules in prop::collection::vec(rule(), 0..8),
+            (mut added, source) in rule(),
+            is_workspaces in any::<bool>(),
+        ) {
+            let mut before = Judge::default();
+            before.add(&rules, RuleOrigin::User).unwrap();
+            (added.then, added.net) = (None, Some(CallNetwork::None));
+            let mut after = before.clone();
+            let added = [(added, source)];
+            match is_workspaces {
+                true => after.restrict(&added).unwrap(),
+                false => after.add(&added, RuleOrigin::User).unwrap(),
+            }
+            for call in CALLS {
+                let argv: Vec<Vec<u8>> =
+                    shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
+                let (before, after) = (judged(&before, &argv), judged(&after, &argv));
+                prop_assert_eq!(before.verdict, after.verdict, "{}", call);
+                prop_assert_eq!(&before.rule, &after.rule, "{}", call);
+                prop_assert!(before.no_network.is_none() || after.no_network.is_some(), "{}", call);
             }
         }
     }
