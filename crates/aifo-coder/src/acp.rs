@@ -21,6 +21,7 @@ use crate::cli::{Acp, AcpCommand};
 use crate::kube;
 use crate::{block_on, block_on_and_reap};
 
+pub(crate) use bridge::refuse;
 pub(crate) use prompt::prompt;
 
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {

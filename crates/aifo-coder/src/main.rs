@@ -14,6 +14,7 @@ mod banner;
 mod cache;
 mod cleanup;
 mod cli;
+mod clock;
 mod completions;
 mod config;
 mod config_command;
@@ -38,12 +39,14 @@ mod publish;
 mod removals;
 mod run;
 mod serve;
+mod session_log;
 mod sessions;
 mod settings;
 mod setup;
 mod start;
 mod state;
 mod target;
+mod terminal_client;
 mod web;
 mod why;
 mod workspace_in_pod;
@@ -110,7 +113,9 @@ fn main() -> ExitCode {
 fn internal_process() -> Option<ExitCode> {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (first, rest) = line.split_first()?;
-    let ended = held::process(first, rest).or_else(|| in_pod::process(first, rest))?;
+    let ended = terminal_client::process(first)
+        .or_else(|| held::process(first, rest))
+        .or_else(|| in_pod::process(first, rest))?;
     Some(ended.unwrap_or_else(|error| {
         console::fail(&error);
         ExitCode::FAILURE
@@ -145,7 +150,7 @@ where
             let mut signals = tokio::signal::unix::signal(SignalKind::child())?;
             let reports = async {
                 while signals.recv().await.is_some() && child_ended.send(()).is_ok() {}
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             tokio::select! {
                 ended = work() => ended,

@@ -123,28 +123,31 @@ impl PermissionJudge {
         let prefix = (!command.variables.is_empty()).then(|| "env".to_owned());
         let whole: Vec<String> =
             prefix.into_iter().chain(assigned).chain(command.argv.iter().cloned()).collect();
-        match self.strictest(Some(&parsed), &whole, directory) {
-            None => TerminalVerdict::Run,
-            Some(Judgement { verdict: CallVerdict::Deny, rule, reason }) => {
+        let judged = self.judge(Some(&parsed), &whole, directory);
+        let no_network = judged.no_network && !self.is_call(&parsed, &whole);
+        match judged.strictest {
+            None => TerminalVerdict::Run { no_network },
+            Some(Judgement { verdict: CallVerdict::Deny, rule, reason, .. }) => {
                 TerminalVerdict::Denied(text_of(&Refusal::DeniedByRule { rule, reason }))
             }
-            Some(judgement) => self.ask_terminal(&parsed, &whole, directory, &judgement),
+            Some(judgement) => {
+                self.ask_terminal((&parsed, &whole), directory, &judgement, no_network)
+            }
         }
     }
 
     fn ask_terminal(
         &self,
-        parsed: &CallCommand,
-        whole: &[String],
+        (parsed, whole): (&CallCommand, &[String]),
         directory: &Path,
         judgement: &Judgement,
+        no_network: bool,
     ) -> TerminalVerdict {
-        let has_variables = whole.first().is_some_and(|word| word == "env");
-        let single = parsed.single().filter(|_| !has_variables);
         // The proxy asks about it.
-        if single.and_then(<[String]>::first).is_some_and(|program| self.is_shim(program)) {
-            return TerminalVerdict::Run;
+        if self.is_call(parsed, whole) {
+            return TerminalVerdict::Run { no_network };
         }
+        let single = single(parsed, whole);
         let asked = |words: &[String]| AskedCall {
             argv: words.iter().map(|word| word.clone().into_bytes()).collect(),
             directory: directory.as_os_str().as_bytes().to_vec(),
@@ -154,7 +157,13 @@ impl PermissionJudge {
         let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), inner, judgement);
         let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
         let notice = format!("aifo: waiting for approval: {line}; answer with: aifo-coder approve");
-        TerminalVerdict::Wait { notice, approval }
+        TerminalVerdict::Wait { notice, approval, no_network }
+    }
+
+    /// Returns whether a command is exactly one call of a shim, which the proxy judges.
+    fn is_call(&self, parsed: &CallCommand, whole: &[String]) -> bool {
+        let program = single(parsed, whole).and_then(<[String]>::first);
+        program.is_some_and(|program| self.is_shim(program))
     }
 
     /// Returns the calls of shims that a command runs and that are allowed with it: the user has seen them.
@@ -181,14 +190,23 @@ impl PermissionJudge {
         whole: &[String],
         directory: &Path,
     ) -> Option<Judgement> {
+        self.judge(command, whole, directory).strictest
+    }
+
+    /// Judges a whole command and its programs.
+    fn judge(&self, command: Option<&CallCommand>, whole: &[String], directory: &Path) -> Judged {
         let parts = command.into_iter().flat_map(CallCommand::parts).map(Vec::as_slice);
         let parts = parts.chain([whole].into_iter().filter(|words| !words.is_empty()));
-        let judgements = parts.filter_map(|part| {
-            let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
-            self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
-        });
-        let strict = judgements.filter(|judgement| judgement.verdict != CallVerdict::Allow);
-        strict.max_by_key(|judgement| judgement.verdict)
+        let judgements: Vec<_> = parts
+            .filter_map(|part| {
+                let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
+                self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
+            })
+            .collect();
+        let no_network = judgements.iter().any(|judgement| judgement.no_network.is_some());
+        let strict = judgements.into_iter();
+        let strict = strict.filter(|judgement| judgement.verdict != CallVerdict::Allow);
+        Judged { strictest: strict.max_by_key(|judgement| judgement.verdict), no_network }
     }
 
     /// Returns the call of a permission request that users see: one program with its arguments, or the shell
@@ -278,6 +296,19 @@ impl PermissionJudge {
         let root = self.workspace.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
         root.join(real).to_string_lossy().into_owned()
     }
+}
+
+/// The verdicts on a command.
+struct Judged {
+    /// The strictest one, unless all are allowed.
+    strictest: Option<Judgement>,
+    no_network: bool,
+}
+
+/// Returns the words of a command that is one program without variables.
+fn single<'a>(parsed: &'a CallCommand, whole: &[String]) -> Option<&'a [String]> {
+    let has_variables = whole.first().is_some_and(|word| word == "env");
+    parsed.single().filter(|_| !has_variables)
 }
 
 /// Paths of one call that are resolved; the rest counts as unresolvable.
