@@ -4,7 +4,6 @@ mod certain;
 
 use std::rc::Rc;
 
-use self::certain::CertainCall;
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
 use super::marks::without_marks;
@@ -12,6 +11,7 @@ use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
+use crate::approvals::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ pub(super) struct Parts<'a> {
     is_guess: bool,
     /// True if a tool around this call may run it elsewhere.
     is_elsewhere: bool,
-    /// The calls that are certainly run as if they were called alone, with their directories.
-    certain: Option<Vec<CertainCall>>,
+    /// The calls that are certainly run as if they were called alone.
+    certain: Option<Vec<AskedCall>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }

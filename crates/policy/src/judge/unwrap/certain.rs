@@ -4,18 +4,16 @@ use super::super::glob::is_unknown;
 use super::super::place::Place;
 use super::super::table::JudgedTools;
 use super::{Around, MAX_BYTES, Parts};
-
-/// The words of a call, and its directory.
-pub(in crate::judge) type CertainCall = (Vec<Vec<u8>>, Vec<u8>);
+use crate::approvals::AskedCall;
 
 impl<'a> Parts<'a> {
-    /// Returns the calls, with their directories, that a call runs as if they were called alone: all of
+    /// Returns the calls that a call runs as if they were called alone: all of
     /// their words are known, in one directory, by the agent's PATH.
     pub(in crate::judge) fn certain(
         argv: &[Vec<u8>],
         place: Place<'a>,
         judged: JudgedTools<'a>,
-    ) -> Vec<CertainCall> {
+    ) -> Vec<AskedCall> {
         let certain = Some(Vec::new());
         let mut parts = Parts { budget: MAX_BYTES, judged, certain, ..Parts::default() };
         parts.call(argv, &Around::of(place));
@@ -33,7 +31,7 @@ impl<'a> Parts<'a> {
             && directory.starts_with(b"/")
             && is_known(directory)
         {
-            certain.push((argv.to_vec(), directory.clone()));
+            certain.push(AskedCall { argv: argv.to_vec(), directory: directory.clone() });
         }
     }
 }
