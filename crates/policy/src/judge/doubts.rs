@@ -43,7 +43,15 @@ fn conditions(rule: &RuleText) -> impl PartialEq {
         list.sort();
         list
     };
-    let lists = [&rule.with, &rule.all, &rule.without, &rule.into, &rule.writes];
+    let lists = [
+        &rule.with,
+        &rule.all,
+        &rule.without,
+        &rule.outside_of,
+        &rule.other_than,
+        &rule.into,
+        &rule.writes,
+    ];
     let run: Vec<_> = rule.run.words().iter().map(|words| sorted(words)).collect();
     (run, lists.map(|list| sorted(list)), rule.outside, rule.exact)
 }

@@ -4,6 +4,11 @@ use super::Table;
 use crate::judge::glob::{Match, matches};
 
 impl Table {
+    /// Returns whether the table has options. Without, a word with one hyphen may be an option.
+    pub(in crate::judge) fn lists_options(&self) -> bool {
+        !self.command.is_empty() || !self.options.synonyms.is_empty()
+    }
+
     /// Returns all subcommands, if the table has a list of them.
     pub(in crate::judge) fn known_commands(&self) -> Vec<String> {
         if self.commands.is_empty() {
