@@ -1,6 +1,6 @@
 //! The judge with the default rules: spellings of judged calls, harmless calls, and the order of rules.
 
-use aifo_policy::{Judge, JudgedCall, Judgement, RuleOrigin, Verdict, default_rules};
+use aifo_policy::{AskedCall, Judge, JudgedCall, Judgement, RuleOrigin, Verdict, default_rules};
 
 fn judge() -> Judge {
     let mut judge = Judge::default();
@@ -38,6 +38,87 @@ fn no_spelling_of_a_judged_call_passes() {
 #[test]
 fn no_published_class_of_attack_passes() {
     assert_asked(include_str!("attacks.txt"), 1000);
+}
+
+/// A row: a call that a user has allowed, and the calls that this covers, with their directories below the
+/// workspace.
+#[test]
+fn an_allowed_call_covers_the_judged_calls_that_it_surely_runs() {
+    const F: &str = "git push -f";
+    let rows: [(&str, &[(&str, &str)]); 40] = [
+        ("env git push -f", &[(F, "")]),
+        ("env A=1 B=2 git push -f", &[(F, "")]),
+        ("env -C sub git push -f", &[(F, "/sub")]),
+        ("timeout -s KILL 5 git push -f", &[(F, "")]),
+        ("nice -n 5 nohup stdbuf -oL git push -f", &[(F, "")]),
+        ("sh -c 'git push -f'", &[(F, "")]),
+        ("bash -lc 'cd sub && git push -f && echo done'", &[(F, "/sub")]),
+        (
+            "bash -c 'make; git push -f a; git push -f b'",
+            &[("git push -f a", ""), ("git push -f b", "")],
+        ),
+        ("sh -c 'git push -f; git push -f'", &[(F, "")]),
+        ("env nice sh -c 'timeout 3 git push \"-f\"'", &[(F, "")]),
+        ("sh -c 'git push -f origin \"a b\"'", &[("git push -f origin 'a b'", "")]),
+        // No other call, and none that is allowed alone.
+        (F, &[]),
+        ("sh -c 'git status && git push'", &[]),
+        ("env -C sub git status", &[]),
+        // The PATH of the agent does not find it.
+        ("env -i git push -f", &[]),
+        ("env -u PATH git push -f", &[]),
+        ("env -S 'git push -f'", &[]),
+        ("env PATH=/usr/bin git push -f", &[]),
+        ("sh -c 'PATH=/usr/bin; git push -f'", &[]),
+        ("sh -c 'exec -c git push -f'", &[]),
+        // As another user, on another machine, in another root, or by a tool that may not run it.
+        ("sudo git push -f", &[]),
+        ("ssh host git push -f", &[]),
+        ("ssh host 'git push -f'", &[]),
+        ("docker run x git push -f", &[]),
+        ("chroot /x git push -f", &[]),
+        ("env ssh host git push -f", &[("ssh host git push -f", "")]),
+        ("sh -c 'ssh host git push -f'", &[("ssh host git push -f", "")]),
+        ("mystery git push -f", &[]),
+        ("tmux new git push -f", &[]),
+        ("npx git push -f", &[]),
+        // Its words or its directory are not known.
+        ("sh -c 'git push -f $X'", &[]),
+        ("sh -c 'git push -f \"$X\"'", &[]),
+        ("sh -c 'git push -f *'", &[]),
+        ("sh -c 'cd $X; git push -f'", &[]),
+        ("sh -c 'cd sub; git push -f'", &[]),
+        ("xargs git push -f", &[]),
+        ("find . -exec git push -f {} +", &[]),
+        ("git -c alias.x='!git push -f' x", &[]),
+        ("git -c alias.x='push -f' x", &[]),
+        ("env GIT_EDITOR='git push -f' git commit", &[]),
+    ];
+    let judge = judge();
+    let workspace = [b"/home/me/project".to_vec()];
+    let bytes = |line: &str| -> Vec<Vec<u8>> {
+        let words = shlex::split(line).unwrap_or_else(|| panic!("{line}"));
+        words.into_iter().map(String::into_bytes).collect()
+    };
+    for (line, expected) in rows {
+        let argv = bytes(line);
+        let call =
+            JudgedCall { argv: &argv, directory: b"/home/me/project", workspace: &workspace };
+        let covered = judge.covered(&call);
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(line, sub)| AskedCall {
+                argv: bytes(line),
+                directory: format!("/home/me/project{sub}").into_bytes(),
+            })
+            .collect();
+        assert_eq!(covered, expected, "{line}");
+    }
+    let many =
+        format!("sh -c '{}'", (0..100).map(|n| format!("git push -f {n};")).collect::<String>());
+    let argv = bytes(&many);
+    let call = JudgedCall { argv: &argv, directory: b"/home/me/project", workspace: &workspace };
+    assert_eq!(judge.covered(&call).len(), 16);
 }
 
 #[test]
@@ -251,7 +332,7 @@ fn wishes_of_users_are_rules() {
 
 mod order {
     use super::*;
-    use aifo_policy::{RuleText, Run};
+    use aifo_policy::{CallNetwork, RuleText, Run};
     use proptest::prelude::*;
 
     fn words(options: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
@@ -261,17 +342,25 @@ mod order {
 
     fn rule() -> impl Strategy<Value = (RuleText, String)> {
         let runs = ["git", "git push", "git push origin", "*", "npm publish", "rm"];
-        let verdicts = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
+        let (ask, none) = (Some(Verdict::Ask), Some(CallNetwork::None));
+        let effects = [
+            (Some(Verdict::Allow), None),
+            (ask, None),
+            (Some(Verdict::Deny), None),
+            (None, none),
+            (ask, none),
+            (Some(Verdict::Allow), none),
+        ];
         (
             prop::sample::select(runs.to_vec()),
             words(&["--force", "-u", "main", "+*"]),
             words(&["--force", "origin"]),
             words(&["--dry-run", "-f"]),
             any::<bool>(),
-            prop::sample::select(verdicts.to_vec()),
+            prop::sample::select(effects.to_vec()),
             "[a-c]",
         )
-            .prop_map(|(run, with, all, without, outside, then, because)| {
+            .prop_map(|(run, with, all, without, outside, (then, net), because)| {
                 let run = Run::Text(run.to_owned());
                 let rule = RuleText {
                     run,
@@ -280,6 +369,7 @@ mod order {
                     without,
                     outside,
                     then,
+                    net,
                     because,
                     ..RuleText::default()
                 };
@@ -318,6 +408,31 @@ mod order {
                 let argv: Vec<Vec<u8>> =
                     shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
                 prop_assert_eq!(judged(&a, &argv), judged(&b, &argv), "{}", call);
+            }
+        }
+
+        #[test]
+        fn a_rule_on_the_network_never_loosens(
+            rules in prop::collection::vec(rule(), 0..8),
+            (mut added, source) in rule(),
+            is_workspaces in any::<bool>(),
+        ) {
+            let mut before = Judge::default();
+            before.add(&rules, RuleOrigin::User).unwrap();
+            (added.then, added.net) = (None, Some(CallNetwork::None));
+            let mut after = before.clone();
+            let added = [(added, source)];
+            match is_workspaces {
+                true => after.restrict(&added).unwrap(),
+                false => after.add(&added, RuleOrigin::User).unwrap(),
+            }
+            for call in CALLS {
+                let argv: Vec<Vec<u8>> =
+                    shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
+                let (before, after) = (judged(&before, &argv), judged(&after, &argv));
+                prop_assert_eq!(before.verdict, after.verdict, "{}", call);
+                prop_assert_eq!(&before.rule, &after.rule, "{}", call);
+                prop_assert!(before.no_network.is_none() || after.no_network.is_some(), "{}", call);
             }
         }
     }

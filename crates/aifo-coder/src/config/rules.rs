@@ -36,7 +36,7 @@ impl ArgumentRules {
     /// Adds the rules of the workspace's file, which can only make a verdict stricter.
     pub(crate) fn restrict(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
         let (rules, sources) = read(item)?;
-        let allows = rules.iter().position(|(rule, _)| rule.then == Verdict::Allow);
+        let allows = rules.iter().position(|(rule, _)| rule.then == Some(Verdict::Allow));
         if let Some(source) = allows.and_then(|at| sources.get(at)) {
             return Err(extends(item, "with then = \"allow\" allows calls").at(source));
         }
@@ -53,7 +53,13 @@ impl ArgumentRules {
 
     pub(crate) fn show(&self) -> Vec<ConfigEntry> {
         let entry = |(rule, source): &(RuleText, Source)| {
-            let value = json!({ "run": rule.run.to_string(), "then": rule.then.as_str() });
+            let mut value = json!({ "run": rule.run.to_string() });
+            if let Some(then) = rule.then {
+                value["then"] = then.as_str().into();
+            }
+            if let Some(net) = rule.net {
+                value["net"] = net.as_str().into();
+            }
             ConfigEntry::new("rule", value, source)
         };
         self.list.iter().map(entry).collect()
@@ -152,6 +158,7 @@ fn reading(example: &str) -> String {
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
     let hint = match error {
         InvalidJudgeRule::NoTool => "for example: run = \"git push\"".to_owned(),
+        InvalidJudgeRule::NoEffect => "for example: then = \"ask\", or net = \"none\"".to_owned(),
         InvalidJudgeRule::NotWord(_) => "options belong in 'with', 'all' or 'without'".to_owned(),
         InvalidJudgeRule::TooMany => "split the rule".to_owned(),
         InvalidJudgeRule::EmptyCondition => "remove the empty text".to_owned(),

@@ -28,9 +28,10 @@ pub fn rule_doubts(rules: &[RuleText]) -> Vec<(usize, RuleDoubt)> {
         doubts.extend(unknown_words(rule).into_iter().map(|doubt| (at, doubt)));
         doubts.extend(never(rule).map(|why| (at, RuleDoubt::Never(why))));
         let earlier = rules.iter().take(at);
-        let same = earlier
-            .enumerate()
-            .find(|(_, other)| other.then != rule.then && conditions(other) == conditions(rule));
+        let same = earlier.enumerate().find(|(_, other)| {
+            matches!((other.then, rule.then), (Some(a), Some(b)) if a != b)
+                && conditions(other) == conditions(rule)
+        });
         doubts.extend(same.map(|(other, _)| (at, RuleDoubt::Contradicts(other))));
     }
     doubts

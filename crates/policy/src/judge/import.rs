@@ -88,7 +88,8 @@ impl Draft {
     fn keep_examples(&mut self) -> Vec<ImportNote> {
         let mut notes = Vec::new();
         let bare = RuleText { examples: Examples::default(), ..self.rule.clone() };
-        let Ok(rules) = Rule::compile(&bare, "", RuleOrigin::User) else { return notes };
+        let then = bare.then.unwrap_or_default();
+        let Ok(rules) = Rule::compile(&bare, then, "", RuleOrigin::User) else { return notes };
         let set = RuleSet::of(rules);
         let workspace = [b"/workspace".to_vec()];
         let matches = |example: &String| {
@@ -163,7 +164,7 @@ fn rule_of_words(words: &[String], then: Verdict) -> Option<RuleText> {
             false => all.push(word),
         }
     }
-    Some(RuleText { run: Run::Words(run), all, then, ..RuleText::default() })
+    Some(RuleText { run: Run::Words(run), all, then: Some(then), ..RuleText::default() })
 }
 
 impl RuleText {
@@ -233,7 +234,12 @@ impl RuleText {
                 toml += &format!("{key} = true\n");
             }
         }
-        toml += &format!("then = {}\n", quoted(self.then.as_str()));
+        if let Some(then) = self.then {
+            toml += &format!("then = {}\n", quoted(then.as_str()));
+        }
+        if let Some(net) = self.net {
+            toml += &format!("net = {}\n", quoted(net.as_str()));
+        }
         if !self.because.is_empty() {
             toml += &format!("because = {}\n", quoted(&self.because));
         }

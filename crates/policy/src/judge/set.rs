@@ -183,11 +183,13 @@ impl RuleSet {
                      apply{}",
                     because(rule)
                 ),
+                no_network: None,
             },
             (_, Some(rule)) => Judgement {
                 verdict,
                 rule: rule.shared.source.clone(),
                 reason: rule.shared.because.clone(),
+                no_network: None,
             },
             (_, None) => Judgement::default(),
         }

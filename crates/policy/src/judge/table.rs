@@ -78,6 +78,10 @@ pub(super) struct Table {
     pub(super) saves_urls: String,
     /// Operands are files that the tool writes.
     pub(super) writes_operands: bool,
+    /// The commands that it runs are found by the agent's PATH, as if they were called without it.
+    pub(super) here: bool,
+    /// Options with which they are not.
+    pub(super) drops: Vec<String>,
     /// The tool runs no command of its operands, whatever they are.
     pub(super) plain: bool,
     /// Patterns of its arguments with which its output is meant for `eval`.

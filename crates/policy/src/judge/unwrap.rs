@@ -21,6 +21,9 @@ pub(super) struct Part<'a> {
     pub(super) is_guess: bool,
 }
 
+/// A call with its directory.
+pub(super) type CertainCall = (Vec<Vec<u8>>, Vec<u8>);
+
 /// All calls of one call.
 #[derive(Debug, Default)]
 pub(super) struct Parts<'a> {
@@ -31,7 +34,11 @@ pub(super) struct Parts<'a> {
     depth: usize,
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
-    is_guess: bool,
+    pub(super) is_guess: bool,
+    /// True if a tool around this call may run it elsewhere.
+    pub(super) is_elsewhere: bool,
+    /// The calls that are certainly run as if they were called alone, with their directories.
+    pub(super) certain: Option<Vec<CertainCall>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }
@@ -71,6 +78,20 @@ impl<'a> Parts<'a> {
         let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
         parts.call(argv, &Around::of(place));
         parts
+    }
+
+    /// Returns the calls, with their directories, that a call runs as if they were called alone: all of
+    /// their words are known, in one directory, by the agent's PATH.
+    pub(super) fn certain(
+        argv: &[Vec<u8>],
+        place: Place<'a>,
+        judged: JudgedTools<'a>,
+    ) -> Vec<CertainCall> {
+        let certain = Some(Vec::new());
+        let mut parts = Parts { budget: MAX_BYTES, judged, certain, ..Parts::default() };
+        parts.call(argv, &Around::of(place));
+        let has_path = parts.variables.iter().any(|variable| variable.starts_with(b"PATH="));
+        parts.certain.filter(|_| !has_path).unwrap_or_default()
     }
 
     pub(super) fn of_text(text: &[u8], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
@@ -170,6 +191,12 @@ impl<'a> Parts<'a> {
             into: Rc::clone(&around.into),
             is_guess: self.is_guess,
         });
+        if !table.here {
+            self.note_certain(argv, &around.place);
+        }
+        let was_elsewhere = self.is_elsewhere;
+        let drops = |option: &String| call.has_option(option.as_bytes());
+        self.is_elsewhere |= !table.here || table.drops.iter().any(drops);
         self.aliases(&call, argv, around);
         for runs in &table.runs {
             self.runs(runs, &call, argv, around);
@@ -179,6 +206,7 @@ impl<'a> Parts<'a> {
             self.guesses(argv, around);
         }
         self.standard_input(&call, around);
+        self.is_elsewhere = was_elsewhere;
         self.depth -= 1;
     }
 

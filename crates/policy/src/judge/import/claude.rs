@@ -91,7 +91,7 @@ fn rule_of(text: &str, then: Verdict) -> Result<RuleText, String> {
     }
     if matches!(pattern.trim(), "*" | ":*" | "") {
         let run = Run::Text("*".to_owned());
-        return Ok(RuleText { run, then, ..RuleText::default() });
+        return Ok(RuleText { run, then: Some(then), ..RuleText::default() });
     }
     let (head, is_prefix, is_open) = match pattern {
         pattern if pattern.ends_with(":*") => (pattern.trim_end_matches(":*"), true, false),
@@ -168,5 +168,5 @@ fn in_the_middle(words: &[String], then: Verdict) -> Result<RuleText, String> {
     let (run, all) = rest.split_at(run_length);
     let run = std::iter::once(tool.to_owned()).chain(run.iter().cloned());
     let run = Run::Text(run.collect::<Vec<_>>().join(" "));
-    Ok(RuleText { run, all: all.to_vec(), then, ..RuleText::default() })
+    Ok(RuleText { run, all: all.to_vec(), then: Some(then), ..RuleText::default() })
 }
