@@ -3,6 +3,7 @@
 mod condition;
 mod environment;
 mod file;
+mod files;
 mod flow;
 mod glob;
 mod import;
@@ -10,6 +11,7 @@ mod links;
 mod marks;
 mod normal;
 mod place;
+mod printed;
 mod rule;
 mod script;
 mod set;
@@ -17,6 +19,7 @@ mod settings;
 mod sieve;
 mod table;
 mod unwrap;
+mod words;
 
 use serde::Deserialize;
 
@@ -26,6 +29,8 @@ use self::rule::Rule;
 use self::set::RuleSet;
 use self::table::{JudgedTools, runs_nothing};
 use self::unwrap::Parts;
+
+use crate::approvals::AskedCall;
 
 pub use self::environment::with_git_variables;
 pub use self::file::{default_rules, example_call};
@@ -188,6 +193,26 @@ impl Judge {
         self.judge_parts(&Parts::of_text(text.as_bytes(), place, JudgedTools::new(&is_named)))
     }
 
+    /// Returns the other calls that a call runs for certain, as if they were called alone, and that a user
+    /// must allow then. A user who allows the call allows them.
+    pub fn covered(&self, call: &JudgedCall<'_>) -> Vec<AskedCall> {
+        let place = self.place(call.directory, call.workspace);
+        let is_named = |tool: &[u8]| self.names(tool);
+        let mut covered: Vec<AskedCall> = Vec::new();
+        for (argv, directory) in Parts::certain(call.argv, place, JudgedTools::new(&is_named)) {
+            let inner = JudgedCall { argv: &argv, directory: &directory, ..*call };
+            let is_same = argv == call.argv && directory == call.directory;
+            if is_same || self.judge(&inner).verdict != Verdict::Ask {
+                continue;
+            }
+            let inner = AskedCall { argv, directory };
+            if covered.len() < MAX_COVERED && !covered.contains(&inner) {
+                covered.push(inner);
+            }
+        }
+        covered
+    }
+
     /// Returns the verdict on a call, and the calls in it.
     pub fn explain(&self, call: &JudgedCall<'_>) -> Explained {
         let place = self.place(call.directory, call.workspace);
@@ -228,6 +253,9 @@ impl Judge {
         judgement
     }
 }
+
+/// Maximum number of calls that one answer covers.
+const MAX_COVERED: usize = 16;
 
 /// Rules by their effects.
 #[derive(Default)]

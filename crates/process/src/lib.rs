@@ -68,7 +68,7 @@ pub use network_stack::{create_network_stack, join_network_stack, try_network_st
 pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;
 pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
-pub use reaper::{ChildEvent, Reaped, has_children, reap};
+pub use reaper::{ChildEvent, Reaped, has_children, reap, reap_children_of_thread};
 pub use root_directory::{Links, RootDirectory, open_regular};
 pub use routing_socket::RoutingSocket;
 pub use same_object::is_same_object;

@@ -11,7 +11,7 @@ use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
 };
-use aifo_types::Refusal;
+use aifo_types::{Refusal, escape_line};
 use serde_json::Value;
 
 use crate::config::Source;
@@ -152,19 +152,10 @@ impl PermissionJudge {
             argv: words.iter().map(|word| word.clone().into_bytes()).collect(),
             directory: directory.as_os_str().as_bytes().to_vec(),
         };
-        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), judgement);
-        // The user has seen them in the text.
-        let shims = parsed.parts().iter().filter(|part| {
-            part.first().is_some_and(|program| self.is_shim(program))
-                && self.strictest(None, part, directory).is_some()
-        });
-        let shims: Vec<AskedCall> = shims.map(|part| asked(part)).collect();
-        let approvals = self.approvals.clone();
-        let approval = Box::pin(async move {
-            wait.await.map_err(|refusal| text_of(&refusal))?;
-            shims.into_iter().for_each(|call| approvals.allow_once(call));
-            Ok(())
-        });
+        // The terminal has the variables.
+        let inner = self.covered(&asked(whole));
+        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), inner, judgement);
+        let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
         let notice = format!("aifo: waiting for approval: {line}; answer with: aifo-coder approve");
         TerminalVerdict::Wait { notice, approval, no_network }
     }
@@ -173,6 +164,16 @@ impl PermissionJudge {
     fn is_call(&self, parsed: &CallCommand, whole: &[String]) -> bool {
         let program = single(parsed, whole).and_then(<[String]>::first);
         program.is_some_and(|program| self.is_shim(program))
+    }
+
+    /// Returns the calls of shims that a command runs and that are allowed with it: the user has seen them.
+    pub(crate) fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
+        let mut inner = self.approvals.covered(call);
+        inner.retain(|call| {
+            let program = call.argv.first().and_then(|word| std::str::from_utf8(word).ok());
+            program.is_some_and(|program| self.is_shim(program))
+        });
+        inner
     }
 
     /// Returns whether a program, as it is spelled, is a shim in the agent's PATH.
@@ -208,12 +209,16 @@ impl PermissionJudge {
         Judged { strictest: strict.max_by_key(|judgement| judgement.verdict), no_network }
     }
 
-    /// Returns the call of a permission request: one program with its arguments, or the shell text that a
-    /// terminal would run.
+    /// Returns the call of a permission request that users see: one program with its arguments, or the shell
+    /// text that a terminal would run.
     pub(crate) fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
         let call = request.call.as_ref()?;
-        let command = command_of(call)?;
-        let whole = whole_command(call)?;
+        let (command, whole) = match title_command(call) {
+            Some(title) => {
+                (CallCommand::from_text(title), ["sh", "-c", title].map(str::to_owned).to_vec())
+            }
+            None => (command_of(call)?, whole_command(call)?),
+        };
         let words = command.single().unwrap_or(&whole);
         let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
         Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
@@ -224,7 +229,8 @@ impl PermissionJudge {
         if self.approvals.has_judge()
             && let Some(call) = self.single_call(request)
         {
-            self.approvals.allow_once(call);
+            let inner = self.covered(&call);
+            self.approvals.allow_once(call, inner);
         }
     }
 
@@ -330,6 +336,18 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
+
+/// Returns the title of a call that has its command nowhere else, as that of gemini. It decides nothing, but a
+/// user who allows the call has seen it.
+pub(crate) fn title_command(call: &ToolCall) -> Option<&str> {
+    let title = call.title();
+    let is_plain = escape_line(title) == title && title.chars().count() <= MAX_TITLE;
+    let has_input = call.member("rawInput").is_some_and(|input| !input.is_null());
+    (call.kind() == "execute" && is_plain && !has_input).then_some(title)
+}
+
+/// Characters of a title that editors show as a whole.
+const MAX_TITLE: usize = 300;
 
 /// Returns the shell command of a call, if it has one text.
 fn whole_command(call: &ToolCall) -> Option<Vec<String>> {

@@ -2,7 +2,7 @@
 
 use aifo_types::{CallEnding, LoggedCall, escape_line};
 
-use super::clock::{Moment, duration};
+use crate::clock::{Moment, duration};
 use crate::paint::Paint;
 
 /// Returns a line with time, ending, duration, peak memory, kind, call, then the exceeded limit or the
