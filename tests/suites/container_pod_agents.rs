@@ -20,7 +20,7 @@ use aifo_tests::{
 };
 
 /// Some agents load for many seconds, after their image was pulled.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(240);
 const MAKEFILE: &str = "where:\n\t@echo made for $$CARGO_HOME\nslow:\n\t@sleep 3; echo made slowly; echo of the pod >made.txt\n";
 /// Runs a command, then others that are typed, with the terminal's modes before and after each.
 const AROUND: &str = "stty -g >before; \"$@\"; code=$?; stty -g >after; echo left with $code
