@@ -77,6 +77,7 @@ mod malformed;
 mod namespace;
 mod native;
 mod network_names_local;
+mod no_network;
 mod notify;
 mod on_demand;
 mod parallel_make;

@@ -31,6 +31,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(30);
 pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let [secs, rest @ ..] = line else { bail!("incomplete command line") };
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
+    workspace_in_pod::record_start()?;
     let [command, args @ ..] = rest else {
         let code = wait_for_commands(Duration::from_secs(secs))?;
         workspace_in_pod::wait_for_fetch()?;

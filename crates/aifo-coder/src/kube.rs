@@ -4,12 +4,14 @@ mod acp;
 mod cluster;
 mod piped;
 mod relay;
+mod result;
 mod run;
 mod session;
 mod sessions;
 mod start;
 mod terminal;
 mod upload;
+mod work;
 
 use std::process::ExitCode;
 

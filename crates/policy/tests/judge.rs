@@ -244,9 +244,53 @@ fn long_calls_take_little_time() {
     assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
+/// Returns the verdict with the default rules and those of a user's file.
+#[track_caller]
+fn verdict_with(rules: &str, line: &str) -> Verdict {
+    #[derive(serde::Deserialize)]
+    struct File {
+        rule: Vec<aifo_policy::RuleText>,
+    }
+    let file: File = toml::from_str(rules).unwrap();
+    let rules: Vec<_> = file.rule.into_iter().map(|rule| (rule, "file".to_owned())).collect();
+    let mut judge = judge();
+    judge.add(&rules, RuleOrigin::User).unwrap();
+    let argv = ["sh", "-c", line].map(|word| word.as_bytes().to_vec());
+    judged(&judge, &argv).verdict
+}
+
+#[test]
+fn a_default_rule_does_not_make_a_users_verdict_looser() {
+    let deny = "[[rule]]\nrun = \"git push\"\nthen = \"deny\"";
+    assert_eq!(verdict_with(deny, "git push -f"), Verdict::Deny);
+    assert_eq!(verdict_with(deny, "git push"), Verdict::Deny);
+    let tool = "[[rule]]\nrun = \"npm\"\nthen = \"deny\"";
+    assert_eq!(verdict_with(tool, "npm publish"), Verdict::Deny);
+    assert_eq!(verdict_with(tool, "npm publish --dry-run"), Verdict::Deny);
+    let allow = "[[rule]]\nrun = \"git push\"\nwith = [\"--force\"]\nthen = \"allow\"";
+    assert_eq!(verdict_with(allow, "git push -f"), Verdict::Allow);
+    let wide = "[[rule]]\nrun = \"git\"\nthen = \"allow\"";
+    assert_eq!(verdict_with(wide, "git push -f"), Verdict::Ask);
+}
+
+#[test]
+fn a_condition_is_the_end_of_options_or_a_pattern_of_one() {
+    let rule = |condition: &str| {
+        format!("[[rule]]\nrun = \"git checkout\"\nwith = [\"{condition}\"]\nthen = \"deny\"")
+    };
+    assert_eq!(verdict_with(&rule("--"), "git checkout -- x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--"), "git -C y checkout main -- x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--"), "git checkout -b x"), Verdict::Allow);
+    assert_eq!(verdict_with(&rule("--conf*"), "git checkout --conflict=diff3 x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--conf*"), "git checkout -- x"), Verdict::Allow);
+    let push = "[[rule]]\nrun = \"git push\"\nwith = [\"--set-up*\"]\nthen = \"deny\"";
+    assert_eq!(verdict_with(push, "git push -qu origin x"), Verdict::Deny);
+    assert_eq!(verdict_with(push, "git push -q origin x"), Verdict::Allow);
+}
+
 mod order {
     use super::*;
-    use aifo_policy::{RuleText, Run};
+    use aifo_policy::{CallNetwork, RuleText, Run};
     use proptest::prelude::*;
 
     fn words(options: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
@@ -256,17 +300,25 @@ mod order {
 
     fn rule() -> impl Strategy<Value = (RuleText, String)> {
         let runs = ["git", "git push", "git push origin", "*", "npm publish", "rm"];
-        let verdicts = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
+        let (ask, none) = (Some(Verdict::Ask), Some(CallNetwork::None));
+        let effects = [
+            (Some(Verdict::Allow), None),
+            (ask, None),
+            (Some(Verdict::Deny), None),
+            (None, none),
+            (ask, none),
+            (Some(Verdict::Allow), none),
+        ];
         (
             prop::sample::select(runs.to_vec()),
             words(&["--force", "-u", "main", "+*"]),
             words(&["--force", "origin"]),
             words(&["--dry-run", "-f"]),
             any::<bool>(),
-            prop::sample::select(verdicts.to_vec()),
+            prop::sample::select(effects.to_vec()),
             "[a-c]",
         )
-            .prop_map(|(run, with, all, without, outside, then, because)| {
+            .prop_map(|(run, with, all, without, outside, (then, net), because)| {
                 let run = Run::Text(run.to_owned());
                 let rule = RuleText {
                     run,
@@ -275,6 +327,7 @@ mod order {
                     without,
                     outside,
                     then,
+                    net,
                     because,
                     ..RuleText::default()
                 };
@@ -313,6 +366,31 @@ mod order {
                 let argv: Vec<Vec<u8>> =
                     shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
                 prop_assert_eq!(judged(&a, &argv), judged(&b, &argv), "{}", call);
+            }
+        }
+
+        #[test]
+        fn a_rule_on_the_network_never_loosens(
+            rules in prop::collection::vec(rule(), 0..8),
+            (mut added, source) in rule(),
+            is_workspaces in any::<bool>(),
+        ) {
+            let mut before = Judge::default();
+            before.add(&rules, RuleOrigin::User).unwrap();
+            (added.then, added.net) = (None, Some(CallNetwork::None));
+            let mut after = before.clone();
+            let added = [(added, source)];
+            match is_workspaces {
+                true => after.restrict(&added).unwrap(),
+                false => after.add(&added, RuleOrigin::User).unwrap(),
+            }
+            for call in CALLS {
+                let argv: Vec<Vec<u8>> =
+                    shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
+                let (before, after) = (judged(&before, &argv), judged(&after, &argv));
+                prop_assert_eq!(before.verdict, after.verdict, "{}", call);
+                prop_assert_eq!(&before.rule, &after.rule, "{}", call);
+                prop_assert!(before.no_network.is_none() || after.no_network.is_some(), "{}", call);
             }
         }
     }

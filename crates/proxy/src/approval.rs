@@ -202,9 +202,13 @@ impl CallApprovals {
         let judgement = self.judge(&argv, request.cwd.as_deref());
         argv.remove(0);
         request.args = argv;
+        let judgement = judgement.map(|mut judgement| {
+            request.no_network = judgement.no_network.take();
+            judgement
+        });
         match judgement {
             None | Some(Judgement { verdict: Verdict::Allow, .. }) => Ok(None),
-            Some(Judgement { verdict: Verdict::Deny, rule, reason }) => {
+            Some(Judgement { verdict: Verdict::Deny, rule, reason, .. }) => {
                 Err(Refusal::DeniedByRule { rule, reason })
             }
             Some(judgement) => self.unapproved(request, &judgement).map(Some),

@@ -3,7 +3,7 @@
 use std::fs;
 
 use aifo_tests::{Step, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::editor::{EditorTest, create, of_terminal, setup};
 
@@ -57,8 +57,15 @@ fn a_wrapper_is_asked_once_with_the_call_that_it_runs() {
 #[test]
 fn an_allowed_permission_covers_the_calls_of_the_agents_own_shell() {
     let text = "timeout 9 make count a && env make count b";
-    let call = json!({"toolCallId": "t", "title": text, "kind": "execute",
-        "rawInput": {"command": text}});
+    // gemini sends the command as the title only.
+    for input in [json!({"command": text}), json!(null)] {
+        covers_the_calls_of_the_agents_own_shell(text, &input);
+    }
+}
+
+#[track_caller]
+fn covers_the_calls_of_the_agents_own_shell(text: &str, input: &Value) {
+    let call = json!({"toolCallId": "t", "title": text, "kind": "execute", "rawInput": input});
     let steps = vec![
         Step::ask("p", "session/request_permission", Step::permission(call)),
         Step::WaitForWord("ran".to_owned()),
@@ -84,4 +91,35 @@ fn an_allowed_permission_covers_the_calls_of_the_agents_own_shell() {
     let runs = ["a", "b"].map(|name| test.file(name).lines().count());
     assert_eq!(runs, [1, 1]);
     assert_eq!(asked(&test), 3);
+}
+
+#[test]
+fn a_title_that_hides_the_command_covers_nothing() {
+    let long = format!("make count a{}", " ".repeat(400));
+    let rows = [
+        ("ls\nmake count a", json!(null), "execute"),
+        ("ls \u{202e}; make count a", json!(null), "execute"),
+        (long.as_str(), json!(null), "execute"),
+        ("Run make count a", json!(null), "execute"),
+        ("make count a", json!(null), "other"),
+        ("make count a", json!({"command": "ls"}), "execute"),
+        ("make count a", json!({"description": "x"}), "execute"),
+    ];
+    for (title, input, kind) in rows {
+        let call = json!({"toolCallId": "t", "title": title, "kind": kind, "rawInput": input});
+        let steps = vec![
+            Step::ask("p", "session/request_permission", Step::permission(call)),
+            Step::WaitForWord("end".to_owned()),
+        ];
+        let mut test = EditorTest::start(steps, "make count a");
+        let request = test.question();
+        test.answer(&request, "once");
+        test.go();
+        let request = test.question();
+        let asked = &request["params"]["toolCall"]["rawInput"]["command"];
+        assert_eq!(asked, &json!(["make", "count", "a"]), "{title:?} {input}");
+        test.answer(&request, "deny");
+        test.exited("86\n");
+        test.agent.release("end");
+    }
 }

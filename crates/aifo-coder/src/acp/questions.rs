@@ -10,7 +10,7 @@ use aifo_policy::QuestionState;
 use aifo_types::{escape_line, quote_word};
 use serde_json::{Value, json};
 
-use crate::acp::judge::PermissionJudge;
+use crate::acp::judge::{PermissionJudge, title_command};
 
 /// The questions and permission requests that an editor is asked.
 #[derive(Debug)]
@@ -142,6 +142,9 @@ impl EditorQuestions {
 /// have is not what the user allows.
 fn shows_command(request: &PermissionRequest) -> bool {
     let Some(call) = &request.call else { return false };
+    if title_command(call).is_some() {
+        return true;
+    }
     call.command()
         .is_some_and(|command| !command.trim().is_empty() && call.title().contains(command.trim()))
 }

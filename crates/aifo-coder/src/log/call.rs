@@ -21,6 +21,9 @@ pub(crate) fn line(logged: &LoggedCall, paint: Paint) -> String {
     if let Some(limit) = &logged.limit {
         line += &paint.faint(format!("  # limit on {}", escape_line(limit)));
     }
+    if let Some(rule) = &logged.no_network {
+        line += &paint.faint(format!("  # without network, by rule '{}'", escape_line(rule)));
+    }
     if let Some(reason) = &logged.reason {
         line += &paint.faint(format!("  # {}", escape_line(reason)));
     }
@@ -45,6 +48,7 @@ mod tests {
             exit_code,
             ending,
             limit: None,
+            no_network: None,
             reason: None,
             wall_ms: 5,
             max_rss_kib: 900,

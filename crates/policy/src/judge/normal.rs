@@ -136,6 +136,7 @@ impl Reader {
                 self.call.is_open_before = true;
             }
             if word == b"--" {
+                self.push(b"--", None, true, false);
                 return self.rest(args);
             }
             let has_plus = self.call.known.table.plus && self.depth == 0;

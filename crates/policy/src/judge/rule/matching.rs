@@ -125,7 +125,9 @@ impl Rule {
     }
 
     fn is_exact(&self, call: &NormalCall, operands_at: usize) -> Match {
-        let is_named = |option: &CallOption| self.all.iter().any(|it| it.names(option));
+        let is_named = |option: &CallOption| {
+            option.name == b"--" || self.all.iter().any(|it| it.names(option))
+        };
         let named = self.all.iter().filter(|it| matches!(it, Condition::Operand(_))).count();
         let is_exact = call.options.iter().all(is_named)
             && call.operands.len() == operands_at + named
