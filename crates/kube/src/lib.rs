@@ -26,7 +26,7 @@ mod status;
 mod volumes;
 mod yaml;
 
-pub use pod::RenderError;
+pub use pod::{CREDENTIAL_HELPER, RenderError};
 pub use role::{Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{

@@ -12,6 +12,7 @@ use anyhow::bail;
 
 use super::cluster::Cluster;
 use super::relay;
+use super::result::HasEnded;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::terminal::{ExitStatus, TerminalEnd};
@@ -82,7 +83,7 @@ pub(super) async fn run_piped(
         ended = relay::exec(&cluster, &name, &["--stdin"], &words, false) => ended,
     };
     upload::report(&id, &fetches.map(Fetches::finish).unwrap_or_default());
-    if cluster.fetch_work(&id, &name, &work) && cluster.delete(&id).await {
+    if cluster.fetch_work(&id, &name, &work, HasEnded::Yes) && cluster.delete(&id).await {
         work.remove_record();
     }
     ended.map(ExitCode::from)
@@ -193,7 +194,10 @@ impl Cluster {
                 true
             }
             TerminalEnd::Continues(ExitStatus::Lost) => false,
-            _ => self.fetch_work(session, pod, &work),
+            TerminalEnd::Ended(_) => self.fetch_work(session, pod, &work, HasEnded::Yes),
+            TerminalEnd::Continues(ExitStatus::Left) => {
+                self.fetch_work(session, pod, &work, HasEnded::No)
+            }
         };
         if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
             work.remove_record();
