@@ -17,10 +17,11 @@ mod summary;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use crate::block_on;
 use crate::cli::{Acp, AcpCommand};
 use crate::kube;
+use crate::{block_on, block_on_and_reap};
 
+pub(crate) use bridge::refuse;
 pub(crate) use prompt::prompt;
 
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
@@ -32,7 +33,7 @@ pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
             }
             let (name, args) = flags.words()?;
             if args.is_empty() && !std::io::stdin().is_terminal() {
-                block_on(bridge::bridge(flags, name))
+                block_on_and_reap(|| bridge::bridge(flags, name))
             } else {
                 block_on(login::login(flags, name, args))
             }

@@ -17,12 +17,8 @@ use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
 use crate::held;
+use crate::kube::{HOLD_IN_POD, RELAY};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
-
-/// The first argument of the first process of the container: `_pod SECS run ARGS`.
-pub(crate) const HOLD_IN_POD: &str = "_pod";
-/// The argument of the process that connects a client with the holder.
-pub(crate) const RELAY: &str = "_relay";
 
 /// The time for clients to receive the end, through the API server.
 const END_CONFIRMED_WITHIN: Duration = Duration::from_secs(10);

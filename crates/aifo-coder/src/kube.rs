@@ -2,6 +2,7 @@
 
 mod acp;
 mod cluster;
+mod piped;
 mod relay;
 mod result;
 mod run;
@@ -27,6 +28,11 @@ use crate::config;
 use crate::console::{self, LogLevel};
 use crate::kube::session::{PodProcess, PodRequest};
 use crate::paint;
+
+/// The first argument of the first process of the container `aifo`: `_pod SECS run ARGS`.
+pub(crate) const HOLD_IN_POD: &str = "_pod";
+/// The argument of its process that connects a client with the holder.
+pub(crate) const RELAY: &str = "_relay";
 
 pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
     match flags.command {

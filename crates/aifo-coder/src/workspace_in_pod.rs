@@ -114,10 +114,13 @@ fn wait() -> anyhow::Result<ExitCode> {
 fn receive(workspace: &Path) -> anyhow::Result<()> {
     let mut stdin = BufReader::new(io::stdin().lock());
     let count = receive_upload(workspace, &mut stdin)?;
-    client()?.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
+    let mut client = client()?;
+    client.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
+    // Until the end of this process: with a closed stdout, a container runtime closes its stdin.
     if stdin.read(&mut [0])? > 0 {
         fs::write(marker(UPLOADED), "")?;
     }
+    drop(client);
     Ok(())
 }
 

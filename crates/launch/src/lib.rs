@@ -110,6 +110,7 @@ mod toolchain;
 mod toolchain_images;
 mod trusted;
 mod url_host;
+mod usage_file;
 mod user_settings;
 mod versions;
 mod workspace_access;

@@ -16,11 +16,11 @@ use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
 use crate::added_rules;
-use crate::keys::usage_file;
 use crate::network_rules::RuleScope;
 use crate::session_dir::{
     PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
 };
+use crate::usage_file;
 
 /// The record of a session in its directory.
 #[derive(Clone, Debug)]

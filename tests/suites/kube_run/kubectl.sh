@@ -92,6 +92,22 @@ case "$*" in
     fi
     if [ -n "$AIFO_POD_PATH" ]; then PATH=$AIFO_POD_PATH; fi
     if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
+    case "$1" in acp | prompt)
+        # The same command, with an agent and tools of this machine.
+        skip=
+        for word; do
+            shift
+            case $word in
+            --image) skip=1; continue ;;
+            --keys) skip=1; continue ;;
+            pod) word=local ;;
+            /workspace) word=$D/files ;;
+            esac
+            [ -n "$skip" ] || set -- "$@" "$word"
+            skip=
+        done ;;
+    esac
+    echo $$ >"$D/command"
     "$AIFO_CODER" "$@" && exit
     echo "command terminated with exit code $?" >&2
     exit 3 ;;

@@ -30,7 +30,7 @@ const PAUSE_FACTOR: u32 = 10;
 #[derive(Clone, Debug)]
 pub(super) struct PodWorkspace {
     directory: PathBuf,
-    session: String,
+    pub(super) session: String,
 }
 
 impl PodWorkspace {
