@@ -4,8 +4,6 @@ mod certain;
 
 use std::rc::Rc;
 
-use crate::approvals::AskedCall;
-
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
 use super::marks::without_marks;
@@ -13,6 +11,7 @@ use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
+use crate::approvals::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -35,7 +34,7 @@ pub(super) struct Parts<'a> {
     depth: usize,
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
-    is_guess: bool,
+    pub(super) is_guess: bool,
     /// True if a tool around this call may run it elsewhere.
     is_elsewhere: bool,
     /// The calls that are certainly run as if they were called alone.

@@ -1,16 +1,15 @@
-//! The calls that a call runs for certain.
-
-use crate::approvals::AskedCall;
+//! The calls that a call runs as if they were called alone. An answer for the call covers them too.
 
 use super::super::glob::is_unknown;
 use super::super::place::Place;
 use super::super::table::JudgedTools;
 use super::{Around, MAX_BYTES, Parts};
+use crate::approvals::AskedCall;
 
 impl<'a> Parts<'a> {
     /// Returns the calls that a call runs as if they were called alone: all of
     /// their words are known, in one directory, by the agent's PATH.
-    pub(in super::super) fn certain(
+    pub(in crate::judge) fn certain(
         argv: &[Vec<u8>],
         place: Place<'a>,
         judged: JudgedTools<'a>,
@@ -22,7 +21,6 @@ impl<'a> Parts<'a> {
         parts.certain.filter(|_| !has_path).unwrap_or_default()
     }
 
-    /// Notes a call, if it is certain.
     pub(super) fn note_certain(&mut self, argv: &[Vec<u8>], place: &Place<'a>) {
         let Some(certain) = &mut self.certain else { return };
         let is_known = |word: &[u8]| !word.iter().any(|byte| is_unknown(*byte));
