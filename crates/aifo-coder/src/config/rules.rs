@@ -97,6 +97,19 @@ impl ArgumentRules {
         judge
     }
 
+    /// Returns the tools that rules ask about, deny or take the network of. Patterns are none.
+    pub(crate) fn tools(&self) -> ToolNames {
+        let rules = self.list.iter().map(|(rule, _)| rule);
+        let strict = rules.filter(|rule| rule.net.is_some() || rule.then > Some(Verdict::Allow));
+        let names = strict.filter_map(|rule| rule.run.words().into_iter().next()).flatten();
+        let parse = |name: String| ToolName::parse(name.as_bytes()).ok();
+        let is_plain = |tool: &ToolName| {
+            let name = tool.as_str();
+            !name.starts_with("aifo-") && !name.contains(['*', '?'])
+        };
+        names.filter_map(parse).filter(is_plain).collect()
+    }
+
     /// Returns the number of rules and of their examples.
     pub(crate) fn count(&self) -> (usize, usize) {
         let examples = self.list.iter().map(|(rule, _)| rule.examples.len());

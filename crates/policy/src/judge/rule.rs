@@ -136,7 +136,7 @@ impl Examples {
 
 impl Run {
     /// Returns the alternatives of each word.
-    pub(super) fn words(&self) -> Vec<Vec<String>> {
+    pub fn words(&self) -> Vec<Vec<String>> {
         match self {
             Run::Text(text) => text.split_whitespace().map(|word| vec![word.to_owned()]).collect(),
             Run::Words(words) => words

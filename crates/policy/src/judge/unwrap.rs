@@ -1,5 +1,7 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
+mod certain;
+
 use std::rc::Rc;
 
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
@@ -9,6 +11,7 @@ use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
+use crate::approvals::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -20,9 +23,6 @@ pub(super) struct Part<'a> {
     /// True if the tool before it is in no table, and may run it.
     pub(super) is_guess: bool,
 }
-
-/// A call with its directory.
-pub(super) type CertainCall = (Vec<Vec<u8>>, Vec<u8>);
 
 /// All calls of one call.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ pub(super) struct Parts<'a> {
     budget: usize,
     pub(super) is_guess: bool,
     /// True if a tool around this call may run it elsewhere.
-    pub(super) is_elsewhere: bool,
-    /// The calls that are certainly run as if they were called alone, with their directories.
-    pub(super) certain: Option<Vec<CertainCall>>,
+    is_elsewhere: bool,
+    /// The calls that are certainly run as if they were called alone.
+    certain: Option<Vec<AskedCall>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }
@@ -78,20 +78,6 @@ impl<'a> Parts<'a> {
         let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
         parts.call(argv, &Around::of(place));
         parts
-    }
-
-    /// Returns the calls, with their directories, that a call runs as if they were called alone: all of
-    /// their words are known, in one directory, by the agent's PATH.
-    pub(super) fn certain(
-        argv: &[Vec<u8>],
-        place: Place<'a>,
-        judged: JudgedTools<'a>,
-    ) -> Vec<CertainCall> {
-        let certain = Some(Vec::new());
-        let mut parts = Parts { budget: MAX_BYTES, judged, certain, ..Parts::default() };
-        parts.call(argv, &Around::of(place));
-        let has_path = parts.variables.iter().any(|variable| variable.starts_with(b"PATH="));
-        parts.certain.filter(|_| !has_path).unwrap_or_default()
     }
 
     pub(super) fn of_text(text: &[u8], place: Place<'a>, judged: JudgedTools<'a>) -> Self {

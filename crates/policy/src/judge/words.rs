@@ -1,29 +1,13 @@
 //! Commands that a call has as words.
 
-use super::glob::{UNKNOWN, is_unknown};
+use super::glob::UNKNOWN;
 use super::marks::found_below;
 use super::normal::NormalCall;
-use super::place::Place;
 use super::script::is_assignment;
 use super::table::{Runs, base_name, find};
 use super::unwrap::{Around, Parts};
 
 impl<'a> Parts<'a> {
-    /// Notes a call that is certainly run as if it were called alone.
-    pub(super) fn note_certain(&mut self, argv: &[Vec<u8>], place: &Place<'a>) {
-        let Some(certain) = &mut self.certain else { return };
-        let is_known = |word: &[u8]| !word.iter().any(|byte| is_unknown(*byte));
-        if self.is_guess || self.is_elsewhere || !argv.iter().all(|word| is_known(word)) {
-            return;
-        }
-        if let [directory] = place.directories.as_slice()
-            && directory.starts_with(b"/")
-            && is_known(directory)
-        {
-            certain.push((argv.to_vec(), directory.clone()));
-        }
-    }
-
     /// Follows a command that is given as words.
     pub(super) fn argv(&mut self, runs: &Runs, words: &[Vec<u8>], around: &Around<'a>) {
         let mut words = words.to_vec();
