@@ -158,6 +158,14 @@ Exit codes:
   2       invalid command line
 A tool's shim also exits with 124 (time limit) and 125 (exit code unknown).";
 
+pub(super) const RUN_IN_SHORT: &str = "\
+Examples:
+  aifo-coder run codex
+  aifo-coder run --toolchain rust claude --continue
+  aifo-coder run --image ubuntu:24.04 -- bash
+
+All options, limits, keys, Kubernetes and exit codes: aifo-coder run --help";
+
 pub(super) const WEB: &str = "\
 Examples:
   aifo-coder web gemini
