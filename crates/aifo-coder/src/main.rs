@@ -29,6 +29,7 @@ mod images;
 mod in_pod;
 mod kube;
 mod log;
+mod logout;
 mod man;
 mod net;
 mod paint;
