@@ -153,6 +153,8 @@ pub(super) fn describe(
         user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
         network: network(config, &spec, project)?,
+        dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+        api_server: Vec::new(),
         warnings: warnings(config, &spec),
     })
 }
