@@ -65,7 +65,7 @@ pub use client::{Client, Finished, Started};
 pub use comparison::{Comparison, ExecMode, RunResult};
 pub use connection::{Address, Connection};
 pub use containers::{
-    ContainerSession, ContainerSetup, EVERY_TOOL, ORDINARY_PROGRAMS, static_shim,
+    ContainerSession, ContainerSetup, EVERY_TOOL, ORDINARY_PROGRAMS, WAYS_OUT, static_shim,
 };
 pub use editor::Editor;
 pub use engine::{Engine, Image};

@@ -65,15 +65,20 @@ fn provide_launcher(prefix: &str, engine: &Engine) -> &'static str {
         let id = id.trim().trim_start_matches("sha256:");
         let name = format!("{prefix}aifo-test-launcher:{}", &id[..12]);
         engine.text(["tag", image.name(), &name]);
-        match variable("AIFO_TEST_LOAD") {
-            Some(load) => {
-                let mut command = Command::new("sh");
-                Outcome::of(command.args(["-c", &format!("{load} \"$0\""), &name])).exited(0);
-            }
-            None => drop(engine.text(["push", &name])),
-        }
+        provide(&name, engine);
         name
     })
+}
+
+/// Pushes or loads an image.
+fn provide(name: &str, engine: &Engine) {
+    match variable("AIFO_TEST_LOAD") {
+        Some(load) => {
+            let mut command = Command::new("sh");
+            Outcome::of(command.args(["-c", &format!("{load} \"$0\""), name])).exited(0);
+        }
+        None => drop(engine.text(["push", name])),
+    }
 }
 
 impl PodCluster {
@@ -125,6 +130,19 @@ impl PodCluster {
     /// The image with the tools of every kind.
     pub fn image(&self) -> String {
         format!("{}{EVERY_TOOL}", self.prefix)
+    }
+
+    /// The image with `aifo-coder`.
+    pub fn launcher(&self) -> &str {
+        &self.launcher
+    }
+
+    /// Provides an image of the engine to the cluster; returns its name there.
+    pub fn provide(&self, image: &str, engine: &Engine) -> String {
+        let name = format!("{}{image}", self.prefix);
+        engine.text(["tag", image, &name]);
+        provide(&name, engine);
+        name
     }
 
     /// `aifo-coder` with the cluster's kubectl.

@@ -1,6 +1,8 @@
 //! `run --backend kubernetes` and the commands on its sessions (`spec/kubernetes.md#run`), with a script in
 //! place of kubectl. Its pod is the real first process of a pod, on this machine.
 
+mod acp;
+mod result;
 mod upload;
 
 use std::fs;

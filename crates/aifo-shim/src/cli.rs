@@ -16,6 +16,8 @@ USAGE
   TOOL [ARG..]                   run TOOL, a link to aifo-shim
   aifo-shim --call TOOL [ARG..]  run TOOL without a link
   aifo-shim --install DIR [NAME].. install links for all tools, and these names, in DIR
+  aifo-shim --without-network CMD [ARG..]
+                                 run CMD here, without network
   aifo-shim --version            print the version and protocols
   aifo-shim --help               print this help
 

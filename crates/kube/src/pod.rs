@@ -213,8 +213,9 @@ impl SessionPod {
     /// The launcher: the proxy of tool calls, and the reverse proxy that adds the model's key.
     fn launcher(&self, volumes: &mut Volumes<'_>) -> Node {
         let below = |name: &str| format!("{}/{name}", container_path::POD_DIR);
+        let to_workspace = if self.serves_files { Access::Write } else { Access::Read };
         let mut mounts = vec![
-            volumes.workspace(Access::Read),
+            volumes.workspace(to_workspace),
             volumes.mount("front", &below("front"), Access::Write),
             volumes.mount("tmp", &below("tmp"), Access::Write),
             volumes.mount("tmp-aifo", "/tmp", Access::Write),
@@ -227,9 +228,12 @@ impl SessionPod {
         if !self.settings.is_empty() {
             variables.push(variable(env::POD_SETTINGS, &self.settings));
         }
-        if self.workspace == Workspace::Upload {
-            variables.push(variable(env::POD_UPLOAD, "1"));
+        match &self.workspace {
+            Workspace::Upload => variables.push(variable(env::POD_UPLOAD, "1")),
+            Workspace::Git { .. } => variables.push(variable(env::POD_GIT, "1")),
+            Workspace::Claim(_) => {}
         }
+        variables.extend(self.agent_variables.iter().map(|(name, value)| variable(name, value)));
         if let Some(keys) = &self.keys {
             variables.extend(
                 keys.variables

@@ -19,6 +19,8 @@ pub struct SessionPod {
     pub arguments: Vec<String>,
     /// The user's settings for it, as TOML.
     pub settings: String,
+    /// The user's variables for the agent, for the launcher; none is secret.
+    pub agent_variables: Vec<(String, String)>,
     /// Whether the agent has a terminal.
     pub terminal: bool,
     /// The agent's container.
@@ -27,6 +29,8 @@ pub struct SessionPod {
     pub kinds: Vec<KindContainer>,
     /// The workspace.
     pub workspace: Workspace,
+    /// Whether the launcher writes files of the workspace for the agent.
+    pub serves_files: bool,
     /// The secret with the user's keys, and the variables that are its keys.
     pub keys: Option<Keys>,
     /// The secrets of registries.

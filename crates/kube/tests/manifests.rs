@@ -35,6 +35,7 @@ fn session() -> SessionPod {
             .map(str::to_owned)
             .to_vec(),
         settings: "\"env\" = { \"set\" = { \"A\" = \"$(B)\" } }\n".to_owned(),
+        agent_variables: vec![("AIFO_ENV_MODEL".to_owned(), "large".to_owned())],
         terminal: true,
         agent: AgentContainer {
             name: "codex".to_owned(),
@@ -47,6 +48,7 @@ fn session() -> SessionPod {
             reference: Some("main".to_owned()),
             secret: Some("git-login".to_owned()),
         },
+        serves_files: false,
         keys: Some(Keys {
             secret: "aifo-keys".to_owned(),
             variables: vec!["OPENAI_API_KEY".to_owned()],

@@ -21,13 +21,26 @@ use crate::acp::questions::EditorQuestions;
 use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::code_of;
+use crate::config::Config;
 use crate::console;
+use crate::kube;
 use crate::start::signal_exit_code;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
     match session(flags, name, &mut signals).await {
         Err(error) => Ok(refuse(&error, &mut signals).await),
+        ended => ended,
+    }
+}
+
+pub(crate) async fn in_pod(
+    flags: &Acp,
+    name: Option<&str>,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
+    match kube::acp(flags, name, config).await {
+        Err(error) => Ok(refuse(&error, &mut EndSignals::listen()?).await),
         ended => ended,
     }
 }
@@ -73,7 +86,8 @@ async fn session(
         };
     let (name, judge, log) =
         (agent_session.name.clone(), agent_session.judge.clone(), agent_session.log.clone());
-    let started = start(agent_session, flags.files, flags.terminals, flags.allow_request);
+    let served = (flags.files, flags.terminals);
+    let started = start(agent_session, served, flags.allow_request, flags.editor_workspace);
     let bridge = match started {
         Ok(bridge) => bridge,
         Err(error) => {
@@ -103,16 +117,18 @@ enum BridgeEnd {
 
 fn start(
     agent_session: AgentSession,
-    files: Option<ServedBy>,
-    terminals: Option<ServedBy>,
+    (files, terminals): (Option<ServedBy>, Option<ServedBy>),
     allowed_requests: Vec<String>,
+    editor_workspace: Option<String>,
 ) -> anyhow::Result<Bridge<WorkspaceHost>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&agent_session.workspace), text(&agent_session.tmp));
-    let mut map = PathMap::default().map_directory(&workspace, &workspace);
+    // An editor of a pod's client has its files on another machine.
+    let root = editor_workspace.unwrap_or_else(|| workspace.clone());
+    let mut map = PathMap::default().map_directory(&root, &workspace);
     if let Some(alias) = agent_session.place.workspace_alias() {
         map = map
-            .map_alias(&text(alias), &workspace)
+            .map_alias(&text(alias), &root)
             .map_directory(&tmp, &text(agent_session.place.tmp()));
     }
     let place = Arc::clone(&agent_session.judge.place);
@@ -121,10 +137,10 @@ fn start(
         terminal: served(terminals, agent_session.profile.terminal),
         map,
         remedy: format!(
-            "it is not in the workspace '{workspace}'; start aifo-coder acp with --workspace, or in \
+            "it is not in the workspace '{root}'; start aifo-coder acp with --workspace, or in \
              that directory"
         ),
-        roots: vec![workspace],
+        roots: vec![root],
         resolver: PathResolver::new(move |path| {
             let path = place.host_path(path)?;
             path.into_os_string().into_string().map_err(|path| {

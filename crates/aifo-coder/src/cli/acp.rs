@@ -66,6 +66,9 @@ pub(crate) struct Acp {
     /// protocol does not have it; '_vendor/*' stands for all of a vendor; repeatable
     #[arg(long, value_name = "METHOD", value_parser = parse_method)]
     pub(crate) allow_request: Vec<String>,
+    /// The workspace on the editor's machine, given by the client of a pod
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) editor_workspace: Option<String>,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
 }

@@ -2,11 +2,15 @@
 //! descriptors (`spec/kubernetes.md#commands`).
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 use aifo_launch::{ApiFailure, KubectlError};
 use anyhow::Context;
+use tokio::process::Child;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
@@ -15,7 +19,7 @@ use crate::console::{self, EscapedStderr};
 
 /// The input of a command in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
+pub(super) enum Input {
     /// None.
     None,
     /// The stdin of this process.
@@ -39,7 +43,7 @@ pub(crate) trait InPod {
 }
 
 impl Input {
-    fn options(self) -> &'static [&'static str] {
+    pub(super) fn options(self) -> &'static [&'static str] {
         match self {
             Input::None => &[],
             Input::Stdin => &["--stdin"],
@@ -107,7 +111,7 @@ impl InPod for cli::Approve {
     }
 
     fn input(&self) -> &'static [&'static str] {
-        match crate::held::is_on_terminal() {
+        match console::is_on_terminal() {
             true if self.answer.is_empty() => Input::Terminal.options(),
             _ => Input::None.options(),
         }
@@ -145,27 +149,56 @@ pub(crate) async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Re
 
 /// Runs `aifo-coder` in a pod with this process's descriptors, and returns its exit code. With
 /// `holds_back`, its stderr is printed only if it fails.
-pub(super) async fn exec(
+async fn exec(
     cluster: &Cluster,
     pod: &str,
     options: &[&str],
     words: &[OsString],
     holds_back: bool,
 ) -> anyhow::Result<u8> {
+    end_of(spawn(cluster, pod, options, words, Stdio::inherit())?, holds_back).await
+}
+
+/// The time for the rest of stderr after the end of kubectl.
+const STDERR_TIME: Duration = Duration::from_secs(2);
+
+/// A kubectl that runs `aifo-coder` in a pod, and its stderr.
+pub(super) struct Exec {
+    pub(super) kubectl: Child,
+    stderr: PipeReader,
+}
+
+/// Runs `aifo-coder` in a pod with this process's stdin, if `options` have it.
+pub(super) fn spawn(
+    cluster: &Cluster,
+    pod: &str,
+    options: &[&str],
+    words: &[OsString],
+    stdout: Stdio,
+) -> anyhow::Result<Exec> {
     let mut kubectl = cluster.kubectl.command(["exec"].iter().chain(options));
     kubectl.args([pod, "--container", CONTAINER, "--", PROGRAM]).args(words);
     if options.is_empty() {
         kubectl.stdin(Stdio::null());
     }
     let (reader, writer) = std::io::pipe()?;
-    kubectl.stderr(writer);
+    kubectl.stdout(stdout).stderr(writer);
     let mut kubectl = tokio::process::Command::from(kubectl);
-    let mut child = kubectl.kill_on_drop(true).spawn().context("cannot run kubectl")?;
-    // Closes this process's copy of the pipe.
-    drop(kubectl);
-    let copy = std::thread::spawn(move || StderrReport::copy(reader, holds_back));
-    let status = child.wait().await?;
-    let report = copy.join().unwrap_or_default();
+    let child = kubectl.kill_on_drop(true).spawn().context("cannot run kubectl")?;
+    Ok(Exec { kubectl: child, stderr: reader })
+}
+
+/// Waits for the end of the command, and returns its exit code. Errors: kubectl has failed.
+pub(super) async fn end_of(exec: Exec, holds_back: bool) -> anyhow::Result<u8> {
+    let Exec { mut kubectl, stderr } = exec;
+    let (sender, copied) = oneshot::channel();
+    std::thread::spawn(move || {
+        // Without a receiver, kubectl was killed.
+        let _ = sender.send(StderrReport::copy(stderr, holds_back));
+    });
+    let status = kubectl.wait().await?;
+    // A helper of kubectl may keep the pipe open.
+    let report = timeout(STDERR_TIME, copied).await.ok().and_then(Result::ok).unwrap_or_default();
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     match (report.has_ended, code) {
         (_, Some(0)) => Ok(0),

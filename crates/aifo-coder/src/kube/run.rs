@@ -1,17 +1,16 @@
 //! `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use aifo_kube::Workspace;
 use aifo_launch::{EndSignals, new_id};
-use aifo_types::Ending;
 use anyhow::bail;
 
 use super::cluster::Cluster;
-use super::relay;
+use super::piped::{Turns, run_piped};
+use super::relay::Input;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::terminal::{ExitStatus, TerminalEnd};
@@ -20,12 +19,12 @@ use crate::banner::short;
 use crate::cli::{PodFlags, Run, Session, UsageError};
 use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
+use crate::paint;
 use crate::start::signal_exit_code;
-use crate::{held, paint};
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all
 /// containers takes 600 s at most.
-const FIRST_CLIENT: Duration = Duration::from_secs(900);
+pub(super) const FIRST_CLIENT: Duration = Duration::from_secs(900);
 
 /// Flags of `run` that do not hold in a pod, and the remedy.
 const UNUSABLE: [(&str, &str); 9] = [
@@ -44,9 +43,9 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     validate(&flags.flags())?;
     let session = &flags.session;
     let request = PodRequest::of_run(flags, config)?;
-    if !held::is_on_terminal() && !flags.detach {
+    if !console::is_on_terminal() && !flags.detach {
         let words = [vec!["run".to_owned()], request.words_of_run()].concat();
-        return run_piped(session, request, words).await;
+        return run_piped(session, request, (Input::Stdin, words), Turns::Unseen).await;
     }
     let first_client = (!flags.detach).then_some(FIRST_CLIENT);
     let started = start(session, request, &PodProcess::Held(first_client)).await?;
@@ -62,48 +61,21 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     cluster.show_and_fetch(&id, &name).await
 }
 
-/// Runs `aifo-coder` with these words in a pod of its own, with this process's descriptors.
-pub(super) async fn run_piped(
-    session: &Session,
-    request: PodRequest<'_>,
-    words: Vec<String>,
-) -> anyhow::Result<ExitCode> {
-    let started = start(session, request, &PodProcess::Exec(FIRST_CLIENT)).await?;
-    let StartedPod { cluster, id, name, mut signals } = match started {
-        Started::Running(pod) => *pod,
-        Started::Ended(code) => return Ok(code),
-    };
-    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    let record = PodWorkspace::find(&id);
-    let fetches =
-        record.as_ref().map(|it| Fetches::start(&cluster.kubectl, &name, it)).transpose()?;
-    let ended = tokio::select! {
-        signal = signals.recv() => Ok(Ending::Signaled(signal).exit_code()),
-        ended = relay::exec(&cluster, &name, &["--stdin"], &words, false) => ended,
-    };
-    upload::report(&id, &fetches.map(Fetches::finish).unwrap_or_default());
-    let is_fetched = record.as_ref().is_none_or(|record| cluster.fetch(&name, record));
-    if is_fetched && cluster.delete(&id).await {
-        record.iter().for_each(PodWorkspace::remove);
-    }
-    ended.map(ExitCode::from)
-}
-
 /// A pod whose containers run.
-struct StartedPod {
-    cluster: Cluster,
-    id: String,
-    name: String,
-    signals: EndSignals,
+pub(super) struct StartedPod {
+    pub(super) cluster: Cluster,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) signals: EndSignals,
 }
 
-enum Started {
+pub(super) enum Started {
     Running(Box<StartedPod>),
     /// It was not started, with this exit code.
     Ended(ExitCode),
 }
 
-async fn start(
+pub(super) async fn start(
     flags: &Session,
     request: PodRequest<'_>,
     process: &PodProcess,
@@ -176,27 +148,30 @@ pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::
 }
 
 impl Cluster {
-    /// Shows the terminal of a session, and fetches the files of an uploaded workspace. Deletes the objects of a
+    /// Shows the terminal of a session, and fetches its files and commits. Deletes the objects of a
     /// session that has ended; one whose files could not be fetched is kept.
     async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
-        let record = PodWorkspace::find(session);
+        let work = self.work(session, pod).await?;
         let fetches =
-            record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
+            work.record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
         let end = self.show(session, pod).await;
         let reports = fetches.map(Fetches::finish).unwrap_or_default();
         upload::report(session, &reports);
         let end = end?;
-        let is_fetched = match (&record, end) {
-            (None, _) => true,
-            (Some(_), TerminalEnd::Gone) => {
-                console::say("changes of the pod's workspace since the last fetch are lost");
+        let is_fetched = match end {
+            _ if !work.exists() => true,
+            TerminalEnd::Gone => {
+                console::say(match work.is_clone {
+                    true => "commits and files of the pod that were not fetched or pushed are lost",
+                    false => "changes of the pod's workspace since the last fetch are lost",
+                });
                 true
             }
-            (Some(_), TerminalEnd::Continues(ExitStatus::Lost)) => false,
-            (Some(record), _) => self.fetch(pod, record),
+            TerminalEnd::Continues(ExitStatus::Lost) => false,
+            _ => self.fetch_work(session, pod, &work),
         };
         if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
-            record.iter().for_each(PodWorkspace::remove);
+            work.remove_record();
         }
         Ok(end.exit_code())
     }

@@ -14,10 +14,11 @@ use aifo_process::Restriction;
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 
+use super::agent_variables::variables_for_agent;
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
-use crate::in_pod::HOLD_IN_POD;
+use crate::kube::HOLD_IN_POD;
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,15 @@ pub(super) struct PodRequest<'a> {
     pub(super) workspace: &'a Path,
     /// The agent or command.
     pub(super) target: Target,
+    /// The server of the agent's files, if it has one.
+    pub(super) files: AgentFiles,
+}
+
+/// Whether the launcher serves files to an agent that speaks ACP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AgentFiles {
+    Served,
+    Unserved,
 }
 
 impl<'a> PodRequest<'a> {
@@ -49,7 +59,8 @@ impl<'a> PodRequest<'a> {
     pub(super) fn of_run(run: &'a Run, config: &'a Config) -> anyhow::Result<Self> {
         let workspace = &run.session.project.workspace.path;
         let target = Target::of(run, config)?;
-        Ok(PodRequest { config, flags: &run.pod, given: run.flags(), workspace, target })
+        let (flags, given) = (&run.pod, run.flags());
+        Ok(PodRequest { config, flags, given, workspace, target, files: AgentFiles::Unserved })
     }
 
     /// Returns the options of the launcher in the pod.
@@ -110,7 +121,7 @@ pub(super) fn describe(
     if !matches!(process, PodProcess::Exec(_)) {
         arguments.extend(request.words_of_run());
     }
-    let PodRequest { config, flags, workspace: project, target, .. } = request;
+    let PodRequest { config, flags, workspace: project, target, files, .. } = request;
     let kinds = config.toolchains.value.kinds();
     let (spec, image) = (target.spec, target.image);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
@@ -124,6 +135,7 @@ pub(super) fn describe(
         launcher_image: launcher_image(config),
         arguments,
         settings: carried_settings()?,
+        agent_variables: variables_for_agent().0,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
@@ -132,6 +144,7 @@ pub(super) fn describe(
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags, matches!(process, PodProcess::Held(_) | PodProcess::Exec(_)))?,
+        serves_files: files == AgentFiles::Served,
         keys: keys(&spec, config, is_passed)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
@@ -151,7 +164,7 @@ pub(super) struct Target {
     pub(super) spec: AgentSpec,
     image: String,
     /// The words of `run` that name it.
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
 }
 
 impl Target {
@@ -172,6 +185,19 @@ impl Target {
         Ok(Target { words: vec![spec.name.clone()], spec, image })
     }
 
+    /// A command that speaks ACP, in an image.
+    pub(super) fn acp_command(line: &str, image: Option<String>) -> anyhow::Result<Self> {
+        let Some(image) = image else {
+            bail!(UsageError(
+                "--agent-command needs an image in a pod\nhint: name it with --image".to_owned()
+            ));
+        };
+        let name = shlex::split(line).unwrap_or_default().into_iter().next().unwrap_or_default();
+        let words =
+            vec!["--agent-command".to_owned(), line.to_owned(), "--image".into(), image.clone()];
+        Ok(Target { spec: spec_of(&name), image, words })
+    }
+
     fn of(run: &Run, config: &Config) -> anyhow::Result<Self> {
         let line: Vec<OsString> = std::env::args_os().collect();
         let image = run.start.image.clone();
@@ -190,13 +216,17 @@ impl Target {
                 let mut words = vec!["--image".to_owned(), image.clone(), "--".to_owned()];
                 let name = command.first().cloned().unwrap_or_default();
                 words.extend(command);
-                let name = name.rsplit('/').next().unwrap_or_default();
-                let known = known_agents().iter().find(|known| known.name == name).cloned();
-                let spec = known.unwrap_or_else(|| AgentSpec::unknown(name));
-                Ok(Target { spec, image, words })
+                Ok(Target { spec: spec_of(&name), image, words })
             }
         }
     }
+}
+
+/// Returns the row of a program in the table of agents, or an empty one.
+fn spec_of(program: &str) -> AgentSpec {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let known = known_agents().iter().find(|known| known.name == name).cloned();
+    known.unwrap_or_else(|| AgentSpec::unknown(name))
 }
 
 fn text(words: &[OsString]) -> anyhow::Result<Vec<String>> {
@@ -344,6 +374,14 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
         warnings.push(format!(
             "{} listens on localhost, which tools share with it in a pod.",
             spec.name
+        ));
+    }
+    let (_, secrets) = variables_for_agent();
+    if !secrets.is_empty() {
+        warnings.push(format!(
+            "{} is not passed: a manifest has no secrets. The keys of the agent's models belong into the \
+             secret of --keys-secret.",
+            secrets.join(", ")
         ));
     }
     if config.net.value == Net::None && !spec.keys.is_empty() {

@@ -9,7 +9,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use aifo_kube::PodObject;
 use aifo_launch::{ApiFailure, Kubectl, KubectlError, state_directory};
 use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, SyncError, Upload};
 use anyhow::{Context, bail};
@@ -18,7 +17,7 @@ use tempfile::NamedTempFile;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
 use crate::console;
-use crate::workspace_in_pod::{CHANGES, ENDED, RECEIVE, RECEIVED, STATE, WORKSPACE_IN_POD};
+use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
 
 /// The init container that receives the files.
 const UPLOAD_CONTAINER: &str = "upload";
@@ -31,7 +30,7 @@ const PAUSE_FACTOR: u32 = 10;
 #[derive(Clone, Debug)]
 pub(super) struct PodWorkspace {
     directory: PathBuf,
-    session: String,
+    pub(super) session: String,
 }
 
 impl PodWorkspace {
@@ -151,7 +150,7 @@ pub(super) fn fetch(
 }
 
 /// Returns the error of a copy: that of kubectl, if the connection has failed.
-fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
+pub(super) fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
     let is_cut = match error.downcast_ref() {
         Some(SyncError::Truncated | SyncError::Io(_)) => true,
         Some(_) => false,
@@ -163,13 +162,13 @@ fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
     }
 }
 
-fn start(mut command: Command) -> anyhow::Result<Child> {
+pub(super) fn start(mut command: Command) -> anyhow::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().context("cannot run kubectl")
 }
 
 /// Ends a kubectl whose streams are complete or useless, and returns its stderr.
-fn end(child: &mut Child) -> String {
+pub(super) fn end(child: &mut Child) -> String {
     let deadline = Instant::now() + Duration::from_secs(2);
     while Instant::now() < deadline && !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
         thread::sleep(Duration::from_millis(10));
@@ -269,25 +268,5 @@ impl Cluster {
                 false
             }
         }
-    }
-
-    /// `kube fetch`: fetches the changes, and deletes the pod of a session that has ended.
-    pub(super) async fn fetch_by_hand(&self, pod: &PodObject) -> anyhow::Result<bool> {
-        let id = pod.session().unwrap_or_default();
-        let Some(record) = PodWorkspace::find(id) else {
-            bail!(
-                "session {id} has no workspace that was uploaded from this machine\n\
-                 hint: its files are in a claim or a clone"
-            );
-        };
-        if !self.fetch(pod.name(), &record) {
-            return Ok(false);
-        }
-        let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
-        let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
-        if String::from_utf8_lossy(&state).trim() == ENDED && self.delete(id).await {
-            record.remove();
-        }
-        Ok(true)
     }
 }

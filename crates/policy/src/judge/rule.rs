@@ -30,6 +30,12 @@ pub struct RuleText {
     /// True for calls with a path outside the workspace.
     #[serde(default)]
     pub outside: bool,
+    /// Directories of the workspace; true for calls with a path outside all of them.
+    #[serde(default)]
+    pub outside_of: Vec<String>,
+    /// Patterns of operands; true for calls with an operand that none of them matches.
+    #[serde(default)]
+    pub other_than: Vec<String>,
     /// Tools, to one of which the output goes.
     #[serde(default)]
     pub into: Vec<String>,
@@ -39,14 +45,35 @@ pub struct RuleText {
     /// True for calls without other options and operands.
     #[serde(default)]
     pub exact: bool,
-    /// The verdict.
-    pub then: Verdict,
+    /// The verdict; `None` in a rule that is only about the network.
+    #[serde(default)]
+    pub then: Option<Verdict>,
+    /// The network of the call; `None` leaves it to other rules.
+    #[serde(default)]
+    pub net: Option<CallNetwork>,
     /// The reason for users and agents.
     #[serde(default)]
     pub because: String,
     /// Calls that the rule must match, and calls that it must not match.
     #[serde(default)]
     pub examples: Examples,
+}
+
+/// The network of a call, by a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallNetwork {
+    /// No network, not even loopback.
+    None,
+}
+
+impl CallNetwork {
+    /// Returns the word of files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallNetwork::None => "none",
+        }
+    }
 }
 
 /// Example commands, quoted as for a shell.
@@ -109,7 +136,7 @@ impl Examples {
 
 impl Run {
     /// Returns the alternatives of each word.
-    pub(super) fn words(&self) -> Vec<Vec<String>> {
+    pub fn words(&self) -> Vec<Vec<String>> {
         match self {
             Run::Text(text) => text.split_whitespace().map(|word| vec![word.to_owned()]).collect(),
             Run::Words(words) => words
@@ -129,6 +156,9 @@ pub enum InvalidJudgeRule {
     /// `run` has no tool.
     #[error("the rule has no tool")]
     NoTool,
+    /// Neither `then` nor `net`.
+    #[error("the rule has neither 'then' nor 'net'")]
+    NoEffect,
     /// `run` has an option or an empty word.
     #[error("'{0}' is no tool or subcommand")]
     NotWord(String),
@@ -170,6 +200,8 @@ pub(super) struct Rule {
     all: Vec<Condition>,
     without: Vec<Condition>,
     outside: bool,
+    outside_of: Vec<Vec<u8>>,
+    other_than: Vec<Vec<u8>>,
     into: Vec<Vec<u8>>,
     writes: Vec<Vec<u8>>,
     exact: bool,
@@ -187,9 +219,10 @@ pub(super) struct Shared {
 }
 
 impl Rule {
-    /// Compiles a rule. Examples are not run.
+    /// Compiles a rule with this verdict. Examples are not run.
     pub(super) fn compile(
         text: &RuleText,
+        then: Verdict,
         source: &str,
         origin: RuleOrigin,
     ) -> Result<Vec<Rule>, InvalidJudgeRule> {
@@ -222,21 +255,22 @@ impl Rule {
             .iter()
             .chain(&text.all)
             .chain(&text.without)
+            .chain(&text.outside_of)
+            .chain(&text.other_than)
             .chain(&text.into)
             .chain(&text.writes);
         if items.any(String::is_empty) {
             return Err(InvalidJudgeRule::EmptyCondition);
         }
-        let shared = Arc::new(Shared {
-            source: source.to_owned(),
-            then: text.then,
-            because: text.because.clone(),
-        });
+        let shared =
+            Arc::new(Shared { source: source.to_owned(), then, because: text.because.clone() });
         let conditions = [
             usize::from(!text.with.is_empty()),
             text.all.len(),
             usize::from(!text.without.is_empty()),
             usize::from(text.outside),
+            usize::from(!text.outside_of.is_empty()),
+            usize::from(!text.other_than.is_empty()),
             usize::from(!text.into.is_empty()),
             usize::from(!text.writes.is_empty()),
             // An exact rule is narrower than any other one.
@@ -250,13 +284,18 @@ impl Rule {
             let compile = |items: &[String]| -> Vec<Condition> {
                 items.iter().map(|item| Condition::compile(item, known, &run)).collect()
             };
+            let bytes = |items: &[String]| -> Vec<Vec<u8>> {
+                items.iter().map(|item| item.clone().into_bytes()).collect()
+            };
             Rule {
                 with: compile(&text.with),
                 all: compile(&text.all),
                 without: compile(&text.without),
                 outside: text.outside,
-                into: text.into.iter().map(|tool| tool.clone().into_bytes()).collect(),
-                writes: text.writes.iter().map(|file| file.clone().into_bytes()).collect(),
+                outside_of: bytes(&text.outside_of),
+                other_than: bytes(&text.other_than),
+                into: bytes(&text.into),
+                writes: bytes(&text.writes),
                 exact: text.exact,
                 conditions: conditions.iter().sum(),
                 origin,

@@ -28,10 +28,12 @@ impl Rule {
             let each = conditions.iter().map(matches_one);
             each.max().unwrap_or(Match::No)
         };
-        if !self.with.is_empty() {
-            found = found.min(is_any(&self.with));
-        }
         let mut unsure = 0;
+        if !self.with.is_empty() {
+            let one = is_any(&self.with);
+            unsure += usize::from(one == Match::Maybe);
+            found = found.min(one);
+        }
         for condition in &self.all {
             let one = matches_one(condition);
             unsure += usize::from(one == Match::Maybe);
@@ -58,6 +60,12 @@ impl Rule {
         }
         if self.outside && found != Match::No {
             found = found.min(self.is_outside(call, place, operands_at));
+        }
+        if !self.outside_of.is_empty() && found != Match::No {
+            found = found.min(self.is_outside_of(call, place, operands_at));
+        }
+        if !self.other_than.is_empty() && found != Match::No {
+            found = found.min(self.has_other(call, operands_at));
         }
         if self.exact && found != Match::No {
             found = found.min(self.is_exact(call, operands_at));
@@ -93,7 +101,11 @@ impl Rule {
     }
 
     fn writes_file(&self, call: &NormalCall, place: &Place<'_>) -> Match {
+        if place.is_contained {
+            return Match::No;
+        }
         let files = call.paths().into_iter().chain(call.writes.iter().map(Vec::as_slice));
+        let files = files.chain(call.saved_urls());
         let each = files.flat_map(|file| place.absolute(file)).map(|file| {
             let matched = self.writes.iter().map(|pattern| matches(pattern, &file));
             matched.max().unwrap_or(Match::No)
@@ -118,8 +130,32 @@ impl Rule {
         if call.is_open { outside.max(Match::Maybe) } else { outside }
     }
 
+    fn is_outside_of(&self, call: &NormalCall, place: &Place<'_>, operands_at: usize) -> Match {
+        let operands = call.operands.iter().skip(operands_at);
+        let each = operands.map(|operand| place.is_outside_of(&operand.word, &self.outside_of));
+        let outside = each.max().unwrap_or(Match::No);
+        if call.is_open { outside.max(Match::Maybe) } else { outside }
+    }
+
+    /// Returns whether an operand matches none of the patterns of `other_than`.
+    fn has_other(&self, call: &NormalCall, operands_at: usize) -> Match {
+        let is_other = |word: &[u8]| {
+            let matched = self.other_than.iter().map(|pattern| matches(pattern, word));
+            match matched.max().unwrap_or(Match::No) {
+                Match::No => Match::Yes,
+                Match::Maybe => Match::Maybe,
+                Match::Yes => Match::No,
+            }
+        };
+        let operands = call.operands.iter().skip(operands_at);
+        let found = operands.map(|operand| is_other(&operand.word)).max().unwrap_or(Match::No);
+        if call.is_open { found.max(Match::Maybe) } else { found }
+    }
+
     fn is_exact(&self, call: &NormalCall, operands_at: usize) -> Match {
-        let is_named = |option: &CallOption| self.all.iter().any(|it| it.names(option));
+        let is_named = |option: &CallOption| {
+            option.name == b"--" || self.all.iter().any(|it| it.names(option))
+        };
         let named = self.all.iter().filter(|it| matches!(it, Condition::Operand(_))).count();
         let is_exact = call.options.iter().all(is_named)
             && call.operands.len() == operands_at + named
