@@ -178,7 +178,10 @@ impl PodCluster {
         let kinds = ["rust", "python"].map(|kind| (kind, format!("{kind}={image}")));
         let secret = variable("AIFO_TEST_PULL_SECRET");
         let mut words = vec!["run", "--backend", "kubernetes", "--quiet"];
-        words.extend(["--launcher-image", &self.launcher, "--image", &image]);
+        words.extend(["--launcher-image", &self.launcher]);
+        if !flags.contains(&"--image") {
+            words.extend(["--image", &image]);
+        }
         for (kind, image) in &kinds {
             words.extend(["--toolchain", kind, "--toolchain-image", image]);
         }

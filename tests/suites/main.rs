@@ -37,6 +37,8 @@ mod container_network_shown;
 mod container_network_stream;
 mod container_ops;
 mod container_pod_agents;
+mod container_pod_calls;
+mod container_pod_faults;
 mod container_pods;
 mod container_publish;
 mod container_push;

@@ -12,7 +12,8 @@ use crate::images::{self, Engine};
 use crate::test_program::{self, Arguments};
 
 /// The suites that run in any cluster.
-const SUITES: [&str; 2] = ["container_pods", "container_pod_agents"];
+const SUITES: [&str; 4] =
+    ["container_pods", "container_pod_calls", "container_pod_faults", "container_pod_agents"];
 
 /// Names the prefix of the suites' images, to which they are pushed.
 const CLUSTER: &str = "AIFO_TEST_CLUSTER";

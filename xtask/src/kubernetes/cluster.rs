@@ -21,7 +21,6 @@ const BASE: &str = "aifo-test-base:latest";
 const NAME: &str = "aifo-test";
 /// The time for the first pod, whose image is pulled.
 const PULL_TIME: Duration = Duration::from_secs(300);
-/// The time for the service account of a new namespace.
 const ACCOUNT_TIME: Duration = Duration::from_secs(30);
 
 /// The rights of a session, as `kubectl auth can-i` takes them.
@@ -369,7 +368,6 @@ impl TestCluster {
     fn provide_claim(&mut self) -> Result<()> {
         let given = std::env::var("AIFO_TEST_CLAIM").ok().filter(|claim| !claim.is_empty());
         if let Some(claim) = given {
-            eprintln!("claim: '{claim}' of AIFO_TEST_CLAIM");
             self.claim = Some(claim);
             return Ok(());
         }

@@ -68,7 +68,13 @@ impl Cluster {
             let (id, options) = (short(session), self.options());
             let again = format!("return with: aifo-coder attach{options} {id}");
             match end {
-                ClientEnd::Ended(ending) => return Ok(TerminalEnd::Ended(ending.exit_code())),
+                ClientEnd::Ended(ending) => {
+                    let code = ending.exit_code();
+                    if code >= exit::UNKNOWN && self.has_ended_from_outside(session, pod).await {
+                        return Ok(TerminalEnd::Gone);
+                    }
+                    return Ok(TerminalEnd::Ended(code));
+                }
                 ClientEnd::HungUp => return Ok(TerminalEnd::Continues(ExitStatus::Left)),
                 ClientEnd::Left | ClientEnd::Disconnected => {
                     let was = if end == ClientEnd::Left { "continues" } else { "was detached" };
@@ -124,6 +130,23 @@ impl Cluster {
                     return Ok(TerminalEnd::Continues(ExitStatus::Lost));
                 }
             }
+        }
+    }
+
+    /// Returns whether the cluster has ended a pod, whose agent then ends by a signal, and reports it.
+    async fn has_ended_from_outside(&self, session: &str, pod: &str) -> bool {
+        let id = short(session);
+        let Ok(found) = self.pod(pod).await else { return false };
+        match found.map(|it| (it.is_deleted(), it.state())) {
+            None | Some((true, _)) => {
+                console::fail(&anyhow::anyhow!("the pod of session {id} was deleted"));
+                true
+            }
+            Some((false, PodState::Failed(failure))) => {
+                console::fail(&self.explained(pod, failure).await);
+                true
+            }
+            Some(_) => false,
         }
     }
 
