@@ -23,7 +23,7 @@ pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
         return kube::relay(&cluster, flags).await;
     }
-    let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
+    let session = sessions::asking(flags.session.as_deref().unwrap_or_default()).await?;
     if let [id, option] = flags.answer.as_slice() {
         return answer_one(&session, id, option).await;
     }

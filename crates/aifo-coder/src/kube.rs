@@ -1,6 +1,7 @@
 //! `aifo-coder kube`: sessions as pods of Kubernetes (`spec/kubernetes.md`).
 
 mod acp;
+mod agent_variables;
 mod cluster;
 mod piped;
 mod relay;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use aifo_kube::{Role, Subject};
 use aifo_launch::new_id;
 
-pub(crate) use self::acp::{acp, prompt, selected as selected_for_agent};
+pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::relay::relay;
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};

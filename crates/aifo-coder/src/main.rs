@@ -150,7 +150,7 @@ where
             let mut signals = tokio::signal::unix::signal(SignalKind::child())?;
             let reports = async {
                 while signals.recv().await.is_some() && child_ended.send(()).is_ok() {}
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             tokio::select! {
                 ended = work() => ended,

@@ -114,6 +114,7 @@ impl SessionPod {
             comment: "Copies the static program, which is runner and shim, for all containers.",
             command: list(install.into_iter().chain(links)),
             mounts: vec![volumes.mount("bin", container_path::SHIM_DIR, Access::Write)],
+            limits: self.limits,
             ..Container::default()
         };
         let install = [install.node(Vec::new())].into_iter();
@@ -133,6 +134,7 @@ impl SessionPod {
                     volumes.workspace(Access::Write),
                     volumes.mount("tmp-upload", "/tmp", Access::Write),
                 ],
+                limits: self.limits,
                 ..Container::default()
             };
             upload.node(vec![variable("HOME", "/tmp")])
@@ -168,6 +170,7 @@ impl SessionPod {
                 volumes.workspace(Access::Write),
                 volumes.mount("tmp-clone", "/tmp", Access::Write),
             ],
+            limits: self.limits,
             ..Container::default()
         };
         let branch = format!("aifo/{}", self.session);
@@ -177,6 +180,7 @@ impl SessionPod {
             image: &self.launcher_image,
             command: list(switch),
             mounts: vec![volumes.workspace(Access::Write)],
+            limits: self.limits,
             ..Container::default()
         };
         let of_switch = [variable("HOME", "/tmp")].into_iter().chain(git_variables());
@@ -255,7 +259,7 @@ impl SessionPod {
             mounts,
             terminal: self.terminal,
             is_launcher: true,
-            ..Container::default()
+            limits: self.limits,
         };
         launcher.node(variables)
     }

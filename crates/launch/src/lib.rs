@@ -89,6 +89,7 @@ mod port_log;
 mod port_relay;
 mod project;
 mod project_files;
+mod proxy_questions;
 mod proxy_task;
 mod publications;
 mod published_port;
@@ -174,7 +175,8 @@ pub use keys::{
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use kubectl::{
-    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, MIN_KUBECTL_MINOR, RETRY_TIME,
+    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlAnswer, KubectlError, MIN_KUBECTL_MINOR,
+    RETRY_TIME,
 };
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};
@@ -184,11 +186,12 @@ pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;
 pub use pod::{PodError, PodSession};
 pub use project::{CacheScope, Project, recorded_root};
+pub use proxy_questions::ProxyQuestions;
 pub use publications::publish;
 pub use published_port::{InvalidPort, PublishedPort, check_published};
 pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use repository::{default_workspace, exclude};
-pub use running::{SessionInfo, running_sessions};
+pub use running::{SessionInfo, asking_sessions, running_sessions};
 pub use session::Session;
 pub use session_dir::runtime_directory;
 pub use session_dirs::new_id;

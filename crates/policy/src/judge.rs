@@ -1,6 +1,7 @@
 //! The judge: a verdict on a call by its arguments (`spec/rules.md`).
 
 mod condition;
+mod doubts;
 mod environment;
 mod file;
 mod files;
@@ -32,6 +33,7 @@ use self::unwrap::Parts;
 
 use crate::approvals::AskedCall;
 
+pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::with_git_variables;
 pub use self::file::{default_rules, example_call};
 pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
@@ -199,13 +201,14 @@ impl Judge {
         let place = self.place(call.directory, call.workspace);
         let is_named = |tool: &[u8]| self.names(tool);
         let mut covered: Vec<AskedCall> = Vec::new();
-        for (argv, directory) in Parts::certain(call.argv, place, JudgedTools::new(&is_named)) {
-            let inner = JudgedCall { argv: &argv, directory: &directory, ..*call };
+        for inner in Parts::certain(call.argv, place, JudgedTools::new(&is_named)) {
+            let AskedCall { argv, directory } = &inner;
             let is_same = argv == call.argv && directory == call.directory;
-            if is_same || self.judge(&inner).verdict != Verdict::Ask {
+            if is_same
+                || self.judge(&JudgedCall { argv, directory, ..*call }).verdict != Verdict::Ask
+            {
                 continue;
             }
-            let inner = AskedCall { argv, directory };
             if covered.len() < MAX_COVERED && !covered.contains(&inner) {
                 covered.push(inner);
             }

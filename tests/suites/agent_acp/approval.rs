@@ -110,6 +110,8 @@ fn an_editor_decides_a_force_push_once_and_the_agent_goes_on() {
             asked.iter().filter(|text| text.contains(&format!("main:{branch}"))).count()
         };
         assert_eq!(["once", "both", "denied"].map(about), [1, 1, 1], "{name}: {asked:#?}");
+        // Neither is a call of the agent's own asked about.
+        assert!(asked.iter().all(|text| !text.contains("aifo-q")), "{name}: {asked:#?}");
         let ran = ["once", "both", "denied"].map(|branch| runs(&fixture, branch));
         assert_eq!(ran, [1, 1, 0], "{name}: {:?}", model.results());
         if continues_after_a_rejection(fixture.agent) {

@@ -47,9 +47,12 @@ esac
 case "$*" in
 *" create --dry-run=server "*)
     cat >/dev/null
+    [ ! -e "$D/warning" ] || echo "Warning: $(cat "$D/warning")" >&2
     [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")" ;;
+*" patch "*) ;;
 *" create "*)
     cat >"$D/manifests"
+    echo 'NetworkPolicy/uid-1;Pod/uid-2;'
     [ ! -e "$D/unscheduled" ] || exit 0
     AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
     AIFO_POD_SETTINGS=$(sed -n '/name: AIFO_POD_SETTINGS/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | sed 's/\\"/"/g')

@@ -26,7 +26,7 @@ const ALLOWED: &[Allowed] = &[
     ),
     (
         "crates/process",
-        &["limits", "signal_set", "spawn", "start", "sys"],
+        &["limits", "signal_set", "spawn", "start", "sys", "syscall_filter"],
         "`sys` has the half of each that needs `unsafe`",
     ),
     ("tests", &["session", "session_setup"], "the default session comes from a default setup"),

@@ -83,9 +83,9 @@ pub(super) async fn start(
 ) -> anyhow::Result<Started> {
     let id = new_id()?;
     let (config, workspace, pod_flags) = (request.config, request.workspace, request.flags);
-    let pod = session::describe(request, id.clone(), process)?;
-    let manifests = pod.render()?;
+    let mut pod = session::describe(request, id.clone(), process)?;
     if flags.containers.dry_run {
+        let manifests = pod.render()?;
         paint::write(&manifests)?;
         return Ok(Started::Ended(ExitCode::SUCCESS));
     }
@@ -100,6 +100,8 @@ pub(super) async fn start(
     };
     let mut signals = EndSignals::listen()?;
     let cluster = Cluster::of(config, workspace).await?;
+    pod.api_server = cluster.api_server().await;
+    let manifests = pod.render()?;
     let name = format!("aifo-{id}");
     tokio::select! {
         biased;

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
-    AGENT_VARIABLE_PREFIX, AgentSpec, Images, Net, Policy, agent_variables, cache_directories,
-    container_variables, key_variables, known_agents,
+    AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
+    known_agents,
 };
 use aifo_process::Restriction;
-use aifo_types::{Kind, is_secret};
+use aifo_types::Kind;
 use anyhow::{Context, bail};
 
+use super::agent_variables::variables_for_agent;
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
@@ -152,6 +153,8 @@ pub(super) fn describe(
         user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
         network: network(config, &spec, project)?,
+        dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+        api_server: Vec::new(),
         warnings: warnings(config, &spec),
     })
 }
@@ -386,18 +389,6 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
         warnings.push("with --net none the agent does not reach its model.".to_owned());
     }
     warnings
-}
-
-/// Returns the variables `AIFO_ENV_NAME` of this process that a manifest may have, and the names of those
-/// that are secrets.
-fn variables_for_agent() -> (Vec<(String, String)>, Vec<String>) {
-    let prefixed =
-        agent_variables().into_iter().map(|name| format!("{AGENT_VARIABLE_PREFIX}{name}"));
-    let with_values = prefixed.filter_map(|name| Some((std::env::var(&name).ok()?, name)));
-    let (secrets, plain): (Vec<_>, Vec<_>) =
-        with_values.partition(|(value, name)| is_secret(name.as_bytes(), value.as_bytes()));
-    let plain = plain.into_iter().map(|(value, name)| (name, value)).collect();
-    (plain, secrets.into_iter().map(|(_, name)| name).collect())
 }
 
 fn milli(cpus: f64) -> u64 {

@@ -1,5 +1,7 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
+mod certain;
+
 use std::rc::Rc;
 
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
@@ -9,6 +11,7 @@ use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
+use crate::approvals::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -31,11 +34,11 @@ pub(super) struct Parts<'a> {
     depth: usize,
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
-    is_guess: bool,
+    pub(super) is_guess: bool,
     /// True if a tool around this call may run it elsewhere.
     is_elsewhere: bool,
-    /// The calls that are certainly run as if they were called alone, with their directories.
-    certain: Option<Vec<(Vec<Vec<u8>>, Vec<u8>)>>,
+    /// The calls that are certainly run as if they were called alone.
+    certain: Option<Vec<AskedCall>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }
@@ -75,20 +78,6 @@ impl<'a> Parts<'a> {
         let mut parts = Parts { budget: MAX_BYTES, judged, ..Parts::default() };
         parts.call(argv, &Around::of(place));
         parts
-    }
-
-    /// Returns the calls, with their directories, that a call runs as if they were called alone: all of
-    /// their words are known, in one directory, by the agent's PATH.
-    pub(super) fn certain(
-        argv: &[Vec<u8>],
-        place: Place<'a>,
-        judged: JudgedTools<'a>,
-    ) -> Vec<(Vec<Vec<u8>>, Vec<u8>)> {
-        let certain = Some(Vec::new());
-        let mut parts = Parts { budget: MAX_BYTES, judged, certain, ..Parts::default() };
-        parts.call(argv, &Around::of(place));
-        let has_path = parts.variables.iter().any(|variable| variable.starts_with(b"PATH="));
-        parts.certain.filter(|_| !has_path).unwrap_or_default()
     }
 
     pub(super) fn of_text(text: &[u8], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
@@ -205,20 +194,6 @@ impl<'a> Parts<'a> {
         self.standard_input(&call, around);
         self.is_elsewhere = was_elsewhere;
         self.depth -= 1;
-    }
-
-    fn note_certain(&mut self, argv: &[Vec<u8>], place: &Place<'a>) {
-        let Some(certain) = &mut self.certain else { return };
-        let is_known = |word: &[u8]| !word.iter().any(|byte| is_unknown(*byte));
-        if self.is_guess || self.is_elsewhere || !argv.iter().all(|word| is_known(word)) {
-            return;
-        }
-        if let [directory] = place.directories.as_slice()
-            && directory.starts_with(b"/")
-            && is_known(directory)
-        {
-            certain.push((argv.to_vec(), directory.clone()));
-        }
     }
 
     /// Reads the operands of a tool without a table as calls that it may run.
