@@ -79,7 +79,7 @@ impl EditorTest {
         self.setup.workspace().join(name).exists()
     }
 
-    fn approve(&self, args: &[&str]) -> Outcome {
+    pub(super) fn approve(&self, args: &[&str]) -> Outcome {
         Outcome::of(self.setup.coder().arg("approve").args(args))
     }
 
