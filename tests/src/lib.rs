@@ -75,7 +75,7 @@ pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
 pub use mailbox::{Mailbox, MailboxAnswer, host};
 pub use nix::sys::signal::Signal;
-pub use pod_cluster::{PodCluster, skipped};
+pub use pod_cluster::{PodCluster, REPOSITORY_IN_POD, skipped};
 pub use procfs::{
     Sidecar, argv, children, descendants, environment, fd_count, is_alive, is_stopped, is_zombie,
     open_files, processes_using, processor_time, send_signal, status_field, status_kib,

@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -37,7 +39,8 @@ fn launcher_image(engine: &Engine) -> Image {
     let scratch = Scratch::new();
     let at = scratch.path();
     // The reverse proxy of keys needs certificates.
-    let lines = "COPY aifo-* /usr/local/bin/\nCOPY ca.pem /etc/ssl/certs/ca-certificates.crt\n";
+    let lines = "COPY aifo-* /usr/local/bin/\nCOPY ca.pem /etc/ssl/certs/ca-certificates.crt\n\
+                 COPY git /\nCOPY --chown=1000:1000 p.git /srv/p.git\n";
     let dockerfile = format!("FROM {EVERY_TOOL}\n{lines}");
     fs::write(at.join("Dockerfile"), dockerfile).expect("the directory is writable");
     for (from, to) in [
@@ -47,7 +50,46 @@ fn launcher_image(engine: &Engine) -> Image {
     ] {
         fs::copy(from, at.join(to)).expect("the file exists");
     }
+    copy_git(&at.join("git"));
+    create_repository(at);
     engine.build_in(at)
+}
+
+/// The URL of a repository with one commit, in the image of the launcher.
+pub const REPOSITORY_IN_POD: &str = "file:///srv/p.git";
+
+/// Copies this machine's git, which runs there if the image has its libraries.
+fn copy_git(to: &Path) {
+    let programs = to.join("usr/local/bin");
+    fs::create_dir_all(&programs).expect("the directory is writable");
+    let found = Outcome::of(Command::new("sh").args(["-c", "command -v git"])).exited(0).text();
+    fs::copy(found.trim(), programs.join("git")).expect("git is installed");
+    for name in ["git-upload-pack", "git-receive-pack"] {
+        symlink("git", programs.join(name)).expect("the directory is writable");
+    }
+}
+
+/// Creates the bare repository `p.git`, with the file `file`.
+fn create_repository(at: &Path) {
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args([
+            "-c",
+            "user.name=u",
+            "-c",
+            "user.email=u@example",
+            "-c",
+            "init.defaultBranch=main",
+        ]);
+        git.env("GIT_AUTHOR_DATE", "1700000000 +0000")
+            .env("GIT_COMMITTER_DATE", "1700000000 +0000");
+        Outcome::of(git.args(words).current_dir(at)).exited(0);
+    };
+    git(&["init", "--quiet", "p"]);
+    fs::write(at.join("p/file"), "before\n").expect("the directory is writable");
+    git(&["-C", "p", "add", "."]);
+    git(&["-C", "p", "commit", "--quiet", "-m", "start"]);
+    git(&["clone", "--quiet", "--bare", "p", "p.git"]);
 }
 
 /// A variable that `cargo xtask test kubernetes` sets.
@@ -185,7 +227,9 @@ impl PodCluster {
         for (kind, image) in &kinds {
             words.extend(["--toolchain", kind, "--toolchain-image", image]);
         }
-        if let Some(podman) = self.podman.as_ref().filter(|_| !flags.contains(&"--pvc")) {
+        if let Some(podman) =
+            self.podman.as_ref().filter(|_| !flags.contains(&"--pvc") && !flags.contains(&"--git"))
+        {
             words.extend(["--pvc", &podman.claim]);
         }
         words.extend(secret.iter().flat_map(|name| ["--image-pull-secret", name]));

@@ -28,7 +28,10 @@ pod() {
 $list
 END
     printf '{"metadata":{"name":"aifo-%s","labels":{"dev.aifo.session":"%s"}},' "$(id)" "$(id)"
-    printf '"spec":{"nodeName":"here","containers":[%s]},"status":{"phase":"Running","containerStatuses":[%s]}}\n' \
+    inits=
+    if grep -q 'name: clone$' "$D/manifests"; then inits='{"name":"clone"}'; fi
+    printf '"spec":{"nodeName":"here","initContainers":[%s],' "$inits"
+    printf '"containers":[%s]},"status":{"phase":"Running","containerStatuses":[%s]}}\n' \
         "$names" "$containers"
 }
 case "$*" in

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::process::Stdio;
 
 use aifo_tests::{
-    Outcome, PodCluster, Running, Signal, Terminal, eventually, send_signal, skipped,
+    Outcome, PodCluster, REPOSITORY_IN_POD, Running, Signal, Terminal, eventually, send_signal,
+    skipped,
 };
 
 const LEAVE: &str = "\x1c\x04";
@@ -102,4 +103,48 @@ fn a_claim_keeps_the_files_of_a_session() {
         |script: &str| Outcome::of(&mut cluster.run(&["--pvc", &claim], script)).exited(0).text();
     run("python3 -c 'open(\"aifo-kept\", \"w\").write(\"by a tool\")'");
     assert_eq!(run("cat aifo-kept; rm aifo-kept"), "by a tool");
+}
+
+/// The agent's container has the image of the launcher, which has git.
+fn run_clone(cluster: &PodCluster, flags: &[&str], script: &str) -> std::process::Command {
+    let kind = format!("rust={}", cluster.image());
+    let run = ["run", "--backend", "kubernetes", "--quiet", "--git", REPOSITORY_IN_POD];
+    let images = ["--launcher-image", cluster.launcher(), "--image", cluster.launcher()];
+    let kinds = ["--toolchain", "rust", "--toolchain-image", &kind];
+    cluster.coder(&[&run, &images[..], &kinds, flags, &["--", "sh", "-c", script]].concat())
+}
+
+#[test]
+#[ignore = "container: cargo xtask test podman, or kubernetes"]
+fn a_clone_brings_its_commits_back() {
+    let Some(cluster) = PodCluster::of_run("a_clone_brings_its_commits_back") else { return };
+    // The agent's configuration and hooks have no effect on aifo, and the login is not in its container.
+    let script = "git config core.fsmonitor 'touch /tmp/ran; false' && git config core.hooksPath /tmp && \
+                  echo one >file && git -c core.fsmonitor=false -c user.name=a -c user.email=a@example commit -qam agent && \
+                  echo two >more; rm -f /tmp/ran; env | grep AIFO_GIT; exit 7";
+    let run = Outcome::of(&mut run_clone(&cluster, &["--git-push"], script));
+    if ["GLIBC", "shared libraries"].iter().any(|part| run.stderr.contains(part)) {
+        return skipped(
+            "a_clone_brings_its_commits_back",
+            "this machine's git does not run in the image",
+        );
+    }
+    let stderr = &run.exited(7).stderr;
+    assert_eq!(run.text(), "");
+    // The root of a container is read-only.
+    assert!(stderr.contains("cannot push aifo/"), "{stderr}");
+    assert!(
+        stderr.contains("2 commits on branch aifo/") && stderr.contains("uncommitted files"),
+        "{stderr}"
+    );
+    let command = stderr.lines().find_map(|line| line.split_once("fetch it with: ")).unwrap().1;
+    let path = command.split_whitespace().nth(2).unwrap();
+    let log = |words: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        Outcome::of(git.args(["--git-dir", path]).args(words)).exited(0).text()
+    };
+    let id = path.rsplit('/').next().unwrap().strip_suffix(".git").unwrap();
+    assert_eq!(log(&["log", "--format=%s", &format!("aifo/{id}~1")]), "agent\nstart\n");
+    assert_eq!(log(&["show", &format!("aifo/{id}:more")]), "two\n");
+    cluster.expect_nothing_left(id);
 }

@@ -261,3 +261,26 @@ fn orphans_of_a_command_are_reaped_while_it_runs() {
 fn is_orphan(pid: i32) -> bool {
     argv(pid) == ["/bin/sleep", "0.2"]
 }
+
+/// `-h` shows the options that matter; `--help` shows all.
+#[test]
+fn the_short_help_of_run_fits_on_a_screen() {
+    let setup = SessionSetup::new();
+    let help = |words: &[&str]| {
+        let outcome = Outcome::of(setup.coder().args(words));
+        assert_eq!(outcome.exited(0).stderr, "", "{words:?}");
+        outcome.text().to_owned()
+    };
+    let (short, long) = (help(&["run", "-h"]), help(&["run", "--help"]));
+    assert!(short.lines().count() <= 50, "{short}");
+    let options = |text: &str| {
+        text.lines().filter(|line| line.contains(" --") && line.starts_with("      --")).count()
+    };
+    assert_eq!(options(&short), 10, "{short}");
+    assert!(options(&long) > 40, "{long}");
+    assert!(
+        short.starts_with("Run an agent in a container") && short.contains("run --help"),
+        "{short}"
+    );
+    assert!(long.contains("--max-secs") && !short.contains("--max-secs"), "{short}");
+}

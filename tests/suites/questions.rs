@@ -5,6 +5,7 @@ mod approve;
 mod chaos;
 mod covered;
 mod editor;
+mod forged;
 mod mailbox;
 mod mixed;
 mod red_team;

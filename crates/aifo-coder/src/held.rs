@@ -19,6 +19,7 @@ use crate::cli::{self, UsageError};
 use crate::console;
 use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
+use crate::logout;
 use crate::terminal_client::{PROGRAM, client};
 
 /// The first argument of a process that holds a terminal.
@@ -126,6 +127,7 @@ pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode
         Keep::Detached => {
             started(&mut holder)?;
             wait_until_running(&id)?;
+            logout::warn();
             crate::paint::print(&format!("{id}\n"))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -164,9 +166,12 @@ fn after(end: ClientEnd, id: &str) -> anyhow::Result<ExitCode> {
     match end {
         ClientEnd::Ended(ending) => return Ok(ExitCode::from(ending.exit_code())),
         ClientEnd::HungUp => {}
-        ClientEnd::Left => console::say(format_args!(
-            "session {short_id} continues; return with: aifo-coder attach {short_id}"
-        )),
+        ClientEnd::Left => {
+            console::say(format_args!(
+                "session {short_id} continues; return with: aifo-coder attach {short_id}"
+            ));
+            logout::warn();
+        }
         ClientEnd::Disconnected => console::say(format_args!(
             "session {short_id} was detached; return with: aifo-coder attach {short_id}"
         )),

@@ -29,6 +29,7 @@ mod images;
 mod in_pod;
 mod kube;
 mod log;
+mod logout;
 mod man;
 mod net;
 mod paint;
@@ -54,6 +55,7 @@ mod workspace_in_pod;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use aifo_process::SignalSet;
 use aifo_types::exit;
 use tokio::signal::unix::SignalKind;
 
@@ -161,6 +163,8 @@ where
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("session".to_owned()).stack_size(STACK);
         let thread = thread.spawn_scoped(scope, run)?;
+        // Signals are the session's: of a held one, only its client's descriptor receives them.
+        SignalSet::from_bits(!0).block()?;
         while child_ends.recv().is_ok() {
             aifo_process::reap_children_of_thread();
         }

@@ -28,7 +28,7 @@ mod volumes;
 mod yaml;
 
 pub use dns::{DnsServer, DnsServerError};
-pub use pod::RenderError;
+pub use pod::{CREDENTIAL_HELPER, RenderError};
 pub use role::{Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{

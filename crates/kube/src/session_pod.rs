@@ -92,6 +92,8 @@ pub enum Workspace {
         reference: Option<String>,
         /// A secret with the keys `username` and `password`.
         secret: Option<String>,
+        /// Whether `aifo` pushes the session's branch to the URL.
+        is_pushed: bool,
     },
     /// Files that a client uploads before the agent starts.
     Upload,

@@ -47,6 +47,7 @@ fn session() -> SessionPod {
             url: "https://git.example/p.git".to_owned(),
             reference: Some("main".to_owned()),
             secret: Some("git-login".to_owned()),
+            is_pushed: false,
         },
         serves_files: false,
         keys: Some(Keys {
@@ -110,6 +111,7 @@ fn sessions() -> Vec<SessionPod> {
         url: "https://git.example/p.git".to_owned(),
         reference: None,
         secret: None,
+        is_pushed: true,
     };
     let open = SessionPod { workspace: anonymous, network: Network::Open, ..session() };
     let none = SessionPod {
@@ -246,6 +248,32 @@ fn a_pod_is_restricted_rule_by_rule() {
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(spec.enable_service_links, Some(false));
         assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
+    }
+}
+
+#[test]
+fn a_launcher_that_pushes_has_the_login_and_no_tool_has_it() {
+    let Workspace::Git { url, reference, secret, .. } = session().workspace else { panic!() };
+    let workspace = Workspace::Git { url, reference, secret, is_pushed: true };
+    let spec = rendered(&SessionPod { workspace, ..session() }).1.spec.unwrap();
+    for container in all_containers(&spec) {
+        let variables = || container.env.iter().flatten();
+        let names: Vec<_> = variables()
+            .filter(|it| it.name.starts_with("AIFO_GIT_") || it.name == "AIFO_POD_PUSH")
+            .map(|it| it.name.as_str())
+            .collect();
+        let expected: &[&str] = match container.name.as_str() {
+            "aifo" => &["AIFO_POD_PUSH", "AIFO_GIT_USERNAME", "AIFO_GIT_PASSWORD"],
+            "clone" => &["AIFO_GIT_USERNAME", "AIFO_GIT_PASSWORD"],
+            _ => &[],
+        };
+        assert_eq!(names, expected, "{}", container.name);
+        let is_plain = variables().any(|it| it.name == "AIFO_GIT_PASSWORD" && it.value.is_some());
+        assert!(!is_plain, "{}", container.name);
+    }
+    for container in all_containers(&rendered(&session()).1.spec.unwrap()) {
+        let mut variables = container.env.iter().flatten();
+        assert!(variables.all(|it| it.name != "AIFO_POD_PUSH"), "{}", container.name);
     }
 }
 
@@ -477,7 +505,11 @@ fn a_session_that_is_no_pod_is_rejected() {
         SessionPod { kinds, ..session() }
     };
     assert!(error(kind("aifo")).contains("'aifo' cannot be the name of a container"));
-    let workspace =
-        Workspace::Git { url: "--upload-pack=x".to_owned(), reference: None, secret: None };
+    let workspace = Workspace::Git {
+        url: "--upload-pack=x".to_owned(),
+        reference: None,
+        secret: None,
+        is_pushed: false,
+    };
     assert!(error(SessionPod { workspace, ..session() }).contains("--upload-pack"));
 }

@@ -288,6 +288,75 @@ fn a_condition_is_the_end_of_options_or_a_pattern_of_one() {
     assert_eq!(verdict_with(push, "git push -q origin x"), Verdict::Allow);
 }
 
+/// An option with a value that a table lacks, or has as a flag, would make its value a subcommand or hide one.
+#[test]
+fn options_of_current_versions_have_their_values() {
+    let judge = judge();
+    let workspace = [b"/home/me/project".to_vec()];
+    let mut wrong = Vec::new();
+    for line in include_str!("options.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (command, options) = line.split_once(": ").unwrap();
+        for option in options.split(' ') {
+            let words = command.split(' ').chain([option, "VALUE", "OPERAND"]);
+            let argv: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
+            let call =
+                JudgedCall { argv: &argv, directory: b"/home/me/project", workspace: &workspace };
+            let explained = judge.explain(&call);
+            let is_value = explained.calls[0].to_uppercase().contains("=VALUE");
+            if !is_value || explained.calls[0].contains(" VALUE") {
+                wrong.push(format!("{command} {option}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn an_option_that_no_table_lists_hides_nothing() {
+    let judge = judge();
+    let calls = [
+        "git push -f",
+        "npm publish",
+        "pnpm publish",
+        "yarn npm publish",
+        "cargo publish",
+        "uv publish",
+        "poetry publish",
+        "gh repo delete x",
+        "gh release create v1",
+        "docker push x",
+        "docker compose push",
+        "docker run --privileged x",
+        "docker run -v /:/x y",
+        "podman run --pid=host x",
+        "twine upload x",
+        "env git push -f",
+        "timeout 5 npm publish",
+        "npx np",
+        "uv run twine upload x",
+        "xargs rm -rf /",
+        "sudo rm -rf /etc",
+        "kubectl exec x -- git push -f",
+        "docker exec c git push -f",
+    ];
+    let mut passed = Vec::new();
+    for call in calls {
+        let words: Vec<&str> = call.split(' ').collect();
+        for at in 1..words.len().min(3) {
+            for option in [&["--brand-new"][..], &["--brand-new", "VALUE"], &["--brand-new=VALUE"]]
+            {
+                let words = [&words[..at], option, &words[at..]].concat();
+                let argv: Vec<Vec<u8>> =
+                    words.iter().map(|word| word.as_bytes().to_vec()).collect();
+                if judged(&judge, &argv).verdict == Verdict::Allow {
+                    passed.push(words.join(" "));
+                }
+            }
+        }
+    }
+    assert!(passed.is_empty(), "{passed:#?}");
+}
+
 /// Each wish of a user is a rule or three, and holds in other spellings.
 #[test]
 fn wishes_of_users_are_rules() {

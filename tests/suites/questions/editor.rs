@@ -9,7 +9,8 @@ use super::rules::{CONFIG, configure};
 
 /// Programs that are no shims wait, too.
 const RULES: &str = "[[rule]]\nrun = \"touch\"\nthen = \"ask\"\nbecause = \"it makes files\"\n\n\
-                     [ask]\ntimeout_secs = 100\n";
+                     [[rule]]\nrun = \"bash\"\nnet = \"none\"\n\n\
+                     [judge]\nin_place = []\n\n[ask]\ntimeout_secs = 100\n";
 
 pub(super) struct EditorTest {
     // Dropped in this order.
@@ -79,7 +80,7 @@ impl EditorTest {
         self.setup.workspace().join(name).exists()
     }
 
-    fn approve(&self, args: &[&str]) -> Outcome {
+    pub(super) fn approve(&self, args: &[&str]) -> Outcome {
         Outcome::of(self.setup.coder().arg("approve").args(args))
     }
 
@@ -128,6 +129,29 @@ fn an_editor_allows_denies_and_ends_the_turn() {
     eventually("the turn is cancelled", || !test.agent.received_of("session/cancel").is_empty());
     assert_eq!([test.has("a"), test.has("b"), test.has("c")], [true, false, false]);
     assert!(test.file("out").contains("end your turn and wait for the user"));
+}
+
+#[test]
+fn a_terminal_runs_without_network_by_a_rule() {
+    let tries = ": < /dev/tcp/127.0.0.1/9";
+    let mut steps = vec![create("bash", "bash", &["-c", tries])];
+    steps.push(create("text", &format!("true && bash -c '{tries}'"), &[]));
+    steps.push(create("plain", "/bin/echo", &["plain"]));
+    for id in ["bash", "text", "plain"] {
+        steps.push(of_terminal(&format!("end {id}"), "terminal/wait_for_exit", id));
+        steps.push(of_terminal(&format!("output {id}"), "terminal/output", id));
+    }
+    steps.extend(hold());
+    let test = EditorTest::start(steps, "true");
+    eventually("all terminals have ended", || !test.agent.answers("output plain").is_empty());
+    let output = |id: &str| {
+        let answer = test.agent.answers(format!("output {id}")).remove(0);
+        answer["result"]["output"].as_str().unwrap().to_owned()
+    };
+    for id in ["bash", "text"] {
+        assert!(output(id).contains("Network is unreachable"), "{id}: {}", output(id));
+    }
+    assert_eq!(output("plain"), "plain\n");
 }
 
 #[test]

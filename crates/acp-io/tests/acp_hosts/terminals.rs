@@ -337,6 +337,22 @@ async fn a_denied_command_gets_an_ended_terminal() {
 }
 
 #[tokio::test]
+async fn a_command_without_network_runs_through_the_wrapper() {
+    let scratch = Scratch::new();
+    let mut config = config(&scratch);
+    config.without_network = ["printf", "%s."].map(str::to_owned);
+    config.judge = Arc::new(|command, _| TerminalVerdict::Run {
+        no_network: command.argv.iter().any(|word| word == "curl"),
+    });
+    let terminals = Terminals::new(config);
+    let args = json!({"command": "curl", "args": ["-o", "a b"]});
+    let wrapped = create(&terminals, args);
+    assert_eq!(ended(&terminals, &wrapped).await, ("curl.-o.a b.".to_owned(), exited(0)));
+    let plain = create(&terminals, json!({"command": "echo", "args": ["x"]}));
+    assert_eq!(ended(&terminals, &plain).await, ("x\n".to_owned(), exited(0)));
+}
+
+#[tokio::test]
 async fn a_failed_start_gets_an_ended_terminal() {
     let scratch = Scratch::new();
     let terminals = terminals(&scratch);

@@ -23,6 +23,9 @@ pub(crate) struct PodFlags {
     /// Secret with `username` and `password` of the repository
     #[arg(long, value_name = "NAME", requires = "git")]
     pub(crate) git_secret: Option<String>,
+    /// Push the session's branch to the repository when the agent has ended
+    #[arg(long, requires = "git")]
+    pub(crate) git_push: bool,
     /// Seconds after which Kubernetes ends the pod [default: none]
     #[arg(long, value_name = "SECS")]
     pub(crate) deadline: Option<u64>,

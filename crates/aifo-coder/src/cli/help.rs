@@ -99,6 +99,7 @@ same options and session id give the same text.
 Examples:
   aifo-coder kube render --pvc project codex | kubectl apply -f -
   aifo-coder kube render --git https://git.example/p.git#main --toolchain rust codex
+  aifo-coder kube render --git https://git.example/p.git --git-secret login --git-push codex
   aifo-coder kube render --pvc project codex | podman kube play -
 
 Exit codes:
@@ -156,6 +157,14 @@ Exit codes:
   86      nothing ran
   2       invalid command line
 A tool's shim also exits with 124 (time limit) and 125 (exit code unknown).";
+
+pub(super) const RUN_IN_SHORT: &str = "\
+Examples:
+  aifo-coder run codex
+  aifo-coder run --toolchain rust claude --continue
+  aifo-coder run --image ubuntu:24.04 -- bash
+
+All options, limits, keys, Kubernetes and exit codes: aifo-coder run --help";
 
 pub(super) const WEB: &str = "\
 Examples:

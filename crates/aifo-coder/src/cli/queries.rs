@@ -111,7 +111,7 @@ pub(crate) struct Approve {
     /// Answer one question: once, session, always, deny or end
     #[arg(long, num_args = 2, value_names = ["ID", "ANSWER"], conflicts_with = "watch")]
     pub(crate) answer: Vec<String>,
-    /// Start of the session's id [default: the only running session]
+    /// Start of the session's id [default: the only one, or the only one with calls that wait]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]

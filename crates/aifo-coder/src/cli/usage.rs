@@ -1,12 +1,14 @@
 //! Errors of the command line that clap does not find.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use super::Cli;
+use super::help::RUN_IN_SHORT;
 use crate::config::suggestion;
+use crate::paint;
 
 /// The command line is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +17,43 @@ pub(crate) struct UsageError(pub(crate) String);
 
 /// Parses the command line of this process. Exits on an error, and after help.
 pub(crate) fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| with_own_tip(error).exit())
+    Cli::try_parse().unwrap_or_else(|error| {
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let is_short = words.first().is_some_and(|word| word == "run")
+            && words.iter().any(|word| word == "-h")
+            && !words.iter().any(|word| word == "--help");
+        if error.kind() == ErrorKind::DisplayHelp && is_short {
+            let printed = paint::print(&short_help_of_run());
+            std::process::exit(i32::from(printed.is_err()));
+        }
+        with_own_tip(error).exit()
+    })
+}
+
+/// The options of `run` in its short help.
+const OPTIONS_OF_RUN: [&str; 10] = [
+    "keep",
+    "detach",
+    "image",
+    "workspace",
+    "toolchain",
+    "env",
+    "backend",
+    "net",
+    "allow-net",
+    "publish",
+];
+
+/// Returns the help of `run -h`, which fits on a screen.
+fn short_help_of_run() -> String {
+    let mut cli = Cli::command();
+    cli.build();
+    let run = cli.get_subcommands().find(|command| command.get_name() == "run").cloned();
+    let mut run = run.unwrap_or_default().after_help(RUN_IN_SHORT).mut_args(|arg| {
+        let is_shown = arg.get_long().is_none_or(|long| OPTIONS_OF_RUN.contains(&long));
+        arg.hide(!is_shown)
+    });
+    run.render_help().to_string()
 }
 
 /// Replaces clap's tip for an unknown option, to pass it as a value: no command takes an agent or a name

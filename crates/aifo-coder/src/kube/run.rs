@@ -11,6 +11,7 @@ use anyhow::bail;
 use super::cluster::Cluster;
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
+use super::result::HasEnded;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::terminal::{ExitStatus, TerminalEnd};
@@ -168,7 +169,10 @@ impl Cluster {
                 true
             }
             TerminalEnd::Continues(ExitStatus::Lost) => false,
-            _ => self.fetch_work(session, pod, &work),
+            TerminalEnd::Ended(_) => self.fetch_work(session, pod, &work, HasEnded::Yes),
+            TerminalEnd::Continues(ExitStatus::Left) => {
+                self.fetch_work(session, pod, &work, HasEnded::No)
+            }
         };
         if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
             work.remove_record();

@@ -291,6 +291,7 @@ fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
         url: url.to_owned(),
         reference: reference.filter(|reference| !reference.is_empty()),
         secret: flags.git_secret.clone(),
+        is_pushed: flags.git_push,
     })
 }
 

@@ -232,3 +232,26 @@ fn every_answer_has_an_option() {
     }
     assert_eq!(Answer::parse("yes"), None);
 }
+
+#[test]
+fn a_flood_of_questions_keeps_bounded_memory_and_answers_none() {
+    let mut session = Session::new(8);
+    let waits = session.wait("git push -f");
+    for number in 0..20_000_u32 {
+        let asked = session.wait(&format!("flood {number}"));
+        match number % 3 {
+            0 => session.approvals.leave(asked, session.now),
+            1 => session.approvals.withdraw(asked, "the client left"),
+            _ => {
+                let _ = session.answer(asked, "deny");
+                assert_eq!(session.approvals.take(asked), Some(Answer::Deny));
+            }
+        }
+    }
+    assert!(session.approvals.calls.len() <= MAX_LEFT + 1);
+    assert!(session.approvals.senders.len() <= MAX_SENDERS);
+    assert_eq!(session.open().first(), Some(&waits.id()));
+    assert!(session.answer(QuestionNumber(2), "once").is_err(), "it was dropped");
+    let _ = session.answer(waits, "once");
+    assert_eq!(session.approvals.take(waits), Some(Answer::Once));
+}

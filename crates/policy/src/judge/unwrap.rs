@@ -260,6 +260,9 @@ impl<'a> Parts<'a> {
     fn runs(&mut self, runs: &Runs, call: &NormalCall, argv: &[Vec<u8>], around: &Around<'a>) {
         let mut at = 0;
         for word in runs.after.split_whitespace() {
+            let operands = call.operands.iter().skip(at);
+            let values = operands.take_while(|it| it.may_be_value && it.word != word.as_bytes());
+            at += values.count();
             match call.operands.get(at) {
                 Some(operand) if operand.word == word.as_bytes() => at += 1,
                 _ => return,
