@@ -432,7 +432,7 @@ fn a_question_that_makes_no_sense_has_no_answer() {
     let setup = setup();
     let rows: [(&[&str], i32, &str); 4] = [
         (&["--tolchain=rust", "cargo"], 2, "did you mean '--toolchain'?"),
-        (&["--cwd=/nonexistent", "cargo"], 1, "'/nonexistent'"),
+        (&["--cwd=/nonexistent", "cargo"], 2, "'/nonexistent'"),
         (&["--toolchain=jva", "cargo"], 2, "there is no toolchain 'jva'"),
         (&[], 2, "required"),
     ];
