@@ -90,10 +90,13 @@ fn wait() -> anyhow::Result<ExitCode> {
 fn receive(workspace: &Path) -> anyhow::Result<()> {
     let mut stdin = BufReader::new(io::stdin().lock());
     let count = receive_upload(workspace, &mut stdin)?;
-    client()?.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
+    // Open until the confirmation: containerd closes stdin at the end of stdout.
+    let mut client = client()?;
+    client.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
     if stdin.read(&mut [0])? > 0 {
         fs::write(marker(UPLOADED), "")?;
     }
+    drop(client);
     Ok(())
 }
 

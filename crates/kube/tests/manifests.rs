@@ -50,6 +50,7 @@ fn session() -> SessionPod {
         deadline_secs: Some(3600),
         user: 1000,
         further_tools: vec!["javac".to_owned()],
+        in_place: vec!["git".to_owned()],
         network: Network::Ports(vec![22, 443]),
         warnings: vec!["two\nlines".to_owned()],
     }

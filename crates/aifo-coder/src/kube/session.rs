@@ -18,6 +18,7 @@ use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
 use crate::in_pod::HOLD_IN_POD;
+use crate::settings;
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +151,7 @@ pub(super) fn describe(
         deadline_secs: flags.deadline,
         user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
+        in_place: in_place(config),
         network: network(config, &spec, project)?,
         warnings: warnings(config, &spec),
     })
@@ -318,6 +320,12 @@ fn further_tools(config: &Config) -> Vec<String> {
     let known = builtin.all_tools();
     let tools = config.kinds.policy.all_tools().into_iter();
     tools.filter(|tool| !known.contains(tool)).map(str::to_owned).collect()
+}
+
+/// Returns the tools that rules are about, and that run where the agent is.
+fn in_place(config: &Config) -> Vec<String> {
+    let judge = config.argument_rules.judge(config.default_rules.value);
+    settings::tools_in_place(config, &judge).map(ToString::to_string).collect()
 }
 
 /// Returns the connections of a network. A policy has ports, but no names.
