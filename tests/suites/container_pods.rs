@@ -284,7 +284,9 @@ const PUSH: &str = "mkdir /tmp/b; printf '#!/bin/sh\necho ran: $*\n' >/tmp/b/git
 #[test]
 #[ignore = "container: cargo xtask test podman, or kubernetes"]
 fn a_force_push_in_a_pod_is_asked_and_denied() {
-    let Some(cluster) = Cluster::of_run("a_force_push_in_a_pod_is_asked_and_denied") else { return };
+    let Some(cluster) = Cluster::of_run("a_force_push_in_a_pod_is_asked_and_denied") else {
+        return;
+    };
     let terminal = Terminal::sized(120, 30);
     let run = terminal.start(&cluster.run(&[], PUSH));
     terminal.expect("ran: status");

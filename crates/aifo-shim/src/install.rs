@@ -77,7 +77,9 @@ fn names() -> BTreeSet<String> {
 /// Checks that a path does not exist or is a link to `aifo-shim` or `aifo-in-place`.
 fn check_free(path: &Path) -> io::Result<()> {
     match fs::read_link(path) {
-        Ok(target) if target.file_name().is_some_and(|name| name == SHIM || name == IN_PLACE) => Ok(()),
+        Ok(target) if target.file_name().is_some_and(|name| name == SHIM || name == IN_PLACE) => {
+            Ok(())
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         _ => Err(io::Error::new(
             ErrorKind::AlreadyExists,
