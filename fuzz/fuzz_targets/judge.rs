@@ -89,7 +89,7 @@ fn stricter(argv: &[Vec<u8>]) -> Option<Judge> {
         argv.iter().take(2).filter_map(|word| String::from_utf8(word.clone()).ok()).collect();
     let (tool, with) = words.split_first()?;
     let run = Run::Words(vec![RunWord::One(tool.clone())]);
-    let rule = RuleText { run, with: with.to_vec(), then: Verdict::Deny, ..RuleText::default() };
+    let rule = RuleText { run, with: with.to_vec(), then: Some(Verdict::Deny), ..RuleText::default() };
     let mut judge = JUDGE.clone();
     judge.add(&[(rule, "rule".to_owned())], RuleOrigin::User).ok()?;
     Some(judge)

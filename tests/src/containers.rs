@@ -16,6 +16,10 @@ pub const EVERY_TOOL: &str = "aifo-test-base:latest";
 /// name, and `works`, `absent`, or `failed` with the cause.
 pub const ORDINARY_PROGRAMS: &str = include_str!("ordinary_programs.py");
 
+/// A Python program for x86-64 that tries to reach the network in many ways. Prints a line for each: its
+/// name, and `ok` or an errno.
+pub const WAYS_OUT: &str = include_str!("ways_out.py");
+
 /// The options of a session with containers.
 #[derive(Debug)]
 pub struct ContainerSetup {

@@ -37,6 +37,7 @@ mod invocation;
 mod landlock;
 mod mailbox;
 pub mod model;
+mod pod_cluster;
 mod procfs;
 mod random_bytes;
 mod request;
@@ -64,7 +65,7 @@ pub use client::{Client, Finished, Started};
 pub use comparison::{Comparison, ExecMode, RunResult};
 pub use connection::{Address, Connection};
 pub use containers::{
-    ContainerSession, ContainerSetup, EVERY_TOOL, ORDINARY_PROGRAMS, static_shim,
+    ContainerSession, ContainerSetup, EVERY_TOOL, ORDINARY_PROGRAMS, WAYS_OUT, static_shim,
 };
 pub use editor::Editor;
 pub use engine::{Engine, Image};
@@ -74,6 +75,7 @@ pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
 pub use mailbox::{Mailbox, MailboxAnswer, host};
 pub use nix::sys::signal::Signal;
+pub use pod_cluster::{PodCluster, skipped};
 pub use procfs::{
     Sidecar, argv, children, descendants, environment, fd_count, is_alive, is_stopped, is_zombie,
     open_files, processes_using, processor_time, send_signal, status_field, status_kib,

@@ -65,6 +65,18 @@ impl Tmux {
         self.tmux(&["capture-pane", "-p"]).trim_end().to_owned()
     }
 
+    /// The screen's content with colours and other attributes.
+    #[track_caller]
+    pub fn coloured_screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-e"]).trim_end().to_owned()
+    }
+
+    /// The value of a format, such as `#{cursor_x}`.
+    #[track_caller]
+    pub fn value(&self, format: &str) -> String {
+        self.tmux(&["display", "-p", format]).trim_end_matches('\n').to_owned()
+    }
+
     /// Waits until the screen matches.
     #[track_caller]
     pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> &Self {

@@ -4,6 +4,7 @@
 //! The tool's output proves where it ran, by a variable that only one kind's sidecar has. A file
 //! proves that it ran.
 
+mod approval;
 mod bridge;
 mod kimi;
 mod package;

@@ -1,6 +1,7 @@
 //! Sessions that outlive their terminal: `run --keep`, `attach`, `detach` (`spec/attach.md`).
 
 mod ends;
+mod screens;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -273,7 +274,7 @@ fn a_client_that_reads_nothing_does_not_block_the_command() {
     let mut received = Vec::new();
     let _ = stalled.read_to_end(&mut received);
     assert!(received.len() < 2_500_000, "{}", received.len());
-    assert!(received.windows(8).any(|window| window == b"\x1b[?1049l"), "the screen");
+    assert!(received.windows(8).any(|window| window == b"\x1b[?6l\x1b[r"), "the screen");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, SessionSetup, Signal, Tool, descendants, eventually, files_below, is_alive,
+    Outcome, Running, SessionSetup, Signal, Tool, argv, children, descendants, eventually,
+    files_below, is_alive, is_zombie,
 };
 use nix::sys::signal::killpg;
 use nix::unistd::Pid;
@@ -235,4 +236,28 @@ fn the_top_level_of_a_repository_is_the_workspace() {
     fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     assert_eq!(printed(&[]), lines(&root));
     assert_eq!(printed(&["--workspace", "."]), lines(&deep));
+}
+
+/// Their parents end first, so the launcher adopts them. Meanwhile the statuses of its own children arrive.
+#[test]
+fn orphans_of_a_command_are_reaped_while_it_runs() {
+    let setup = setup();
+    let script = "i=0; while [ $i -lt 1000 ]; do ( /bin/sleep 0.2 & ); i=$((i + 1)); done
+        for code in 0 3 77; do make exit $code; echo $?; done > codes
+        : > started; until [ -e end ]; do /bin/sleep 0.02; done; exit 7";
+    let running = Running::start(&mut run(&setup, &["sh", "-c", script]));
+    let started = setup.workspace().join("started");
+    eventually("all are started", || started.exists());
+    eventually("none is left", || {
+        children(running.pid()).iter().all(|pid| !is_zombie(*pid) && !is_orphan(*pid))
+    });
+    assert_eq!(fs::read_to_string(setup.workspace().join("codes")).unwrap(), "0\n3\n77\n");
+    fs::write(setup.workspace().join("end"), "").unwrap();
+    assert_eq!(running.finish().code(), Some(7));
+    check_nothing_left(&setup);
+}
+
+/// Returns whether a process is one of the orphans.
+fn is_orphan(pid: i32) -> bool {
+    argv(pid) == ["/bin/sleep", "0.2"]
 }

@@ -3,6 +3,7 @@
 
 mod approve;
 mod chaos;
+mod covered;
 mod editor;
 mod mailbox;
 mod mixed;

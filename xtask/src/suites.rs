@@ -42,7 +42,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             bail!(
                 "usage: cargo xtask test [SUITE | docker [SUITE..] | podman [SUITE..] | \
                  agents [docker|podman] [AGENT..] | \
-                 kubernetes [--images PREFIX] [SUITE..]] [-- ARGS]"
+                 kubernetes [OPTIONS] [SUITE..]] [-- ARGS]"
             )
         }
     }

@@ -36,13 +36,18 @@ pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> TerminalVerdict 
 /// Whether a terminal's command may run.
 pub enum TerminalVerdict {
     /// It runs at once.
-    Run,
+    Run {
+        /// Whether it runs without network.
+        no_network: bool,
+    },
     /// It runs once it is approved.
     Wait {
         /// The line for the agent.
         notice: String,
         /// The approval. Dropping it ends the wait.
         approval: Approval,
+        /// Whether it then runs without network.
+        no_network: bool,
     },
     /// It does not run, for this reason, which is for the agent.
     Denied(String),
@@ -70,6 +75,8 @@ pub struct TerminalConfig {
     pub builder: CommandBuilder,
     /// Decides which commands run.
     pub judge: TerminalJudge,
+    /// The program and its first arguments that run a command without network.
+    pub without_network: [String; 2],
     /// Maximum number of unreleased terminals. acpx and Zed have none.
     pub terminals: usize,
     /// Maximum bytes kept of a terminal's output. Agents request 16 000 to 50 000.
@@ -99,12 +106,13 @@ enum Prepared {
 impl TerminalConfig {
     /// Returns a configuration that permits every command, with the default limits.
     pub fn new(workspace: Arc<Workspace>, cwd: impl Into<String>, builder: CommandBuilder) -> Self {
-        let judge: TerminalJudge = Arc::new(|_, _| TerminalVerdict::Run);
+        let judge: TerminalJudge = Arc::new(|_, _| TerminalVerdict::Run { no_network: false });
         TerminalConfig {
             workspace,
             cwd: cwd.into(),
             builder,
             judge,
+            without_network: ["aifo-shim", "--without-network"].map(str::to_owned),
             terminals: 32,
             output: 1 << 20,
         }
@@ -195,12 +203,15 @@ impl Terminals {
         let cwd = self.config.workspace.directory(&command.cwd)?;
         let real = self.config.workspace.real_path(cwd.as_fd());
         let real = real.map_err(|errno| refused(&command.cwd, errno))?;
-        let wait = match (self.config.judge)(&command, &real) {
-            TerminalVerdict::Run => None,
-            TerminalVerdict::Wait { notice, approval } => Some((notice, approval)),
+        let (wait, no_network) = match (self.config.judge)(&command, &real) {
+            TerminalVerdict::Run { no_network } => (None, no_network),
+            TerminalVerdict::Wait { notice, approval, no_network } => {
+                (Some((notice, approval)), no_network)
+            }
             TerminalVerdict::Denied(reason) => return Ok(Prepared::Denied(reason)),
         };
-        let mut argv = command.argv.into_iter();
+        let wrapper = self.config.without_network.iter().filter(|_| no_network).cloned();
+        let mut argv = wrapper.chain(command.argv);
         let program = argv.next().unwrap_or_default();
         let built = (self.config.builder)(program.as_ref(), &command.variables);
         let mut child = built.map_err(|error| failed(format!("cannot run commands: {error}")))?;

@@ -17,23 +17,24 @@ mod summary;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use crate::block_on;
 use crate::cli::{Acp, AcpCommand};
 use crate::kube;
+use crate::{block_on, block_on_and_reap};
 
-pub(crate) use bridge::refuse;
 pub(crate) use prompt::prompt;
 
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
     match flags.command {
         Some(AcpCommand::Replay { format, files }) => replay::replay(&files, format),
         None => {
-            if let Some(config) = kube::selected_for_agent(&flags.agent)? {
-                return block_on(kube::acp(flags, config));
-            }
+            let config = kube::selected_for_agent(&flags.agent)?;
             let (name, args) = flags.words()?;
+            if let Some(config) = config {
+                kube::check_acp(&args)?;
+                return block_on(bridge::in_pod(&flags, name.as_deref(), &config));
+            }
             if args.is_empty() && !std::io::stdin().is_terminal() {
-                block_on(bridge::bridge(flags, name))
+                block_on_and_reap(|| bridge::bridge(flags, name))
             } else {
                 block_on(login::login(flags, name, args))
             }

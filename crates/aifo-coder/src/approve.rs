@@ -23,7 +23,7 @@ pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
         return kube::relay(&cluster, flags).await;
     }
-    let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
+    let session = sessions::asking(flags.session.as_deref().unwrap_or_default()).await?;
     if let [id, option] = flags.answer.as_slice() {
         return answer_one(&session, id, option).await;
     }
@@ -93,7 +93,7 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
     let mut shown_id = String::new();
     let mut shown_at = Instant::now();
     loop {
-        if let Some(first) = open.front().filter(|first| first.id != shown_id) {
+        if let Some(first) = first_of(&open).filter(|first| first.id != shown_id) {
             shown_id.clone_from(&first.id);
             shown_at = Instant::now();
             paint::print(&format!("{}{KEYS}\n", shown(first)))?;
@@ -102,7 +102,13 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
             line = lines.recv() => match line {
                 Some(Ok(ControlLine::Question(question))) => {
                     match open.iter_mut().find(|known| known.id == question.id) {
-                        Some(known) => *known = question,
+                        Some(known) => {
+                            let is_shown = known.id == shown_id;
+                            if is_shown && question.left && !known.left {
+                                paint::print(&format!("{}: {LEFT}\n", known.id))?;
+                            }
+                            *known = question;
+                        }
                         None => open.push_back(question),
                     }
                 }
@@ -129,7 +135,7 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
                 // It was meant for the question before.
                 Key::Answer(_) if shown_at.elapsed() < KEY_DELAY => {}
                 Key::Answer(answer) => {
-                    if let Some(question) = open.front().filter(|open| open.id == shown_id) {
+                    if let Some(question) = first_of(&open).filter(|open| open.id == shown_id) {
                         give(session, question, answer, &mut keys).await?;
                     }
                 }
@@ -137,6 +143,11 @@ async fn interactive(session: &SessionInfo, keeps_watching: bool) -> anyhow::Res
             },
         }
     }
+}
+
+/// Returns the question to show: one whose client waits, if there is any.
+fn first_of(open: &VecDeque<ListedQuestion>) -> Option<&ListedQuestion> {
+    open.iter().find(|question| !question.left).or_else(|| open.front())
 }
 
 /// Answers a question. A rejected answer is shown, and the question ends with another's answer.
@@ -179,11 +190,12 @@ async fn give(
 
 const KEYS: &str = "y once   s session   a always   n deny   e deny and end the turn   q quit";
 
+const LEFT: &str = "its client has left; an answer covers a repetition";
+
 /// Returns a question as lines.
 fn shown(question: &ListedQuestion) -> String {
     let words: Vec<_> = question.argv.iter().map(|word| quote_word(word.as_bytes())).collect();
-    let left =
-        if question.left { "\n  its client has left; an answer covers a repetition" } else { "" };
+    let left = if question.left { format!("\n  {LEFT}") } else { String::new() };
     let ListedQuestion { id, directory, reason, .. } = question;
     let (directory, reason) = (quote_word(directory.as_bytes()), escape_line(reason));
     let command = words.join(" ");

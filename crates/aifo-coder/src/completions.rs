@@ -15,7 +15,8 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::config::{self, Config, Flags};
-use crate::{log, paint};
+use crate::paint;
+use crate::session_log::session_ids;
 
 pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     let vocabulary = Vocabulary::here();
@@ -63,7 +64,7 @@ pub(crate) async fn answer(query: &str) -> anyhow::Result<ExitCode> {
     let running = || running_sessions().into_iter().map(|session| session.id);
     let words: Vec<String> = match query {
         "aifo-running" => running().collect(),
-        "aifo-sessions" => log::session_ids(),
+        "aifo-sessions" => session_ids(),
         "aifo-containers" => {
             running_containers().await.into_iter().map(|name| name + "=").collect()
         }

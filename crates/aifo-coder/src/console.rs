@@ -3,7 +3,7 @@
 mod screen;
 
 use std::fmt::{self, Display, Write as _};
-use std::io;
+use std::io::{self, IsTerminal};
 
 use aifo_launch::{MessageLevel, REFUSALS};
 use aifo_types::escape_line;
@@ -60,6 +60,11 @@ pub(crate) fn start(log_level: LogLevel) {
 /// The target of lines about a session's start. Shown unless `--quiet` is given. No module has this
 /// name, whose own notices would be shown too.
 pub(crate) const PROGRESS: &str = "aifo_coder::session_start";
+
+/// Returns whether stdin and stdout are a terminal.
+pub(crate) fn is_on_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
 
 /// A level, or comma-separated `target=level` pairs: `info`, `warn,aifo_proxy=trace`. Overrides the
 /// flags.

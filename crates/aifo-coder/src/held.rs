@@ -1,7 +1,7 @@
 //! `run --keep`, `attach` and `detach`: sessions that outlive their terminal (`spec/attach.md`).
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -9,37 +9,24 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use aifo_attach::{
-    Client, ClientEnd, Connection, DetachSequence, Held, Holder, disconnect_clients, guard,
-};
+use aifo_attach::{ClientEnd, Connection, Held, Holder, disconnect_clients};
 use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
 use crate::cli::{self, UsageError};
-use crate::config;
 use crate::console;
 use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
+use crate::terminal_client::{PROGRAM, client};
 
 /// The first argument of a process that holds a terminal.
 const HOLD: &str = "_hold";
-/// The first argument of a process that guards a client's terminal.
-const GUARD: &str = "_guard";
-/// This program, whatever has become of its file.
-const PROGRAM: &str = "/proc/self/exe";
 
-/// Runs a holder or a guard, if the command line is one's.
+/// Runs a holder, if the command line is one's.
 pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
-    let ended = if first == HOLD {
-        hold(rest)
-    } else if first == GUARD {
-        guard().map_err(anyhow::Error::from)
-    } else {
-        return None;
-    };
-    Some(ended.map(|()| ExitCode::SUCCESS))
+    (first == HOLD).then(|| hold(rest).map(|()| ExitCode::SUCCESS))
 }
 
 /// Holds the terminal of a session: `_hold ID COMMAND ARGS`, with the first client as stdin, if any. The
@@ -110,7 +97,7 @@ pub(crate) enum Keep {
 
 /// Starts the session of this command line under a holder.
 pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode> {
-    if keep == Keep::Attached && !is_on_terminal() {
+    if keep == Keep::Attached && !console::is_on_terminal() {
         let hint = "leave out --keep, or start without a terminal: --detach";
         return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
     }
@@ -169,21 +156,6 @@ fn wait_until_running(id: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns whether stdin and stdout are a terminal.
-pub(crate) fn is_on_terminal() -> bool {
-    io::stdin().is_terminal() && io::stdout().is_terminal()
-}
-
-/// Shows a held terminal on this one.
-pub(crate) fn client(connection: Connection) -> anyhow::Result<ClientEnd> {
-    let program = CString::new(PROGRAM)?;
-    let client = Client::new(connection, (&program, GUARD)).context("cannot use this terminal")?;
-    // An error of the file must not keep a user out of a session.
-    let keys = config::load_user().map_err(|error| tracing::warn!("{error}"));
-    let keys = keys.map_or_else(|()| Some(DetachSequence::default()), |it| it.detach_keys.value);
-    Ok(client.with_detach_keys(keys).run()?)
 }
 
 /// Reports the end of a client.
@@ -261,7 +233,7 @@ pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
         return kube::attach(&cluster, flags.session.as_deref()).await;
     }
-    if !is_on_terminal() {
+    if !console::is_on_terminal() {
         let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
         return Err(UsageError(error.to_owned()).into());
     }

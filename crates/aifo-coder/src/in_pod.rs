@@ -17,12 +17,8 @@ use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
 use crate::held;
+use crate::kube::{HOLD_IN_POD, RELAY};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
-
-/// The first argument of the first process of the container: `_pod SECS run ARGS`.
-pub(crate) const HOLD_IN_POD: &str = "_pod";
-/// The argument of the process that connects a client with the holder.
-pub(crate) const RELAY: &str = "_relay";
 
 /// The time for clients to receive the end, through the API server.
 const END_CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
@@ -35,6 +31,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(30);
 pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let [secs, rest @ ..] = line else { bail!("incomplete command line") };
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
+    workspace_in_pod::record_start()?;
     let [command, args @ ..] = rest else {
         let code = wait_for_commands(Duration::from_secs(secs))?;
         workspace_in_pod::wait_for_fetch()?;

@@ -4,19 +4,21 @@ mod acp;
 mod cluster;
 mod piped;
 mod relay;
+mod result;
 mod run;
 mod session;
 mod sessions;
 mod start;
 mod terminal;
 mod upload;
+mod work;
 
 use std::process::ExitCode;
 
 use aifo_kube::{Role, Subject};
 use aifo_launch::new_id;
 
-pub(crate) use self::acp::{acp, prompt, selected as selected_for_agent};
+pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::relay::relay;
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
@@ -26,6 +28,11 @@ use crate::config;
 use crate::console::{self, LogLevel};
 use crate::kube::session::{PodProcess, PodRequest};
 use crate::paint;
+
+/// The first argument of the first process of the container `aifo`: `_pod SECS run ARGS`.
+pub(crate) const HOLD_IN_POD: &str = "_pod";
+/// The argument of its process that connects a client with the holder.
+pub(crate) const RELAY: &str = "_relay";
 
 pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
     match flags.command {

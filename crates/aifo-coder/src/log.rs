@@ -1,25 +1,21 @@
 //! `aifo-coder log`: prints the calls and messages of a session from its log (`spec/cli.md#log`).
 
 mod call;
-mod clock;
 mod message;
-mod session_log;
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use aifo_launch::{CallLogReader, ConnectionReader, ConnectionState, LoggedLine, LoggedRecord};
 use aifo_types::LoggedCall;
 use anyhow::Context;
 
-pub(crate) use self::clock::{Moment, duration};
-pub(crate) use self::session_log::{SessionLog, session_ids};
 use crate::cli::Log;
 use crate::console;
 use crate::kube::{self, Cluster};
 use crate::net::{connection_line, ended};
 use crate::paint::{self, Paint};
+use crate::session_log::{POLL_INTERVAL, SessionLog};
 
 pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
@@ -57,9 +53,6 @@ pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
-
-/// Time between two reads of a followed log.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 struct Printer<'a> {
     flags: &'a Log,

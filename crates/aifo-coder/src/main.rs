@@ -14,6 +14,7 @@ mod banner;
 mod cache;
 mod cleanup;
 mod cli;
+mod clock;
 mod completions;
 mod config;
 mod config_command;
@@ -38,12 +39,14 @@ mod publish;
 mod removals;
 mod run;
 mod serve;
+mod session_log;
 mod sessions;
 mod settings;
 mod setup;
 mod start;
 mod state;
 mod target;
+mod terminal_client;
 mod web;
 mod why;
 mod workspace_in_pod;
@@ -52,6 +55,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use aifo_types::exit;
+use tokio::signal::unix::SignalKind;
 
 use crate::cli::{Command, UsageError};
 use crate::config::ConfigError;
@@ -62,13 +66,13 @@ fn main() -> ExitCode {
     }
     let cli = cli::parse();
     let (ended, code) = match cli.command {
-        Command::Run(flags) => (block_on(run::run(*flags)), exit::NOTHING_RAN),
-        Command::Prompt(flags) => (block_on(acp::prompt(*flags)), exit::NOTHING_RAN),
+        Command::Run(flags) => (block_on_and_reap(|| run::run(*flags)), exit::NOTHING_RAN),
+        Command::Prompt(flags) => (block_on_and_reap(|| acp::prompt(*flags)), exit::NOTHING_RAN),
         Command::Acp(flags) => {
             let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
             (acp::acp(*flags), code)
         }
-        Command::Web(flags) => (block_on(web::web(*flags)), exit::NOTHING_RAN),
+        Command::Web(flags) => (block_on_and_reap(|| web::web(*flags)), exit::NOTHING_RAN),
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
         Command::Setup(flags) => (block_on(setup::setup(&flags)), UNANSWERED),
         Command::Images(flags) => (block_on(images::run(&flags.command)), UNANSWERED),
@@ -109,7 +113,9 @@ fn main() -> ExitCode {
 fn internal_process() -> Option<ExitCode> {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (first, rest) = line.split_first()?;
-    let ended = held::process(first, rest).or_else(|| in_pod::process(first, rest))?;
+    let ended = terminal_client::process(first)
+        .or_else(|| held::process(first, rest))
+        .or_else(|| in_pod::process(first, rest))?;
     Some(ended.unwrap_or_else(|error| {
         console::fail(&error);
         ExitCode::FAILURE
@@ -131,6 +137,39 @@ pub(crate) fn block_on(
     aifo_process::give_back_freed_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
+
+/// Like [`block_on`], in another thread, which starts all children. Meanwhile this thread, the first one, reaps
+/// the orphans of an agent on this machine that the process adopts.
+pub(crate) fn block_on_and_reap<F>(work: impl FnOnce() -> F + Send) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = anyhow::Result<ExitCode>>,
+{
+    let (child_ended, child_ends) = std::sync::mpsc::channel();
+    let run = move || {
+        block_on(async {
+            let mut signals = tokio::signal::unix::signal(SignalKind::child())?;
+            let reports = async {
+                while signals.recv().await.is_some() && child_ended.send(()).is_ok() {}
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                ended = work() => ended,
+                () = reports => Ok(ExitCode::FAILURE),
+            }
+        })
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("session".to_owned()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, run)?;
+        while child_ends.recv().is_ok() {
+            aifo_process::reap_children_of_thread();
+        }
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The stack of the thread that runs a session; as large as that of a process.
+const STACK: usize = 8 << 20;
 
 /// Exit code: a query command failed.
 const UNANSWERED: u8 = 1;

@@ -44,6 +44,7 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
             "verdict": judgement.verdict.as_str(),
             "rule": judgement.rule,
             "reason": judgement.reason,
+            "no_network": judgement.no_network,
             "calls": explained.calls,
             "unclear": explained.is_unclear,
         }));
@@ -53,6 +54,8 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     if !judgement.reason.is_empty() {
         rows.push(["because:", &judgement.reason]);
     }
+    let network = judgement.no_network.as_ref().map(|rule| format!("none, by rule '{rule}'"));
+    rows.extend(network.as_ref().map(|network| ["network:", network.as_str()]));
     rows.extend(explained.calls.iter().map(|call| ["call:", call.as_str()]));
     if explained.is_unclear {
         rows.push(["call:", "(a part that is known only when it runs)"]);

@@ -1,5 +1,6 @@
 //! `aifo-coder proxy`: runs commands of this machine for containers that share a directory with it.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,22 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_launch::{
-    CallApprovals, CallJudge, EndSignals, Limits, MissingProgram, ShimBinary, TrustedPrograms,
-    Verdict, path_without_shims, run_ask_command,
+    CallApprovals, EndSignals, Limits, MissingProgram, ProxyQuestions, ShimBinary, TrustedPrograms,
+    path_without_shims, run_ask_command,
 };
+use aifo_policy::redact;
 use aifo_process::raise_open_files;
 use aifo_proxy::mailbox::{
     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
     host_fleet,
 };
-use aifo_types::escape_line;
+use aifo_types::{escape_line, quote_word};
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::{ClientKind, Proxy};
 use crate::config::{self, Config, Flags};
 use crate::console::{self, LogLevel};
-use crate::{paint, settings};
+use crate::{banner, paint, settings};
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     console::start(flags.log_level());
@@ -37,7 +39,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     };
     config.default_rules.value &= !flags.no_rules;
     let ask_command = settings::ask_command(&workspace, &config)?;
-    let approvals = approvals(&workspace, &config, ask_command.is_some());
+    let approvals = approvals(&workspace, &config);
     let shim = ShimBinary::find()?;
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
@@ -58,7 +60,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     let fleet = Arc::new(host_fleet(host).await?);
     let config = MailboxConfig {
         directory,
-        workspace,
+        workspace: workspace.clone(),
         commands: commands.clone(),
         variables: flags.env,
         client: match flags.client {
@@ -76,6 +78,8 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
             if announced.is_err() {
                 sender.send_replace(Stop::AtOnce);
             }
+            let questions = serve_questions(&workspace, &approvals);
+            let reports = report_questions(approvals.clone(), questions.as_ref());
             let asks = async {
                 match ask_command {
                     Some(command) => {
@@ -87,6 +91,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
             tokio::select! {
                 () = mailbox.serve(receiver) => {}
                 () = asks => {}
+                () = reports => {}
                 () = forward_signals(&mut signals, &sender) => {}
             }
             announced.context("cannot print the served commands")
@@ -102,27 +107,50 @@ const ASKED_AS: &str = "proxy";
 /// The time for an answer; a request waits at most this long.
 const ASK_TIMEOUT: u64 = 240;
 
-/// Returns the approvals by the rules of the configuration. Without a program that answers, a call that
-/// must be asked about is denied.
-fn approvals(workspace: &Path, config: &Config, has_command: bool) -> CallApprovals {
+/// Returns the approvals by the rules of the configuration.
+fn approvals(workspace: &Path, config: &Config) -> CallApprovals {
     let judge = config.argument_rules.judge(config.default_rules.value);
     if judge.is_empty() {
         return CallApprovals::allow_all();
     }
-    let judge = CallJudge::new(move |call| {
-        let mut judgement = judge.judge(call);
-        if judgement.verdict == Verdict::Ask && !has_command {
-            judgement.verdict = Verdict::Deny;
-            let separator = if judgement.reason.is_empty() { "" } else { "; " };
-            judgement.reason.push_str(separator);
-            judgement.reason.push_str("aifo-coder proxy asks only the program of ask.command");
-        }
-        judgement
-    });
     let names = vec![workspace.as_os_str().as_bytes().to_vec()];
-    let seconds = config.ask_timeout_secs.value.unwrap_or(ASK_TIMEOUT);
-    let timeout = Duration::from_secs(if has_command { seconds } else { 0 });
-    CallApprovals::new(Some(judge), names, timeout, &Limits::default())
+    let timeout = Duration::from_secs(config.ask_timeout_secs.value.unwrap_or(ASK_TIMEOUT));
+    CallApprovals::new(Some(judge.into()), names, timeout, &Limits::default())
+}
+
+/// Serves `aifo-coder approve` and web pages. Without it only the user's program answers.
+fn serve_questions(workspace: &Path, approvals: &CallApprovals) -> Option<ProxyQuestions> {
+    if !approvals.has_judge() {
+        return None;
+    }
+    let served = ProxyQuestions::serve(workspace, approvals.clone());
+    served.inspect_err(|error| tracing::warn!(%error, "'aifo-coder approve' cannot answer")).ok()
+}
+
+/// Prints each call that waits, with the command that answers. Never returns.
+async fn report_questions(approvals: CallApprovals, served: Option<&ProxyQuestions>) {
+    let Some(served) = served else { return std::future::pending().await };
+    let id = banner::short(served.id());
+    let mut changes = approvals.subscribe();
+    let mut known = BTreeSet::new();
+    loop {
+        let open = approvals.open();
+        known.retain(|id| open.iter().any(|open| open.question.id == *id));
+        for open in open.iter().filter(|open| !open.left) {
+            let Some(call) = approvals.call(&open.question.id) else { continue };
+            if known.insert(open.question.id.clone()) {
+                let (tool, args) = call.argv.split_at(call.argv.len().min(1));
+                let tool = tool.iter().map(|word| quote_word(word)).collect::<String>();
+                tracing::warn!(
+                    "waiting for approval: {tool} {}; answer with: aifo-coder approve {id}",
+                    redact(args)
+                );
+            }
+        }
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
 }
 
 /// Stops the mailbox: the first signal within its grace period, the next at once. Never returns.

@@ -41,7 +41,7 @@ fn keep(flags: &Run, config: &Config) -> Option<Keep> {
     if flags.held.is_some() || flags.session.containers.dry_run {
         return None;
     }
-    let is_kept = config.on_hangup.value == OnHangup::Detach && held::is_on_terminal();
+    let is_kept = config.on_hangup.value == OnHangup::Detach && console::is_on_terminal();
     match (flags.detach, flags.keep || is_kept) {
         (true, _) => Some(Keep::Detached),
         (false, true) => Some(Keep::Attached),

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_launch::{
-    Choice, Container, Engine, Flavor, HeldSession, HeldState, RunningTool, SessionInfo,
-    TrustedPrograms, held_sessions, running_sessions, within_timeout,
+    Choice, Container, ControlClient, Engine, Flavor, HeldSession, HeldState, RunningTool,
+    SessionInfo, TrustedPrograms, asking_sessions, held_sessions, running_sessions, within_timeout,
 };
 use aifo_types::escape_line;
 use anyhow::bail;
@@ -126,6 +126,30 @@ fn ended() -> Vec<String> {
 /// Returns the running session whose id starts with `prefix`.
 pub(crate) fn running(prefix: &str) -> anyhow::Result<SessionInfo> {
     let sessions = running_sessions();
+    let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
+    let index = the_one(prefix, &ids, "running session")?;
+    match sessions.into_iter().nth(index) {
+        Some(session) => Ok(session),
+        None => bail!("no running session '{prefix}'"),
+    }
+}
+
+/// Returns the session with questions whose id starts with `prefix`. Without a prefix, of several sessions the
+/// only one with open questions.
+pub(crate) async fn asking(prefix: &str) -> anyhow::Result<SessionInfo> {
+    let mut sessions = asking_sessions();
+    if prefix.is_empty() && sessions.len() > 1 {
+        let mut open = Vec::new();
+        for (at, session) in sessions.iter().enumerate() {
+            let Ok(mut client) = ControlClient::connect(session) else { continue };
+            if client.list().await.is_ok_and(|questions| !questions.is_empty()) {
+                open.push(at);
+            }
+        }
+        if let [only] = open[..] {
+            return Ok(sessions.swap_remove(only));
+        }
+    }
     let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
     let index = the_one(prefix, &ids, "running session")?;
     match sessions.into_iter().nth(index) {

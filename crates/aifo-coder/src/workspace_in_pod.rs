@@ -9,7 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aifo_process::{CaughtSignals, SignalSet};
-use aifo_sync::{receive_upload, send_changes};
+use aifo_sync::{
+    Git, ObjectId, PushState, ResultRequest, has_result, receive_upload, send_changes, send_result,
+    session_start,
+};
 use aifo_types::{Signal, env};
 use anyhow::bail;
 
@@ -21,6 +24,8 @@ pub(crate) const WAIT: &str = "wait";
 pub(crate) const RECEIVE: &str = "receive";
 /// Reads a snapshot from stdin, and writes the changes since then to stdout.
 pub(crate) const CHANGES: &str = "changes";
+/// Writes the result branch to stdout.
+pub(crate) const RESULT: &str = "result";
 /// Prints whether the session has ended.
 pub(crate) const STATE: &str = "state";
 /// The line of `receive` before the client confirms.
@@ -33,12 +38,18 @@ const UPLOAD_WITHIN: Duration = Duration::from_secs(600);
 /// How long the files of a session that has ended wait for a fetch.
 const FETCH_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The same for a clone without a result: a client reads that there is none.
+const NO_RESULT_WITHIN: Duration = Duration::from_secs(60);
+
 /// The workspace is the working directory of all containers.
 const WORKSPACE: &str = ".";
 /// Marks a complete upload, in the temporary directory of the init container.
 const UPLOADED: &str = "aifo-uploaded";
 /// Marks the end of the session, in the temporary directory of the container `aifo`.
 const SESSION_ENDED: &str = "aifo-ended";
+
+/// The commits that the repository had before the agent started, in the temporary directory of `aifo`.
+const START: &str = "aifo-session-start";
 
 fn marker(name: &str) -> PathBuf {
     std::env::temp_dir().join(name)
@@ -53,6 +64,11 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         CHANGES => {
             let request = BufReader::new(io::stdin().lock());
             send_changes(workspace, request, BufWriter::new(client()?))?;
+        }
+        RESULT => {
+            with_request(|request| {
+                send_result(request, BufWriter::new(client()?)).map_err(Into::into)
+            })?;
         }
         STATE => {
             let is_ended = marker(SESSION_ENDED).exists();
@@ -90,24 +106,55 @@ fn wait() -> anyhow::Result<ExitCode> {
 fn receive(workspace: &Path) -> anyhow::Result<()> {
     let mut stdin = BufReader::new(io::stdin().lock());
     let count = receive_upload(workspace, &mut stdin)?;
-    // Open until the confirmation: containerd closes stdin at the end of stdout.
     let mut client = client()?;
     client.write_all(format!("{RECEIVED} {count}\n").as_bytes())?;
+    // Until the end of this process: with a closed stdout, a container runtime closes its stdin.
     if stdin.read(&mut [0])? > 0 {
         fs::write(marker(UPLOADED), "")?;
     }
-    drop(client);
     Ok(())
 }
 
-/// Waits until the client deletes the pod, as it does after a fetch, if the workspace was uploaded.
+/// Records the commits of the workspace's repository, before the agent starts.
+pub(crate) fn record_start() -> anyhow::Result<()> {
+    if ![env::POD_GIT, env::POD_UPLOAD].iter().any(|name| std::env::var_os(name).is_some()) {
+        return Ok(());
+    }
+    let start = session_start(Path::new(WORKSPACE));
+    let text: String = start.iter().map(|id| format!("{id}\n")).collect();
+    Ok(fs::write(marker(START), text)?)
+}
+
+/// Calls `work` with the request for this workspace's result.
+fn with_request<T>(
+    work: impl FnOnce(&ResultRequest<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let start = fs::read_to_string(marker(START)).unwrap_or_default();
+    let start: Vec<_> = start.lines().filter_map(|line| ObjectId::parse(line.as_bytes())).collect();
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    work(&ResultRequest {
+        git: &Git::new("git", path).in_pod(),
+        workspace: &Path::new(WORKSPACE).canonicalize()?,
+        scratch: &std::env::temp_dir(),
+        session: &std::env::var(env::POD_SESSION).unwrap_or_default(),
+        start: &start,
+        // The files of an upload come back by the fetch of its changes.
+        commits_files: std::env::var_os(env::POD_UPLOAD).is_none(),
+        push: PushState::None,
+    })
+}
+
+/// Waits until the client deletes the pod, as it does after a fetch, if the workspace was uploaded or cloned.
 pub(crate) fn wait_for_fetch() -> anyhow::Result<()> {
-    if std::env::var_os(env::POD_UPLOAD).is_none() {
+    let is_clone = std::env::var_os(env::POD_GIT).is_some();
+    if !is_clone && std::env::var_os(env::POD_UPLOAD).is_none() {
         return Ok(());
     }
     let signals = ends()?;
+    // A repository that cannot be read has to be looked at.
+    let waits = !is_clone || with_request(|request| Ok(has_result(request)?)).unwrap_or(true);
     fs::write(marker(SESSION_ENDED), "")?;
-    let deadline = Instant::now() + FETCH_WITHIN;
+    let deadline = Instant::now() + if waits { FETCH_WITHIN } else { NO_RESULT_WITHIN };
     while Instant::now() < deadline && signals.next().is_none() {
         thread::sleep(Duration::from_millis(100));
     }

@@ -104,6 +104,7 @@ pub(crate) fn request(
         args: call.args.to_vec(),
         cwd: Some(inherited::directory(call.cwd.as_os_str().as_bytes(), environment)),
         inherited: inherited::attributes(forwarded, ignored),
+        no_network: None,
     })
 }
 

@@ -18,6 +18,8 @@ USAGE
   aifo-shim --install DIR [NAME].. [--in-place NAME..]
                                  install links for all tools, and these names, in DIR; those
                                  after --in-place are judged, then run where they are
+  aifo-shim --without-network CMD [ARG..]
+                                 run CMD here, without network
   aifo-shim --version            print the version and protocols
   aifo-shim --help               print this help
 

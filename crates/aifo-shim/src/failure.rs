@@ -1,11 +1,15 @@
 //! Messages and exit codes for failed calls (`spec/shim.md#exit-codes-and-messages`).
 
+use std::ffi::OsStr;
 use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use aifo_types::{Endpoint, exit};
 use aifo_wire::{
     CallNote, MessageError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit,
 };
+use nix::errno::Errno;
 
 use crate::settings::CompatFlags;
 use crate::shim_exit::ShimExit;
@@ -146,3 +150,13 @@ impl ErrorResponse {
 /// Added to a signal's number in an exit code.
 const SIGNAL_BASE: u8 = 128;
 const MAX_ERROR_TEXT: usize = 4096;
+
+/// Reports that a program could not be executed.
+pub(crate) fn not_executed(program: &[u8], errno: Errno) -> ShimExit {
+    let program = Path::new(OsStr::from_bytes(program)).display();
+    log::line(format_args!("cannot execute '{program}': {}", errno.desc()));
+    ShimExit::Code(match errno {
+        Errno::ENOENT => exit::NOT_FOUND,
+        _ => exit::NOT_EXECUTABLE,
+    })
+}

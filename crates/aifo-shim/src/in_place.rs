@@ -5,23 +5,21 @@
 //! close-on-exec.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use aifo_process::kernel::{self, Fd};
 use aifo_types::{Endpoint, ExecRequest, Inherited, Stdio, ToolName, env, exit};
-use aifo_wire::{JudgeCall, Limits, ResponseEvent, ResponseReader, is_run_in_place};
+use aifo_wire::{JudgeCall, Limits, ResponseEvent, ResponseReader, RunPermission, is_run_in_place};
 use nix::errno::Errno;
 use nix::libc;
 
 use crate::connection::{self, SendOutcome};
-use crate::failure::{ErrorResponse, report_not_started};
+use crate::failure::{ErrorResponse, not_executed, report_not_started};
 use crate::settings::{ProxyAddress, Settings};
 use crate::shim_exit::ShimExit;
 use crate::variables::Variables;
-use crate::{inherited, log};
+use crate::{inherited, log, no_network};
 
 /// A call by a link to `aifo-in-place`.
 #[derive(Clone, Copy, Debug)]
@@ -125,13 +123,19 @@ pub(crate) fn run(call: &InPlaceCall<'_>, sent: Option<SentQuestion>) -> ShimExi
         Err(why) => return report_not_started(why),
     };
     match await_answer(sent, proxy) {
-        Some(refused) => refused,
-        None => not_executed(&program, call.execute(&program)),
+        Err(refused) => return refused,
+        Ok(RunPermission::InPlace) => {}
+        Ok(RunPermission::WithoutNetwork) => {
+            if let Err(refused) = no_network::enter(&name) {
+                return refused;
+            }
+        }
     }
+    not_executed(&program, call.execute(&program))
 }
 
-/// Waits for the answer. Returns `None` if the program may run.
-fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Option<ShimExit> {
+/// Waits for the answer. Errors: the program does not run.
+fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Result<RunPermission, ShimExit> {
     let endpoint = &proxy.endpoint;
     let mut reader = ResponseReader::new(Limits::default());
     reader.receive(&sent.received);
@@ -139,7 +143,7 @@ fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Option<ShimExit> {
     loop {
         if let Some(error_response) = &mut error_response {
             if error_response.read_body(&mut reader) {
-                return Some(error_response.report());
+                return Err(error_response.report());
             }
         } else {
             match reader.next_event() {
@@ -148,9 +152,17 @@ fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Option<ShimExit> {
                     continue;
                 }
                 Ok(ResponseEvent::Head(head)) => match head.status {
-                    204 => return None,
+                    204 => match head.run {
+                        Some(permission) => return Ok(permission),
+                        None => {
+                            return Err(report_not_started(format_args!(
+                                "the proxy at {endpoint} answered in an unknown way; nothing ran\n\
+                                 hint: install aifo-coder and aifo-shim from the same build"
+                            )));
+                        }
+                    },
                     404 | 426 => {
-                        return Some(report_not_started(format_args!(
+                        return Err(report_not_started(format_args!(
                             "the proxy at {endpoint} does not judge calls that run in place\n\
                              hint: install aifo-coder and aifo-shim from the same build"
                         )));
@@ -160,14 +172,14 @@ fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Option<ShimExit> {
                         continue;
                     }
                     status => {
-                        return Some(report_not_started(format_args!(
+                        return Err(report_not_started(format_args!(
                             "the proxy answered with status {status}; nothing ran"
                         )));
                     }
                 },
                 Ok(_) => {}
                 Err(error) => {
-                    return Some(report_not_started(format_args!(
+                    return Err(report_not_started(format_args!(
                         "the proxy at {endpoint} sent no verdict ({error}); nothing ran"
                     )));
                 }
@@ -224,6 +236,7 @@ impl InPlaceCall<'_> {
                 stdio: [Stdio::Null; 3],
                 ..Inherited::default()
             },
+            no_network: None,
         };
         let mut bytes = Vec::new();
         let ProxyAddress { endpoint, token } = proxy;
@@ -268,15 +281,6 @@ impl InPlaceCall<'_> {
             errno => errno,
         }
     }
-}
-
-fn not_executed(program: &[u8], errno: Errno) -> ShimExit {
-    let program = Path::new(OsStr::from_bytes(program)).display();
-    log::line(format_args!("cannot execute '{program}': {}", errno.desc()));
-    ShimExit::Code(match errno {
-        Errno::ENOENT => exit::NOT_FOUND,
-        _ => exit::NOT_EXECUTABLE,
-    })
 }
 
 /// Device and inode number of a file.

@@ -25,6 +25,7 @@ mod install;
 mod local_runtime;
 mod log;
 mod mailbox;
+mod no_network;
 mod notification;
 mod output_forwarder;
 mod parent_shell;
@@ -73,6 +74,7 @@ fn run() -> ! {
     let ending = match name.as_bytes() {
         b"aifo-shim" | b"" => match args.split_first() {
             Some((flag, call)) if flag == "--call" => cli::call(call, closed),
+            Some((flag, words)) if flag == "--without-network" => no_network::run(words),
             _ => cli::run(&args),
         },
         b"aifo-agent" => agent::become_agent(&args),

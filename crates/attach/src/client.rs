@@ -2,13 +2,11 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use aifo_process::{CaughtSignals, SignalSet, connect_unix, terminal};
+use aifo_process::{CaughtSignals, SignalSet, terminal};
 use aifo_types::{Ending, TerminalModes, WindowSize};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -16,11 +14,10 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 
+use crate::connection::Connection;
 use crate::detach_keys::{DetachKeys, DetachSequence, Typed};
-use crate::end_file::END_FILE;
 use crate::frame::{Frame, FrameReader, Role};
 use crate::guard::Guard;
-use crate::holder::SOCKET;
 use crate::screen::LEAVE_ALTERNATE;
 
 /// Output for the terminal that is kept; then the holder is read no more.
@@ -30,33 +27,9 @@ const MAX_INPUT: usize = 1024 * 1024;
 /// The time that a terminal gets to take its modes back.
 const RESTORE_TIME: Duration = Duration::from_millis(500);
 
-/// The way to a holder: its socket, or the pipes of a program that relays.
-#[derive(Debug)]
-pub struct Connection {
-    /// Frames from the holder.
-    pub reader: OwnedFd,
-    /// Frames to the holder.
-    pub writer: OwnedFd,
-}
-
-impl Connection {
-    /// Connects to the holder with this directory.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        Connection::of_stream(connect(directory)?)
-    }
-
-    /// A connected socket.
-    pub fn of_stream(stream: UnixStream) -> io::Result<Self> {
-        Ok(Connection { reader: stream.try_clone()?.into(), writer: stream.into() })
-    }
-
-    /// Reads the end of a command whose holder has written it and ended.
-    pub fn to_end(directory: &Path) -> io::Result<Self> {
-        let reader = File::open(directory.join(END_FILE))?.into();
-        let writer = File::options().write(true).open("/dev/null")?.into();
-        Ok(Connection { reader, writer })
-    }
-}
+/// Saves and restores the title of a terminal, on a stack of its own.
+const SAVE_TITLE: &[u8; 7] = b"\x1b[22;0t";
+const RESTORE_TITLE: &[u8; 7] = b"\x1b[23;0t";
 
 /// Why a client has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +116,7 @@ impl Client {
     /// Shows the terminal until the command ends or the client leaves, and restores the terminal.
     pub fn run(mut self) -> io::Result<ClientEnd> {
         self.send(&Frame::Hello(Role::Attach, self.size()));
-        self.set_raw()?;
+        self.enter()?;
         let served = self.serve();
         if matches!(served, Ok(ClientEnd::Ended(_))) {
             self.flush(None);
@@ -262,7 +235,8 @@ impl Client {
     fn handle(&mut self, frame: Frame) -> io::Result<()> {
         match frame {
             Frame::Output(bytes) => self.output.extend(bytes),
-            Frame::Restore(bytes) => {
+            Frame::Restore(mut bytes) => {
+                bytes.splice(0..0, *RESTORE_TITLE);
                 if let Some(guard) = &mut self.guard {
                     // Without its guard the client still restores the terminal itself.
                     let _ = guard.set_restore(&bytes);
@@ -283,7 +257,7 @@ impl Client {
     fn stop(&mut self) -> io::Result<()> {
         self.leave(true);
         raise(Signal::SIGSTOP)?;
-        self.set_raw()?;
+        self.enter()?;
         self.send(&Frame::Resume);
         // Draws the screen again.
         self.send(&Frame::Hello(Role::Attach, self.size()));
@@ -294,16 +268,21 @@ impl Client {
         terminal::window_size(self.terminal.as_fd()).unwrap_or_default()
     }
 
-    fn set_raw(&self) -> io::Result<()> {
-        terminal::set_modes(self.terminal.as_fd(), &terminal::raw(&self.modes))
+    /// Sets the terminal raw, and saves its title.
+    fn enter(&mut self) -> io::Result<()> {
+        terminal::set_modes(self.terminal.as_fd(), &terminal::raw(&self.modes))?;
+        self.output.extend(SAVE_TITLE);
+        Ok(())
     }
 
     /// Restores the terminal. `line` begins a new line on a screen that stays.
     fn leave(&mut self, line: bool) {
         self.output.clear();
         self.output.extend(&self.restore);
-        if line && !self.restore.ends_with(LEAVE_ALTERNATE.as_bytes()) {
-            self.output.extend(b"\r\n");
+        let leave_alternate = LEAVE_ALTERNATE.as_bytes();
+        if line && !self.restore.windows(leave_alternate.len()).any(|it| it == leave_alternate) {
+            // With no line of the program after the shell's.
+            self.output.extend(b"\r\n\x1b[J");
         }
         self.flush(Some(RESTORE_TIME));
         self.output.clear();
@@ -371,23 +350,6 @@ impl Client {
             }
         }
     }
-}
-
-/// Disconnects all clients of a holder, and returns when it has.
-pub fn disconnect_clients(directory: &Path) -> io::Result<()> {
-    let mut stream = connect(directory)?;
-    let mut hello = Vec::new();
-    Frame::Hello(Role::DisconnectOthers, WindowSize::default()).encode(&mut hello);
-    stream.write_all(&hello)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    // The holder closes the connection when it is done.
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).map(drop)
-}
-
-/// Connects to the holder with this directory.
-pub fn connect(directory: &Path) -> io::Result<UnixStream> {
-    Ok(connect_unix(&directory.join(SOCKET))?.into())
 }
 
 pub(crate) fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {

@@ -8,6 +8,8 @@ const VERSION: u8 = 1;
 pub(crate) const MAX_PAYLOAD: usize = 64 * 1024;
 /// Length of type and length.
 const HEAD: usize = 5;
+/// The type of `Restore`.
+const RESTORE: u8 = 66;
 
 /// The purpose of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +67,17 @@ impl Frame {
             Frame::Resume => push(buffer, 4, &[]),
             Frame::Output(bytes) => push_bytes(buffer, 65, bytes),
             // Far shorter than a payload.
-            Frame::Restore(bytes) => push(buffer, 66, bytes),
+            Frame::Restore(bytes) => push(buffer, RESTORE, bytes),
             Frame::Stopped => push(buffer, 67, &[]),
             Frame::Detached => push(buffer, 68, &[]),
             Frame::Ended(Ending::Exited(code)) => push(buffer, 69, &[0, *code]),
             Frame::Ended(Ending::Signaled(signal)) => push(buffer, 69, &[1, *signal]),
         }
+    }
+
+    /// Returns the payload of an encoded `Restore`.
+    pub(crate) fn restore_of(encoded: &[u8]) -> Option<&[u8]> {
+        encoded.first().filter(|kind| **kind == RESTORE).and_then(|_| encoded.get(HEAD..))
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
@@ -87,7 +94,7 @@ impl Frame {
             (3, size) => Frame::Resize(window_size(size)?),
             (4, []) => Frame::Resume,
             (65, bytes) => Frame::Output(bytes.to_vec()),
-            (66, bytes) => Frame::Restore(bytes.to_vec()),
+            (RESTORE, bytes) => Frame::Restore(bytes.to_vec()),
             (67, []) => Frame::Stopped,
             (68, []) => Frame::Detached,
             (69, [0, code]) => Frame::Ended(Ending::Exited(*code)),

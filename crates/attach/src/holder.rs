@@ -207,8 +207,7 @@ impl Holder {
         for peer in &mut self.peers {
             peer.flush();
             if peer.is_behind && !peer.has_output() {
-                peer.is_behind = false;
-                peer.send(&Frame::Output(self.screen.redraw(false)));
+                peer.catch_up(&self.screen);
                 peer.flush();
             }
         }
@@ -271,6 +270,7 @@ impl Holder {
                     self.read_output();
                     for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
                         peer.send(&Frame::Stopped);
+                        peer.is_stopped = true;
                         peer.flush();
                     }
                     if self.clients() == 0 {
@@ -305,14 +305,8 @@ impl Holder {
         }
         let restore = self.screen.restore();
         let output = Frame::Output(output.to_vec());
-        for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
-            if peer.restore != restore {
-                peer.restore.clone_from(&restore);
-                peer.send(&Frame::Restore(restore.clone()));
-            }
-            if !peer.is_behind {
-                peer.send(&output);
-            }
+        for peer in &mut self.peers {
+            peer.send_output(&output, &restore);
         }
         count
     }

@@ -22,6 +22,7 @@
 //! a pair of descriptors.
 
 mod client;
+mod connection;
 mod detach_keys;
 mod encoded_key;
 mod end_file;
@@ -32,7 +33,8 @@ mod peer;
 mod screen;
 mod terminal_report;
 
-pub use client::{Client, ClientEnd, Connection, connect, disconnect_clients};
+pub use client::{Client, ClientEnd};
+pub use connection::{Connection, connect, disconnect_clients};
 pub use detach_keys::DetachSequence;
 pub use end_file::END_FILE;
 pub use frame::{Frame, FrameError, FrameReader, Role};

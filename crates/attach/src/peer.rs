@@ -9,6 +9,7 @@ use std::time::Instant;
 use aifo_types::WindowSize;
 
 use crate::frame::{Frame, FrameError, FrameReader};
+use crate::screen::Screen;
 
 /// Output that waits for a client.
 const MAX_QUEUE: usize = 1024 * 1024;
@@ -22,8 +23,12 @@ pub(crate) struct Peer {
     queue: VecDeque<Vec<u8>>,
     queued: usize,
     sent: usize,
+    /// The latest `Restore` that was sent whole: it undoes the modes of the output before that was dropped.
+    sent_restore: Vec<u8>,
     /// True if output was dropped, so that it needs the whole screen.
     pub(crate) is_behind: bool,
+    /// True from `Stopped` to the next `Hello`: its terminal is the shell's.
+    pub(crate) is_stopped: bool,
     /// True from its `Hello` on.
     pub(crate) is_attached: bool,
     pub(crate) size: WindowSize,
@@ -43,7 +48,9 @@ impl Peer {
             queue: VecDeque::new(),
             queued: 0,
             sent: 0,
+            sent_restore: Vec::new(),
             is_behind: false,
+            is_stopped: false,
             is_attached: false,
             size: WindowSize::default(),
             restore: Vec::new(),
@@ -82,6 +89,31 @@ impl Peer {
         }
     }
 
+    /// Sends output of the command, and the bytes that undo its modes if they have changed.
+    pub(crate) fn send_output(&mut self, output: &Frame, restore: &[u8]) {
+        // What a client gets after output was dropped depends on the modes of what it got before.
+        if !self.is_attached || self.is_behind || self.is_stopped {
+            return;
+        }
+        if self.restore != restore {
+            self.restore = restore.to_vec();
+            self.send(&Frame::Restore(self.restore.clone()));
+        }
+        if !self.is_behind {
+            self.send(output);
+        }
+    }
+
+    /// Sends the whole screen to a client that lost output.
+    pub(crate) fn catch_up(&mut self, screen: &Screen) {
+        let mut output = self.sent_restore.clone();
+        output.extend(screen.redraw(false));
+        self.is_behind = false;
+        self.restore = screen.restore();
+        self.send(&Frame::Restore(self.restore.clone()));
+        self.send(&Frame::Output(output));
+    }
+
     /// Writes as much as the client takes.
     pub(crate) fn flush(&mut self) {
         while let Some(frame) = self.queue.front() {
@@ -96,6 +128,9 @@ impl Peer {
             }
             if self.sent == frame.len() {
                 self.queued -= frame.len();
+                if let Some(restore) = Frame::restore_of(frame) {
+                    self.sent_restore = restore.to_vec();
+                }
                 self.sent = 0;
                 self.queue.pop_front();
             }
@@ -146,5 +181,39 @@ mod tests {
         }
         assert!(frames.len() < 1000, "{}", frames.len());
         assert!(frames[..frames.len() - 1].iter().all(|frame| *frame == output));
+    }
+
+    #[test]
+    fn a_client_that_is_behind_gets_its_modes_undone() {
+        let (mut client, holder) = UnixStream::pair().unwrap();
+        let mut peer = Peer::new(holder, Instant::now()).unwrap();
+        peer.is_attached = true;
+        let mut screen = Screen::new(WindowSize::default());
+        let receive = |screen: &mut Screen, peer: &mut Peer, output: &[u8]| {
+            screen.receive(output);
+            peer.send_output(&Frame::Output(output.to_vec()), &screen.restore());
+            peer.flush();
+        };
+        receive(&mut screen, &mut peer, b"\x1b[>5u\x1b[?2004h");
+        let seen = screen.restore();
+        for _ in 0..200 {
+            receive(&mut screen, &mut peer, &[b'x'; 10_000]);
+        }
+        assert!(peer.is_behind);
+        receive(&mut screen, &mut peer, b"\x1b[<u\x1b[?2004l\x1b[?1049h");
+        peer.queue.clear();
+        (peer.sent, peer.queued) = (0, 0);
+        client.set_nonblocking(true).unwrap();
+        let mut bytes = vec![0; 2_000_000];
+        let _ = client.read(&mut bytes);
+        peer.catch_up(&screen);
+        peer.flush();
+        let count = client.read(&mut bytes).unwrap();
+        let mut reader = FrameReader::default();
+        reader.receive(&bytes[..count]);
+        assert_eq!(reader.next_frame(), Ok(Some(Frame::Restore(screen.restore()))));
+        let Ok(Some(Frame::Output(output))) = reader.next_frame() else { panic!("no output") };
+        assert!(output.starts_with(&seen), "{}", output.escape_ascii());
+        assert!(output.ends_with(&screen.redraw(false)));
     }
 }

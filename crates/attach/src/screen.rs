@@ -1,43 +1,23 @@
 //! The screen of a held terminal, its modes, and how a client's terminal gets and loses them
 //! (`spec/attach.md#screen`).
 
-use std::fmt::Write;
+mod modes;
+
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use aifo_types::WindowSize;
 use vt100::capture::{BasicFormattedCaptureRange, BasicFormattedCaptureState};
-use vt100::{Callbacks, CursorStyle, MouseProtocolMode, Parser};
+use vt100::{CursorStyle, MouseProtocolEncoding, MouseProtocolMode, Parser};
+
+use modes::Modes;
 
 /// The lines above the screen that are kept.
 const HISTORY: usize = 500;
-/// The most bytes of answers to queries in one piece of output.
-const MAX_ANSWERS: usize = 4096;
-/// The deepest stack of keyboard modes that the kitty protocol allows terminals to limit to.
-const MAX_KEYBOARD_MODES: usize = 8;
-
-/// Modes besides those of the emulator that a redraw sets again.
-const MODES: [u16; 4] = [1004, 1007, 2031, 2048];
-
 /// Parses a terminal's output.
 pub struct Screen {
-    parser: Parser<Extras>,
+    parser: Parser<Modes>,
     size: (NonZeroU16, NonZeroU16),
-}
-
-/// State of the terminal that the emulator does not keep.
-#[derive(Debug, Default)]
-struct Extras {
-    /// Modes of [`MODES`] that are set.
-    modes: Vec<u16>,
-    /// True if lines do not wrap.
-    is_unwrapped: bool,
-    /// Flags that were pushed in the kitty keyboard protocol.
-    keyboard: Vec<u16>,
-    /// Level of xterm's `modifyOtherKeys`.
-    other_keys: u16,
-    /// Answers to queries since [`Screen::take_answers`].
-    answers: Vec<u8>,
 }
 
 impl std::fmt::Debug for Screen {
@@ -55,6 +35,10 @@ impl Screen {
 
     /// Takes output.
     pub fn receive(&mut self, output: &[u8]) {
+        // The emulator does not report a reset.
+        if output.windows(RESET.len()).any(|bytes| bytes == RESET) {
+            *self.parser.callbacks_mut() = Modes::default();
+        }
         let parser = AssertUnwindSafe(&mut self.parser);
         // The emulator is another project's, and the output anything: its panic must not end the command.
         if catch_unwind(|| { parser }.process(output)).is_err() {
@@ -77,8 +61,8 @@ impl Screen {
         std::mem::take(&mut self.parser.callbacks_mut().answers)
     }
 
-    /// Returns output that draws the screen on any terminal of its size, with the lines above it if
-    /// `history` is set.
+    /// Returns output that draws the screen on any terminal of its size that shows its primary screen and
+    /// has no modes, with the lines above it if `history` is set.
     pub fn redraw(&self, history: bool) -> Vec<u8> {
         let screen = self.parser.screen();
         let drawn = catch_unwind(AssertUnwindSafe(|| {
@@ -93,22 +77,30 @@ impl Screen {
                 text += &lines.replace('\n', "\r\n");
                 text += "\x1b[m";
             }
-            text += if is_alternate { "\x1b[?1049h" } else { LEAVE_ALTERNATE };
+            let modes = self.parser.callbacks();
+            modes.write_keyboard(false, &mut text);
+            if is_alternate {
+                text += "\x1b[?1049h";
+                modes.write_keyboard(true, &mut text);
+            }
             text += "\x1b[?6l\x1b[r";
             text += &screen.state_formatted();
-            self.parser.callbacks().write_modes(&mut text);
+            modes.write(&mut text);
             text
         }));
         drawn.unwrap_or_default().into_bytes()
     }
 
-    /// Returns output that undoes the modes that the screen's output has set. It ends with
-    /// the sequence that leaves the alternate screen, if one is shown.
+    /// Returns output that undoes the modes that the screen's output has set. It has
+    /// [`LEAVE_ALTERNATE`] if the alternate screen is shown.
     pub fn restore(&self) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut text = format!("{ABORT}\x1b7\x1b[r\x1b8");
-        self.parser.callbacks().write_reset(&mut text);
-        if screen.mouse_protocol_mode() != MouseProtocolMode::None {
+        let modes = self.parser.callbacks();
+        modes.write_reset(&mut text);
+        if screen.mouse_protocol_mode() != MouseProtocolMode::None
+            || screen.mouse_protocol_encoding() != MouseProtocolEncoding::Default
+        {
             text += "\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?9l\x1b[?1006l\x1b[?1005l";
         }
         if screen.bracketed_paste() {
@@ -127,8 +119,10 @@ impl Screen {
             text += "\x1b[?25h";
         }
         if screen.alternate_screen() {
+            modes.write_keyboard_reset(true, &mut text);
             text += LEAVE_ALTERNATE;
         }
+        modes.write_keyboard_reset(false, &mut text);
         text.into_bytes()
     }
 }
@@ -136,14 +130,17 @@ impl Screen {
 /// Ends a sequence that was cut off, synchronised output, attributes and character sets.
 const ABORT: &str = "\x18\x1b\\\x1b[?2026l\x1b[m\x1b(B\x0f";
 
+/// Resets the terminal (RIS).
+const RESET: &[u8] = b"\x1bc";
+
 /// Leaves the alternate screen.
 pub(crate) const LEAVE_ALTERNATE: &str = "\x1b[?1049l";
 
-fn parser((rows, columns): (NonZeroU16, NonZeroU16)) -> Parser<Extras> {
-    Parser::new_with_callbacks(rows, columns, HISTORY, Extras::default())
+fn parser((rows, columns): (NonZeroU16, NonZeroU16)) -> Parser<Modes> {
+    Parser::new_with_callbacks(rows, columns, HISTORY, Modes::default())
 }
 
-fn parser_with_message(size: (NonZeroU16, NonZeroU16)) -> Parser<Extras> {
+fn parser_with_message(size: (NonZeroU16, NonZeroU16)) -> Parser<Modes> {
     let mut parser = parser(size);
     parser.process(b"aifo: the screen was lost; the program draws it again\r\n");
     parser
@@ -160,117 +157,6 @@ pub(crate) fn bounded(size: WindowSize) -> WindowSize {
     let bound = |count, usual, most| if count == 0 { usual } else { u16::clamp(count, 2, most) };
     let (rows, columns) = (bound(size.rows, 24, 500), bound(size.columns, 80, 1000));
     WindowSize { rows, columns, ..size }
-}
-
-impl Extras {
-    /// Appends the sequences that set these modes, on a terminal with none of them.
-    fn write_modes(&self, text: &mut String) {
-        if self.is_unwrapped {
-            text.push_str("\x1b[?7l");
-        }
-        for mode in &self.modes {
-            let _ = write!(text, "\x1b[?{mode}h");
-        }
-        for flags in &self.keyboard {
-            let _ = write!(text, "\x1b[>{flags}u");
-        }
-        if self.other_keys > 0 {
-            let _ = write!(text, "\x1b[>4;{}m", self.other_keys);
-        }
-    }
-
-    /// Appends the sequences that undo these modes.
-    fn write_reset(&self, text: &mut String) {
-        if self.is_unwrapped {
-            text.push_str("\x1b[?7h");
-        }
-        for mode in &self.modes {
-            let _ = write!(text, "\x1b[?{mode}l");
-        }
-        if !self.keyboard.is_empty() {
-            let _ = write!(text, "\x1b[<{}u", self.keyboard.len());
-        }
-        if self.other_keys > 0 {
-            text.push_str("\x1b[>4;0m");
-        }
-    }
-
-    fn answer(&mut self, answer: &str) {
-        if self.answers.len() < MAX_ANSWERS {
-            self.answers.extend(answer.bytes());
-        }
-    }
-
-    fn set_mode(&mut self, mode: u16, is_set: bool) {
-        if mode == 7 {
-            self.is_unwrapped = !is_set;
-        } else if MODES.contains(&mode) {
-            self.modes.retain(|other| *other != mode);
-            if is_set {
-                self.modes.push(mode);
-            }
-        }
-    }
-
-    /// The kitty keyboard protocol.
-    fn set_keyboard(&mut self, prefix: u8, first: u16, second: u16) {
-        match prefix {
-            b'>' => {
-                if self.keyboard.len() == MAX_KEYBOARD_MODES {
-                    self.keyboard.remove(0);
-                }
-                self.keyboard.push(first);
-            }
-            b'<' => {
-                let left = self.keyboard.len().saturating_sub(usize::from(first.max(1)));
-                self.keyboard.truncate(left);
-            }
-            b'=' => {
-                if self.keyboard.is_empty() && first > 0 {
-                    self.keyboard.push(0);
-                }
-                if let Some(flags) = self.keyboard.last_mut() {
-                    *flags = match second {
-                        2 => *flags | first,
-                        3 => *flags & !first,
-                        _ => first,
-                    };
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Callbacks for Extras {
-    fn unhandled_csi(
-        &mut self,
-        screen: &mut vt100::Screen,
-        first: Option<u8>,
-        _second: Option<u8>,
-        parameters: &[&[u16]],
-        last: char,
-    ) {
-        let parameter = |index: usize| {
-            parameters.get(index).and_then(|values| values.first().copied()).unwrap_or_default()
-        };
-        match (first, last) {
-            (Some(b'?'), 'h' | 'l') => {
-                for mode in parameters.iter().filter_map(|values| values.first()) {
-                    self.set_mode(*mode, last == 'h');
-                }
-            }
-            (Some(prefix), 'u') => self.set_keyboard(prefix, parameter(0), parameter(1)),
-            (Some(b'>'), 'm') if parameter(0) == 4 => self.other_keys = parameter(1).min(3),
-            (None, 'c') if parameter(0) == 0 => self.answer("\x1b[?62;22c"),
-            (None, 'n') if parameter(0) == 5 => self.answer("\x1b[0n"),
-            (None, 'n') if parameter(0) == 6 => {
-                let (row, column) = screen.cursor_position();
-                self.answer(&format!("\x1b[{};{}R", u32::from(row) + 1, u32::from(column) + 1));
-            }
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]
@@ -290,7 +176,7 @@ mod tests {
         screen(&redraw)
     }
 
-    const MODES_SET: &str = "\x1b[?1049h\x1b[?25l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[?1h\
+    const MODES_SET: &str = "\x1b[>3u\x1b[?1049h\x1b[?1007l\x1b[?25l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[?1h\
         \x1b[?7l\x1b[>7u\x1b[>4;2m\x1b[5 q\x1b[31mred\x1b[3;7H";
 
     #[test]
@@ -301,9 +187,10 @@ mod tests {
         assert_eq!(a.state_formatted(), b.state_formatted());
         assert!(b.alternate_screen() && b.hide_cursor() && b.bracketed_paste());
         assert_eq!(b.cursor_position(), (2, 6));
-        let extras = copied.parser.callbacks();
-        assert_eq!((&extras.modes[..], &extras.keyboard[..]), (&[1004][..], &[7][..]));
-        assert!(extras.is_unwrapped && extras.other_keys == 2);
+        let modes = copied.parser.callbacks();
+        assert_eq!((&modes.set[..], &modes.keyboard), (&[1004][..], &[vec![3], vec![7]]));
+        assert!(modes.is_unwrapped && modes.other_keys == 2);
+        assert_eq!(modes.wheel_sends_arrows, Some(false));
     }
 
     #[test]
@@ -314,9 +201,9 @@ mod tests {
         let (a, b) = (left.parser.screen(), plain.parser.screen());
         assert_eq!(a.input_mode_formatted(), b.input_mode_formatted());
         assert!(!a.alternate_screen() && !a.hide_cursor());
-        let extras = left.parser.callbacks();
-        assert!(extras.modes.is_empty() && extras.keyboard.is_empty());
-        assert!(!extras.is_unwrapped && extras.other_keys == 0);
+        let modes = left.parser.callbacks();
+        assert!(modes.set.is_empty() && modes.keyboard.iter().all(Vec::is_empty));
+        assert!(!modes.is_unwrapped && modes.other_keys == 0);
     }
 
     #[test]
@@ -331,13 +218,42 @@ mod tests {
     }
 
     #[test]
-    fn old_titles_clipboards_and_queries_are_not_repeated() {
-        let original = screen("a\x1b]0;title\x07\x1b]52;c;aGk=\x07\x07\x1b[c\x1b[6n\x1b]11;?\x07b");
+    fn the_last_title_and_colours_are_repeated_but_no_clipboard_or_query() {
+        let original = screen(
+            "a\x1b]0;first\x07\x1b]2;title \u{e4}\x07\x1b]52;c;aGk=\x07\x07\x1b[c\x1b[6n\x1b]11;?\x07\
+             \x1b]12;#eeeeee\x07\x1b]22;pointer\x07\x1b]9;4;1;50\x07\x1b]7501;state=working\x1b\\b",
+        );
         let redraw = String::from_utf8(original.redraw(true)).unwrap();
-        for part in ["title", "aGk", "\x07", "[c", "[6n", "]11"] {
-            assert!(!redraw.contains(part), "{redraw:?}");
+        for part in ["first", "aGk", "\x07", "[c", "[6n", "]11"] {
+            assert!(!redraw.contains(part), "{part:?}: {redraw:?}");
         }
-        assert!(redraw.contains("ab"), "{redraw:?}");
+        for part in ["ab", "]0;title \u{e4}\x1b", "]12;#eeeeee\x1b", "]22;pointer\x1b", "]9;4;1;50"]
+        {
+            assert!(redraw.contains(part), "{part:?}: {redraw:?}");
+        }
+        let restore = String::from_utf8(original.restore()).unwrap();
+        for part in ["]112\x1b", "]22;\x1b", "]9;4;0\x1b", "]7501;state=clear\x1b"] {
+            assert!(restore.contains(part), "{part:?}: {restore:?}");
+        }
+        let undone = screen(&format!("\x1b]12;red\x07\x1b]9;4;1;5\x07{restore}"));
+        assert!(!String::from_utf8(undone.restore()).unwrap().contains(']'), "{undone:?}");
+    }
+
+    /// A title is anything that the command writes.
+    #[test]
+    fn a_title_has_no_control_characters() {
+        for title in ["a\u{9c}b", "a\u{85}b", &"x".repeat(1000)] {
+            let redraw = screen(&format!("\x1b]0;{title}\x07")).redraw(true);
+            assert!(!String::from_utf8(redraw).unwrap().contains("]0;"), "{title:?}");
+        }
+    }
+
+    #[test]
+    fn a_reset_undoes_every_mode() {
+        let mut reset = screen(MODES_SET);
+        reset.receive(b"\x1bc");
+        assert_eq!(reset.restore(), screen("").restore());
+        assert_eq!(reset.redraw(true), screen("").redraw(true));
     }
 
     #[test]
@@ -346,7 +262,7 @@ mod tests {
         assert_eq!(asked.take_answers(), b"\x1b[?62;22c\x1b[0n\x1b[1;3R");
         assert_eq!(asked.take_answers(), b"");
         asked.receive("\x1b[c".repeat(100_000).as_bytes());
-        assert!(asked.take_answers().len() < 2 * MAX_ANSWERS);
+        assert!(asked.take_answers().len() < 2 * modes::MAX_ANSWERS);
     }
 
     #[test]

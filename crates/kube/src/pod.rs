@@ -226,9 +226,12 @@ impl SessionPod {
         if !self.settings.is_empty() {
             variables.push(variable(env::POD_SETTINGS, &self.settings));
         }
-        if self.workspace == Workspace::Upload {
-            variables.push(variable(env::POD_UPLOAD, "1"));
+        match &self.workspace {
+            Workspace::Upload => variables.push(variable(env::POD_UPLOAD, "1")),
+            Workspace::Git { .. } => variables.push(variable(env::POD_GIT, "1")),
+            Workspace::Claim(_) => {}
         }
+        variables.extend(self.agent_variables.iter().map(|(name, value)| variable(name, value)));
         if let Some(keys) = &self.keys {
             variables.extend(
                 keys.variables

@@ -15,6 +15,8 @@ pub struct SessionPod {
     pub arguments: Vec<String>,
     /// The user's settings for it, as TOML.
     pub settings: String,
+    /// The user's variables for the agent, for the launcher; none is secret.
+    pub agent_variables: Vec<(String, String)>,
     /// Whether the agent has a terminal.
     pub terminal: bool,
     /// The agent's container.

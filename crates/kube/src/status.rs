@@ -29,6 +29,7 @@ struct Metadata {
 struct Spec {
     node_name: String,
     containers: Vec<Named>,
+    init_containers: Vec<Named>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -120,6 +121,8 @@ pub struct PodFailure {
 const LAUNCHER: &str = "aifo";
 /// The init container that waits for the workspace.
 const UPLOAD: &str = "upload";
+/// The init container that clones a repository.
+const CLONE: &str = "clone";
 
 impl PodObject {
     /// Returns its name.
@@ -156,6 +159,25 @@ impl PodObject {
     pub fn kinds(&self) -> Vec<&str> {
         let names = self.spec.containers.iter().map(|container| container.name.as_str());
         names.filter(|name| ![LAUNCHER, "agent"].contains(name)).collect()
+    }
+
+    /// Returns whether its workspace is a clone.
+    pub fn has_clone(&self) -> bool {
+        self.spec.init_containers.iter().any(|container| container.name == CLONE)
+    }
+
+    /// Returns whether its workspace is an upload.
+    pub fn has_upload(&self) -> bool {
+        self.spec.init_containers.iter().any(|container| container.name == UPLOAD)
+    }
+
+    /// Returns whether its agent has ended, but `aifo` runs: files or commits wait for a fetch, or the end of the terminal
+    /// for a client.
+    pub fn waits_after_end(&self) -> bool {
+        let container =
+            |name: &str| self.status.container_statuses.iter().find(|it| it.name == name);
+        container("agent").is_some_and(|it| it.state.terminated.is_some())
+            && container(LAUNCHER).is_some_and(|it| it.state.running.is_some())
     }
 
     /// Returns whether its init container waits for the files of the workspace.
@@ -460,6 +482,30 @@ mod tests {
         let refused =
             json!({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no x"}});
         assert!(failure(state([running(), running(), refused])).contains("no x"));
+    }
+
+    #[test]
+    fn a_pod_waits_after_its_agent() {
+        let pod = |agent: &str, aifo: &str, init: &str| -> PodObject {
+            let status = |name: &str, state: &str| {
+                format!(r#"{{"name":"{name}","state":{{"{state}":{{}}}}}}"#)
+            };
+            let containers = [status("aifo", aifo), status("agent", agent)].join(",");
+            let spec =
+                format!(r#"{{"initContainers":[{{"name":"install"}},{{"name":"{init}"}}]}}"#);
+            let text =
+                format!(r#"{{"spec":{spec},"status":{{"containerStatuses":[{containers}]}}}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        assert!(pod("terminated", "running", "clone").waits_after_end());
+        assert!(!pod("running", "running", "clone").waits_after_end());
+        assert!(!pod("terminated", "terminated", "clone").waits_after_end());
+        let kinds = |init: &str| {
+            let pod = pod("running", "running", init);
+            (pod.has_clone(), pod.has_upload())
+        };
+        assert_eq!((kinds("clone"), kinds("upload")), ((true, false), (false, true)));
+        assert_eq!(kinds("other"), (false, false));
     }
 
     #[test]

@@ -21,7 +21,12 @@ fn judge(call: &JudgedCall<'_>) -> Judgement {
     } else {
         Verdict::Allow
     };
-    Judgement { verdict, rule: "make".to_owned(), reason: "it is shared".to_owned() }
+    Judgement {
+        verdict,
+        rule: "make".to_owned(),
+        reason: "it is shared".to_owned(),
+        ..Judgement::default()
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]

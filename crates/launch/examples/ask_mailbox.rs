@@ -18,7 +18,7 @@ use tokio::sync::watch;
 fn judge(call: &JudgedCall<'_>) -> Judgement {
     let asks = call.argv.last().is_some_and(|last| last.starts_with(b"ask"));
     let verdict = if asks { Verdict::Ask } else { Verdict::Allow };
-    Judgement { verdict, rule: "mailbox".to_owned(), reason: String::new() }
+    Judgement { verdict, rule: "mailbox".to_owned(), reason: String::new(), ..Judgement::default() }
 }
 
 async fn answer(approvals: CallApprovals) {

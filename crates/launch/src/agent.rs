@@ -239,6 +239,11 @@ impl AgentEnvironment {
         }
     }
 
+    /// Returns the path of `aifo-shim` there.
+    pub fn shim(&self) -> PathBuf {
+        self.shims().join("aifo-shim")
+    }
+
     /// Returns the directory of shims as the agent sees it.
     pub(crate) fn shims(&self) -> &Path {
         match self {

@@ -20,8 +20,9 @@ use tokio::task::JoinSet;
 
 use crate::agent_container::AGENT_PROGRAM;
 use crate::error::LaunchError;
-use crate::keys::{KEY_PORT, ModelKeys, usage_file};
+use crate::keys::{KEY_PORT, ModelKeys};
 use crate::proxy_task::ProxyTask;
+use crate::usage_file;
 
 /// Container with a runner that can start the agent, and its proxy.
 #[derive(Debug)]
@@ -69,7 +70,8 @@ impl AgentEndpoint {
         if let Some(keys) = config.keys.clone() {
             let listener = bind_keys(&fleet).await.map_err(LaunchError::Keys)?;
             let (counted, directory) = (keys.clone(), config.session_dir.clone());
-            serving_keys.spawn(async move { usage_file::keep(counted, &directory).await });
+            serving_keys
+                .spawn(async move { usage_file::keep(|| counted.usage(), &directory).await });
             serving_keys.spawn(async move { keys.serve(listener).await });
         }
         let mut forwarding = config.forwarding;

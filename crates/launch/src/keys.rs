@@ -2,7 +2,6 @@
 
 mod login;
 mod source;
-pub(crate) mod usage_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -16,11 +16,11 @@ use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
 use crate::added_rules;
-use crate::keys::usage_file;
 use crate::network_rules::RuleScope;
 use crate::session_dir::{
     PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
 };
+use crate::usage_file;
 
 /// The record of a session in its directory.
 #[derive(Clone, Debug)]
@@ -86,6 +86,8 @@ struct SessionRecord {
 }
 
 const RECORD: &str = "session.json";
+/// The record of `aifo-coder proxy`, which only has questions.
+const PROXY_RECORD: &str = "proxy.json";
 const TOKEN: &str = "token";
 /// Name of the file that lists running tools.
 pub(crate) const RUNNING_TABLE: &str = "running";
@@ -116,11 +118,16 @@ impl SessionInfo {
         let path = self.directory.join(TOKEN);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(token.reveal().as_bytes())?;
-        self.write_record()
+        self.write_record(RECORD)
+    }
+
+    /// Writes the record of a process that only has questions.
+    pub(crate) fn publish_questions(&self) -> io::Result<()> {
+        self.write_record(PROXY_RECORD)
     }
 
     /// Replaces the record atomically.
-    fn write_record(&self) -> io::Result<()> {
+    fn write_record(&self, name: &str) -> io::Result<()> {
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = SessionRecord {
             id: self.id.clone(),
@@ -141,7 +148,7 @@ impl SessionInfo {
         };
         let mut new = NamedTempFile::new_in(&self.directory)?;
         new.write_all(&serde_json::to_vec_pretty(&record)?)?;
-        new.persist(self.directory.join(RECORD))?;
+        new.persist(self.directory.join(name))?;
         Ok(())
     }
 
@@ -166,11 +173,15 @@ impl SessionInfo {
     /// caller may have access to the directory, and paths that are read or removed later must match
     /// the id in its name.
     pub(crate) fn read(directory: &Path) -> Option<Self> {
+        Self::read_from(directory, RECORD)
+    }
+
+    fn read_from(directory: &Path, record: &str) -> Option<Self> {
         if !is_private(directory) {
             return None;
         }
         let record: SessionRecord =
-            serde_json::from_slice(&fs::read(directory.join(RECORD)).ok()?).ok()?;
+            serde_json::from_slice(&fs::read(directory.join(record)).ok()?).ok()?;
         let is_named = |path: &Path, name: String| path.file_name() == Some(OsStr::new(&name));
         // Tools write to a session's temporary directory, whose name has a suffix.
         let name = format!("{PREFIX}{}", record.id);
@@ -204,8 +215,21 @@ impl SessionInfo {
 
 /// Returns this user's running sessions, oldest first. Skips directories of killed launchers.
 pub fn running_sessions() -> Vec<SessionInfo> {
+    running_with(&[RECORD])
+}
+
+/// Returns this user's running sessions and processes of `aifo-coder proxy`, which may have questions about
+/// calls, oldest first.
+pub fn asking_sessions() -> Vec<SessionInfo> {
+    running_with(&[RECORD, PROXY_RECORD])
+}
+
+fn running_with(records: &[&str]) -> Vec<SessionInfo> {
     let held = session_directories(&runtime_directory()).filter(|directory| is_locked(directory));
-    let mut sessions: Vec<_> = held.filter_map(|directory| SessionInfo::read(&directory)).collect();
+    let read = |directory: PathBuf| {
+        records.iter().find_map(|record| SessionInfo::read_from(&directory, record))
+    };
+    let mut sessions: Vec<_> = held.filter_map(read).collect();
     sessions.sort_by_key(|session| session.started);
     sessions
 }
@@ -222,7 +246,7 @@ pub(crate) fn session_directories(place: &Path) -> impl Iterator<Item = PathBuf>
 pub(crate) async fn update_record(mut info: SessionInfo, mut up: watch::Receiver<BTreeSet<Kind>>) {
     while up.changed().await.is_ok() {
         info.up = in_order(&info.kinds, &up.borrow_and_update());
-        if let Err(error) = info.write_record() {
+        if let Err(error) = info.write_record(RECORD) {
             tracing::warn!(%error, "cannot update the session record");
         }
     }

@@ -13,14 +13,20 @@ fn main() -> ExitCode {
     let of = |tool: &str, at: usize| {
         let run = Run::Text(format!("{tool} command-{at}"));
         let with = vec!["--force".to_owned(), format!("--option-{at}"), "+*".to_owned()];
-        (RuleText { run, with, then: Verdict::Ask, ..RuleText::default() }, format!("file:{at}"))
+        (
+            RuleText { run, with, then: Some(Verdict::Ask), ..RuleText::default() },
+            format!("file:{at}"),
+        )
     };
     let mut rules: Vec<_> = (0..500).map(|at| of("git", at)).collect();
     rules.extend((500..900).map(|at| of(&format!("tool-{at}"), at)));
     rules.extend((900..1000).map(|at| {
         let with = vec![format!("--option-{at}"), format!("value-{at}*")];
         let run = Run::Text("git push".to_owned());
-        (RuleText { run, with, then: Verdict::Ask, ..RuleText::default() }, format!("file:{at}"))
+        (
+            RuleText { run, with, then: Some(Verdict::Ask), ..RuleText::default() },
+            format!("file:{at}"),
+        )
     }));
     let mut judge = Judge::default();
     if let Err((at, error)) = judge.add(&rules, RuleOrigin::User) {

@@ -55,6 +55,8 @@ pub enum Answer {
 pub enum AskOutcome {
     /// An earlier answer covers the call.
     Answered(Answer),
+    /// A user has allowed it elsewhere, with the calls that it runs.
+    Granted,
     /// The call waits for the answer to this question.
     Waiting(QuestionNumber),
     /// Too many calls wait.
@@ -72,6 +74,18 @@ struct Asked {
     answer: Option<Answer>,
     /// When it expires; `None` while its call waits.
     expires: Option<Instant>,
+    source: AskedSource,
+}
+
+/// Where an [`Asked`] comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AskedSource {
+    Question,
+    /// A user has allowed it elsewhere.
+    Grant {
+        /// The grant of the call that runs this one, which ends when this one has run.
+        outer: Option<u64>,
+    },
 }
 
 /// How long an answer covers an identical call after its client has left.
@@ -166,8 +180,14 @@ impl Approvals {
         let same = left.min_by_key(|(number, asked)| (asked.answer.is_none(), **number));
         let same = same.map(|(number, asked)| (*number, asked.answer));
         if let Some((number, Some(answer))) = same {
-            self.calls.remove(&number);
-            return AskOutcome::Answered(answer);
+            return match self.calls.remove(&number).map(|asked| asked.source) {
+                Some(AskedSource::Grant { outer }) => {
+                    // The user has allowed one run.
+                    outer.map(|outer| self.calls.remove(&outer));
+                    AskOutcome::Granted
+                }
+                _ => AskOutcome::Answered(answer),
+            };
         }
         if self.waiting() >= self.max_waiting {
             return AskOutcome::Full;
@@ -188,17 +208,39 @@ impl Approvals {
             state: QuestionState::Pending,
         };
         self.questions.ask(question);
-        self.calls.insert(number, Asked { call, answer: None, expires: None });
+        self.calls.insert(
+            number,
+            Asked { call, answer: None, expires: None, source: AskedSource::Question },
+        );
         AskOutcome::Waiting(QuestionNumber(number))
     }
 
-    /// Covers one call, as an answer of a user who has allowed it elsewhere.
-    pub fn allow_once(&mut self, call: AskedCall, now: Instant) {
+    /// Covers one call, as an answer of a user who has allowed it elsewhere, and once each of the calls
+    /// that it runs.
+    pub fn allow_once(&mut self, call: AskedCall, inner: Vec<AskedCall>, now: Instant) {
         self.expire(now);
+        let outer = self.grant(call, None, now);
+        for call in inner {
+            self.grant(call, Some(outer), now);
+        }
+        self.drop_oldest_left();
+    }
+
+    /// Covers once each of the calls that an allowed one runs.
+    pub fn allow_inner(&mut self, inner: Vec<AskedCall>, now: Instant) {
+        self.expire(now);
+        for call in inner {
+            self.grant(call, None, now);
+        }
+        self.drop_oldest_left();
+    }
+
+    fn grant(&mut self, call: AskedCall, outer: Option<u64>, now: Instant) -> u64 {
         let number = self.next_number();
         let expires = now.checked_add(RETRY_PERIOD);
-        self.calls.insert(number, Asked { call, answer: Some(Answer::Once), expires });
-        self.drop_oldest_left();
+        let source = AskedSource::Grant { outer };
+        self.calls.insert(number, Asked { call, answer: Some(Answer::Once), expires, source });
+        number
     }
 
     /// Answers an open question. The first answer counts. [`AnswerEffect::Decided`] wakes its call, and

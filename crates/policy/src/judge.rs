@@ -3,6 +3,7 @@
 mod condition;
 mod environment;
 mod file;
+mod files;
 mod flow;
 mod glob;
 mod import;
@@ -10,6 +11,7 @@ mod links;
 mod marks;
 mod normal;
 mod place;
+mod printed;
 mod rule;
 mod script;
 mod set;
@@ -17,6 +19,7 @@ mod settings;
 mod sieve;
 mod table;
 mod unwrap;
+mod words;
 
 use serde::Deserialize;
 
@@ -27,10 +30,12 @@ use self::set::RuleSet;
 use self::table::{JudgedTools, runs_nothing};
 use self::unwrap::Parts;
 
+use crate::approvals::AskedCall;
+
 pub use self::environment::with_git_variables;
 pub use self::file::{default_rules, example_call};
 pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
-pub use self::rule::{Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
+pub use self::rule::{CallNetwork, Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
 
 /// A call as a frontend received it, before any sidecar is chosen.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +81,9 @@ pub struct Judgement {
     pub rule: String,
     /// The rule's reason for users and agents; may be empty.
     pub reason: String,
+    /// The rule by which the call runs without network, if there is one. It does not depend on the
+    /// verdict.
+    pub no_network: Option<String>,
 }
 
 /// The rules of a session.
@@ -85,6 +93,9 @@ pub struct Judge {
     own: RuleSet,
     /// The workspace's rules, which can only make a verdict stricter.
     workspace: RuleSet,
+    /// The rules with `net = "none"` of all sources. Each has the verdict [`Verdict::Deny`]: a call that
+    /// one of them may match has no network.
+    no_network: RuleSet,
     /// `None` takes paths as they are written.
     links: Option<Links>,
 }
@@ -107,7 +118,9 @@ impl Judge {
         rules: &[(RuleText, String)],
         origin: RuleOrigin,
     ) -> Result<(), (usize, InvalidJudgeRule)> {
-        self.own.extend(compile_all(rules, origin)?);
+        let compiled = compile_all(rules, origin)?;
+        self.own.extend(compiled.rules);
+        self.no_network.extend(compiled.no_network);
         Ok(())
     }
 
@@ -116,7 +129,9 @@ impl Judge {
         &mut self,
         rules: &[(RuleText, String)],
     ) -> Result<(), (usize, InvalidJudgeRule)> {
-        self.workspace.extend(compile_all(rules, RuleOrigin::User)?);
+        let compiled = compile_all(rules, RuleOrigin::User)?;
+        self.workspace.extend(compiled.rules);
+        self.no_network.extend(compiled.no_network);
         Ok(())
     }
 
@@ -124,7 +139,7 @@ impl Judge {
     pub fn add_defaults(&mut self) {
         let compiled = |(text, source): &(RuleText, String)| {
             // They are part of the program, and a test compiles them.
-            Rule::compile(text, source, RuleOrigin::Default)
+            Rule::compile(text, text.then.unwrap_or_default(), source, RuleOrigin::Default)
                 .unwrap_or_else(|error| panic!("{source}: {error}"))
         };
         self.own.extend(default_rules().iter().flat_map(compiled).collect());
@@ -145,13 +160,13 @@ impl Judge {
 
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.workspace.is_empty()
+        self.sets().all(RuleSet::is_empty)
     }
 
-    /// Returns whether a rule can make a verdict on calls of this tool stricter. A rule on the reader of
-    /// the tool's output cannot: a call alone does not show it.
+    /// Returns whether a rule can make a verdict on calls of this tool stricter, or take their network. A
+    /// rule on the reader of the tool's output cannot: a call alone does not show it.
     pub fn concerns(&self, tool: &str) -> bool {
-        self.own.concerns(tool.as_bytes()) || self.workspace.concerns(tool.as_bytes())
+        self.sets().any(|set| set.concerns(tool.as_bytes()))
     }
 
     /// Returns the verdict on a call. No rule means [`Verdict::Allow`].
@@ -178,6 +193,27 @@ impl Judge {
         self.judge_parts(&Parts::of_text(text.as_bytes(), place, JudgedTools::new(&is_named)))
     }
 
+    /// Returns the other calls that a call runs for certain, as if they were called alone, and that a user
+    /// must allow then. A user who allows the call allows them.
+    pub fn covered(&self, call: &JudgedCall<'_>) -> Vec<AskedCall> {
+        let place = self.place(call.directory, call.workspace);
+        let is_named = |tool: &[u8]| self.names(tool);
+        let mut covered: Vec<AskedCall> = Vec::new();
+        for inner in Parts::certain(call.argv, place, JudgedTools::new(&is_named)) {
+            let AskedCall { argv, directory } = &inner;
+            let is_same = argv == call.argv && directory == call.directory;
+            if is_same
+                || self.judge(&JudgedCall { argv, directory, ..*call }).verdict != Verdict::Ask
+            {
+                continue;
+            }
+            if covered.len() < MAX_COVERED && !covered.contains(&inner) {
+                covered.push(inner);
+            }
+        }
+        covered
+    }
+
     /// Returns the verdict on a call, and the calls in it.
     pub fn explain(&self, call: &JudgedCall<'_>) -> Explained {
         let place = self.place(call.directory, call.workspace);
@@ -196,26 +232,58 @@ impl Judge {
 
     /// Returns whether a rule may be about calls of a tool.
     fn names(&self, tool: &[u8]) -> bool {
-        self.own.names(tool) || self.workspace.names(tool)
+        self.sets().any(|set| set.names(tool))
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &RuleSet> {
+        [&self.own, &self.workspace, &self.no_network].into_iter()
     }
 
     fn judge_parts(&self, parts: &Parts<'_>) -> Judgement {
-        let own = self.own.judge(parts);
-        if self.workspace.is_empty() {
-            return own;
+        let mut judgement = self.own.judge(parts);
+        if !self.workspace.is_empty() {
+            let of_workspace = self.workspace.judge(parts);
+            if of_workspace.verdict > judgement.verdict {
+                judgement = of_workspace;
+            }
         }
-        let of_workspace = self.workspace.judge(parts);
-        if of_workspace.verdict > own.verdict { of_workspace } else { own }
+        if !self.no_network.is_empty() {
+            let judged = self.no_network.judge(parts);
+            judgement.no_network = (judged.verdict > Verdict::Allow).then_some(judged.rule);
+        }
+        judgement
     }
+}
+
+/// Maximum number of calls that one answer covers.
+const MAX_COVERED: usize = 16;
+
+/// Rules by their effects.
+#[derive(Default)]
+struct CompiledRules {
+    rules: Vec<Rule>,
+    no_network: Vec<Rule>,
 }
 
 fn compile_all(
     rules: &[(RuleText, String)],
     origin: RuleOrigin,
-) -> Result<Vec<Rule>, (usize, InvalidJudgeRule)> {
-    let mut compiled = Vec::new();
+) -> Result<CompiledRules, (usize, InvalidJudgeRule)> {
+    let mut compiled = CompiledRules::default();
     for (at, (text, source)) in rules.iter().enumerate() {
-        compiled.extend(compile(text, source, origin).map_err(|error| (at, error))?);
+        let add = |verdict, rules: &mut Vec<Rule>| {
+            let more = compile(text, verdict, source, origin).map_err(|error| (at, error))?;
+            rules.extend(more);
+            Ok(())
+        };
+        if let Some(verdict) = text.then {
+            add(verdict, &mut compiled.rules)?;
+        }
+        match text.net {
+            Some(CallNetwork::None) => add(Verdict::Deny, &mut compiled.no_network)?,
+            None if text.then.is_none() => return Err((at, InvalidJudgeRule::NoEffect)),
+            None => {}
+        }
     }
     Ok(compiled)
 }
@@ -223,10 +291,11 @@ fn compile_all(
 /// Compiles a rule and runs its examples.
 fn compile(
     text: &RuleText,
+    verdict: Verdict,
     source: &str,
     origin: RuleOrigin,
 ) -> Result<Vec<Rule>, InvalidJudgeRule> {
-    let rules = Rule::compile(text, source, origin)?;
+    let rules = Rule::compile(text, verdict, source, origin)?;
     let alone = RuleSet::of(rules.clone());
     let matches = |example: &String| {
         let argv =

@@ -42,8 +42,8 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
-    Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule, Judge,
-    JudgedCall, Judgement, RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules,
+    CallNetwork, Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule,
+    Judge, JudgedCall, Judgement, RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules,
     example_call, import_claude, import_codex, with_git_variables,
 };
 pub use kinds::{

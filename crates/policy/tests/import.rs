@@ -205,3 +205,161 @@ fn an_invalid_settings_file_is_an_error() {
     assert_eq!(import_claude("{\n\"permissions\": 1}").unwrap_err().line, 2);
     assert!(import_claude("").is_err());
 }
+
+/// The sections of a data file: name and lines.
+fn sections(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match (line.strip_prefix("= "), sections.last_mut()) {
+            (Some(name), _) => sections.push((name, Vec::new())),
+            (None, Some((_, lines))) => lines.push(line),
+            (None, None) => panic!("{line}"),
+        }
+    }
+    sections
+}
+
+/// Returns the strictest verdict of the rules whose words begin a call.
+fn verdict_of_prefixes(rules: &[(Verdict, Vec<Vec<&str>>)], call: &[&str]) -> Verdict {
+    let begins = |words: &[Vec<&str>]| {
+        words.len() <= call.len()
+            && words.iter().zip(call).all(|(words, word)| words.contains(word))
+    };
+    let matching = rules.iter().filter(|(_, words)| begins(words));
+    matching.map(|(then, _)| *then).max().unwrap_or_default()
+}
+
+/// Calls of a set's own words, and of each pair of rules, get no looser verdict than by the set itself.
+#[test]
+fn no_set_of_codex_rules_becomes_looser() {
+    let sections = sections(include_str!("codex_sets.txt"));
+    let (mut rules_count, mut listed) = (0, 0);
+    let mut looser = Vec::new();
+    for (name, lines) in &sections {
+        let rules: Vec<(Verdict, Vec<Vec<&str>>)> = lines
+            .iter()
+            .map(|line| {
+                let (then, words) = line.split_once(' ').unwrap();
+                let then = match then {
+                    "forbidden" => Verdict::Deny,
+                    "prompt" => Verdict::Ask,
+                    _ => Verdict::Allow,
+                };
+                (then, words.split(' ').map(|word| word.split('|').collect()).collect())
+            })
+            .collect();
+        let text: String = lines
+            .iter()
+            .map(|line| {
+                let (then, words) = line.split_once(' ').unwrap();
+                let words: Vec<Vec<&str>> =
+                    words.split(' ').map(|word| word.split('|').collect()).collect();
+                format!("prefix_rule(pattern={words:?}, decision=\"{then}\")\n")
+            })
+            .collect();
+        let imported = import_codex(&text).unwrap();
+        rules_count += rules.len();
+        listed += imported.notes.iter().filter(|note| note.what.contains("cannot be")).count();
+        let mut judge = judge(&imported);
+        judge.add_defaults();
+        let calls = rules
+            .iter()
+            .map(|(_, words)| words.iter().map(|words| words[0]).collect::<Vec<&str>>());
+        let calls: Vec<Vec<&str>> = calls.collect();
+        for first in &calls {
+            for second in &calls {
+                let tails: [&[&str]; 3] =
+                    [&["x"], second.get(1..).unwrap_or_default(), &second[second.len() - 1..]];
+                for tail in tails {
+                    let middle = [&first[..1], tail, &first[1..]].concat();
+                    for call in [[first.as_slice(), tail].concat(), middle] {
+                        let expected = verdict_of_prefixes(&rules, &call);
+                        let found = verdict(&judge, &call.join(" "));
+                        if found < expected {
+                            looser.push(format!(
+                                "{name}: {}: {found:?}, not {expected:?}",
+                                call.join(" ")
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(sections.len() >= 30 && rules_count >= 200, "{} {rules_count}", sections.len());
+    assert!(looser.is_empty(), "{looser:#?}");
+    assert!(listed * 50 <= rules_count, "{listed} of {rules_count} are listed");
+}
+
+/// Returns whether a pattern of Claude Code matches a command's text.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let prefix = pattern.strip_suffix(":*").or(pattern.strip_suffix(" *"));
+    if let Some(prefix) = prefix.filter(|prefix| !prefix.contains('*')) {
+        return text == prefix || text.starts_with(&format!("{prefix} "));
+    }
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, rest)) => text.strip_prefix(head).is_some_and(|text| {
+            (0..=text.len()).any(|at| is_like(rest, &text[at..])) || rest.is_empty()
+        }),
+    }
+}
+
+#[test]
+fn no_set_of_claude_permissions_becomes_looser() {
+    let sections = sections(include_str!("claude_sets.txt"));
+    let (mut rules_count, mut listed) = (0, 0);
+    let mut looser = Vec::new();
+    for (name, lines) in &sections {
+        let rules: Vec<(&str, &str)> =
+            lines.iter().map(|line| line.split_once(' ').unwrap()).collect();
+        let of = |list: &str| -> Vec<&str> {
+            rules.iter().filter(|(it, _)| *it == list).map(|(_, form)| *form).collect()
+        };
+        let lists = serde_json::json!({
+            "permissions": { "allow": of("allow"), "ask": of("ask"), "deny": of("deny") }
+        });
+        let imported = import_claude(&lists.to_string()).unwrap();
+        rules_count += rules.len();
+        let is_listed = |form: &str| {
+            let is_it =
+                |note: &String| note.contains(&format!("'{form}'")) && note.contains("cannot");
+            notes(&imported).iter().any(is_it)
+        };
+        listed += rules.iter().filter(|(_, form)| is_listed(form)).count();
+        let mut judge = judge(&imported);
+        judge.add_defaults();
+        let pattern = |form: &str| -> String {
+            form.strip_prefix("Bash(").and_then(|it| it.strip_suffix(')')).unwrap_or("*").to_owned()
+        };
+        let bases: Vec<String> = rules
+            .iter()
+            .map(|(_, form)| pattern(form).replace(":*", "").replace(" *", "").replace('*', ""))
+            .filter(|base| !base.contains('"') && !base.trim().is_empty())
+            .filter(|base| !base.trim().starts_with('-'))
+            .collect();
+        for first in &bases {
+            for second in bases.iter().map(String::as_str).chain(["x y"]) {
+                let tail = second.split_once(' ').map_or("", |(_, tail)| tail);
+                for call in [format!("{first} {tail} z"), format!("{first} {tail}"), first.clone()]
+                {
+                    let call = call.split_whitespace().collect::<Vec<_>>().join(" ");
+                    let matching = rules.iter().filter(|(list, form)| {
+                        *list != "allow" && !is_listed(form) && is_like(&pattern(form), &call)
+                    });
+                    let expected = matching
+                        .map(|(list, _)| if *list == "deny" { Verdict::Deny } else { Verdict::Ask })
+                        .max()
+                        .unwrap_or_default();
+                    let found = verdict(&judge, &format!("sh -c '{call}'"));
+                    if found < expected {
+                        looser.push(format!("{name}: {call}: {found:?}, not {expected:?}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(sections.len() >= 30 && rules_count >= 150, "{} {rules_count}", sections.len());
+    assert!(looser.is_empty(), "{looser:#?}");
+    assert!(listed * 10 <= rules_count, "{listed} of {rules_count} are listed");
+}

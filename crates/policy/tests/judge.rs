@@ -1,6 +1,6 @@
 //! The judge with the default rules: spellings of judged calls, harmless calls, and the order of rules.
 
-use aifo_policy::{Judge, JudgedCall, Judgement, RuleOrigin, Verdict, default_rules};
+use aifo_policy::{AskedCall, Judge, JudgedCall, Judgement, RuleOrigin, Verdict, default_rules};
 
 fn judge() -> Judge {
     let mut judge = Judge::default();
@@ -38,6 +38,97 @@ fn no_spelling_of_a_judged_call_passes() {
 #[test]
 fn no_published_class_of_attack_passes() {
     assert_asked(include_str!("attacks.txt"), 1000);
+}
+
+/// A row: a call that a user has allowed, and the calls that this covers, with their directories below the
+/// workspace.
+#[test]
+fn an_allowed_call_covers_the_judged_calls_that_it_surely_runs() {
+    const F: &str = "git push -f";
+    let rows: [(&str, &[(&str, &str)]); 40] = [
+        ("env git push -f", &[(F, "")]),
+        ("env A=1 B=2 git push -f", &[(F, "")]),
+        ("env -C sub git push -f", &[(F, "/sub")]),
+        ("timeout -s KILL 5 git push -f", &[(F, "")]),
+        ("nice -n 5 nohup stdbuf -oL git push -f", &[(F, "")]),
+        ("sh -c 'git push -f'", &[(F, "")]),
+        ("bash -lc 'cd sub && git push -f && echo done'", &[(F, "/sub")]),
+        (
+            "bash -c 'make; git push -f a; git push -f b'",
+            &[("git push -f a", ""), ("git push -f b", "")],
+        ),
+        ("sh -c 'git push -f; git push -f'", &[(F, "")]),
+        ("env nice sh -c 'timeout 3 git push \"-f\"'", &[(F, "")]),
+        ("sh -c 'git push -f origin \"a b\"'", &[("git push -f origin 'a b'", "")]),
+        // No other call, and none that is allowed alone.
+        (F, &[]),
+        ("sh -c 'git status && git push'", &[]),
+        ("env -C sub git status", &[]),
+        // The PATH of the agent does not find it.
+        ("env -i git push -f", &[]),
+        ("env -u PATH git push -f", &[]),
+        ("env -S 'git push -f'", &[]),
+        ("env PATH=/usr/bin git push -f", &[]),
+        ("sh -c 'PATH=/usr/bin; git push -f'", &[]),
+        ("sh -c 'exec -c git push -f'", &[]),
+        // As another user, on another machine, in another root, or by a tool that may not run it.
+        ("sudo git push -f", &[]),
+        ("ssh host git push -f", &[]),
+        ("ssh host 'git push -f'", &[]),
+        ("docker run x git push -f", &[]),
+        ("chroot /x git push -f", &[]),
+        ("env ssh host git push -f", &[("ssh host git push -f", "")]),
+        ("sh -c 'ssh host git push -f'", &[("ssh host git push -f", "")]),
+        ("mystery git push -f", &[]),
+        ("tmux new git push -f", &[]),
+        ("npx git push -f", &[]),
+        // Its words or its directory are not known.
+        ("sh -c 'git push -f $X'", &[]),
+        ("sh -c 'git push -f \"$X\"'", &[]),
+        ("sh -c 'git push -f *'", &[]),
+        ("sh -c 'cd $X; git push -f'", &[]),
+        ("sh -c 'cd sub; git push -f'", &[]),
+        ("xargs git push -f", &[]),
+        ("find . -exec git push -f {} +", &[]),
+        ("git -c alias.x='!git push -f' x", &[]),
+        ("git -c alias.x='push -f' x", &[]),
+        ("env GIT_EDITOR='git push -f' git commit", &[]),
+    ];
+    let judge = judge();
+    let workspace = [b"/home/me/project".to_vec()];
+    let bytes = |line: &str| -> Vec<Vec<u8>> {
+        let words = shlex::split(line).unwrap_or_else(|| panic!("{line}"));
+        words.into_iter().map(String::into_bytes).collect()
+    };
+    for (line, expected) in rows {
+        let argv = bytes(line);
+        let call =
+            JudgedCall { argv: &argv, directory: b"/home/me/project", workspace: &workspace };
+        let covered = judge.covered(&call);
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(line, sub)| AskedCall {
+                argv: bytes(line),
+                directory: format!("/home/me/project{sub}").into_bytes(),
+            })
+            .collect();
+        assert_eq!(covered, expected, "{line}");
+    }
+    let many =
+        format!("sh -c '{}'", (0..100).map(|n| format!("git push -f {n};")).collect::<String>());
+    let argv = bytes(&many);
+    let call = JudgedCall { argv: &argv, directory: b"/home/me/project", workspace: &workspace };
+    assert_eq!(judge.covered(&call).len(), 16);
+}
+
+#[test]
+fn no_spelling_by_options_wrappers_and_settings_passes() {
+    assert_asked(include_str!("spellings.txt"), 800);
+}
+
+#[test]
+fn no_call_of_pipelines_and_transcripts_is_asked() {
+    assert_allowed(include_str!("calls.txt"), 400);
 }
 
 #[test]
@@ -153,9 +244,53 @@ fn long_calls_take_little_time() {
     assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
+/// Returns the verdict with the default rules and those of a user's file.
+#[track_caller]
+fn verdict_with(rules: &str, line: &str) -> Verdict {
+    #[derive(serde::Deserialize)]
+    struct File {
+        rule: Vec<aifo_policy::RuleText>,
+    }
+    let file: File = toml::from_str(rules).unwrap();
+    let rules: Vec<_> = file.rule.into_iter().map(|rule| (rule, "file".to_owned())).collect();
+    let mut judge = judge();
+    judge.add(&rules, RuleOrigin::User).unwrap();
+    let argv = ["sh", "-c", line].map(|word| word.as_bytes().to_vec());
+    judged(&judge, &argv).verdict
+}
+
+#[test]
+fn a_default_rule_does_not_make_a_users_verdict_looser() {
+    let deny = "[[rule]]\nrun = \"git push\"\nthen = \"deny\"";
+    assert_eq!(verdict_with(deny, "git push -f"), Verdict::Deny);
+    assert_eq!(verdict_with(deny, "git push"), Verdict::Deny);
+    let tool = "[[rule]]\nrun = \"npm\"\nthen = \"deny\"";
+    assert_eq!(verdict_with(tool, "npm publish"), Verdict::Deny);
+    assert_eq!(verdict_with(tool, "npm publish --dry-run"), Verdict::Deny);
+    let allow = "[[rule]]\nrun = \"git push\"\nwith = [\"--force\"]\nthen = \"allow\"";
+    assert_eq!(verdict_with(allow, "git push -f"), Verdict::Allow);
+    let wide = "[[rule]]\nrun = \"git\"\nthen = \"allow\"";
+    assert_eq!(verdict_with(wide, "git push -f"), Verdict::Ask);
+}
+
+#[test]
+fn a_condition_is_the_end_of_options_or_a_pattern_of_one() {
+    let rule = |condition: &str| {
+        format!("[[rule]]\nrun = \"git checkout\"\nwith = [\"{condition}\"]\nthen = \"deny\"")
+    };
+    assert_eq!(verdict_with(&rule("--"), "git checkout -- x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--"), "git -C y checkout main -- x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--"), "git checkout -b x"), Verdict::Allow);
+    assert_eq!(verdict_with(&rule("--conf*"), "git checkout --conflict=diff3 x"), Verdict::Deny);
+    assert_eq!(verdict_with(&rule("--conf*"), "git checkout -- x"), Verdict::Allow);
+    let push = "[[rule]]\nrun = \"git push\"\nwith = [\"--set-up*\"]\nthen = \"deny\"";
+    assert_eq!(verdict_with(push, "git push -qu origin x"), Verdict::Deny);
+    assert_eq!(verdict_with(push, "git push -q origin x"), Verdict::Allow);
+}
+
 mod order {
     use super::*;
-    use aifo_policy::{RuleText, Run};
+    use aifo_policy::{CallNetwork, RuleText, Run};
     use proptest::prelude::*;
 
     fn words(options: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
@@ -165,17 +300,25 @@ mod order {
 
     fn rule() -> impl Strategy<Value = (RuleText, String)> {
         let runs = ["git", "git push", "git push origin", "*", "npm publish", "rm"];
-        let verdicts = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
+        let (ask, none) = (Some(Verdict::Ask), Some(CallNetwork::None));
+        let effects = [
+            (Some(Verdict::Allow), None),
+            (ask, None),
+            (Some(Verdict::Deny), None),
+            (None, none),
+            (ask, none),
+            (Some(Verdict::Allow), none),
+        ];
         (
             prop::sample::select(runs.to_vec()),
             words(&["--force", "-u", "main", "+*"]),
             words(&["--force", "origin"]),
             words(&["--dry-run", "-f"]),
             any::<bool>(),
-            prop::sample::select(verdicts.to_vec()),
+            prop::sample::select(effects.to_vec()),
             "[a-c]",
         )
-            .prop_map(|(run, with, all, without, outside, then, because)| {
+            .prop_map(|(run, with, all, without, outside, (then, net), because)| {
                 let run = Run::Text(run.to_owned());
                 let rule = RuleText {
                     run,
@@ -184,6 +327,7 @@ mod order {
                     without,
                     outside,
                     then,
+                    net,
                     because,
                     ..RuleText::default()
                 };
@@ -222,6 +366,31 @@ mod order {
                 let argv: Vec<Vec<u8>> =
                     shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
                 prop_assert_eq!(judged(&a, &argv), judged(&b, &argv), "{}", call);
+            }
+        }
+
+        #[test]
+        fn a_rule_on_the_network_never_loosens(
+            rules in prop::collection::vec(rule(), 0..8),
+            (mut added, source) in rule(),
+            is_workspaces in any::<bool>(),
+        ) {
+            let mut before = Judge::default();
+            before.add(&rules, RuleOrigin::User).unwrap();
+            (added.then, added.net) = (None, Some(CallNetwork::None));
+            let mut after = before.clone();
+            let added = [(added, source)];
+            match is_workspaces {
+                true => after.restrict(&added).unwrap(),
+                false => after.add(&added, RuleOrigin::User).unwrap(),
+            }
+            for call in CALLS {
+                let argv: Vec<Vec<u8>> =
+                    shlex::split(call).unwrap().into_iter().map(String::into_bytes).collect();
+                let (before, after) = (judged(&before, &argv), judged(&after, &argv));
+                prop_assert_eq!(before.verdict, after.verdict, "{}", call);
+                prop_assert_eq!(&before.rule, &after.rule, "{}", call);
+                prop_assert!(before.no_network.is_none() || after.no_network.is_some(), "{}", call);
             }
         }
     }

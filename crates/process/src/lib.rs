@@ -68,7 +68,7 @@ pub use network_stack::{create_network_stack, join_network_stack, try_network_st
 pub use oom_score::{OomScore, RaisedOomScore};
 pub use private_mode::restore_private_mode;
 pub use pty::{MAX_INPUT, Pty, resize, take_unread_input};
-pub use reaper::{ChildEvent, Reaped, has_children, reap};
+pub use reaper::{ChildEvent, Reaped, has_children, reap, reap_children_of_thread};
 pub use root_directory::{Links, RootDirectory, open_regular};
 pub use routing_socket::RoutingSocket;
 pub use same_object::is_same_object;
@@ -87,10 +87,10 @@ pub use sys::before_c_library;
 pub use sys::kernel;
 pub use sys::spawn::Starting;
 pub use sys::{
-    Arena, accept, bytes_in_pipe, drop_capabilities, environment, executed_path,
-    give_back_freed_memory, landlock_version, random_bits, take_fd,
+    Arena, accept, bytes_in_pipe, close_network_sockets, drop_capabilities, environment,
+    executed_path, give_back_freed_memory, landlock_version, random_bits, take_fd,
 };
 #[doc(hidden)]
 pub use syscall_filter::kill_at_system_call;
-pub use syscall_filter::{Restriction, UnknownRestriction, restrict_system_calls};
+pub use syscall_filter::{Restriction, UnknownRestriction, give_up_network, restrict_system_calls};
 pub use unix_address::{UnixAddress, bind_unix, connect_unix};

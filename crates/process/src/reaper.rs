@@ -5,7 +5,7 @@ use std::time::Duration;
 use aifo_types::Ending;
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use crate::sys;
@@ -61,6 +61,15 @@ pub fn reap() -> Option<ChildEvent> {
         system: duration(usage.ru_stime),
         max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
     }))
+}
+
+/// Reaps the ended children of this thread. Never blocks.
+///
+/// A process that adopts orphans gets them as children of its first thread. If another thread starts all of
+/// its own children, the first one reaps the orphans only.
+pub fn reap_children_of_thread() {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WNOTHREAD;
+    while !matches!(waitpid(None, Some(flags)), Err(_) | Ok(WaitStatus::StillAlive)) {}
 }
 
 /// Returns whether this process has a child, including zombies.

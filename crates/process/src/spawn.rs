@@ -35,6 +35,8 @@ pub struct Spawn<'a> {
     pub nice: Option<i8>,
     /// The signals to ignore, bit n - 1 for signal n.
     pub ignored: u64,
+    /// Whether the program runs without network (`spec/confinement.md#no-network`).
+    pub no_network: bool,
 }
 
 /// Returns one variable of [`Spawn::env`], or `None` if it contains a NUL byte.
@@ -68,6 +70,11 @@ pub enum SpawnError {
     /// Setting the directory, group, terminal or standard descriptors failed.
     #[error("cannot prepare the process: {0}")]
     Prepare(#[source] Errno),
+    /// The network of the process could not be taken. The program was not executed.
+    #[error(
+        "cannot run without network: {0}; the kernel needs seccomp filters (CONFIG_SECCOMP_FILTER)"
+    )]
+    Network(#[source] Errno),
     /// execve failed.
     #[error("cannot execute: {0}")]
     Exec(#[source] Errno),
@@ -91,6 +98,7 @@ impl Spawn<'_> {
             umask: None,
             nice: None,
             ignored: 0,
+            no_network: false,
         }
     }
 }
@@ -191,6 +199,25 @@ mod tests {
         assert_eq!(output, format!("{}\n", (before + 300).min(1000)));
         drop(own.raise(2000));
         assert_eq!(current(), before, "the parent keeps its own");
+    }
+
+    #[test]
+    fn a_program_without_network_has_local_sockets_only() {
+        let script = "exec 2>&1; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; \
+                      (: </dev/tcp/127.0.0.1/9); (: </dev/udp/127.0.0.1/9)";
+        let bash = |no_network: bool| {
+            let (ending, output) = run(script, |spawn| {
+                spawn.program = c"/bin/bash".into();
+                spawn.no_network = no_network;
+            });
+            assert!(matches!(ending, Ending::Exited(_)), "{ending:?}");
+            output
+        };
+        let without = bash(true);
+        assert!(without.starts_with("NoNewPrivs:\t1\nSeccomp:\t2\n"), "{without}");
+        assert_eq!(without.matches("Network is unreachable").count(), 2, "{without}");
+        let with = bash(false);
+        assert!(!with.contains("unreachable"), "{with}");
     }
 
     #[test]

@@ -15,15 +15,20 @@ use aifo_wire::Limits;
 use tokio::sync::watch;
 
 pub(crate) use waiting::{
-    WaitEnd, approve_attached, approve_in_place, approve_plain, ends_unstarted_tool,
+    Approved, WaitEnd, approve_attached, approve_in_place, approve_plain, ends_unstarted_tool,
     wait_for_answer,
 };
 
 /// Judges calls. It runs on the reactor and must not block.
 #[derive(Clone)]
-pub struct CallJudge(Arc<JudgeFn>);
+pub struct CallJudge {
+    judge: Arc<JudgeFn>,
+    /// The calls that an allowed call covers; see [`Judge::covered`].
+    covered: Arc<CoveredFn>,
+}
 
 type JudgeFn = dyn Fn(&JudgedCall<'_>) -> Judgement + Send + Sync;
+type CoveredFn = dyn Fn(&JudgedCall<'_>) -> Vec<AskedCall> + Send + Sync;
 
 /// The verdicts of a session, and its calls that wait for approval. Cheap to clone; frontends for users
 /// share it with the proxy.
@@ -67,13 +72,16 @@ const STRING_COST: usize = 64;
 impl CallJudge {
     /// Returns a judge that calls `judge` once per call.
     pub fn new(judge: impl Fn(&JudgedCall<'_>) -> Judgement + Send + Sync + 'static) -> Self {
-        CallJudge(Arc::new(judge))
+        CallJudge { judge: Arc::new(judge), covered: Arc::new(|_| Vec::new()) }
     }
 }
 
 impl From<Judge> for CallJudge {
     fn from(judge: Judge) -> Self {
-        CallJudge::new(move |call| judge.judge(call))
+        let judge = Arc::new(judge);
+        let for_covered = Arc::clone(&judge);
+        let covered = Arc::new(move |call: &JudgedCall<'_>| for_covered.covered(call));
+        CallJudge { covered, ..CallJudge::new(move |call| judge.judge(call)) }
     }
 }
 
@@ -122,7 +130,14 @@ impl CallApprovals {
         let (judge, workspace) = (self.0.judge.as_ref()?, self.0.workspace.as_slice());
         let root = workspace.first().map(Vec::as_slice).unwrap_or_default();
         let directory = directory.unwrap_or(root);
-        Some((judge.0)(&JudgedCall { argv, directory, workspace }))
+        Some((judge.judge)(&JudgedCall { argv, directory, workspace }))
+    }
+
+    /// Returns the calls that a call runs and that are allowed with it; none without a judge.
+    pub fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
+        let AskedCall { argv, directory } = call;
+        let call = JudgedCall { argv, directory, workspace: &self.0.workspace };
+        self.0.judge.as_ref().map(|judge| (judge.covered)(&call)).unwrap_or_default()
     }
 
     /// Returns the open questions, the oldest first.
@@ -155,9 +170,10 @@ impl CallApprovals {
         self.lock().call(id).cloned()
     }
 
-    /// Covers the next call with these arguments, which a user has allowed elsewhere.
-    pub fn allow_once(&self, call: AskedCall) {
-        self.lock().allow_once(call, Instant::now());
+    /// Covers the next call with these arguments, which a user has allowed elsewhere, and once each of
+    /// the calls that it runs.
+    pub fn allow_once(&self, call: AskedCall, inner: Vec<AskedCall>) {
+        self.lock().allow_once(call, inner, Instant::now());
         self.announce();
     }
 
@@ -186,9 +202,13 @@ impl CallApprovals {
         let judgement = self.judge(&argv, request.cwd.as_deref());
         argv.remove(0);
         request.args = argv;
+        let judgement = judgement.map(|mut judgement| {
+            request.no_network = judgement.no_network.take();
+            judgement
+        });
         match judgement {
             None | Some(Judgement { verdict: Verdict::Allow, .. }) => Ok(None),
-            Some(Judgement { verdict: Verdict::Deny, rule, reason }) => {
+            Some(Judgement { verdict: Verdict::Deny, rule, reason, .. }) => {
                 Err(Refusal::DeniedByRule { rule, reason })
             }
             Some(judgement) => self.unapproved(request, &judgement).map(Some),
@@ -215,12 +235,13 @@ impl CallApprovals {
         Ok(unapproved(call, judgement))
     }
 
-    /// Asks about a command that is no call of a shim, and waits for the answer. Returns the wait and the
-    /// command in one line, without secrets. Errors of the wait: the command must not run. Dropping the
-    /// wait leaves the question to an identical command.
+    /// Asks about a command that is no call of a shim, and waits for the answer, which covers once each of
+    /// the calls that it runs. Returns the wait and the command in one line, without secrets. Errors of the
+    /// wait: the command must not run. Dropping the wait leaves the question to an identical command.
     pub fn ask(
         &self,
         call: AskedCall,
+        inner: Vec<AskedCall>,
         judgement: &Judgement,
     ) -> (String, impl Future<Output = Result<(), Refusal>> + Send + use<>) {
         let len = call.argv.iter().map(|word| word.len().saturating_add(STRING_COST)).sum();
@@ -232,7 +253,12 @@ impl CallApprovals {
                 return Err(Refusal::TooLongForApproval { len, limit_kib: limit / 1024 });
             }
             let never = std::future::pending();
-            wait_for_answer(&approvals, unapproved, |_| {}, never, approvals.0.timeout).await
+            let timeout = approvals.0.timeout;
+            let approved = wait_for_answer(&approvals, unapproved, |_| {}, never, timeout).await?;
+            if approved == Approved::Answered {
+                approvals.lock().allow_inner(inner, Instant::now());
+            }
+            Ok(())
         };
         (line, wait)
     }

@@ -86,6 +86,7 @@ async fn run_recorded(
     encode_upgrade_head(&mut response_head, echo);
     let tool = request.tool.clone();
     let client_handover = ClientHandover { response_head, received };
+    record.judged(&request);
     let start = start_frame(state, request, Some(client_handover));
     let began = Instant::now();
     let caller = Caller::Attached(client);

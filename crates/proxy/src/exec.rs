@@ -59,6 +59,7 @@ async fn run_recorded(
         // Sidecars may have started or stopped.
         routes = sidecar_lease::routes(state, &request.tool)?;
     }
+    record.judged(&request);
     let began = std::time::Instant::now();
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let start = start_frame(state, request, None);

@@ -2,7 +2,7 @@
 
 use aifo_policy::{RouteReason, with_git_variables};
 use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal};
-use aifo_wire::encode_run_in_place;
+use aifo_wire::{encode_run_in_place, encode_run_without_network};
 
 use crate::approval::approve_in_place;
 use crate::budget::Share;
@@ -22,12 +22,16 @@ pub(crate) async fn judge(
     let limits = &state.config.limits;
     add_configuration(&mut request);
     let mut record = CallRecord::new(&request, 3, limits);
-    let judged = allow(state, client, request).await;
-    drop(memory);
+    let judged = allow(state, client, &mut request).await;
+    record.judged(&request);
+    drop((request, memory));
     match &judged {
         Ok(()) => {
             let mut response = Vec::new();
-            encode_run_in_place(&mut response, echo);
+            match record.no_network {
+                None => encode_run_in_place(&mut response, echo),
+                Some(_) => encode_run_without_network(&mut response, echo),
+            }
             // A client that has left runs nothing.
             if client.socket.send_all(&response).await.is_ok() {
                 record.status = 204;
@@ -44,14 +48,14 @@ pub(crate) async fn judge(
 async fn allow(
     state: &ProxyState,
     client: &Client,
-    mut request: ExecRequest,
+    request: &mut ExecRequest,
 ) -> Result<(), Refusal> {
     let is_named = request.program.is_none() && request.passed() == 0;
     if !is_named || !state.config.in_place.contains(&request.tool) {
-        return Err(Refusal::NotInPlace { tool: request.tool });
+        return Err(Refusal::NotInPlace { tool: request.tool.clone() });
     }
     let approvals = &state.config.approvals;
-    match approvals.judge_request(&mut request)? {
+    match approvals.judge_request(request)? {
         None => Ok(()),
         Some(unapproved) => {
             approve_in_place(approvals, unapproved, client, state.shutdown.subscribe()).await

@@ -37,6 +37,8 @@ pub struct CallRecord {
     pub ending: CallEnding,
     /// The limit of its sidecar that was reached while it ran, if it failed: `memory` or `processes`.
     pub limit: Option<&'static str>,
+    /// The rule by which it ran without network.
+    pub no_network: Option<String>,
     /// Why it was refused, or another remark.
     pub reason: Option<String>,
     /// From start to end.
@@ -100,6 +102,7 @@ impl CallRecord {
             exit_code: 0,
             ending: CallEnding::Unknown,
             limit: None,
+            no_network: None,
             reason: None,
             wall_ms: 0,
             user_ms: 0,
@@ -113,6 +116,11 @@ impl CallRecord {
     pub(crate) fn routed(&mut self, kind: &Kind, reason: RouteReason) {
         self.kind = Some(kind.to_string());
         self.rule = Some(reason.as_str());
+    }
+
+    /// Notes the rule by which the call runs without network, if there is one.
+    pub(crate) fn judged(&mut self, request: &ExecRequest) {
+        self.no_network = request.no_network.as_deref().map(|rule| cut(rule, self.max_text));
     }
 
     pub(crate) fn refused(&mut self, refusal: &Refusal) {

@@ -56,6 +56,8 @@ pub(crate) struct Exec {
     /// A fact of the sidecar that may explain the outcome, once the tool has ended.
     note: Option<CallNote>,
     refusals: Refusals,
+    /// The rule by which the tool has no network.
+    no_network: Option<String>,
     /// `Exit` or `StartError` was sent.
     is_exit_sent: bool,
     /// CONT signals of the client that were delivered.
@@ -111,6 +113,7 @@ impl Exec {
             ended: None,
             note: None,
             refusals: Refusals::default(),
+            no_network: start.request.no_network.clone(),
             is_exit_sent: false,
             resumed: 0,
             interrupted: false,
@@ -345,6 +348,12 @@ impl Exec {
                 for text in self.refusals.lines(&self.tool) {
                     self.send_to_client(&Frame::Refused { text });
                 }
+            }
+            if let Some(rule) = self.no_network.take()
+                && matches!(reaped.ending, Ending::Exited(1..))
+            {
+                let text = format!("{} ran without network, by rule '{rule}'", self.tool);
+                self.send_to_client(&Frame::Refused { text });
             }
             let frame = Frame::Exit { serial: self.serial, exit };
             // The client first: it is waiting.

@@ -56,6 +56,8 @@ pub(crate) fn start(
             stdio: [open(&tool.stdio[0]), open(&tool.stdio[1]), open(&tool.stdio[2])],
             ..Inherited::default()
         },
+        // The monitor itself is not restricted.
+        no_network: tool.no_network.then(String::new),
         ..ExecRequest::new(id.clone(), name)
     };
     let mut start = Start::new(request);
@@ -226,6 +228,7 @@ fn start_tool(
         stdio,
         group: Group::Foreground(terminal),
         ignored: inherited.ignored,
+        no_network: start.request.no_network.is_some(),
         ..Spawn::new(c_string(program)?, argv, env)
     };
     let path = Path::new(OsStr::from_bytes(program));

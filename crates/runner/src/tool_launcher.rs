@@ -215,6 +215,7 @@ impl ToolLauncher {
             umask: inherited.umask.map(u32::from),
             nice: inherited.nice,
             ignored: inherited.ignored,
+            no_network: request.no_network.is_some(),
         };
         let failed = |error| spawn_start_error(&program, &error);
         let (pid, starting, monitor) = match &stdio.terminal {

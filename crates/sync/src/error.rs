@@ -53,6 +53,34 @@ pub enum SyncError {
         /// The system's error.
         source: io::Error,
     },
+    /// There is no git.
+    #[error("git is not installed")]
+    NoGit,
+    /// A command of git failed.
+    #[error("git {action} failed: {message}")]
+    Git {
+        /// The command.
+        action: String,
+        /// The reason that git printed.
+        message: String,
+    },
+    /// A command of git did not end in time.
+    #[error("git {action} did not end within {secs} s")]
+    GitTimeout {
+        /// The command.
+        action: String,
+        /// The time.
+        secs: u64,
+    },
+    /// The references of a repository cannot be read.
+    #[error("the repository keeps its references in a table (reftable), which aifo does not read")]
+    Reftable,
+    /// A file changed while it was read.
+    #[error("'{path}' changed while it was read")]
+    Changed {
+        /// The path, with escapes.
+        path: String,
+    },
     /// The connection failed.
     #[error(transparent)]
     Io(#[from] io::Error),

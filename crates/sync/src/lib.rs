@@ -2,9 +2,10 @@
 //!
 //! In scope: the files of an upload ([`Upload`]), its stream ([`receive_upload`]), the changes since it
 //! ([`send_changes`]), and their merge into the workspace ([`Fetch`]), where neither an invalid path nor a link
-//! leads out of it, and a file that changed on both sides stays.
+//! leads out of it, and a file that changed on both sides stays. The commits of a pod's repository, which neither side
+//! trusts ([`send_result`], [`receive_result`]).
 //!
-//! Out of scope: the transport of the bytes (`kubectl exec`, by `aifo-coder`), and commits.
+//! Out of scope: the transport of the bytes (`kubectl exec`, by `aifo-coder`), and the choice of git.
 //!
 //! ```
 //! use aifo_sync::{Fetch, Snapshot, Upload, UploadLimits, UploadScope, receive_upload, send_changes};
@@ -39,6 +40,7 @@ mod ignored;
 mod limits;
 mod merge;
 mod path;
+mod result;
 mod scan;
 mod snapshot;
 mod stream;
@@ -52,5 +54,9 @@ pub use fetch::{CONFLICTS, Conflict, Fetch, FetchReport, Rejection};
 pub use limits::{UploadLimits, UploadScope};
 pub use merge::{ConflictKind, Here, Merge, merge};
 pub use path::{PathError, WorkspacePath};
+pub use result::{
+    Git, ObjectId, PushState, ReceivedBranch, ReceivedResult, ResultRequest, has_result,
+    receive_bundle, receive_result, send_result, session_start,
+};
 pub use snapshot::Snapshot;
 pub use upload::{Upload, receive_upload};

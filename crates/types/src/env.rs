@@ -84,6 +84,8 @@ pub const POD_SESSION: &str = "AIFO_POD_SESSION";
 pub const POD_SETTINGS: &str = "AIFO_POD_SETTINGS";
 /// Set in a pod whose workspace was uploaded: its files wait for a fetch after the session's end.
 pub const POD_UPLOAD: &str = "AIFO_POD_UPLOAD";
+/// Set in a pod whose workspace was cloned: its commits and files wait for a fetch after the session's end.
+pub const POD_GIT: &str = "AIFO_POD_GIT";
 /// The prefix of the project's image names: a registry and its path.
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
 /// The tag of the project's images.

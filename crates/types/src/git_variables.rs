@@ -28,10 +28,25 @@ pub fn protective_git_variables(
     Some(variables)
 }
 
-/// Returns whether an entry is one of [`protective_git_variables`].
+/// Returns whether an entry only prevents git from running a configured program: one of
+/// [`protective_git_variables`], or one that agents set for their own calls.
 pub fn is_protective_git_entry(key: &[u8], value: &[u8]) -> bool {
-    ENTRIES.iter().any(|(own, of)| own.as_bytes() == key && of.as_bytes() == value)
+    let mut entries = ENTRIES.iter().chain(&OF_AGENTS);
+    entries.any(|(own, of)| own.as_bytes() == key && of.as_bytes() == value)
 }
+
+/// The entries that agents set, such as gemini. An empty value is no program.
+const OF_AGENTS: [(&str, &str); 9] = [
+    ("core.editor", ""),
+    ("core.fsmonitor", ""),
+    ("core.hooksPath", ""),
+    ("core.pager", ""),
+    ("core.pager", "cat"),
+    ("core.sshCommand", ""),
+    ("credential.helper", ""),
+    ("diff.external", ""),
+    ("sequence.editor", ""),
+];
 
 /// Without `safe.bareRepository`, a tool that removes `.git/HEAD` and creates the files of a bare
 /// repository in the workspace's root chooses the configuration.
@@ -78,5 +93,18 @@ mod tests {
         let own: Vec<_> = own.iter().map(|(name, value)| (&**name, &**value)).collect();
         assert_eq!(added(&own), Some(Vec::new()));
         assert_eq!(added(&[("GIT_CONFIG_COUNT", "many")]), None);
+        for (key, value, protects) in [
+            ("core.fsmonitor", "false", true),
+            ("core.fsmonitor", "x", false),
+            ("core.sshCommand", "", true),
+            ("core.sshCommand", "x", false),
+            ("core.pager", "cat", true),
+            ("core.pager", "cat;x", false),
+            ("url.x.insteadOf", "", false),
+            ("alias.push", "", false),
+        ] {
+            let is = is_protective_git_entry(key.as_bytes(), value.as_bytes());
+            assert_eq!(is, protects, "{key}={value}");
+        }
     }
 }

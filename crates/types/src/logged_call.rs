@@ -19,6 +19,8 @@ pub struct LoggedCall {
     pub ending: CallEnding,
     /// The limit of its sidecar that was reached while it ran, if it failed.
     pub limit: Option<String>,
+    /// The rule by which it ran without network.
+    pub no_network: Option<String>,
     /// Why it was refused, or another remark.
     pub reason: Option<String>,
     /// From start to end.

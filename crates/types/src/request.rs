@@ -18,6 +18,8 @@ pub struct ExecRequest {
     pub cwd: Option<Vec<u8>>,
     /// The caller's process state that the tool inherits; only version 3 sends it.
     pub inherited: Inherited,
+    /// The rule by which the tool runs without network. No client sends it.
+    pub no_network: Option<String>,
 }
 
 /// The process state that a tool inherits from its caller (`spec/exec3.md#invocation`). The default
@@ -85,6 +87,7 @@ impl ExecRequest {
             args: Vec::new(),
             cwd: None,
             inherited: Inherited::default(),
+            no_network: None,
         }
     }
 

@@ -180,6 +180,7 @@ mod tests {
             exit_code: 101,
             ending,
             limit: None,
+            no_network: None,
             reason: Some("no".to_owned()),
             wall_ms: 1500,
             max_rss_kib: 0,

@@ -122,11 +122,12 @@ pub use request_head::{RequestHead, Version};
 pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
     CONTINUE, encode_approval, encode_no_content, encode_progress, encode_refusal, encode_response,
-    encode_response_head, encode_run_in_place, encode_stream_end, encode_stream_end_limited,
-    encode_stream_end_unknown, encode_stream_head, encode_upgrade_head, is_run_in_place,
+    encode_response_head, encode_run_in_place, encode_run_without_network, encode_stream_end,
+    encode_stream_end_limited, encode_stream_end_unknown, encode_stream_head, encode_upgrade_head,
+    is_run_in_place,
 };
 pub use response_body::BodyKind;
-pub use response_head::ResponseHead;
+pub use response_head::{ResponseHead, RunPermission};
 pub use response_reader::{ResponseEvent, ResponseReader, ToolEnd};
 pub use short_answer::{ShortAnswer, parse_short_answer};
 pub use start::{

@@ -70,6 +70,15 @@ pub fn encode_run_in_place(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends the response to a call that its client may run itself, without network.
+pub fn encode_run_without_network(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+    out.extend_from_slice(
+        b"HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place-without-network\r\nConnection: close\r\n",
+    );
+    push_exec_id(out, exec_id);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// The beginning of [`encode_run_in_place`].
 const RUN_IN_PLACE: &[u8] =
     b"HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place\r\nConnection: close\r\n";
@@ -200,9 +209,12 @@ mod tests {
             out.push(b'x');
             assert!(!is_run_in_place(&out));
         }
-        let mut other = Vec::new();
-        encode_no_content(&mut other);
-        assert!(!is_run_in_place(&other));
+        for encode in [encode_no_content, |out: &mut Vec<u8>| encode_run_without_network(out, None)]
+        {
+            let mut other = Vec::new();
+            encode(&mut other);
+            assert!(!is_run_in_place(&other));
+        }
     }
 
     #[test]
@@ -227,6 +239,11 @@ mod tests {
             |out| encode_run_in_place(out, Some(&id)),
             "HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place\r\nConnection: close\r\n\
              X-Exec-Id: e1\r\n\r\n",
+        );
+        check(
+            |out| encode_run_without_network(out, Some(&id)),
+            "HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place-without-network\r\n\
+             Connection: close\r\nX-Exec-Id: e1\r\n\r\n",
         );
         check(
             |out| encode_stream_head(out, Some(&id)),

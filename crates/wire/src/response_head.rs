@@ -14,8 +14,19 @@ pub struct ResponseHead {
     pub exit_code: Option<u8>,
     /// `X-Exec-Id`, as echoed by the server.
     pub exec_id: Option<String>,
+    /// `X-Aifo-Run`: how the client may run the call itself.
+    pub run: Option<RunPermission>,
     /// How the body is delimited.
     pub body: BodyKind,
+}
+
+/// How a client may run a call itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunPermission {
+    /// `in-place`: as it is.
+    InPlace,
+    /// `in-place-without-network`.
+    WithoutNetwork,
 }
 
 /// Why the final response is delayed.
@@ -56,6 +67,11 @@ impl ResponseHead {
             status,
             exit_code: last_header(&headers, "x-exit-code").and_then(parse_exit_code),
             exec_id: text("x-exec-id"),
+            run: match last_header(&headers, "x-aifo-run") {
+                Some(b"in-place") => Some(RunPermission::InPlace),
+                Some(b"in-place-without-network") => Some(RunPermission::WithoutNetwork),
+                _ => None,
+            },
             body,
         };
         let approval = text("x-aifo-approval").map(InterimCause::Approval);

@@ -326,6 +326,7 @@ mod tests {
             status: 409,
             exit_code: Some(86),
             exec_id: Some("e1".to_owned()),
+            run: None,
             body: BodyKind::UntilClose,
         };
         assert_eq!(reader.next_event(), Ok(ResponseEvent::Head(head)));

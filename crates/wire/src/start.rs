@@ -128,7 +128,7 @@ impl Start {
     }
 
     /// `serial u32, outside_directory u8, id, program?, names?, (response_head, received)?,
-    /// reports u8`, then the invocation.
+    /// reports u8, no_network?`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
         out.push(self.outside_directory.code());
@@ -150,6 +150,10 @@ impl Start {
             push_bytes(out, &client.received);
         }
         out.push(self.reports.code());
+        out.push(u8::from(self.request.no_network.is_some()));
+        if let Some(rule) = &self.request.no_network {
+            push_bytes(out, rule.as_bytes());
+        }
         invocation::encode_invocation(&self.request, out);
     }
 
@@ -165,7 +169,9 @@ impl Start {
             Some(ClientHandover { response_head, received: fields.bytes()?.to_vec() })
         })?;
         let reports = Reports::from_code(fields.u8()?)?;
-        let request = invocation::decode(fields, id)?;
+        let no_network =
+            fields.optional(|fields| String::from_utf8(fields.bytes()?.to_vec()).ok())?;
+        let request = ExecRequest { no_network, ..invocation::decode(fields, id)? };
         Some(Start { serial, outside_directory, program, environment, client, reports, request })
     }
 }

@@ -68,6 +68,7 @@ fn start_frames() {
     let (args, cwd) = (vec![vec![], b"\xff".to_vec()], Some(b"/w".to_vec()));
     let mut full = Start::new(ExecRequest { args, cwd, ..request() });
     full.request.inherited.environment = vec![b"CI=1".to_vec()];
+    full.request.no_network = Some("'f' line 1".to_owned());
     full.set_serial(7);
     full.outside_directory = OutsideDirectory::UseRoot;
     full.program = Some(b"/usr/bin/make".to_vec());

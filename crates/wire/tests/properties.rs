@@ -138,7 +138,9 @@ fn start() -> impl Strategy<Value = Start> {
         handover.prop_map(|(response_head, received)| ClientHandover { response_head, received });
     let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
     let proxy_fields = (any::<u32>(), outside_directory, option::of(absolute()), environment);
-    (proxy_fields, option::of(handover), reports, exec_request()).prop_map(
+    let request = (option::of("[a-zé'/ ]{0,9}"), exec_request())
+        .prop_map(|(no_network, request)| aifo_types::ExecRequest { no_network, ..request });
+    (proxy_fields, option::of(handover), reports, request).prop_map(
         |((serial, outside_directory, program, environment), client, reports, request)| {
             let mut start = Start::new(request);
             start.set_serial(serial);

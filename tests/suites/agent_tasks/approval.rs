@@ -1,10 +1,13 @@
-//! A force push of an agent on a terminal, denied in a second one (`spec/questions.md#approve`).
+//! Force pushes of an agent on a terminal, answered in a second one (`spec/questions.md#approve`).
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use aifo_tests::Tmux;
-use aifo_tests::model::{Agent, Script};
+use aifo_tests::model::{FakeModel, Script};
+use aifo_tests::{Outcome, Tmux, eventually_within};
+use serde_json::Value;
 
 use super::terminal::terminal_keys;
 use super::{PATIENCE, fixtures_with, run, without_the_rows_own};
@@ -20,15 +23,18 @@ fn shows(tmux: &Tmux, name: &str, text: &str) {
     }
 }
 
-/// Presses keys until a screen shows a text.
+/// Presses a key until a screen shows a text: a key that comes with a question is ignored.
 #[track_caller]
 fn press_until(terminal: &Tmux, keys: &[&str], screen: &Tmux, text: &str) {
     let started = Instant::now();
     while !screen.screen().contains(text) {
         let shown = screen.screen();
-        assert!(started.elapsed() < Duration::from_secs(60), "no {text:?}:\n{shown}");
+        assert!(started.elapsed() < Duration::from_secs(90), "no {text:?}:\n{shown}");
         terminal.press(keys);
-        std::thread::sleep(Duration::from_millis(500));
+        let pressed = Instant::now();
+        while pressed.elapsed() < Duration::from_secs(1) && !screen.screen().contains(text) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
@@ -45,51 +51,150 @@ fn terminal(command: &Command) -> Tmux {
     Tmux::start(&around)
 }
 
+/// Sends a prompt: agents take the keys of their prompt at different times after they draw it.
+#[track_caller]
+fn send_prompt(agent: &Tmux, model: &FakeModel, name: &str) {
+    let is_asked = || model.requests().iter().any(|request| request.replied.is_some());
+    let started = Instant::now();
+    while !is_asked() {
+        assert!(started.elapsed() < PATIENCE, "{name} sends no prompt:\n{}", agent.screen());
+        if !agent.screen().contains("go on") {
+            agent.press(&["g", "o", "Space", "o", "n"]);
+        }
+        // Keys that come at once are a paste, whose Enter is a line break.
+        std::thread::sleep(Duration::from_secs(1));
+        agent.press(&["Enter"]);
+        let pressed = Instant::now();
+        while pressed.elapsed() < Duration::from_secs(3) && !is_asked() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The workspace as a repository with a commit, and a remote in it. A branch of the remote proves that a
+/// push ran.
+fn make_repository(workspace: &Path) {
+    for line in [
+        "init -q -b main",
+        "-c user.name=a -c user.email=a@b.example commit -q --allow-empty -m first",
+        "init -q --bare origin.git",
+    ] {
+        let git = Command::new("git").current_dir(workspace).args(line.split(' ')).status();
+        assert!(git.unwrap().success(), "git {line}");
+    }
+}
+
+fn push(branch: &str) -> String {
+    format!("git push --force ./origin.git main:{branch}")
+}
+
+fn pushed(workspace: &Path, branch: &str) -> bool {
+    workspace.join("origin.git/refs/heads").join(branch).exists()
+}
+
+/// The seconds of `ask.timeout_secs`.
+const TIMEOUT: u64 = 30;
+
+/// Each answer, no answer, and a client that leaves, from a second terminal while the agent works.
 #[test]
 #[ignore = "container: cargo xtask test agents"]
-fn a_force_push_is_denied_in_a_second_terminal_and_the_agent_goes_on() {
-    let test = "a_force_push_is_denied_in_a_second_terminal_and_the_agent_goes_on";
+fn force_pushes_are_answered_in_a_second_terminal_and_the_agent_goes_on() {
+    let test = "force_pushes_are_answered_in_a_second_terminal_and_the_agent_goes_on";
     for fixture in fixtures_with(test, &[]) {
-        // The others take the prompt's keys at other times.
         let Some((ready, end)) = terminal_keys(fixture.agent) else { continue };
-        if fixture.agent != Agent::Codex {
-            continue;
-        }
         let name = fixture.name();
-        let script = Script::new()
-            .shell("git push --force origin main")
-            .shell("git --version")
-            .say("The branch stays as it is.");
-        let (model, url) = fixture.model(script);
+        let lines = [
+            push("denied"),
+            push("once"),
+            push("session"),
+            push("session"),
+            push("always"),
+            push("always"),
+            format!("timeout 5 {}", push("left")),
+            "while ! test -e answered; do sleep 0.2; done".to_owned(),
+            push("left"),
+            push("late"),
+            push("end"),
+        ];
+        let script = lines.iter().fold(Script::new(), |script, line| script.shell(line));
+        let (model, url) = fixture.model(script.say("The branch stays as it is."));
         let mut start = fixture.agent.interactive(&url);
         start.command.splice(0..0, ["--toolchain", "auto"].map(Into::into));
+        let config = format!("[ask]\ntimeout_secs = {TIMEOUT}\n");
+        start.files.push((".config/aifo/config.toml", config));
         let (mut command, _, fixture) = run(fixture, without_the_rows_own(start));
-        command.current_dir(fixture.workspace());
+        let workspace = fixture.workspace();
+        make_repository(&workspace);
+        command.current_dir(&workspace);
         let agent = terminal(&command);
         shows(&agent, name, ready);
-        agent.press(&["g", "o"]);
-        agent.expect("go");
-        agent.press(&["Enter"]);
+        send_prompt(&agent, &model, name);
 
+        let approve = || {
+            let mut approve = fixture.containers.setup().coder();
+            approve.arg("approve");
+            approve
+        };
+        eventually_within(PATIENCE, &format!("{name} has called"), || !model.requests().is_empty());
         model.called(0);
-        let mut approve = fixture.containers.setup().coder();
-        approve.args(["approve", "--watch"]);
-        let second = terminal(&approve);
-        shows(&second, "approve", "git push --force origin main");
-        shows(&second, "approve", "rewrites history that others have");
-        // A key that comes with the question is ignored.
-        press_until(&second, &["n"], &agent, "The branch stays as it is.");
+        let mut watch = approve();
+        let second = terminal(watch.arg("--watch"));
+        let answered = |id: &str, branch: &str, key: &str| {
+            shows(&second, "approve", &format!("{id}  {}", push(branch)));
+            assert!(!pushed(&workspace, branch), "{name}: {branch}");
+            press_until(&second, &[key], &second, &format!("{id}: answered with"));
+        };
+        answered("q1", "denied", "n");
+        answered("q2", "once", "y");
+        answered("q3", "session", "s");
+        shows(&second, "approve", &format!("q4  {}", push("always")));
+        press_until(&second, &["a"], &second, "write this rule?");
+        press_until(&second, &["y"], &second, "q4: answered with");
+        // The shell of this call has ended it.
+        eventually_within(PATIENCE, &format!("the client of {name} has left"), || {
+            let listed = Outcome::of(&mut approve()).exited(0).text();
+            listed.contains(&push("left")) && listed.contains("its client has left")
+        });
+        answered("q5", "left", "y");
+        assert!(!pushed(&workspace, "left"), "{name}: the client had left");
+        fs::write(workspace.join("answered"), "").unwrap();
+        shows(&second, "approve", &format!("q6  {}", push("late")));
+        // The question without an answer stays open for a repetition.
+        answered("q7", "end", "e");
+        shows(&agent, name, "The branch stays as it is.");
         model.finished();
+
         let results = model.results();
-        let [denied, version] = &results[..] else { panic!("{name}: {results:?}") };
-        let line = "denied by the user: git push --force origin main";
-        assert!(denied.output.contains(line), "{name}: {denied:?}");
-        assert!(denied.output.contains("hint: do not repeat this call"), "{name}: {denied:?}");
-        assert!(denied.exit.is_none_or(|code| code == 86), "{name}: {denied:?}");
-        assert!(version.output.contains("git version "), "{name}: {version:?}");
+        assert_eq!(results.len(), lines.len(), "{name}: {results:?}");
+        let late = format!("not approved within {TIMEOUT} s: {}", push("late"));
+        let denials: [(usize, &str, &str); 3] = [
+            (0, "denied by the user: git push --force", "hint: do not repeat this call"),
+            (9, &late, "covers one repetition"),
+            (10, "denied by the user: git push --force", "end your turn and wait for the user"),
+        ];
+        for (at, line, hint) in denials {
+            // Some agents break lines of output.
+            let output = results[at].output.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(output.contains(line), "{name}: {line}: {results:?}");
+            assert!(output.contains(hint), "{name}: {hint}: {results:?}");
+            assert!(results[at].exit.is_none_or(|code| code == 86), "{name}: {results:?}");
+        }
+        let branches = ["denied", "once", "session", "always", "left", "late", "end"];
+        let ran = branches.map(|branch| pushed(&workspace, branch));
+        assert_eq!(ran, [false, true, true, true, true, false, false], "{name}: {results:?}");
         let calls = fixture.calls();
-        let ran = calls.iter().find(|call| call["tool"] == "git" && call["argv"] == "--version");
-        assert_eq!(ran.map(|call| call["ending"].clone()), Some("in-place".into()), "{calls:?}");
+        let runs = branches.map(|branch| {
+            let is_run = |call: &&Value| {
+                call["ending"] == "in-place"
+                    && call["argv"].to_string().contains(&push(branch)[4..])
+            };
+            calls.iter().filter(is_run).count()
+        });
+        assert_eq!(runs, [0, 1, 2, 2, 1, 0, 0], "{name}: {calls:?}");
+        let home = fixture.containers.setup().scratch().join("home");
+        let file = fs::read_to_string(home.join(".config/aifo/config.toml")).unwrap();
+        assert!(file.contains("main:always") && file.contains("exact = true"), "{file}");
+        assert!(!file.contains("main:session"), "{file}");
         // A key that comes while the turn ends has another effect.
         press_until(&agent, end, &agent, "ended with ");
         assert_eq!(fixture.left(), [""; 0], "{name}");

@@ -5,6 +5,7 @@ D=${0%/*}
 echo "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
+is_clone() { grep -q 'name: clone' "$D/manifests"; }
 containers() {
     for name in aifo agent; do
         printf '%s{"name":"%s","image":"i","state":%s}' "$comma" "$name" "$1"
@@ -20,11 +21,17 @@ pod() {
         status="{\"phase\":\"Pending\",\"initContainerStatuses\":[{\"name\":\"upload\",\"state\":$running}]}"
     elif [ -e "$D/code" ]; then
         status="{\"phase\":\"Failed\",\"containerStatuses\":[$(containers "{\"terminated\":{\"exitCode\":$(cat "$D/code")}}")]}"
+    elif [ -e "$D/tmp/aifo-ended" ]; then
+        ended='{"name":"agent","state":{"terminated":{"exitCode":0}}}'
+        status="{\"phase\":\"Running\",\"containerStatuses\":[{\"name\":\"aifo\",\"state\":$running},$ended]}"
     else
         status="{\"phase\":\"Running\",\"containerStatuses\":[$(containers "$running")]}"
     fi
     printf '{"metadata":{"name":"aifo-%s","labels":{"dev.aifo.session":"%s","dev.aifo.agent":"sh"}},' "$(id)" "$(id)"
-    printf '"spec":{"nodeName":"node1","containers":[{"name":"aifo"},{"name":"agent"}]},"status":%s}\n' "$status"
+    inits=
+    if grep -q _workspace "$D/manifests"; then inits=upload; elif is_clone; then inits=clone; fi
+    printf '"spec":{"nodeName":"node1","initContainers":[{"name":"%s"}],' "$inits"
+    printf '"containers":[{"name":"aifo"},{"name":"agent"}]},"status":%s}\n' "$status"
 }
 case "$*" in
 "version --client"*)
@@ -46,6 +53,10 @@ case "$*" in
     if grep -q _workspace "$D/manifests"; then
         mkdir -p "$D/files" "$D/tmp" && cd "$D/files" || exit
         export TMPDIR="$D/tmp" AIFO_POD_UPLOAD=1
+    elif is_clone; then
+        mkdir -p "$D/tmp" && git clone --quiet "$D/origin" "$D/files" 2>"$D/clone" && cd "$D/files" || exit
+        git switch --quiet --create "aifo/$(id)"
+        export TMPDIR="$D/tmp" AIFO_POD_GIT=1
     fi
     (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do sleep 0.1; done
         setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
@@ -66,7 +77,13 @@ case "$*" in
     while [ "$1" != -- ]; do shift; done
     shift 2
     if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
+    if is_clone; then export AIFO_POD_GIT=1; else export AIFO_POD_UPLOAD=1; fi
     [ ! -e "$D/no-$2" ] || fail "$(cat "$D/no-$2")"
+    if [ -e "$D/cut-$2" ]; then
+        "$AIFO_CODER" "$@" | head -c "$(cat "$D/cut-$2")"
+        exit 1
+    fi
+    if [ -n "$AIFO_POD_PATH" ]; then PATH=$AIFO_POD_PATH; fi
     if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
     case "$1" in acp | prompt)
         # The same command, with an agent and tools of this machine.

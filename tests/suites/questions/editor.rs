@@ -11,10 +11,10 @@ use super::rules::{CONFIG, configure};
 const RULES: &str = "[[rule]]\nrun = \"touch\"\nthen = \"ask\"\nbecause = \"it makes files\"\n\n\
                      [ask]\ntimeout_secs = 100\n";
 
-struct EditorTest {
+pub(super) struct EditorTest {
     // Dropped in this order.
-    editor: Editor,
-    agent: AcpAgent,
+    pub(super) editor: Editor,
+    pub(super) agent: AcpAgent,
     setup: SessionSetup,
 }
 
@@ -27,12 +27,12 @@ impl EditorTest {
     /// An editor whose agent's turn runs these steps. `call` is a command of the agent's environment that
     /// runs meanwhile.
     #[track_caller]
-    fn start(steps: Vec<Step>, call: &str) -> Self {
+    pub(super) fn start(steps: Vec<Step>, call: &str) -> Self {
         Self::with(setup(), steps, call)
     }
 
     #[track_caller]
-    fn with(setup: SessionSetup, steps: Vec<Step>, call: &str) -> Self {
+    pub(super) fn with(setup: SessionSetup, steps: Vec<Step>, call: &str) -> Self {
         let agent = AcpAgent::new(&turn(steps));
         let mut coder = setup.coder();
         coder.args(["acp", "--backend", "local", "--terminals", "aifo", "--toolchain", "c-cpp"]);
@@ -53,29 +53,29 @@ impl EditorTest {
 
     /// Waits until the agent has begun its turn, then starts its call.
     #[track_caller]
-    fn go(&self) {
+    pub(super) fn go(&self) {
         eventually("the turn runs", || !self.agent.received_of("session/prompt").is_empty());
         fs::write(self.setup.workspace().join("go"), "").unwrap();
     }
 
     /// Waits for the next question and returns its request.
     #[track_caller]
-    fn question(&mut self) -> Value {
+    pub(super) fn question(&mut self) -> Value {
         self.editor
             .wait_for("a question", |message| message["method"] == "session/request_permission")
     }
 
     #[track_caller]
-    fn answer(&mut self, request: &Value, option: &str) {
+    pub(super) fn answer(&mut self, request: &Value, option: &str) {
         let outcome = json!({"outcome": "selected", "optionId": option});
         self.editor.respond(request, &json!({"outcome": outcome}));
     }
 
-    fn file(&self, name: &str) -> String {
+    pub(super) fn file(&self, name: &str) -> String {
         fs::read_to_string(self.setup.workspace().join(name)).unwrap_or_default()
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.setup.workspace().join(name).exists()
     }
 
@@ -84,25 +84,25 @@ impl EditorTest {
     }
 
     #[track_caller]
-    fn exited(&self, code: &str) {
+    pub(super) fn exited(&self, code: &str) {
         eventually("the call has ended", || self.file("code") == code);
     }
 }
 
 /// A setup with the rules and the machine's programs.
-fn setup() -> SessionSetup {
+pub(super) fn setup() -> SessionSetup {
     let setup = SessionSetup::new();
     configure(&setup, &format!("{CONFIG}{RULES}"));
     let path = format!("{}:/usr/bin:/bin", setup.tools().display());
     setup.env("PATH", &path)
 }
 
-fn create(id: &str, command: &str, args: &[&str]) -> Step {
+pub(super) fn create(id: &str, command: &str, args: &[&str]) -> Step {
     let params = json!({"sessionId": "$session", "command": command, "args": args});
     Step::ask(id, "terminal/create", params)
 }
 
-fn of_terminal(id: &str, method: &str, create: &str) -> Step {
+pub(super) fn of_terminal(id: &str, method: &str, create: &str) -> Step {
     let terminal = format!("$answer:{create}/result/terminalId");
     Step::ask(id, method, json!({"sessionId": "$session", "terminalId": terminal}))
 }

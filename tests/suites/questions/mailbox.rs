@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use aifo_tests::{Mailbox, Running, SessionSetup, Signal, Tool};
+use aifo_tests::{Mailbox, Outcome, Running, SessionSetup, Signal, Tool};
 use aifo_tests::{eventually, host};
 
 fn mailbox() -> Mailbox {
@@ -49,19 +49,47 @@ fn git_mailbox(config: &str, flags: &[&str]) -> Mailbox {
 
 #[test]
 fn a_daemon_obeys_the_rules_of_the_configuration() {
-    let deny = "[[rule]]\nrun = \"git say\"\nthen = \"deny\"\nbecause = \"not here\"\n";
+    let deny = "[[rule]]\nrun = \"git say\"\nthen = \"deny\"\nbecause = \"not here\"\n\n\
+                [ask]\ntimeout_secs = 0\n";
     let mailbox = git_mailbox(deny, &[]);
     let outcome = mailbox.run("git", &["say", "x"]);
     let denied = "proxy: denied by rule";
     assert!(outcome.exited(125).stderr.contains(denied), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("not here"), "{}", outcome.stderr);
     assert_eq!(outcome.text(), "");
-    // A default rule asks, and no program answers.
+    // A default rule asks, and there is no time to answer.
     let outcome = mailbox.run("git", &["push", "--force"]);
-    let denied = "rewrites history that others have; aifo-coder proxy asks only the program of";
+    let denied = "not approved within 0 s: git push --force";
     assert!(outcome.exited(125).stderr.contains(denied), "{}", outcome.stderr);
     assert_eq!(mailbox.run("git", &["exit", "3"]).exited(3).text(), "");
     mailbox.assert_clean();
+}
+
+#[test]
+fn approve_answers_the_questions_of_a_daemon() {
+    let rule = "[[rule]]\nrun = \"git say\"\nthen = \"ask\"\n";
+    let mailbox = git_mailbox(rule, &[]);
+    let approve = |args: &[&str]| Outcome::of(mailbox.setup().coder().arg("approve").args(args));
+    approve(&[]).exited(0);
+    for (option, code) in [("once", 0), ("deny", 125)] {
+        let mut client = mailbox.client("git");
+        let call = Running::start(client.args(["say", option]));
+        let mut listed = String::new();
+        eventually("it is listed", || {
+            listed = approve(&[]).exited(0).text();
+            listed.contains(&format!("  git say {option}\n"))
+        });
+        let id = listed.split_whitespace().next().unwrap();
+        approve(&["--answer", id, option]).exited(0);
+        assert_eq!(call.finish().code(), Some(code), "{option}");
+    }
+    // It is no session: other commands do not find it.
+    let sessions = Outcome::of(mailbox.setup().coder().arg("sessions"));
+    assert!(sessions.stderr.contains("no running sessions"), "{sessions:?}");
+    let hint = "waiting for approval: git say once; answer with: aifo-coder approve ";
+    mailbox.assert_clean();
+    let (_, outcome) = mailbox.stop();
+    assert!(outcome.stderr.contains(hint), "{}", outcome.stderr);
 }
 
 #[test]

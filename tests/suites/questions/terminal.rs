@@ -100,6 +100,27 @@ fn always_is_confirmed_below_its_difference() {
 }
 
 #[test]
+fn a_call_that_waits_is_shown_before_one_whose_client_has_left() {
+    let session = session();
+    let approver = Approver::start(&session, &["--watch"]);
+    let mut left = count(&session, "left");
+    approver.terminal.expect("q1  make count left");
+    left.kill().unwrap();
+    left.wait().unwrap();
+    approver.terminal.expect("q1: its client has left; an answer covers a repetition");
+    let waits = count(&session, "waits");
+    approver.terminal.expect("q2  make count waits");
+    approver.press("y", "q2: answered with 'once' by approve");
+    assert_eq!(ended(waits).0, Some(0));
+    // The other one is shown again.
+    let shown = || approver.terminal.shown().matches("q1  make count left").count();
+    eventually("it is shown again", || shown() == 2);
+    approver.press("n", "q1: answered with 'deny' by approve");
+    assert_eq!([runs(&session, "left"), runs(&session, "waits")], [0, 1]);
+    approver.quit();
+}
+
+#[test]
 fn a_question_that_ends_elsewhere_is_replaced_by_the_next() {
     let session = session();
     let one = Approver::start(&session, &["--watch"]);

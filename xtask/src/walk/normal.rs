@@ -1,6 +1,6 @@
 //! Replaces the parts of an output that differ in every run or on every machine.
 
-use regex_lite::{Captures, Regex};
+use regex_lite::Regex;
 
 /// A pattern, and its replacement with `$1` for groups.
 const ROWS: &[(&str, &str)] = &[
@@ -16,6 +16,8 @@ const ROWS: &[(&str, &str)] = &[
     (r"\b[0-9a-f]{16,64}\b", "ID"),
     (r"(aifo-coder log )[0-9a-f]{8}\b", "${1}ID"),
     (r"aifo-(walk-)[A-Za-z0-9]{6}\b", "aifo-$1"),
+    // Starts of containers are reported if they are slow.
+    (r"(?m)^aifo-coder: \S+: ready in .*\n", ""),
     // Dates and times.
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"),
     (r" +\d+(\.\d+)? (ms|s)\b", " N $2"),
@@ -37,7 +39,7 @@ const ROWS: &[(&str, &str)] = &[
     (r"( (requests|has|have) ((python|node|rust|go) )?)(\d+\.)(\d+\.)*\d+", "${1}N"),
 ];
 
-/// Replaces by [`ROWS`], drops blanks at ends of lines, and sorts lines whose order is open.
+/// Replaces by [`ROWS`] and drops blanks at ends of lines.
 pub(super) fn text(output: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut text = output.replace(version, "VERSION").replace(std::env::consts::ARCH, "ARCH");
@@ -46,21 +48,7 @@ pub(super) fn text(output: &str) -> String {
         text = pattern.replace_all(&text, *replacement).into_owned();
     }
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let joined: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    sorted_starts(&joined)
-}
-
-/// Sorts runs of `NAME: ready in ..`: sidecars start at the same time.
-fn sorted_starts(text: &str) -> String {
-    let Ok(runs) = Regex::new(r"(?m)(^aifo-coder: \S+: ready in .*\n){2,}") else {
-        return text.to_owned();
-    };
-    let sort = |run: &Captures<'_>| {
-        let mut lines: Vec<&str> = run[0].lines().collect();
-        lines.sort_unstable();
-        lines.iter().map(|line| format!("{line}\n")).collect::<String>()
-    };
-    runs.replace_all(text, sort).into_owned()
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -78,10 +66,7 @@ mod tests {
             ),
             ("/x/typed: line 2:  6938 Killed    aifo-coder run", "Killed\n"),
             ("8de52293d0570eb8  1s      8246  docker", "ID  TIME  PID  docker\n"),
-            (
-                "aifo-coder: c: ready in 1.0 s\naifo-coder: a: ready in 2.5 s\n",
-                "aifo-coder: a: ready in N s\naifo-coder: c: ready in N s\n",
-            ),
+            ("aifo-coder: c: ready in 1.0 s\nbuilt\n", "built\n"),
             ("exit 86, 4 images\n", "exit 86, 4 images\n"),
             ("aifo-shim 0.1.0 (local build)\n", "aifo-shim VERSION (COMMIT)\n"),
             (

@@ -310,7 +310,7 @@ async fn a_denied_command_gets_an_ended_terminal() {
         if command.argv.iter().any(|word| word.starts_with("rm")) {
             TerminalVerdict::Denied("denied by the rule 'no-rm'".into())
         } else {
-            TerminalVerdict::Run
+            TerminalVerdict::Run { no_network: false }
         }
     });
     let terminals = Terminals::new(config);

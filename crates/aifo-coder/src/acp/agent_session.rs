@@ -197,11 +197,13 @@ fn terminals(
     judge: &PermissionJudge,
 ) -> Terminals {
     let (place, judge) = (place.clone(), judge.clone());
+    let shim = place.shim().to_string_lossy().into_owned();
     let cwd = cwd.to_string_lossy();
     let in_place = move |program: &OsStr, variables: &[(String, String)]| {
         Ok(place.command_with(program, variables))
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
+    config.without_network = [shim, "--without-network".to_owned()];
     config.judge =
         Arc::new(move |command: &TerminalCommand, real: &Path| judge.terminal(command, real));
     Terminals::new(config)

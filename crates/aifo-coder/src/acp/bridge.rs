@@ -21,7 +21,9 @@ use crate::acp::questions::EditorQuestions;
 use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::code_of;
+use crate::config::Config;
 use crate::console;
+use crate::kube;
 use crate::start::signal_exit_code;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
@@ -32,8 +34,19 @@ pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<E
     }
 }
 
+pub(crate) async fn in_pod(
+    flags: &Acp,
+    name: Option<&str>,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
+    match kube::acp(flags, name, config).await {
+        Err(error) => Ok(refuse(&error, &mut EndSignals::listen()?).await),
+        ended => ended,
+    }
+}
+
 /// Reports a failed start on stderr, and to the editor as the answer to `initialize`.
-pub(crate) async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
+async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
     console::fail(error);
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     if let Ok(editor) = Stdio::start(&stdin, &stdout) {

@@ -11,7 +11,7 @@ use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
 };
-use aifo_types::Refusal;
+use aifo_types::{Refusal, escape_line};
 use serde_json::Value;
 
 use crate::config::Source;
@@ -123,47 +123,57 @@ impl PermissionJudge {
         let prefix = (!command.variables.is_empty()).then(|| "env".to_owned());
         let whole: Vec<String> =
             prefix.into_iter().chain(assigned).chain(command.argv.iter().cloned()).collect();
-        match self.strictest(Some(&parsed), &whole, directory) {
-            None => TerminalVerdict::Run,
-            Some(Judgement { verdict: CallVerdict::Deny, rule, reason }) => {
+        let judged = self.judge(Some(&parsed), &whole, directory);
+        let no_network = judged.no_network && !self.is_call(&parsed, &whole);
+        match judged.strictest {
+            None => TerminalVerdict::Run { no_network },
+            Some(Judgement { verdict: CallVerdict::Deny, rule, reason, .. }) => {
                 TerminalVerdict::Denied(text_of(&Refusal::DeniedByRule { rule, reason }))
             }
-            Some(judgement) => self.ask_terminal(&parsed, &whole, directory, &judgement),
+            Some(judgement) => {
+                self.ask_terminal((&parsed, &whole), directory, &judgement, no_network)
+            }
         }
     }
 
     fn ask_terminal(
         &self,
-        parsed: &CallCommand,
-        whole: &[String],
+        (parsed, whole): (&CallCommand, &[String]),
         directory: &Path,
         judgement: &Judgement,
+        no_network: bool,
     ) -> TerminalVerdict {
-        let has_variables = whole.first().is_some_and(|word| word == "env");
-        let single = parsed.single().filter(|_| !has_variables);
         // The proxy asks about it.
-        if single.and_then(<[String]>::first).is_some_and(|program| self.is_shim(program)) {
-            return TerminalVerdict::Run;
+        if self.is_call(parsed, whole) {
+            return TerminalVerdict::Run { no_network };
         }
+        let single = single(parsed, whole);
         let asked = |words: &[String]| AskedCall {
             argv: words.iter().map(|word| word.clone().into_bytes()).collect(),
             directory: directory.as_os_str().as_bytes().to_vec(),
         };
-        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), judgement);
-        // The user has seen them in the text.
-        let shims = parsed.parts().iter().filter(|part| {
-            part.first().is_some_and(|program| self.is_shim(program))
-                && self.strictest(None, part, directory).is_some()
-        });
-        let shims: Vec<AskedCall> = shims.map(|part| asked(part)).collect();
-        let approvals = self.approvals.clone();
-        let approval = Box::pin(async move {
-            wait.await.map_err(|refusal| text_of(&refusal))?;
-            shims.into_iter().for_each(|call| approvals.allow_once(call));
-            Ok(())
-        });
+        // The terminal has the variables.
+        let inner = self.covered(&asked(whole));
+        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), inner, judgement);
+        let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
         let notice = format!("aifo: waiting for approval: {line}; answer with: aifo-coder approve");
-        TerminalVerdict::Wait { notice, approval }
+        TerminalVerdict::Wait { notice, approval, no_network }
+    }
+
+    /// Returns whether a command is exactly one call of a shim, which the proxy judges.
+    fn is_call(&self, parsed: &CallCommand, whole: &[String]) -> bool {
+        let program = single(parsed, whole).and_then(<[String]>::first);
+        program.is_some_and(|program| self.is_shim(program))
+    }
+
+    /// Returns the calls of shims that a command runs and that are allowed with it: the user has seen them.
+    pub(crate) fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
+        let mut inner = self.approvals.covered(call);
+        inner.retain(|call| {
+            let program = call.argv.first().and_then(|word| std::str::from_utf8(word).ok());
+            program.is_some_and(|program| self.is_shim(program))
+        });
+        inner
     }
 
     /// Returns whether a program, as it is spelled, is a shim in the agent's PATH.
@@ -180,22 +190,35 @@ impl PermissionJudge {
         whole: &[String],
         directory: &Path,
     ) -> Option<Judgement> {
-        let parts = command.into_iter().flat_map(CallCommand::parts).map(Vec::as_slice);
-        let parts = parts.chain([whole].into_iter().filter(|words| !words.is_empty()));
-        let judgements = parts.filter_map(|part| {
-            let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
-            self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
-        });
-        let strict = judgements.filter(|judgement| judgement.verdict != CallVerdict::Allow);
-        strict.max_by_key(|judgement| judgement.verdict)
+        self.judge(command, whole, directory).strictest
     }
 
-    /// Returns the call of a permission request: one program with its arguments, or the shell text that a
-    /// terminal would run.
+    /// Judges a whole command and its programs.
+    fn judge(&self, command: Option<&CallCommand>, whole: &[String], directory: &Path) -> Judged {
+        let parts = command.into_iter().flat_map(CallCommand::parts).map(Vec::as_slice);
+        let parts = parts.chain([whole].into_iter().filter(|words| !words.is_empty()));
+        let judgements: Vec<_> = parts
+            .filter_map(|part| {
+                let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
+                self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
+            })
+            .collect();
+        let no_network = judgements.iter().any(|judgement| judgement.no_network.is_some());
+        let strict = judgements.into_iter();
+        let strict = strict.filter(|judgement| judgement.verdict != CallVerdict::Allow);
+        Judged { strictest: strict.max_by_key(|judgement| judgement.verdict), no_network }
+    }
+
+    /// Returns the call of a permission request that users see: one program with its arguments, or the shell
+    /// text that a terminal would run.
     pub(crate) fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
         let call = request.call.as_ref()?;
-        let command = command_of(call)?;
-        let whole = whole_command(call)?;
+        let (command, whole) = match title_command(call) {
+            Some(title) => {
+                (CallCommand::from_text(title), ["sh", "-c", title].map(str::to_owned).to_vec())
+            }
+            None => (command_of(call)?, whole_command(call)?),
+        };
         let words = command.single().unwrap_or(&whole);
         let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
         Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
@@ -206,7 +229,8 @@ impl PermissionJudge {
         if self.approvals.has_judge()
             && let Some(call) = self.single_call(request)
         {
-            self.approvals.allow_once(call);
+            let inner = self.covered(&call);
+            self.approvals.allow_once(call, inner);
         }
     }
 
@@ -274,6 +298,19 @@ impl PermissionJudge {
     }
 }
 
+/// The verdicts on a command.
+struct Judged {
+    /// The strictest one, unless all are allowed.
+    strictest: Option<Judgement>,
+    no_network: bool,
+}
+
+/// Returns the words of a command that is one program without variables.
+fn single<'a>(parsed: &'a CallCommand, whole: &[String]) -> Option<&'a [String]> {
+    let has_variables = whole.first().is_some_and(|word| word == "env");
+    parsed.single().filter(|_| !has_variables)
+}
+
 /// Paths of one call that are resolved; the rest counts as unresolvable.
 const MOST_RESOLVED: usize = 1024;
 
@@ -299,6 +336,18 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
     (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
 }
+
+/// Returns the title of a call that has its command nowhere else, as that of gemini. It decides nothing, but a
+/// user who allows the call has seen it.
+pub(crate) fn title_command(call: &ToolCall) -> Option<&str> {
+    let title = call.title();
+    let is_plain = escape_line(title) == title && title.chars().count() <= MAX_TITLE;
+    let has_input = call.member("rawInput").is_some_and(|input| !input.is_null());
+    (call.kind() == "execute" && is_plain && !has_input).then_some(title)
+}
+
+/// Characters of a title that editors show as a whole.
+const MAX_TITLE: usize = 300;
 
 /// Returns the shell command of a call, if it has one text.
 fn whole_command(call: &ToolCall) -> Option<Vec<String>> {

@@ -10,7 +10,7 @@ use aifo_policy::QuestionState;
 use aifo_types::{escape_line, quote_word};
 use serde_json::{Value, json};
 
-use crate::acp::judge::PermissionJudge;
+use crate::acp::judge::{PermissionJudge, title_command};
 
 /// The questions and permission requests that an editor is asked.
 #[derive(Debug)]
@@ -23,8 +23,18 @@ pub(crate) struct EditorQuestions {
     asked: BTreeMap<String, Option<u64>>,
     /// True if questions wait for a turn.
     wait_for_turn: bool,
-    /// The calls of permission requests at the editor, with the options that allow them.
-    permissions: Vec<(Id, AskedCall, Vec<Value>)>,
+    permissions: Vec<EditorPermission>,
+}
+
+/// A permission request at the editor.
+#[derive(Debug)]
+struct EditorPermission {
+    id: Id,
+    call: AskedCall,
+    /// The calls that it runs.
+    inner: Vec<AskedCall>,
+    /// The options that allow it.
+    allowing: Vec<Value>,
 }
 
 /// The time between two tries to find a turn.
@@ -110,19 +120,20 @@ impl EditorQuestions {
         let allows =
             |kind: &OptionKind| matches!(kind, OptionKind::AllowOnce | OptionKind::AllowAlways);
         let options = request.options.iter().filter(|option| allows(&option.kind));
-        let options = options.map(|option| option.id.clone()).collect();
+        let allowing = options.map(|option| option.id.clone()).collect();
+        let inner = judge.covered(&call);
         if self.permissions.len() >= MAX_PERMISSIONS {
             self.permissions.remove(0);
         }
-        self.permissions.push((id.clone(), call, options));
+        self.permissions.push(EditorPermission { id: id.clone(), call, inner, allowing });
     }
 
     /// Covers the call of a permission request that the editor has allowed.
     pub(crate) fn permission_answered(&mut self, id: &Id, option: Option<&Value>) {
-        let Some(at) = self.permissions.iter().position(|(known, ..)| known == id) else { return };
-        let (_, call, allowing) = self.permissions.remove(at);
+        let Some(at) = self.permissions.iter().position(|known| known.id == *id) else { return };
+        let EditorPermission { call, inner, allowing, .. } = self.permissions.remove(at);
         if option.is_some_and(|option| allowing.contains(option)) && self.approvals.has_judge() {
-            self.approvals.allow_once(call);
+            self.approvals.allow_once(call, inner);
         }
     }
 }
@@ -131,6 +142,9 @@ impl EditorQuestions {
 /// have is not what the user allows.
 fn shows_command(request: &PermissionRequest) -> bool {
     let Some(call) = &request.call else { return false };
+    if title_command(call).is_some() {
+        return true;
+    }
     call.command()
         .is_some_and(|command| !command.trim().is_empty() && call.title().contains(command.trim()))
 }

@@ -21,7 +21,7 @@ pub(crate) enum KubeCommand {
     /// Print the role to run sessions in a namespace, for a user, a group or a service account
     #[command(after_help = KUBE_RBAC)]
     Rbac(KubeRbac),
-    /// Fetch the changes of an uploaded workspace from its pod
+    /// Fetch the files and commits of a session from its pod
     #[command(after_help = KUBE_FETCH)]
     Fetch(KubeFetch),
 }

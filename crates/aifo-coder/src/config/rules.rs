@@ -33,7 +33,7 @@ impl ArgumentRules {
     /// Adds the rules of the workspace's file, which can only make a verdict stricter.
     pub(crate) fn restrict(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
         let (rules, sources) = read(item)?;
-        let allows = rules.iter().position(|(rule, _)| rule.then == Verdict::Allow);
+        let allows = rules.iter().position(|(rule, _)| rule.then == Some(Verdict::Allow));
         if let Some(source) = allows.and_then(|at| sources.get(at)) {
             return Err(extends(item, "with then = \"allow\" allows calls").at(source));
         }
@@ -50,7 +50,13 @@ impl ArgumentRules {
 
     pub(crate) fn show(&self) -> Vec<ConfigEntry> {
         let entry = |(rule, source): &(RuleText, Source)| {
-            let value = json!({ "run": rule.run.to_string(), "then": rule.then.as_str() });
+            let mut value = json!({ "run": rule.run.to_string() });
+            if let Some(then) = rule.then {
+                value["then"] = then.as_str().into();
+            }
+            if let Some(net) = rule.net {
+                value["net"] = net.as_str().into();
+            }
             ConfigEntry::new("rule", value, source)
         };
         self.list.iter().map(entry).collect()
@@ -108,6 +114,7 @@ fn tool_name(item: &Item<'_>, name: &str) -> Result<ToolName, ConfigError> {
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
     let hint = match error {
         InvalidJudgeRule::NoTool => "for example: run = \"git push\"",
+        InvalidJudgeRule::NoEffect => "for example: then = \"ask\", or net = \"none\"",
         InvalidJudgeRule::NotWord(_) => "options belong in 'with', 'all' or 'without'",
         InvalidJudgeRule::TooMany => "split the rule",
         InvalidJudgeRule::EmptyCondition => "remove the empty text",

@@ -1,10 +1,11 @@
 //! `prompt` and `acp` in a pod: the command runs in the pod, with this process's descriptors
 //! (`spec/kubernetes.md#without-a-terminal`).
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use aifo_launch::{BackendChoice, EndSignals};
+use aifo_launch::BackendChoice;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 
@@ -12,7 +13,6 @@ use super::piped::{Turns, run_piped};
 use super::relay::Input;
 use super::run::validate;
 use super::session::{AgentFiles, PodRequest, Target};
-use crate::acp::refuse;
 use crate::cli::{Acp, AcpAgent, Prompt, ServedBy, UsageError};
 use crate::config::{self, Config};
 use crate::console::LogLevel;
@@ -98,9 +98,8 @@ pub(crate) async fn prompt(flags: Prompt, config: Config) -> anyhow::Result<Exit
     run_piped(&flags.agent.session, request, (input, words), Turns::Unseen).await
 }
 
-/// Runs an agent for an editor in a pod of its own. A failed start is the answer to `initialize`.
-pub(crate) async fn acp(flags: Acp, config: Config) -> anyhow::Result<ExitCode> {
-    let (name, args) = flags.words()?;
+/// Rejects what an agent in a pod cannot do for an editor.
+pub(crate) fn check_acp(args: &[OsString]) -> anyhow::Result<()> {
     if !args.is_empty() {
         bail!(UsageError(
             "a login in a pod ends with it\nhint: put keys into the secret of --keys-secret"
@@ -114,13 +113,15 @@ pub(crate) async fn acp(flags: Acp, config: Config) -> anyhow::Result<ExitCode> 
                 .to_owned()
         ));
     }
-    match relayed(&flags, name.as_deref(), &config).await {
-        Err(error) => Ok(refuse(&error, &mut EndSignals::listen()?).await),
-        ended => ended,
-    }
+    Ok(())
 }
 
-async fn relayed(flags: &Acp, name: Option<&str>, config: &Config) -> anyhow::Result<ExitCode> {
+/// Runs an agent for an editor in a pod of its own.
+pub(crate) async fn acp(
+    flags: &Acp,
+    name: Option<&str>,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
     for (flag, server) in [("--files", flags.files), ("--terminals", flags.terminals)] {
         if server == Some(ServedBy::Editor) {
             bail!(UsageError(format!(

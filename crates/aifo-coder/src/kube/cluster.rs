@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use aifo_kube::{PodObject, SESSION_LABEL};
-use aifo_launch::{ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError};
+use aifo_launch::{
+    ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError, MissingProgram,
+    Programs, TrustedPrograms,
+};
+use aifo_sync::Git;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
@@ -23,6 +27,20 @@ pub(super) const PROGRAM: &str = "/usr/local/bin/aifo-coder";
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(super) kubectl: Kubectl,
+    pub(super) git: UsersGit,
+}
+
+/// The user's git; without a trusted one, the reason.
+type UsersGit = Result<Git, String>;
+
+fn users_git(programs: &TrustedPrograms) -> UsersGit {
+    match programs.find("git") {
+        Ok(program) => Ok(Git::new(program.file, program.path)),
+        Err(MissingProgram::Absent) => Err("git is not installed".to_owned()),
+        Err(MissingProgram::Untrusted { file, why }) => {
+            Err(format!("'{}' is not a trusted program: {why}", file.display()))
+        }
+    }
 }
 
 /// The output of `kubectl get`.
@@ -40,8 +58,9 @@ impl Cluster {
             namespace: config.kube_namespace.value.clone(),
             kubeconfig: config.kubeconfig.value.clone(),
         };
-        let kubectl = Kubectl::find(&settings::programs(workspace, config), target).await?;
-        Ok(Cluster { kubectl })
+        let programs = settings::programs(workspace, config);
+        let kubectl = Kubectl::find(&programs, target).await?;
+        Ok(Cluster { kubectl, git: users_git(&programs) })
     }
 
     /// Returns the cluster of these flags and the user's configuration; `None` if the backend is another.

@@ -49,9 +49,10 @@ pub(super) async fn run_piped(
         Started::Ended(code) => return Ok(code),
     };
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    let record = PodWorkspace::find(&id);
+    let work = cluster.work(&id, &name).await?;
+    let record = &work.record;
     let fetches = record.as_ref().map(|it| Fetches::start(&cluster.kubectl, &name, it));
-    let turn = match (turns, &record) {
+    let turn = match (turns, record) {
         (Turns::Seen, Some(record)) => Some(TurnFetch {
             kubectl: cluster.kubectl.clone(),
             pod: name.clone(),
@@ -77,16 +78,15 @@ pub(super) async fn run_piped(
         Ok(code) => PipedEnd::Known(code),
         Err(error) => cluster.lost(&id, &name, error).await,
     };
-    let is_fetched = match (&record, &end) {
-        (Some(_), PipedEnd::Gone) => {
+    let is_fetched = match &end {
+        PipedEnd::Gone if work.exists() => {
             console::say("changes of the pod's workspace since the last fetch are lost");
             true
         }
-        (Some(record), _) => cluster.fetch(&name, record),
-        (None, _) => true,
+        _ => cluster.fetch_work(&id, &name, &work),
     };
     if is_fetched && cluster.delete(&id).await {
-        record.iter().for_each(PodWorkspace::remove);
+        work.remove_record();
     }
     Ok(match end {
         PipedEnd::Known(code) => code,

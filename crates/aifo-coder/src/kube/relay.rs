@@ -111,7 +111,7 @@ impl InPod for cli::Approve {
     }
 
     fn input(&self) -> &'static [&'static str] {
-        match crate::held::is_on_terminal() {
+        match console::is_on_terminal() {
             true if self.answer.is_empty() => Input::Terminal.options(),
             _ => Input::None.options(),
         }

@@ -19,8 +19,8 @@ use crate::banner::short;
 use crate::cli::{PodFlags, Run, Session, UsageError};
 use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
+use crate::paint;
 use crate::start::signal_exit_code;
-use crate::{held, paint};
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all
 /// containers takes 600 s at most.
@@ -43,7 +43,7 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     validate(&flags.flags())?;
     let session = &flags.session;
     let request = PodRequest::of_run(flags, config)?;
-    if !held::is_on_terminal() && !flags.detach {
+    if !console::is_on_terminal() && !flags.detach {
         let words = [vec!["run".to_owned()], request.words_of_run()].concat();
         return run_piped(session, request, (Input::Stdin, words), Turns::Unseen).await;
     }
@@ -146,27 +146,30 @@ pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::
 }
 
 impl Cluster {
-    /// Shows the terminal of a session, and fetches the files of an uploaded workspace. Deletes the objects of a
+    /// Shows the terminal of a session, and fetches its files and commits. Deletes the objects of a
     /// session that has ended; one whose files could not be fetched is kept.
     async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
-        let record = PodWorkspace::find(session);
+        let work = self.work(session, pod).await?;
         let fetches =
-            record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
+            work.record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
         let end = self.show(session, pod).await;
         let reports = fetches.map(Fetches::finish).unwrap_or_default();
         upload::report(session, &reports);
         let end = end?;
-        let is_fetched = match (&record, end) {
-            (None, _) => true,
-            (Some(_), TerminalEnd::Gone) => {
-                console::say("changes of the pod's workspace since the last fetch are lost");
+        let is_fetched = match end {
+            _ if !work.exists() => true,
+            TerminalEnd::Gone => {
+                console::say(match work.is_clone {
+                    true => "commits and files of the pod that were not fetched or pushed are lost",
+                    false => "changes of the pod's workspace since the last fetch are lost",
+                });
                 true
             }
-            (Some(_), TerminalEnd::Continues(ExitStatus::Lost)) => false,
-            (Some(record), _) => self.fetch(pod, record),
+            TerminalEnd::Continues(ExitStatus::Lost) => false,
+            _ => self.fetch_work(session, pod, &work),
         };
         if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
-            record.iter().for_each(PodWorkspace::remove);
+            work.remove_record();
         }
         Ok(end.exit_code())
     }

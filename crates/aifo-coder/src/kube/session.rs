@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
-    AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
-    known_agents,
+    AGENT_VARIABLE_PREFIX, AgentSpec, Images, Net, Policy, agent_variables, cache_directories,
+    container_variables, key_variables, known_agents,
 };
 use aifo_process::Restriction;
-use aifo_types::Kind;
+use aifo_types::{Kind, is_secret};
 use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
-use crate::in_pod::HOLD_IN_POD;
+use crate::kube::HOLD_IN_POD;
 use crate::settings;
 
 /// The process that runs the agent of a pod.
@@ -135,6 +135,7 @@ pub(super) fn describe(
         launcher_image: launcher_image(config),
         arguments,
         settings: carried_settings()?,
+        agent_variables: variables_for_agent().0,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
@@ -380,10 +381,30 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
             spec.name
         ));
     }
+    let (_, secrets) = variables_for_agent();
+    if !secrets.is_empty() {
+        warnings.push(format!(
+            "{} is not passed: a manifest has no secrets. The keys of the agent's models belong into the \
+             secret of --keys-secret.",
+            secrets.join(", ")
+        ));
+    }
     if config.net.value == Net::None && !spec.keys.is_empty() {
         warnings.push("with --net none the agent does not reach its model.".to_owned());
     }
     warnings
+}
+
+/// Returns the variables `AIFO_ENV_NAME` of this process that a manifest may have, and the names of those
+/// that are secrets.
+fn variables_for_agent() -> (Vec<(String, String)>, Vec<String>) {
+    let prefixed =
+        agent_variables().into_iter().map(|name| format!("{AGENT_VARIABLE_PREFIX}{name}"));
+    let with_values = prefixed.filter_map(|name| Some((std::env::var(&name).ok()?, name)));
+    let (secrets, plain): (Vec<_>, Vec<_>) =
+        with_values.partition(|(value, name)| is_secret(name.as_bytes(), value.as_bytes()));
+    let plain = plain.into_iter().map(|(value, name)| (name, value)).collect();
+    (plain, secrets.into_iter().map(|(_, name)| name).collect())
 }
 
 fn milli(cpus: f64) -> u64 {

@@ -7,6 +7,7 @@ use aifo_types::escape_line;
 use serde::Serialize;
 
 use super::cluster::Cluster;
+use super::result::Results;
 use crate::cli;
 use crate::{console, paint};
 
@@ -24,11 +25,18 @@ struct Row<'a> {
     created: &'a str,
 }
 
+const WAITS_FOR_FETCH: &str = "the agent has ended; get its work with: aifo-coder kube fetch";
+const WAITS_FOR_CLIENT: &str = "the agent has ended; see its end with: aifo-coder attach";
+
 impl<'a> Row<'a> {
     fn of(pod: &'a PodObject) -> Self {
         let (state, detail) = match pod.state() {
             _ if pod.is_deleted() => ("deleted", String::new()),
             PodState::Starting(step) | PodState::Delayed(step) => ("starts", step),
+            PodState::Running if pod.waits_after_end() => {
+                let has_work = pod.has_clone() || pod.has_upload();
+                ("waits", if has_work { WAITS_FOR_FETCH } else { WAITS_FOR_CLIENT }.to_owned())
+            }
             PodState::Running => ("runs", String::new()),
             PodState::Ended(code) => ("ended", format!("exit code {code}")),
             PodState::Failed(failure) => ("failed", failure.message),
@@ -55,6 +63,7 @@ pub(crate) async fn list(cluster: &Cluster, flags: &cli::Sessions) -> anyhow::Re
         paint::print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
+    list_results();
     if rows.is_empty() {
         console::say("no sessions in the namespace");
         return Ok(ExitCode::SUCCESS);
@@ -73,16 +82,68 @@ pub(crate) async fn list(cluster: &Cluster, flags: &cli::Sessions) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
+/// Results that are named.
+const MAX_RESULTS: usize = 10;
+
+/// Prints the results that clients of this machine have received, on stderr.
+fn list_results() {
+    let results = Results::open().map(|results| results.all()).unwrap_or_default();
+    for result in results.iter().take(MAX_RESULTS) {
+        console::say(format_args!("result of session {}: {}", result.session, result.command()));
+    }
+    if results.len() > MAX_RESULTS {
+        console::say(format_args!("{} more results", results.len() - MAX_RESULTS));
+    }
+}
+
+/// Removes the results of sessions whose id is given; names the others.
+fn clean_results(prefix: &str, options: &str, is_dry: bool) -> anyhow::Result<bool> {
+    let mut has_failed = false;
+    for result in Results::open().map(|results| results.all()).unwrap_or_default() {
+        let id = &result.session;
+        if !id.starts_with(prefix) {
+            continue;
+        }
+        if prefix.is_empty() {
+            console::say(format_args!(
+                "the result of session {id} is kept; fetch it with: {}; remove it with: \
+                 aifo-coder cleanup{options} {id}",
+                result.command()
+            ));
+        } else if is_dry {
+            paint::print(&format!("would remove the result of session {id}\n"))?;
+        } else if let Err(error) = result.remove() {
+            has_failed = true;
+            let error = anyhow::Error::from(error);
+            console::fail(&error.context(format!("cannot remove '{}'", result.path.display())));
+        } else {
+            paint::print(&format!("removed the result of session {id}\n"))?;
+        }
+    }
+    Ok(has_failed)
+}
+
 /// Deletes the pods of sessions that have ended or failed, or do not start.
 pub(crate) async fn cleanup(cluster: &Cluster, flags: &cli::Cleanup) -> anyhow::Result<ExitCode> {
     let prefix = flags.session.as_deref().unwrap_or_default();
-    let mut has_failed = false;
+    let mut has_failed = match flags.json {
+        true => false,
+        false => clean_results(prefix, &cluster.options(), flags.dry_run)?,
+    };
     let mut rows = Vec::new();
     for pod in cluster.pods().await? {
         let Some(id) = pod.session().filter(|id| id.starts_with(prefix)) else { continue };
         let row = Row::of(&pod);
         let is_removed = match row.state {
             "deleted" => continue,
+            "waits" => {
+                console::say(format_args!(
+                    "session {id} waits: {}{} {id}",
+                    row.detail,
+                    cluster.options()
+                ));
+                continue;
+            }
             "runs" => {
                 if !prefix.is_empty() {
                     console::say(format_args!(

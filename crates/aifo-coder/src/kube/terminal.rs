@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
 use crate::console;
-use crate::held;
-use crate::in_pod::RELAY;
+use crate::kube::RELAY;
+use crate::terminal_client;
 
 /// The pause before a lost connection is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ impl Cluster {
             anyhow::bail!("cannot run kubectl");
         };
         let connection = Connection { reader: OwnedFd::from(stdout), writer: OwnedFd::from(stdin) };
-        let end = held::client(connection);
+        let end = terminal_client::client(connection);
         let stderr = finish(&mut kubectl);
         Ok((end?, ApiFailure::of(&stderr)))
     }

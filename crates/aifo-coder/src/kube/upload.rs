@@ -9,7 +9,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use aifo_kube::PodObject;
 use aifo_launch::{ApiFailure, Kubectl, KubectlError, state_directory};
 use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, SyncError, Upload};
 use anyhow::{Context, bail};
@@ -18,7 +17,7 @@ use tempfile::NamedTempFile;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
 use crate::console;
-use crate::workspace_in_pod::{CHANGES, ENDED, RECEIVE, RECEIVED, STATE, WORKSPACE_IN_POD};
+use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
 
 /// The init container that receives the files.
 const UPLOAD_CONTAINER: &str = "upload";
@@ -126,7 +125,7 @@ pub(super) fn upload(
     });
     // Open until the pod has the confirmation and kubectl ends: an end of stdin can overtake the bytes before it.
     let within = if received.is_ok() { CONFIRMED_WITHIN } else { END_TIME };
-    let stderr = end(&mut child, within);
+    let stderr = end_within(&mut child, within);
     drop(stdin);
     received.map_err(|error| explained(error, &stderr).context("cannot upload the workspace"))
 }
@@ -150,7 +149,7 @@ pub(super) fn fetch(
     let stdout = BufReader::with_capacity(256 << 10, stdout);
     let applied = Fetch::new(&workspace, &record.session)
         .and_then(|fetch| sent.and_then(|()| fetch.apply(&mut base, stdout)));
-    let stderr = end(&mut child, END_TIME);
+    let stderr = end(&mut child);
     drop(stdin);
     let report = applied.map_err(|error| explained(error.into(), &stderr))?;
     record.write(&base)?;
@@ -158,7 +157,7 @@ pub(super) fn fetch(
 }
 
 /// Returns the error of a copy: that of kubectl, if the connection has failed.
-fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
+pub(super) fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
     let is_cut = match error.downcast_ref() {
         Some(SyncError::Truncated | SyncError::Io(_)) => true,
         Some(_) => false,
@@ -170,13 +169,17 @@ fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
     }
 }
 
-fn start(mut command: Command) -> anyhow::Result<Child> {
+pub(super) fn start(mut command: Command) -> anyhow::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().context("cannot run kubectl")
 }
 
 /// Ends a kubectl whose streams are complete or useless, and returns its stderr.
-fn end(child: &mut Child, within: Duration) -> String {
+pub(super) fn end(child: &mut Child) -> String {
+    end_within(child, END_TIME)
+}
+
+fn end_within(child: &mut Child, within: Duration) -> String {
     let deadline = Instant::now() + within;
     while Instant::now() < deadline && !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
         thread::sleep(Duration::from_millis(10));
@@ -276,25 +279,5 @@ impl Cluster {
                 false
             }
         }
-    }
-
-    /// `kube fetch`: fetches the changes, and deletes the pod of a session that has ended.
-    pub(super) async fn fetch_by_hand(&self, pod: &PodObject) -> anyhow::Result<bool> {
-        let id = pod.session().unwrap_or_default();
-        let Some(record) = PodWorkspace::find(id) else {
-            bail!(
-                "session {id} has no workspace that was uploaded from this machine\n\
-                 hint: its files are in a claim or a clone"
-            );
-        };
-        if !self.fetch(pod.name(), &record) {
-            return Ok(false);
-        }
-        let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
-        let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
-        if String::from_utf8_lossy(&state).trim() == ENDED && self.delete(id).await {
-            record.remove();
-        }
-        Ok(true)
     }
 }

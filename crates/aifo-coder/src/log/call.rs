@@ -2,7 +2,7 @@
 
 use aifo_types::{CallEnding, LoggedCall, escape_line};
 
-use super::clock::{Moment, duration};
+use crate::clock::{Moment, duration};
 use crate::paint::Paint;
 
 /// Returns a line with time, ending, duration, peak memory, kind, call, then the exceeded limit or the
@@ -20,6 +20,9 @@ pub(crate) fn line(logged: &LoggedCall, paint: Paint) -> String {
     let mut line = format!("{time}  {ending}  {wall:>12}  {memory:>9}  {kind:<8}  {command}");
     if let Some(limit) = &logged.limit {
         line += &paint.faint(format!("  # limit on {}", escape_line(limit)));
+    }
+    if let Some(rule) = &logged.no_network {
+        line += &paint.faint(format!("  # without network, by rule '{}'", escape_line(rule)));
     }
     if let Some(reason) = &logged.reason {
         line += &paint.faint(format!("  # {}", escape_line(reason)));
@@ -45,6 +48,7 @@ mod tests {
             exit_code,
             ending,
             limit: None,
+            no_network: None,
             reason: None,
             wall_ms: 5,
             max_rss_kib: 900,

@@ -3,7 +3,7 @@
 use aifo_launch::{LoggedMessage, MessageLevel};
 use aifo_types::escape_line;
 
-use super::clock::Moment;
+use crate::clock::Moment;
 use crate::paint::Paint;
 
 /// Returns a line with time, level and text.

@@ -3,7 +3,7 @@
 use aifo_launch::{ConnectionState, ConnectionVerdict, LoggedConnection, PortUse};
 use aifo_types::escape_line;
 
-use crate::log::{Moment, duration};
+use crate::clock::{Moment, duration};
 use crate::paint::Paint;
 
 /// The head of the columns of [`connection_line`].

@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 
 use super::line::{HEAD, connection_line};
 use crate::cli::NetList;
-use crate::log::{POLL_INTERVAL, SessionLog};
 use crate::paint::{self, Paint};
+use crate::session_log::{POLL_INTERVAL, SessionLog};
 
 pub(super) fn list(flags: &NetList) -> anyhow::Result<ExitCode> {
     let log = SessionLog::with_connections(flags.session.as_deref(), flags.follow)?;

@@ -7,7 +7,7 @@ use aifo_launch::LoggedConnection;
 use serde::Serialize;
 
 use super::list::open;
-use crate::log::SessionLog;
+use crate::session_log::SessionLog;
 use crate::{console, paint};
 
 pub(super) fn suggest(session: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use aifo_launch::{
     Answer, AnswerSender, ControlClient, ControlLine, EndedQuestion, ListedQuestion, SessionInfo,
-    running_sessions,
+    asking_sessions,
 };
 use aifo_types::quote_word;
 use aifo_web::{CallAnswer, CallEnd, WaitingCall, WaitingCalls};
@@ -55,7 +55,7 @@ type FileVersion = Option<(SystemTime, u64)>;
 impl State {
     /// Watches sessions that have begun, and shows the changes of a new version of the user's file.
     fn look(&mut self, sender: &mpsc::UnboundedSender<(String, Event)>) {
-        for info in running_sessions() {
+        for info in asking_sessions() {
             if self.sessions.contains_key(&info.id) {
                 continue;
             }

@@ -33,6 +33,8 @@ pub(crate) struct Explanation {
     pub(crate) verdict: &'static str,
     /// The rule that decided.
     pub(crate) decided_by: Option<DecidedBy>,
+    /// The rule by which the call runs without network.
+    pub(crate) no_network: Option<String>,
     /// Why nothing would run.
     pub(crate) refusal: Option<Refused>,
     /// Which environment the tool would have.

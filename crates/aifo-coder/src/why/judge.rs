@@ -117,6 +117,7 @@ impl CallExplainer<'_> {
             directory: None,
             verdict: judgement.verdict.as_str(),
             decided_by,
+            no_network: judgement.no_network,
             refusal: None,
             environment: "the sidecar's own, with the caller's variables that pass",
             variables: None,

@@ -58,7 +58,11 @@ pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
             lines.push(("time limit", limit));
         }
         lines.extend(explanation.confinement.iter().map(|line| ("confinement", line.clone())));
-        lines.extend(explanation.network.iter().map(|line| ("network", line.clone())));
+        let is_judged = matches!(explanation.mode, Mode::Proxy | Mode::InPlace);
+        match &explanation.no_network {
+            Some(rule) if is_judged => lines.push(("network", format!("none, by rule '{rule}'"))),
+            _ => lines.extend(explanation.network.iter().map(|line| ("network", line.clone()))),
+        }
     }
     let line = |(key, value): (&str, String)| {
         let key = format!("{key}:");

@@ -52,12 +52,15 @@ impl Holder {
             Frame::Hello(Role::Attach, size) => {
                 let history = !std::mem::replace(&mut peer.is_attached, true);
                 (peer.size, peer.active) = (size, Instant::now());
+                (peer.is_behind, peer.is_stopped) = (false, false);
+                // Before it is drawn: another size wraps other lines.
+                self.take_size(size, self.has_output);
+                let Some(peer) = self.peers.get_mut(index) else { return };
                 peer.restore = self.screen.restore();
                 peer.send(&Frame::Restore(peer.restore.clone()));
                 if self.has_output {
                     peer.send(&Frame::Output(self.screen.redraw(history)));
                 }
-                self.take_size(size, self.has_output);
             }
             Frame::Hello(Role::DisconnectOthers, _) => {
                 peer.is_gone = true;

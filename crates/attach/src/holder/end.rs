@@ -28,8 +28,7 @@ impl Holder {
         }
         for peer in self.peers.iter_mut().filter(|peer| peer.is_attached) {
             if peer.is_behind {
-                peer.is_behind = false;
-                peer.send(&Frame::Output(self.screen.redraw(false)));
+                peer.catch_up(&self.screen);
             }
             peer.send(&Frame::Ended(ending));
         }

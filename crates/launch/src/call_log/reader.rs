@@ -95,6 +95,7 @@ fn call(record: &Map<String, Value>) -> Option<LoggedCall> {
         exit_code: u8::try_from(number("exit_code")).ok()?,
         ending: CallEnding::parse(&text("ending").unwrap_or_default()),
         limit: text("limit"),
+        no_network: text("no_network"),
         reason: text("reason"),
         wall_ms: number("wall_ms"),
         max_rss_kib: number("max_rss_kib"),
@@ -117,6 +118,7 @@ mod tests {
             exit_code: 0,
             ending: CallEnding::Unknown,
             limit: None,
+            no_network: None,
             reason: None,
             wall_ms: 0,
             max_rss_kib: 0,
@@ -126,7 +128,7 @@ mod tests {
     #[test]
     fn fields_of_a_call() {
         let line = r#"{"time":5,"exec_id":"x","tool":"cargo","argv":"test '<b>'","cwd":"","kind":"rust",
-            "exit_code":137,"ending":"signaled","limit":"memory","reason":"why","wall_ms":1500,
+            "exit_code":137,"ending":"signaled","limit":"memory","no_network":"r","reason":"why","wall_ms":1500,
             "max_rss_kib":900,"new":[1]}"#;
         let expected = LoggedCall {
             time: 5,
@@ -135,6 +137,7 @@ mod tests {
             exit_code: 137,
             ending: CallEnding::Signaled,
             limit: Some("memory".to_owned()),
+            no_network: Some("r".to_owned()),
             reason: Some("why".to_owned()),
             wall_ms: 1500,
             max_rss_kib: 900,

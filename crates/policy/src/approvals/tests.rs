@@ -166,7 +166,7 @@ fn waiting_calls_are_bounded_and_clients_that_left_do_not_count() {
     session.wait("c");
     assert_eq!(session.ask("a"), AskOutcome::Full, "its retry waits as any call");
     for number in 0..MAX_LEFT * 2 {
-        session.approvals.allow_once(call(&number.to_string()), session.now);
+        session.approvals.allow_once(call(&number.to_string()), Vec::new(), session.now);
     }
     assert!(session.approvals.calls.len() <= MAX_LEFT + 2);
 }
@@ -174,9 +174,32 @@ fn waiting_calls_are_bounded_and_clients_that_left_do_not_count() {
 #[test]
 fn a_permission_covers_one_call() {
     let mut session = Session::new(2);
-    session.approvals.allow_once(call("git push -f"), session.now);
+    session.approvals.allow_once(call("git push -f"), Vec::new(), session.now);
     assert_eq!(session.open(), [""; 0]);
-    assert_eq!(session.ask("git push -f"), AskOutcome::Answered(Answer::Once));
+    assert_eq!(session.ask("git push -f"), AskOutcome::Granted);
+    assert!(matches!(session.ask("git push -f"), AskOutcome::Waiting(_)));
+}
+
+#[test]
+fn a_permission_covers_one_run_of_a_call_and_of_those_that_it_runs() {
+    let inner = || vec![call("git push -f"), call("git push -d")];
+    // A terminal runs the outer call, which then runs the others.
+    let mut session = Session::new(8);
+    session.approvals.allow_once(call("sh -c X"), inner(), session.now);
+    for words in ["sh -c X", "git push -f", "git push -d"] {
+        assert_eq!(session.ask(words), AskOutcome::Granted, "{words}");
+        assert!(matches!(session.ask(words), AskOutcome::Waiting(_)), "{words}");
+    }
+    // The agent's own shell runs them: a terminal does not run them again.
+    let mut session = Session::new(8);
+    session.approvals.allow_once(call("sh -c X"), inner(), session.now);
+    for words in ["git push -d", "git push -f"] {
+        assert_eq!(session.ask(words), AskOutcome::Granted, "{words}");
+    }
+    assert!(matches!(session.ask("sh -c X"), AskOutcome::Waiting(_)));
+    // They expire.
+    session.approvals.allow_inner(inner(), session.now);
+    session.pass(RETRY_PERIOD.as_secs());
     assert!(matches!(session.ask("git push -f"), AskOutcome::Waiting(_)));
 }
 

@@ -12,6 +12,8 @@ pub(super) enum Condition {
     Option {
         names: Vec<Vec<u8>>,
         value: Option<Vec<u8>>,
+        /// A pattern of its name.
+        pattern: Option<Vec<u8>>,
         /// True if it is only before the subcommand.
         is_global: bool,
     },
@@ -29,6 +31,10 @@ impl Condition {
             None => (text, None),
         };
         let name = name.as_bytes().to_vec();
+        if name.contains(&b'*') || name.contains(&b'?') {
+            let names = known.table.names_like(&name);
+            return Condition::Option { names, value, pattern: Some(name), is_global: false };
+        }
         // A rule without a subcommand is for all of them; its options are those of the tool.
         let words = run.iter().skip(1).map(|word| String::from_utf8_lossy(word));
         let words: Vec<_> = words.collect();
@@ -40,12 +46,13 @@ impl Condition {
         let is_global = is_global
             && found.as_ref().is_some_and(|(scope, _)| std::ptr::eq(*scope, known.table.root()));
         let names = found.map(|(_, names)| names).unwrap_or_else(|| vec![name]);
-        Condition::Option { names, value, is_global }
+        Condition::Option { names, value, pattern: None, is_global }
     }
 
     /// Returns a set that every call that matches has an element of.
     pub(super) fn sieve(&self) -> Sieve {
         match self {
+            Condition::Option { pattern: Some(_), .. } => Sieve::ANY,
             Condition::Option { names, .. } => Sieve::of_option(names),
             Condition::Operand(pattern) => Sieve::of_pattern(pattern),
         }
@@ -53,14 +60,17 @@ impl Condition {
 
     /// Returns whether this condition names an option.
     pub(super) fn names(&self, option: &CallOption) -> bool {
-        matches!(self, Condition::Option { names, .. } if names.contains(&option.name))
+        let Condition::Option { names, pattern, .. } = self else { return false };
+        has_name(names, pattern, &option.name)
     }
 
     /// As [`Condition::matches`], for a rule that allows: an option that may be a value counts less.
     pub(super) fn matches_surely(&self, call: &NormalCall, operands_at: usize) -> Match {
         let found = self.matches(call, operands_at);
-        let Condition::Option { names, .. } = self else { return found };
-        let is_sure = call.options.iter().any(|it| it.is_sure && names.contains(&it.name));
+        if matches!(self, Condition::Operand(_)) {
+            return found;
+        }
+        let is_sure = call.options.iter().any(|it| it.is_sure && self.names(it));
         if is_sure { found } else { found.min(Match::Maybe) }
     }
 
@@ -72,13 +82,13 @@ impl Condition {
                 let each = operands.map(|operand| matches(pattern, &operand.word));
                 each.max().unwrap_or(Match::No).max(open)
             }
-            Condition::Option { names, value, is_global } => {
+            Condition::Option { names, value, pattern, is_global } => {
                 let open = match (*is_global, call.is_open_before) {
                     (true, false) => Match::No,
                     _ => open,
                 };
                 let each =
-                    call.options.iter().map(|option| matches_option(names, value, option, call));
+                    call.options.iter().map(|it| matches_option((names, pattern), value, it, call));
                 let found = each.max().unwrap_or(Match::No).max(open);
                 // An expansion, or the name of a file, may be an option.
                 if call.may_have_option && (!*is_global || call.is_open_before) {
@@ -92,7 +102,7 @@ impl Condition {
 
     /// Returns whether the call does not have it.
     pub(super) fn is_absent(&self, call: &NormalCall, operands_at: usize) -> Match {
-        let Condition::Option { names, value, .. } = self else {
+        let Condition::Option { names, value, pattern, .. } = self else {
             return match self.matches(call, operands_at) {
                 Match::No => Match::Yes,
                 Match::Maybe => Match::Maybe,
@@ -112,8 +122,8 @@ impl Condition {
                 });
             option.is_sure
                 && !is_off
-                && names.contains(&option.name)
-                && matches_option(names, value, option, call) == Match::Yes
+                && self.names(option)
+                && matches_option((names, pattern), value, option, call) == Match::Yes
         });
         if is_present && !negated {
             return Match::No;
@@ -128,13 +138,18 @@ fn names_a_flag(option: &CallOption, call: &NormalCall) -> bool {
     arity != Some(Arity::Value)
 }
 
+fn has_name(names: &[Vec<u8>], pattern: &Option<Vec<u8>>, name: &[u8]) -> bool {
+    let is_like = |pattern: &Vec<u8>| name != b"--" && matches(pattern, name) == Match::Yes;
+    names.iter().any(|it| it == name) || pattern.as_ref().is_some_and(is_like)
+}
+
 fn matches_option(
-    names: &[Vec<u8>],
+    (names, pattern): (&[Vec<u8>], &Option<Vec<u8>>),
     value: &Option<Vec<u8>>,
     option: &CallOption,
     call: &NormalCall,
 ) -> Match {
-    let by_name = if names.contains(&option.name) {
+    let by_name = if has_name(names, pattern, &option.name) {
         Match::Yes
     } else if option.has_unknown {
         let is_bundle = option.name.len() == 2;

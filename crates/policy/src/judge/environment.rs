@@ -8,7 +8,7 @@ use super::table::find;
 /// Adds the configuration in git's variables to a call of git as `-c NAME=VALUE`, as git reads it. A call
 /// of another tool is unchanged. `argv` has the tool and its arguments.
 ///
-/// The entries that aifo itself sets for agents are left out.
+/// Entries that only prevent git from running a program are left out.
 pub fn with_git_variables(argv: &mut Vec<Vec<u8>>, environment: &[Vec<u8>]) {
     let Some(tool) = argv.first() else { return };
     let (known, _, _) = find(base_name(tool));

@@ -119,14 +119,12 @@ fn files_of(command: &Simple, calls: &[Rc<NormalCall>]) -> Vec<Vec<u8>> {
     for call in calls {
         let table = call.known.table;
         if table.writes_operands {
-            files.extend(call.operands.iter().map(|operand| operand.word.clone()));
+            let file = |word: &[u8]| word.strip_prefix(b"of=").unwrap_or(word).to_vec();
+            files.extend(call.operands.iter().map(|operand| file(&operand.word)));
         }
         if !table.saves_urls.is_empty() {
             files.extend(call.paths().into_iter().map(<[u8]>::to_vec));
-            if table.saves_urls == "*" || call.has_option(table.saves_urls.as_bytes()) {
-                let names = call.operands.iter().map(|operand| base_name(&operand.word).to_vec());
-                files.extend(names);
-            }
+            files.extend(call.saved_urls().map(<[u8]>::to_vec));
         }
     }
     files

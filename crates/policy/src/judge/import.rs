@@ -69,6 +69,12 @@ impl ImportedRules {
                 continue;
             }
             let mut draft = draft.clone();
+            let stricter = drafts.iter().filter(|it| it.rule.then > draft.rule.then);
+            for both in stricter.filter_map(|other| other.rule.and(&draft.rule)) {
+                if !toml.contains(&both) {
+                    toml += &both;
+                }
+            }
             notes.extend(draft.keep_examples());
             toml += &draft.rule.to_toml();
         }
@@ -82,7 +88,8 @@ impl Draft {
     fn keep_examples(&mut self) -> Vec<ImportNote> {
         let mut notes = Vec::new();
         let bare = RuleText { examples: Examples::default(), ..self.rule.clone() };
-        let Ok(rules) = Rule::compile(&bare, "", RuleOrigin::User) else { return notes };
+        let then = bare.then.unwrap_or_default();
+        let Ok(rules) = Rule::compile(&bare, then, "", RuleOrigin::User) else { return notes };
         let set = RuleSet::of(rules);
         let workspace = [b"/workspace".to_vec()];
         let matches = |example: &String| {
@@ -131,6 +138,8 @@ fn covers(wide: &RuleText, narrow: &RuleText) -> bool {
 fn rule_of_words(words: &[String], then: Verdict) -> Option<RuleText> {
     let argv: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_bytes()).collect();
     let call = NormalCall::parse(&argv)?;
+    let is_tool = |word: &&String| !word.is_empty() && !word.contains(char::is_whitespace);
+    words.first().filter(is_tool)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut run = vec![RunWord::One(text(&call.tool))];
     let mut all = Vec::new();
@@ -140,21 +149,57 @@ fn rule_of_words(words: &[String], then: Verdict) -> Option<RuleText> {
             None => text(&option.name),
         });
     }
+    let mut all_words = true;
     for operand in &call.operands {
         let word = text(&operand.word);
         let is_word = !word.is_empty()
             && !word.starts_with('-')
             && !word.contains(char::is_whitespace)
-            && !operand.may_be_value;
+            && !operand.may_be_value
+            && all_words;
+        // A word after one that is none may be anywhere.
+        all_words = is_word;
         match is_word {
             true => run.push(RunWord::One(word)),
             false => all.push(word),
         }
     }
-    Some(RuleText { run: Run::Words(run), all, then, ..RuleText::default() })
+    Some(RuleText { run: Run::Words(run), all, then: Some(then), ..RuleText::default() })
 }
 
 impl RuleText {
+    /// Returns the rule for the calls that this one and a looser, narrower one match: here the narrower one would
+    /// decide, and in other programs the stricter one does.
+    fn and(&self, looser: &RuleText) -> Option<String> {
+        let (own, narrow) = (self.run.words(), looser.run.words());
+        let is_any = own.first().is_some_and(|words| words == &["*"]);
+        let own_length = if is_any { 0 } else { own.len() };
+        let shared: Vec<Vec<String>> = narrow
+            .iter()
+            .enumerate()
+            .map(|(at, words)| match own.get(at).filter(|_| !is_any) {
+                Some(other) => words.iter().filter(|it| other.contains(it)).cloned().collect(),
+                None => words.clone(),
+            })
+            .collect();
+        let decides = narrow.len() > own_length
+            || (narrow.len() == own_length && looser.all.len() > self.all.len());
+        let may_be_both = own_length <= narrow.len() && !shared.iter().any(Vec::is_empty);
+        if !decides || !may_be_both || looser.exact || self.exact {
+            return None;
+        }
+        let mut all = looser.all.clone();
+        all.extend(self.all.iter().filter(|it| !looser.all.contains(it)).cloned());
+        let run = shared.into_iter().map(|mut words| match words.len() {
+            1 => RunWord::One(words.remove(0)),
+            _ => RunWord::Any(words),
+        });
+        let run = Run::Words(run.collect());
+        let because = self.because.clone();
+        let both = RuleText { run, all, then: self.then, because, ..RuleText::default() };
+        Some(both.to_toml())
+    }
+
     /// Renders the rule as a `[[rule]]` table.
     pub fn to_toml(&self) -> String {
         let mut toml = "[[rule]]\n".to_owned();
@@ -187,7 +232,12 @@ impl RuleText {
                 toml += &format!("{key} = true\n");
             }
         }
-        toml += &format!("then = {}\n", quoted(self.then.as_str()));
+        if let Some(then) = self.then {
+            toml += &format!("then = {}\n", quoted(then.as_str()));
+        }
+        if let Some(net) = self.net {
+            toml += &format!("net = {}\n", quoted(net.as_str()));
+        }
         if !self.because.is_empty() {
             toml += &format!("because = {}\n", quoted(&self.because));
         }

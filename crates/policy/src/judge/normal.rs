@@ -101,37 +101,6 @@ impl NormalCall {
         options.count() + operands.count()
     }
 
-    /// Returns the paths in values of options.
-    pub(super) fn paths(&self) -> Vec<&[u8]> {
-        let mut paths = Vec::new();
-        for name in &self.known.table.path_options {
-            let (option, separator) = match name.strip_suffix([':', ',']) {
-                Some(option) => (option, name.bytes().last()),
-                None => (name.as_str(), None),
-            };
-            for value in self.values(option.as_bytes()) {
-                match separator {
-                    Some(b':') => {
-                        let source = value.split(|byte| *byte == b':').next().unwrap_or_default();
-                        // A name is a volume, and no path.
-                        let is_path = source
-                            .first()
-                            .is_some_and(|byte| b"/.~".contains(byte) || is_unknown(*byte));
-                        paths.extend((is_path && source.len() < value.len()).then_some(source));
-                    }
-                    Some(_) => {
-                        let fields = value.split(|byte| *byte == b',');
-                        paths.extend(fields.filter_map(|field| {
-                            field.strip_prefix(b"source=").or(field.strip_prefix(b"src="))
-                        }));
-                    }
-                    None => paths.push(value),
-                }
-            }
-        }
-        paths
-    }
-
     /// Returns the values of an option.
     pub(super) fn values<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let found = self.options.iter().filter(move |option| option.name == name);
@@ -167,6 +136,7 @@ impl Reader {
                 self.call.is_open_before = true;
             }
             if word == b"--" {
+                self.push(b"--", None, true, false);
                 return self.rest(args);
             }
             let has_plus = self.call.known.table.plus && self.depth == 0;
@@ -181,12 +151,20 @@ impl Reader {
             }
             if word.len() < 2 || word.first() != Some(&b'-') {
                 if self.operand(word, was_unsure) {
-                    return self.rest(args);
+                    return if was_unsure { self.rest_or_options(args) } else { self.rest(args) };
                 }
                 continue;
             }
             match self.option(word, !was_unsure) {
-                Next::Nothing => {}
+                Next::Nothing => {
+                    let next = args.as_slice().first().filter(|_| table.flags_take_words);
+                    let is_switch = |word: &&Vec<u8>| matches!(word.as_slice(), b"true" | b"false");
+                    let option = self.call.options.last_mut().filter(|it| it.value.is_none());
+                    if let (Some(value), Some(option)) = (next.filter(is_switch), option) {
+                        option.value = (value == b"false").then(|| value.clone());
+                        args.next();
+                    }
+                }
                 Next::Unsure => may_be_value = true,
                 Next::Value => {
                     if let (Some(option), Some(value)) = (self.call.options.last_mut(), args.next())
@@ -215,6 +193,21 @@ impl Reader {
             self.call.is_open |= is_splitting(word);
             let operand = Operand { word: word.clone(), may_be_value: false, is_last: true };
             self.call.operands.push(operand);
+        }
+    }
+
+    /// Adds all other words as operands, and those that may be options also as such.
+    fn rest_or_options(&mut self, args: std::slice::Iter<'_, Vec<u8>>) {
+        self.rest(args.clone());
+        let mut args = args.take_while(|word| *word != b"--");
+        while let Some(word) = args.next() {
+            let is_option = word.len() > 1 && word.first() == Some(&b'-');
+            if is_option
+                && self.option(word, false) == Next::Value
+                && let (Some(option), Some(value)) = (self.call.options.last_mut(), args.next())
+            {
+                option.value = Some(value.clone());
+            }
         }
     }
 
@@ -289,17 +282,19 @@ impl Reader {
                 _ => Next::Nothing,
             };
         }
-        self.push(name, value, is_sure, true);
-        if has_value {
-            return Next::Nothing;
-        }
         let abbreviated = match self.call.known.table.abbreviates {
             true => self.scope.find_abbreviation(name),
             false => None,
         };
         match abbreviated {
-            Some(Arity::Flag | Arity::Optional) => Next::Nothing,
-            Some(Arity::Value) => Next::Value,
+            // The table may lack an option that is written in full.
+            Some((_, Some(only))) => self.push(only, value, false, false),
+            _ => self.push(name, value, is_sure, true),
+        }
+        match abbreviated {
+            _ if has_value => Next::Nothing,
+            Some((Arity::Flag | Arity::Optional, _)) => Next::Nothing,
+            Some((Arity::Value, _)) => Next::Value,
             None => Next::Unsure,
         }
     }

@@ -12,6 +12,8 @@ pub(super) struct Place<'a> {
     pub(super) workspace: &'a [Vec<u8>],
     /// `None` if links are not read.
     pub(super) links: Option<&'a Links>,
+    /// True in a container, all of whose files are inside.
+    pub(super) is_contained: bool,
 }
 
 /// Files that any tool may write.
@@ -24,13 +26,16 @@ const TEMPORARY: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/private/tmp"];
 impl<'a> Place<'a> {
     /// Returns a place without links.
     pub(super) fn new(directory: &[u8], workspace: &'a [Vec<u8>]) -> Self {
-        Place { directories: vec![directory.to_vec()], workspace, links: None }
+        Place { directories: vec![directory.to_vec()], workspace, links: None, is_contained: false }
     }
 }
 
 impl Place<'_> {
     /// Returns whether `path` is outside the workspace, or, if `root` counts, is the workspace.
     pub(super) fn is_outside(&self, path: &[u8], root: bool) -> Match {
+        if self.is_contained {
+            return if lexical(path) == b"/" { Match::Yes } else { Match::No };
+        }
         if path.first() == Some(&b'~') {
             return Match::Yes;
         }
@@ -38,6 +43,7 @@ impl Place<'_> {
         let in_directory = |directory: &Vec<u8>| match (is_absolute, directory.is_empty()) {
             (true, _) => self.judge(path, root),
             (false, true) => Match::Maybe,
+            (false, false) if directory.starts_with(b"~") => Match::Yes,
             (false, false) => self.judge(&[directory, &b"/"[..], path].concat(), root),
         };
         self.directories.iter().map(in_directory).max().unwrap_or(Match::Maybe)
@@ -93,6 +99,7 @@ impl Place<'_> {
         }
         let join = |directory: &Vec<u8>| match directory.is_empty() {
             true => path.to_vec(),
+            false if directory.starts_with(b"~") => [directory, &b"/"[..], path].concat(),
             false => lexical(&[directory, &b"/"[..], path].concat()),
         };
         self.directories.iter().map(join).collect()
@@ -108,8 +115,14 @@ impl Place<'_> {
                 (false, false) => [directory, &b"/"[..], path].concat(),
             };
             let is_known = !joined.iter().any(|byte| is_unknown(*byte))
-                && !matches!(path.first(), None | Some(b'~' | b'-'));
-            *directory = if is_known { lexical(&joined) } else { Vec::new() };
+                && !matches!(path.first(), None | Some(b'-'));
+            let home = if path.starts_with(b"~") { path } else { &joined };
+            let has_parent = home.windows(2).any(|two| two == b"..");
+            *directory = match (is_known, home.starts_with(b"~")) {
+                (true, false) => lexical(&joined),
+                (true, true) if !has_parent => home.to_vec(),
+                _ => Vec::new(),
+            };
         }
     }
 }

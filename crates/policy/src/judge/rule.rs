@@ -39,14 +39,35 @@ pub struct RuleText {
     /// True for calls without other options and operands.
     #[serde(default)]
     pub exact: bool,
-    /// The verdict.
-    pub then: Verdict,
+    /// The verdict; `None` in a rule that is only about the network.
+    #[serde(default)]
+    pub then: Option<Verdict>,
+    /// The network of the call; `None` leaves it to other rules.
+    #[serde(default)]
+    pub net: Option<CallNetwork>,
     /// The reason for users and agents.
     #[serde(default)]
     pub because: String,
     /// Calls that the rule must match, and calls that it must not match.
     #[serde(default)]
     pub examples: Examples,
+}
+
+/// The network of a call, by a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallNetwork {
+    /// No network, not even loopback.
+    None,
+}
+
+impl CallNetwork {
+    /// Returns the word of files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallNetwork::None => "none",
+        }
+    }
 }
 
 /// Example commands, quoted as for a shell.
@@ -129,6 +150,9 @@ pub enum InvalidJudgeRule {
     /// `run` has no tool.
     #[error("the rule has no tool")]
     NoTool,
+    /// Neither `then` nor `net`.
+    #[error("the rule has neither 'then' nor 'net'")]
+    NoEffect,
     /// `run` has an option or an empty word.
     #[error("'{0}' is no tool or subcommand")]
     NotWord(String),
@@ -187,9 +211,10 @@ pub(super) struct Shared {
 }
 
 impl Rule {
-    /// Compiles a rule. Examples are not run.
+    /// Compiles a rule with this verdict. Examples are not run.
     pub(super) fn compile(
         text: &RuleText,
+        then: Verdict,
         source: &str,
         origin: RuleOrigin,
     ) -> Result<Vec<Rule>, InvalidJudgeRule> {
@@ -227,11 +252,8 @@ impl Rule {
         if items.any(String::is_empty) {
             return Err(InvalidJudgeRule::EmptyCondition);
         }
-        let shared = Arc::new(Shared {
-            source: source.to_owned(),
-            then: text.then,
-            because: text.because.clone(),
-        });
+        let shared =
+            Arc::new(Shared { source: source.to_owned(), then, because: text.because.clone() });
         let conditions = [
             usize::from(!text.with.is_empty()),
             text.all.len(),

@@ -8,7 +8,7 @@ use super::normal::NormalCall;
 use super::rule::Rule;
 use super::sieve::Sieve;
 use super::unwrap::{Part, Parts};
-use super::{Judgement, Verdict};
+use super::{Judgement, RuleOrigin, Verdict};
 
 /// Rules of one source.
 #[derive(Clone, Debug, Default)]
@@ -149,16 +149,28 @@ impl RuleSet {
             let found = if part.is_guess { found.min(Match::Maybe) } else { found };
             match found {
                 Match::No => {}
+                Match::Maybe if decisive.is_some() && rule.origin == RuleOrigin::Default => {}
                 Match::Maybe => {
                     let is_stricter = unsure.is_none_or(|it| it.shared.then < rule.shared.then);
                     if rule.shared.then > Verdict::Allow && is_stricter {
                         unsure = Some(rule);
                     }
                 }
-                Match::Yes => {
-                    decisive = Some(rule);
-                    break;
-                }
+                // A default rule does not make a user's verdict looser.
+                Match::Yes => match decisive {
+                    None if rule.origin == RuleOrigin::User => {
+                        decisive = Some(rule);
+                        break;
+                    }
+                    None => decisive = Some(rule),
+                    Some(_) if rule.origin == RuleOrigin::Default => {}
+                    Some(default) => {
+                        if rule.shared.then > default.shared.then {
+                            decisive = Some(rule);
+                        }
+                        break;
+                    }
+                },
             }
         }
         let verdict = decisive.map_or(Verdict::Allow, |rule| rule.shared.then);
@@ -171,11 +183,13 @@ impl RuleSet {
                      apply{}",
                     because(rule)
                 ),
+                no_network: None,
             },
             (_, Some(rule)) => Judgement {
                 verdict,
                 rule: rule.shared.source.clone(),
                 reason: rule.shared.because.clone(),
+                no_network: None,
             },
             (_, None) => Judgement::default(),
         }

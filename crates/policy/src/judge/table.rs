@@ -34,8 +34,12 @@ pub(super) struct Table {
     names: Vec<String>,
     /// Long options may be abbreviated.
     pub(super) abbreviates: bool,
-    /// `git-push` is `git push`.
+    /// `git-push` is `git push`, for the first name.
     dashed: bool,
+    /// The names may have the prefix of GNU tools beside others, as `grm`.
+    gnu: bool,
+    /// A flag takes a following `true` or `false` as its value.
+    pub(super) flags_take_words: bool,
     /// Words with a plus sign before the first operand are options: `+nightly`.
     pub(super) plus: bool,
     /// Options before the subcommand also hold after it.
@@ -72,12 +76,16 @@ pub(super) struct Table {
     pub(super) saves_urls: String,
     /// Operands are files that the tool writes.
     pub(super) writes_operands: bool,
+    /// The commands that it runs are found by the agent's PATH, as if they were called without it.
+    pub(super) here: bool,
+    /// Options with which they are not.
+    pub(super) drops: Vec<String>,
     /// The tool runs no command of its operands, whatever they are.
     pub(super) plain: bool,
     /// Patterns of its arguments with which its output is meant for `eval`.
-    prints_environment: Vec<String>,
+    pub(super) prints_environment: Vec<String>,
     /// Its arguments with which it prints a name without other characters than those of [`super::glob::PLAIN`].
-    prints_name: Vec<String>,
+    pub(super) prints_name: Vec<String>,
     /// The tool reads commands from its standard input if it has no operand.
     pub(super) reads_commands: bool,
     /// It also does with operands.
@@ -105,6 +113,8 @@ pub(super) struct Scope {
     pub(super) stops: bool,
     /// Options whose value ends the options.
     pub(super) last: Vec<String>,
+    /// The subcommand whose options these also are.
+    like: String,
     #[serde(skip)]
     index: HashMap<Vec<u8>, (Arity, usize)>,
     #[serde(skip)]
@@ -138,6 +148,10 @@ pub(super) struct Runs {
     pub(super) versions: bool,
     /// The option with the command's directory.
     pub(super) chdir: String,
+    /// The command has other files than the call.
+    pub(super) contained: bool,
+    /// The tool is the name of an image, which runs the tool of its name.
+    pub(super) image: bool,
 }
 
 /// How a command is given.
@@ -151,6 +165,10 @@ pub(super) enum How {
     Shell,
     /// Operands that are joined to a shell's text.
     Joined,
+    /// Operands, each a shell's text.
+    Each,
+    /// The value of an option, joined with the words after it to a shell's text.
+    Rest,
     /// A text of words for the same tool.
     Split,
     /// The words after an option, up to `;` or `+`.
@@ -197,6 +215,11 @@ pub(super) fn find(base: &[u8]) -> (Known, &[u8], Option<&[u8]>) {
     if let Some(table) = TABLES.get(base) {
         return (listed(*table), base, None);
     }
+    if let Some(rest) = base.strip_prefix(b"g")
+        && let Some(table) = TABLES.get(rest).filter(|table| table.gnu)
+    {
+        return (listed(*table), rest, None);
+    }
     let digits = base.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b'.');
     let stem = base.get(..base.len() - digits.count()).unwrap_or_default();
     if let Some(table) = TABLES.get(stem) {
@@ -204,7 +227,8 @@ pub(super) fn find(base: &[u8]) -> (Known, &[u8], Option<&[u8]>) {
     }
     if let Some(at) = base.iter().position(|byte| *byte == b'-') {
         let (tool, rest) = base.split_at(at);
-        if let Some(table) = TABLES.get(tool).filter(|table| table.dashed) {
+        let is_first = |table: &&&Table| table.names.first().map(String::as_bytes) == Some(tool);
+        if let Some(table) = TABLES.get(tool).filter(|table| table.dashed).filter(is_first) {
             return (listed(*table), tool, rest.get(1..));
         }
     }
@@ -254,44 +278,25 @@ impl fmt::Debug for JudgedTools<'_> {
     }
 }
 
-/// The output of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Printed {
-    /// A name that is no option.
-    Name,
-    /// A new path in the temporary directory.
-    Temporary,
-    /// The working directory.
-    Directory,
-}
-
-/// Returns the output of a command, if it is known well enough.
-pub(super) fn printed(words: &[Vec<u8>]) -> Option<Printed> {
-    let (tool, args) = words.split_first()?;
-    let is_option = |word: &Vec<u8>| {
-        matches!(word.as_slice(), b"-d" | b"-q" | b"--directory" | b"-dq" | b"-qd")
-    };
-    match tool.as_slice() {
-        b"pwd" if args.is_empty() => return Some(Printed::Directory),
-        b"mktemp" if args.iter().all(is_option) => return Some(Printed::Temporary),
-        _ => {}
-    }
-    let args = args.join(&b' ');
-    let prints = find(base_name(tool)).0.table.prints_name.iter().any(|it| it.as_bytes() == args);
-    prints.then_some(Printed::Name)
-}
-
-/// Returns whether the output of a command is meant for `eval`.
-pub(super) fn prints_environment(words: &[Vec<u8>]) -> bool {
-    let Some((tool, args)) = words.split_first() else { return false };
-    let args = args.join(&b' ');
-    let patterns = &find(base_name(tool)).0.table.prints_environment;
-    patterns.iter().any(|pattern| matches(pattern.as_bytes(), &args) == Match::Yes)
-}
-
 impl Table {
     fn index(&mut self) {
         self.options.index();
+        let others: HashMap<String, [Vec<String>; 4]> = self
+            .command
+            .iter()
+            .map(|(name, it)| {
+                (name.clone(), [&it.flags, &it.values, &it.optional, &it.last].map(Vec::clone))
+            })
+            .collect();
+        for scope in self.command.values_mut().filter(|scope| !scope.like.is_empty()) {
+            let Some([flags, values, optional, last]) = others.get(&scope.like).cloned() else {
+                panic!("there is no subcommand '{}'", scope.like);
+            };
+            scope.flags.extend(flags);
+            scope.values.extend(values);
+            scope.optional.extend(optional);
+            scope.last.extend(last);
+        }
         self.command.values_mut().for_each(Scope::index);
     }
 
@@ -313,6 +318,14 @@ impl Table {
     /// Returns the options of a subcommand's words, if it has its own.
     pub(super) fn scope(&self, words: &str) -> Option<&Scope> {
         self.command.get(words)
+    }
+
+    /// Returns the options that are like a pattern, with their synonyms.
+    pub(super) fn names_like(&self, pattern: &[u8]) -> Vec<Vec<u8>> {
+        let scopes = self.command.values().chain([&self.options]);
+        let rows = scopes.flat_map(|scope| &scope.synonyms);
+        let is_like = |name: &Vec<u8>| matches(pattern, name) == Match::Yes;
+        rows.filter(|row| row.iter().any(is_like)).flatten().cloned().collect()
     }
 
     /// Returns whether options before the subcommand hold after it.
@@ -367,10 +380,19 @@ impl Scope {
         Some((*arity, self.synonyms.get(*row)?))
     }
 
-    /// Returns the arity of the options that begin with `name`, if it is the same for all.
-    pub(super) fn find_abbreviation(&self, name: &[u8]) -> Option<Arity> {
+    /// Returns the arity of the options that begin with `name`, if it is the same for all, and the name of the
+    /// option if there is only one.
+    pub(super) fn find_abbreviation(&self, name: &[u8]) -> Option<(Arity, Option<&[u8]>)> {
         let mut found = self.index.iter().filter(|(known, _)| known.starts_with(name));
-        let (_, (arity, _)) = found.next()?;
-        found.all(|(_, (other, _))| other == arity).then_some(*arity)
+        let (_, (arity, first)) = found.next()?;
+        let mut is_one = true;
+        for (_, (other, row)) in found {
+            is_one &= row == first;
+            if other != arity {
+                return None;
+            }
+        }
+        let only = self.synonyms.get(*first).and_then(|names| names.first()).filter(|_| is_one);
+        Some((*arity, only.map(Vec::as_slice)))
     }
 }

@@ -1,14 +1,17 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
+mod certain;
+
 use std::rc::Rc;
 
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
-use super::marks::{found_below, without_marks};
+use super::marks::without_marks;
 use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
+use crate::approvals::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -32,6 +35,10 @@ pub(super) struct Parts<'a> {
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
     is_guess: bool,
+    /// True if a tool around this call may run it elsewhere.
+    is_elsewhere: bool,
+    /// The calls that are certainly run as if they were called alone.
+    certain: Option<Vec<AskedCall>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }
@@ -82,7 +89,8 @@ impl<'a> Parts<'a> {
     /// Returns a call and those that it runs, apart from their surroundings.
     fn nested(argv: &[Vec<u8>], depth: usize) -> Vec<Rc<NormalCall>> {
         let mut parts = Parts { budget: MAX_BYTES, depth, ..Parts::default() };
-        let place = Place { directories: Vec::new(), workspace: &[], links: None };
+        let place =
+            Place { directories: Vec::new(), workspace: &[], links: None, is_contained: false };
         parts.call(argv, &Around::of(place));
         parts.list.into_iter().map(|part| part.call).collect()
     }
@@ -169,6 +177,12 @@ impl<'a> Parts<'a> {
             into: Rc::clone(&around.into),
             is_guess: self.is_guess,
         });
+        if !table.here {
+            self.note_certain(argv, &around.place);
+        }
+        let was_elsewhere = self.is_elsewhere;
+        let drops = |option: &String| call.has_option(option.as_bytes());
+        self.is_elsewhere |= !table.here || table.drops.iter().any(drops);
         self.aliases(&call, argv, around);
         for runs in &table.runs {
             self.runs(runs, &call, argv, around);
@@ -178,6 +192,7 @@ impl<'a> Parts<'a> {
             self.guesses(argv, around);
         }
         self.standard_input(&call, around);
+        self.is_elsewhere = was_elsewhere;
         self.depth -= 1;
     }
 
@@ -266,6 +281,9 @@ impl<'a> Parts<'a> {
             let directories: Vec<_> = call.values(runs.chdir.as_bytes()).collect();
             directories.into_iter().for_each(|path| Rc::make_mut(&mut around.place).enter(path));
         }
+        if runs.contained {
+            Rc::make_mut(&mut around.place).is_contained = true;
+        }
         let values = call.values(runs.option.as_bytes());
         let values = values.filter_map(|value| value.strip_prefix(runs.prefix.as_bytes()));
         let values: Vec<Vec<u8>> = values.map(<[u8]>::to_vec).collect();
@@ -293,11 +311,22 @@ impl<'a> Parts<'a> {
             How::Joined => {
                 let words = words.get(runs.skip..).unwrap_or_default();
                 let words = words.strip_prefix(&[b"--".to_vec()][..]).unwrap_or(words);
-                let text = words.join(&b' ');
+                let mut text = words.join(&b' ');
+                if !runs.ends.is_empty() && !text.is_empty() {
+                    let has_mark = text.windows(2).any(|two| two == b"{}");
+                    text = String::from_utf8_lossy(&text).replace("{}", "$X").into_bytes();
+                    text.extend(if has_mark { &b""[..] } else { b" $X" });
+                }
                 if !text.is_empty() {
                     self.text(&text, &around);
                 }
             }
+            How::Rest => {
+                let rest = operands.iter().filter(|it| it.is_last).map(|it| it.word.clone());
+                let words: Vec<Vec<u8>> = values.into_iter().chain(rest).collect();
+                self.text(&words.join(&b' '), &around);
+            }
+            How::Each => words.iter().for_each(|text| self.text(text, &around)),
             How::Same => {
                 let rest = words.get(runs.skip..).unwrap_or_default();
                 let again = [std::slice::from_ref(&call.tool), rest].concat();
@@ -316,7 +345,16 @@ impl<'a> Parts<'a> {
                 }
             }
             How::Setting => {
-                values.iter().for_each(|setting| self.setting(setting, call, &around));
+                for setting in &values {
+                    self.setting(setting, call, &around);
+                    let at = setting.iter().position(|byte| *byte == b'=');
+                    // The settings of a new repository hold for later calls.
+                    if let (Some(at), false) = (at, runs.after.is_empty()) {
+                        let (name, value) = setting.split_at(at);
+                        let value = value.get(1..).unwrap_or_default();
+                        self.alias(&[name.to_vec(), value.to_vec()], &call.tool, &around);
+                    }
+                }
             }
             How::Split => {
                 for text in &values {
@@ -339,58 +377,6 @@ impl<'a> Parts<'a> {
                 }
             }
             How::Alias => self.alias(&words, &call.tool, &around),
-        }
-    }
-
-    /// Follows a command that is given as words.
-    fn argv(&mut self, runs: &Runs, words: &[Vec<u8>], around: &Around<'a>) {
-        let mut words = words.to_vec();
-        if runs.assignments {
-            let count = words.iter().take_while(|word| is_assignment(word)).count();
-            self.variables.extend(words.drain(..count));
-        }
-        if words.first().is_some_and(|word| word == b"--") {
-            words.remove(0);
-        }
-        if let [option, text, ..] = words.as_slice()
-            && matches!(option.as_slice(), b"-c" | b"--command")
-        {
-            return self.text(&text.clone(), around);
-        }
-        let Some(tool) = words.first_mut() else { return };
-        if runs.versions
-            && let Some(at) = tool.iter().skip(1).position(|byte| *byte == b'@')
-        {
-            tool.truncate(at + 1);
-        }
-        if runs.appends {
-            words.push(vec![UNKNOWN, UNKNOWN]);
-        }
-        self.call(&words, around);
-    }
-
-    /// Follows the commands after options such as `-exec`.
-    fn until(&mut self, runs: &Runs, call: &NormalCall, argv: &[Vec<u8>], around: &Around<'a>) {
-        let starts: Vec<&[u8]> = runs.option.split(' ').map(str::as_bytes).collect();
-        let roots: Vec<Vec<u8>> = call
-            .operands
-            .iter()
-            .map(|operand| operand.word.clone())
-            .take_while(|word| !word.starts_with(b"(") && !word.starts_with(b"!"))
-            .collect();
-        let mut rest = argv.iter().skip(1);
-        while let Some(word) = rest.next() {
-            if !starts.contains(&word.as_slice()) {
-                continue;
-            }
-            let words: Vec<_> =
-                rest.by_ref().take_while(|word| *word != b";" && *word != b"+").collect();
-            let mut command: Vec<Vec<u8>> =
-                words.iter().flat_map(|word| found_below(word, &roots)).collect();
-            if runs.appends && !words.iter().any(|word| word.contains(&b'{')) {
-                command.push(vec![UNKNOWN, UNKNOWN]);
-            }
-            self.call(&command, around);
         }
     }
 }

@@ -11,6 +11,7 @@ mod entry;
 pub mod kernel;
 mod memory;
 mod mount;
+pub(crate) mod no_network;
 mod process;
 mod raw;
 mod signals;
@@ -34,8 +35,8 @@ pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
     pidfd_send_signal, raise, set_disposition, signal_group, signalfd,
 };
-pub use socket::accept;
 pub(crate) use socket::recvmsg;
+pub use socket::{accept, close_network_sockets};
 pub(crate) use terminal::{
     insert_input, pty_slave, set_terminal_attributes, set_terminal_attributes_now, set_window_size,
     terminal_attributes, window_size,

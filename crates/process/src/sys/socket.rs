@@ -1,5 +1,6 @@
 //! Accepting connections and receiving descriptors.
 
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -10,6 +11,39 @@ pub fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
         nix::sys::socket::accept4(listener.as_raw_fd(), nix::sys::socket::SockFlag::SOCK_CLOEXEC)?;
     // SAFETY: accept4 has just created this descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// Makes the sockets of this process that are not local close when a program is executed. Returns the
+/// number of a standard descriptor that is such a socket. Errors: `/proc` cannot be read.
+pub fn close_network_sockets() -> io::Result<Option<RawFd>> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
+            continue;
+        };
+        if domain(number).is_none_or(|domain| domain == libc::AF_UNIX) {
+            continue;
+        }
+        if number <= 2 {
+            return Ok(Some(number));
+        }
+        // SAFETY: a system call on integers.
+        Errno::result(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    }
+    Ok(None)
+}
+
+/// Returns the address family of a socket; `None` if the descriptor is none.
+fn domain(number: RawFd) -> Option<libc::c_int> {
+    let mut domain: libc::c_int = 0;
+    let mut length = size_of_val(&domain) as libc::socklen_t;
+    // SAFETY: the pointers refer to live values, and the kernel writes at most the length passed. A number
+    // that is not open fails cleanly.
+    let result = unsafe {
+        let value = (&raw mut domain).cast();
+        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_DOMAIN, value, &raw mut length)
+    };
+    (result == 0).then_some(domain)
 }
 
 /// A message with its descriptors.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::raw;
 use super::signals::{KernelSigaction, handled_signals};
+use super::{no_network, raw};
 use crate::limits::ResourceLimit;
 use crate::signal_set::SignalSet;
 use crate::spawn::{Group, Spawn, SpawnError};
@@ -49,6 +49,8 @@ struct ChildPlan {
     ignored: SignalSet,
     /// Signals with a handler in the parent.
     handled: SignalSet,
+    /// The filter of a program without network. It lives as long as the process.
+    filter: Option<libc::sock_fprog>,
 }
 
 /// [`Group`] with the number of its descriptor.
@@ -62,6 +64,7 @@ enum ChildGroup {
 
 const PREPARE: u32 = 1 << 16;
 const EXEC: u32 = 2 << 16;
+const NETWORK: u32 = 3 << 16;
 
 /// The child runs a few system calls on this stack before execve. It is small enough for the heap;
 /// a mapping of its own would cost two more system calls and page faults per start.
@@ -105,10 +108,10 @@ impl Starting {
             0 => Ok(()),
             failure => {
                 let errno = Errno::from_raw((failure & 0xffff) as c_int);
-                Err(if failure & EXEC == 0 {
-                    SpawnError::Prepare(errno)
-                } else {
-                    SpawnError::Exec(errno)
+                Err(match failure & !0xffff {
+                    EXEC => SpawnError::Exec(errno),
+                    NETWORK => SpawnError::Network(errno),
+                    _ => SpawnError::Prepare(errno),
                 })
             }
         }
@@ -136,6 +139,10 @@ impl Drop for Starting {
 }
 
 fn start(spawn: Spawn<'_>, suspend: c_int) -> Result<Starting, SpawnError> {
+    let filter = match spawn.no_network {
+        true => Some(no_network::filter().map_err(SpawnError::Network)?),
+        false => None,
+    };
     let argv = null_terminated(&spawn.argv);
     let env = null_terminated(&spawn.env);
     // The child's dup3 calls overwrite 0, 1 and 2 in turn, so sources there must move first.
@@ -165,6 +172,7 @@ fn start(spawn: Spawn<'_>, suspend: c_int) -> Result<Starting, SpawnError> {
         nice: spawn.nice,
         ignored: SignalSet::from_bits(spawn.ignored),
         handled: SignalSet::from_bits(handled_signals()),
+        filter,
     };
     let shared = NonNull::from(Box::leak(Box::new(Shared {
         plan,
@@ -209,8 +217,12 @@ extern "C" fn run_child(shared: *mut c_void) -> c_int {
     // SAFETY: `start` passes a `Shared` that lives until the child is done; meanwhile the parent
     // only accesses its atomics.
     let Shared { plan, failure, .. } = unsafe { &*shared.cast::<Shared>() };
-    let (step, errno) = match prepare_child(plan) {
-        Err(errno) => (PREPARE, errno),
+    let prepared = prepare_child(plan).map_err(|errno| (PREPARE, errno)).and_then(|()| {
+        let filter = plan.filter.as_ref().map_or(Ok(()), no_network::enter);
+        filter.map_err(|errno| (NETWORK, errno))
+    });
+    let (step, errno) = match prepared {
+        Err(failure) => failure,
         Ok(()) => {
             let args = [plan.program as usize, plan.argv as usize, plan.env as usize];
             // SAFETY: `program`, `argv` and `env` point to NUL-terminated strings and

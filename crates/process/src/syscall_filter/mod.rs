@@ -5,12 +5,16 @@
 //! [`Restriction`] can be left out. A refused call returns an errno and ends no process, so that
 //! programs fall back as they do on an older kernel.
 
+mod no_network;
 mod program;
 mod table;
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::sync::LazyLock;
+
+use libc::sock_filter;
 
 use crate::sys;
 
@@ -86,14 +90,34 @@ pub fn kill_at_system_call(number: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes the network from this process and its descendants for good (`spec/confinement.md#no-network`),
+/// and sets `no_new_privs`. Open sockets stay. Must be called before the process starts a thread.
+///
+/// Errors: the kernel has no seccomp filters, or this processor's architecture has no table.
+pub fn give_up_network() -> io::Result<()> {
+    let filter = sys::no_network::filter()?;
+    Ok(sys::no_network::enter(&filter)?)
+}
+
+/// Returns the filter of [`give_up_network`]; `None` without a table.
+pub(crate) fn no_network() -> Option<&'static [sock_filter]> {
+    static PROGRAM: LazyLock<Vec<sock_filter>> =
+        LazyLock::new(|| program::compile_table(no_network::TABLE.iter(), true));
+    program::HAS_TABLE.then(|| PROGRAM.as_slice())
+}
+
+fn no_table() -> io::Error {
+    let text = "no table of system calls for this processor's architecture";
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
 /// Installs the filter for good, and sets `no_new_privs`. Must be called before the process starts a
 /// thread.
 ///
 /// Errors: the kernel has no seccomp filters, or this processor's architecture has no table.
 pub fn restrict_system_calls(restrictions: &[Restriction]) -> io::Result<()> {
     if !program::HAS_TABLE {
-        let text = "no table of system calls for this processor's architecture";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        return Err(no_table());
     }
     let program = program::compile(restrictions);
     sys::no_new_privileges()?;

@@ -15,7 +15,7 @@ use super::table::{Arch, Condition, Row, TABLE};
 pub(super) const HAS_TABLE: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// The architectures as the kernel numbers them (`AUDIT_ARCH_*`).
-const ARCHS: [(Arch, u32); 4] = [
+pub(super) const ARCHS: [(Arch, u32); 4] = [
     (Arch::X86_64, 0xc000_003e),
     (Arch::I386, 0x4000_0003),
     (Arch::Aarch64, 0xc000_00b7),
@@ -35,10 +35,20 @@ const CREATES: u32 = 0o100 | 0o20_000_000;
 
 /// Returns the program for these restrictions.
 pub(super) fn compile(restrictions: &[Restriction]) -> Vec<sock_filter> {
+    let is_in = |row: &&Row| row.restriction.is_some_and(|one| restrictions.contains(&one));
     let other_abis = restrictions.contains(&Restriction::OtherAbis);
+    compile_table(TABLE.iter().filter(is_in), other_abis)
+}
+
+/// Returns the program for these rows. `other_abis` refuses calls of x32 and of architectures without a
+/// table.
+pub(super) fn compile_table<'a>(
+    rows: impl Iterator<Item = &'a Row> + Clone,
+    other_abis: bool,
+) -> Vec<sock_filter> {
     let mut program = vec![load(ARCH)];
     for (arch, number) in ARCHS {
-        let block = block(arch, restrictions);
+        let block = block(arch, rows.clone(), other_abis);
         // A block is too long for a conditional jump.
         program.push(jump(BPF_JEQ, number, 1, 0));
         program.push(skip(block.len()));
@@ -55,12 +65,16 @@ pub(super) fn kill_at(number: u32) -> Vec<sock_filter> {
 }
 
 /// Returns the instructions for one architecture. They end with a verdict.
-fn block(arch: Arch, restrictions: &[Restriction]) -> Vec<sock_filter> {
+fn block<'a>(
+    arch: Arch,
+    rows: impl Iterator<Item = &'a Row>,
+    other_abis: bool,
+) -> Vec<sock_filter> {
     let mut block = vec![load(NUMBER)];
-    if arch == Arch::X86_64 && restrictions.contains(&Restriction::OtherAbis) {
+    if arch == Arch::X86_64 && other_abis {
         block.extend([jump(BPF_JGE, X32_BIT, 0, 1), refuse(ENOSYS)]);
     }
-    for row in TABLE.iter().filter(|row| restrictions.contains(&row.restriction)) {
+    for row in rows {
         let Some(number) = row.number(arch) else { continue };
         let check = check(row);
         block.push(jump(BPF_JEQ, number, 0, jump_length(check.len())));
@@ -106,6 +120,15 @@ fn check(row: &Row) -> Vec<sock_filter> {
             code.extend([refuse, allow()]);
             code
         }
+        Condition::NetworkFamily => vec![
+            load(low(0)),
+            jump(BPF_JEQ, libc::AF_UNIX.unsigned_abs(), 3, 0),
+            jump(BPF_JEQ, libc::AF_NETLINK.unsigned_abs(), 0, 3),
+            load(low(2)),
+            jump(BPF_JEQ, libc::NETLINK_ROUTE.unsigned_abs(), 0, 1),
+            allow(),
+            refuse,
+        ],
         Condition::OtherProcessAndNewValue => vec![
             load(low(0)),
             jump(BPF_JEQ, 0, 4, 0),
@@ -159,7 +182,7 @@ fn jump_length(count: usize) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use libc::{EAFNOSUPPORT, EPERM};
 
     use super::*;
@@ -167,7 +190,7 @@ mod tests {
     const ALLOWED: Result<(), c_int> = Ok(());
 
     /// Runs a program on one call, as the kernel does.
-    fn run(
+    pub(in crate::syscall_filter) fn run(
         program: &[sock_filter],
         arch: u32,
         number: u32,
@@ -304,7 +327,7 @@ mod tests {
         for left_out in Restriction::ALL {
             let kept: Vec<_> = Restriction::ALL.into_iter().filter(|it| *it != left_out).collect();
             let program = compile(&kept);
-            for row in TABLE.iter().filter(|row| row.restriction == left_out) {
+            for row in TABLE.iter().filter(|row| row.restriction == Some(left_out)) {
                 for (arch, code) in ARCHS {
                     let Some(number) = row.number(arch) else { continue };
                     let all_bits = [u64::MAX; 6];

@@ -38,13 +38,16 @@ pub(super) enum Condition {
         argument: u8,
         numbers: &'static [u32],
     },
+    /// The address family is neither unix nor routing messages of netlink.
+    NetworkFamily,
     /// The first argument is not 0, and neither is the third.
     OtherProcessAndNewValue,
 }
 
 /// A restricted system call.
 pub(super) struct Row {
-    pub(super) restriction: Restriction,
+    /// The restriction that the row is part of; `None` in the table of a call without network.
+    pub(super) restriction: Option<Restriction>,
     #[cfg_attr(not(test), allow(dead_code, reason = "names the row"))]
     pub(super) name: &'static str,
     pub(super) condition: Condition,
@@ -69,10 +72,20 @@ const fn mode(argument: u8, bits: u32) -> Condition {
 const FAMILY: Condition = Condition::NoneOf { argument: 0, numbers: &[1, 2, 10, 16] };
 
 /// SYS_SOCKET and SYS_SOCKETPAIR, whose family is in memory.
-const FAMILY_IN_MEMORY: Condition = Condition::OneOf { argument: 0, numbers: &[1, 8] };
+pub(super) const FAMILY_IN_MEMORY: Condition = Condition::OneOf { argument: 0, numbers: &[1, 8] };
 
-const fn same(number: u32) -> [Option<u32>; 4] {
+pub(super) const fn same(number: u32) -> [Option<u32>; 4] {
     [Some(number); 4]
+}
+
+/// Returns a row of no restriction.
+pub(super) const fn plain_row(
+    name: &'static str,
+    numbers: [Option<u32>; 4],
+    condition: Condition,
+    errno: c_int,
+) -> Row {
+    Row { restriction: None, name, condition, errno, numbers }
 }
 
 const fn row(
@@ -82,7 +95,7 @@ const fn row(
     condition: Condition,
     errno: c_int,
 ) -> Row {
-    Row { restriction, name, condition, errno, numbers }
+    Row { restriction: Some(restriction), name, condition, errno, numbers }
 }
 
 /// Numbers of x86-64, i386, aarch64 and arm.

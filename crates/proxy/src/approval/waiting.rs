@@ -29,6 +29,15 @@ pub(crate) enum WaitEnd {
     Excess,
 }
 
+/// Why a call may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Approved {
+    /// By the answer to a question about it.
+    Answered,
+    /// A user has allowed it elsewhere, with the calls that it runs.
+    Granted,
+}
+
 /// A question whose call waits. Dropping it leaves the question to an identical call.
 struct OpenCall<'a> {
     approvals: &'a CallApprovals,
@@ -97,7 +106,7 @@ pub(crate) async fn approve_in_place(
         }
     };
     let notify = |line: &str| send_notice(&client.socket, line);
-    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await
+    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await.map(drop)
 }
 
 /// Sends a client of version 3 the interim response with its call.
@@ -124,7 +133,7 @@ async fn wait_unless_signalled(
             () = shutdown_requested(&mut shutdown) => WaitEnd::Shutdown,
         }
     };
-    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await
+    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await.map(drop)
 }
 
 /// Waits until a user allows a call. `notify` is called once if it has to wait; the wait ends with
@@ -135,18 +144,19 @@ pub(crate) async fn wait_for_answer(
     notify: impl FnOnce(&str),
     ended: impl Future<Output = WaitEnd>,
     timeout: Duration,
-) -> Result<(), Refusal> {
+) -> Result<Approved, Refusal> {
     let Unapproved { call, line, why } = unapproved;
     let denied = |cause| Err(Refusal::NotApproved { call: line.clone(), why: why.clone(), cause });
     let decided = |answer| match answer {
         Answer::Deny => denied(ApprovalFailure::Denied),
         Answer::DenyAndEnd => denied(ApprovalFailure::TurnEnded),
-        Answer::Once | Answer::Session | Answer::Always => Ok(()),
+        Answer::Once | Answer::Session | Answer::Always => Ok(Approved::Answered),
     };
     let mut changes = approvals.subscribe();
     let asked = approvals.lock().ask(call, &why, Instant::now());
     let number = match asked {
         AskOutcome::Answered(answer) => return decided(answer),
+        AskOutcome::Granted => return Ok(Approved::Granted),
         AskOutcome::Full => {
             return Err(Refusal::TooManyUnapproved { limit: approvals.0.limits.max_unapproved });
         }

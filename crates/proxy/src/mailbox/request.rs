@@ -276,7 +276,7 @@ async fn start(
     if let Some(unapproved) = shared.approvals.judge_request(&mut request)? {
         let ended = client.ended(&shared.directory, shared.ending.subscribe(), request_id);
         let timeout = shared.approvals.timeout().min(APPROVAL_TIMEOUT);
-        wait_for_answer(&shared.approvals, unapproved, |_| {}, ended, timeout).await?;
+        wait_for_answer(&shared.approvals, unapproved, |_| {}, ended, timeout).await.map(drop)?;
     }
     let (stdout, to_stdout) = CommandOutput::new().map_err(pipe_failed)?;
     let (stderr, to_stderr) = CommandOutput::new().map_err(pipe_failed)?;

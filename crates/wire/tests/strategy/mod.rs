@@ -36,6 +36,7 @@ pub(crate) fn exec_request() -> impl Strategy<Value = ExecRequest> {
         args,
         cwd,
         inherited,
+        no_network: None,
     })
 }
 

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Draft, ImportNote, ImportedRules, InvalidImport, Verdict, rule_of_words};
+use crate::judge::script::is_assignment;
 use crate::judge::{RuleText, Run};
 
 #[derive(Debug, Default, Deserialize)]
@@ -90,7 +91,7 @@ fn rule_of(text: &str, then: Verdict) -> Result<RuleText, String> {
     }
     if matches!(pattern.trim(), "*" | ":*" | "") {
         let run = Run::Text("*".to_owned());
-        return Ok(RuleText { run, then, ..RuleText::default() });
+        return Ok(RuleText { run, then: Some(then), ..RuleText::default() });
     }
     let (head, is_prefix, is_open) = match pattern {
         pattern if pattern.ends_with(":*") => (pattern.trim_end_matches(":*"), true, false),
@@ -101,7 +102,12 @@ fn rule_of(text: &str, then: Verdict) -> Result<RuleText, String> {
     if head.contains(['&', '|', ';', '$', '`', '<', '>', '(', ')', '\n', '\'', '"', '\\']) {
         return Err("it is shell text; each of its commands needs a rule of its own".to_owned());
     }
-    let words: Vec<String> = head.split_whitespace().map(str::to_owned).collect();
+    let mut words: Vec<String> = head.split_whitespace().map(str::to_owned).collect();
+    let assignments = words.iter().take_while(|word| is_assignment(word.as_bytes())).count();
+    if assignments > 0 && then == Verdict::Allow {
+        return Err("a rule does not know the environment of a call".to_owned());
+    }
+    words.drain(..assignments);
     let stars: Vec<usize> = (0..words.len())
         .filter(|at| words.get(*at).is_some_and(|word| word.contains('*')))
         .collect();
@@ -114,11 +120,26 @@ fn rule_of(text: &str, then: Verdict) -> Result<RuleText, String> {
     }
     let last_is_option = words.last().is_some_and(|word| word.starts_with('-'));
     if only_last && last_is_option {
-        return Err("the beginning of an option is no option".to_owned());
+        if then == Verdict::Allow {
+            return Err("the beginning of an option is no option".to_owned());
+        }
+        return begins_with(&words, then).ok_or("it has no tool".to_owned());
     }
     let mut rule = rule_of_words(&words, then).ok_or("it has no tool")?;
     rule.exact = !is_prefix;
     Ok(rule)
+}
+
+/// A command whose last option is followed by any text, `rm -rf*`. Other options may be before it.
+fn begins_with(words: &[String], then: Verdict) -> Option<RuleText> {
+    let (last, head) = words.split_last()?;
+    let name = last.trim_end_matches('*');
+    let is_long = name.starts_with("--");
+    let known = if is_long { head } else { words };
+    let known: Vec<String> = known.iter().map(|it| it.trim_end_matches('*').to_owned()).collect();
+    let mut rule = rule_of_words(&known, then)?;
+    rule.all.extend(is_long.then(|| last.clone()));
+    Some(rule)
 }
 
 /// A `*` between words is any text, so the words around it may be anywhere. That is wider, and an
@@ -147,5 +168,5 @@ fn in_the_middle(words: &[String], then: Verdict) -> Result<RuleText, String> {
     let (run, all) = rest.split_at(run_length);
     let run = std::iter::once(tool.to_owned()).chain(run.iter().cloned());
     let run = Run::Text(run.collect::<Vec<_>>().join(" "));
-    Ok(RuleText { run, all: all.to_vec(), then, ..RuleText::default() })
+    Ok(RuleText { run, all: all.to_vec(), then: Some(then), ..RuleText::default() })
 }

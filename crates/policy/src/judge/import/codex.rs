@@ -90,7 +90,7 @@ fn rules_of(call: &StarlarkCall) -> Result<Vec<RuleText>, String> {
             1 => RunWord::One(words.remove(0)),
             _ => RunWord::Any(words),
         });
-        vec![RuleText { run: Run::Words(words.collect()), then, ..RuleText::default() }]
+        vec![RuleText { run: Run::Words(words.collect()), then: Some(then), ..RuleText::default() }]
     } else {
         let combinations = combinations(&words).ok_or("the pattern has too many combinations")?;
         let rules = combinations.iter().map(|words| rule_of_words(words, then));

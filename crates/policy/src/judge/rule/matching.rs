@@ -28,10 +28,12 @@ impl Rule {
             let each = conditions.iter().map(matches_one);
             each.max().unwrap_or(Match::No)
         };
-        if !self.with.is_empty() {
-            found = found.min(is_any(&self.with));
-        }
         let mut unsure = 0;
+        if !self.with.is_empty() {
+            let one = is_any(&self.with);
+            unsure += usize::from(one == Match::Maybe);
+            found = found.min(one);
+        }
         for condition in &self.all {
             let one = matches_one(condition);
             unsure += usize::from(one == Match::Maybe);
@@ -93,7 +95,11 @@ impl Rule {
     }
 
     fn writes_file(&self, call: &NormalCall, place: &Place<'_>) -> Match {
+        if place.is_contained {
+            return Match::No;
+        }
         let files = call.paths().into_iter().chain(call.writes.iter().map(Vec::as_slice));
+        let files = files.chain(call.saved_urls());
         let each = files.flat_map(|file| place.absolute(file)).map(|file| {
             let matched = self.writes.iter().map(|pattern| matches(pattern, &file));
             matched.max().unwrap_or(Match::No)
@@ -119,7 +125,9 @@ impl Rule {
     }
 
     fn is_exact(&self, call: &NormalCall, operands_at: usize) -> Match {
-        let is_named = |option: &CallOption| self.all.iter().any(|it| it.names(option));
+        let is_named = |option: &CallOption| {
+            option.name == b"--" || self.all.iter().any(|it| it.names(option))
+        };
         let named = self.all.iter().filter(|it| matches!(it, Condition::Operand(_))).count();
         let is_exact = call.options.iter().all(is_named)
             && call.operands.len() == operands_at + named

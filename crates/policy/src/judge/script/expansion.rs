@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::known::Value;
 use super::{BRACE, Current, GLOB, LOOP, PLAIN, Reader, UNKNOWN};
-use crate::judge::table::{Printed, printed};
+use crate::judge::printed::{Printed, printed};
 
 impl Reader<'_> {
     /// Reads a byte that belongs to a word.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Current, Input, LOOP, Level, Reader, Simple, Sink, UNKNOWN, is_assignment};
-use crate::judge::table::prints_environment;
+use crate::judge::printed::prints_environment;
 
 /// Reserved words that a command may follow.
 const PREFIX: [&[u8]; 5] = [b"then", b"elif", b"else", b"do", b"!"];

@@ -1,12 +1,15 @@
 //! The log of a session, chosen by its id.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aifo_launch::{connections_written, log_directory, running_sessions};
 use anyhow::{Context, bail};
 
 use crate::id_prefix::the_one;
+
+/// Time between two reads of a followed log.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A session's log.
 pub(crate) struct SessionLog {

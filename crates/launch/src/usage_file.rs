@@ -9,8 +9,6 @@ use aifo_provider::{Tokens, Usage};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::ModelKeys;
-
 #[derive(Serialize, Deserialize)]
 struct UsageFile {
     requests: u64,
@@ -27,12 +25,12 @@ const NAME: &str = "usage";
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes the counts whenever they have changed, until it is dropped.
-pub(crate) async fn keep(keys: ModelKeys, directory: &Path) {
+pub(crate) async fn keep(counts: impl Fn() -> Usage, directory: &Path) {
     let mut ticks = tokio::time::interval(INTERVAL);
     let mut written = Usage::default();
     loop {
         ticks.tick().await;
-        let usage = keys.usage();
+        let usage = counts();
         if usage != written {
             match write(&usage, directory) {
                 Ok(()) => written = usage,

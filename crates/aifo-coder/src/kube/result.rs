@@ -1,0 +1,208 @@
+//! The result branch of a pod's repository, on the client (`spec/kubernetes.md#the-result-branch`).
+
+use std::fs;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use aifo_launch::state_directory;
+use aifo_sync::{PushState, ReceivedResult, receive_bundle, receive_result};
+use anyhow::Context;
+
+use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::upload::{end, explained, start};
+use crate::banner::short;
+use crate::console;
+use crate::workspace_in_pod::{RESULT, WORKSPACE_IN_POD};
+
+/// The time for a result, after which kubectl is killed.
+const WITHIN: Duration = Duration::from_secs(1800);
+
+/// The results of sessions in aifo's state directory.
+pub(crate) struct Results(PathBuf);
+
+/// A result that a client has received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResultFile {
+    pub(crate) session: String,
+    pub(crate) path: PathBuf,
+}
+
+impl Results {
+    pub(crate) fn open() -> anyhow::Result<Self> {
+        let state = state_directory().context("cannot keep the result: HOME is not set")?;
+        Ok(Results(state.join("results")))
+    }
+
+    fn repository(&self, session: &str) -> PathBuf {
+        self.0.join(format!("{session}.git"))
+    }
+
+    fn bundle(&self, session: &str) -> PathBuf {
+        self.0.join(format!("{session}.bundle"))
+    }
+
+    /// Returns all of them, by session.
+    pub(crate) fn all(&self) -> Vec<ResultFile> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let result = |path: PathBuf| {
+            let name = path.file_name()?.to_str()?;
+            let session = name.strip_suffix(".git").or_else(|| name.strip_suffix(".bundle"))?;
+            let session = session.to_owned();
+            (!session.starts_with('.')).then_some(ResultFile { session, path })
+        };
+        let mut all: Vec<_> = entries.filter_map(|entry| result(entry.path())).collect();
+        all.sort_by(|one, other| one.path.cmp(&other.path));
+        all
+    }
+}
+
+impl ResultFile {
+    /// Returns the command that fetches it.
+    pub(crate) fn command(&self) -> String {
+        command(&self.path, &format!("aifo/{}", self.session))
+    }
+
+    /// Removes it.
+    pub(crate) fn remove(&self) -> std::io::Result<()> {
+        match self.path.is_dir() {
+            true => fs::remove_dir_all(&self.path),
+            false => fs::remove_file(&self.path),
+        }
+    }
+}
+
+fn command(path: &Path, branch: &str) -> String {
+    let path = path.display().to_string();
+    let path = shlex::try_quote(&path).unwrap_or_default();
+    // A bundle's objects are not checked yet.
+    let check = if path.ends_with(".git") { "" } else { " -c fetch.fsckObjects=true" };
+    format!("git{check} fetch {path} {branch}:{branch}")
+}
+
+impl Cluster {
+    /// Fetches the commits of a session, and reports them. Returns false if they are still in the pod only.
+    pub(super) fn fetch_result(&self, session: &str, pod: &str, is_clone: bool) -> bool {
+        let id = short(session);
+        match self.receive(session, pod) {
+            Ok((result, path)) => {
+                report(session, &result, &path, is_clone);
+                if let (Err(why), false) = (&self.git, result.branches.is_empty()) {
+                    console::say(format_args!("the result is a bundle that is not checked: {why}"));
+                }
+                true
+            }
+            Err(error) => {
+                console::fail(&error.context(format!(
+                    "cannot fetch the commits of session {id}; its pod is kept, try again with: \
+                     aifo-coder kube fetch{} {id}",
+                    self.options()
+                )));
+                false
+            }
+        }
+    }
+
+    fn receive(&self, session: &str, pod: &str) -> anyhow::Result<(ReceivedResult, PathBuf)> {
+        let is_id = session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_id {
+            // It becomes part of a path. Everyone who can create pods can set the label.
+            anyhow::bail!("the pod's label has no id of a session");
+        }
+        let results = Results::open()?;
+        let words = [PROGRAM, WORKSPACE_IN_POD, RESULT];
+        let mut child = start(self.kubectl.exec(pod, CONTAINER, words))?;
+        let stdout = child.stdout.take().context("cannot run kubectl")?;
+        drop(child.stdin.take());
+        let from = BufReader::with_capacity(256 << 10, stdout);
+        let watch = Watch::start(child, WITHIN)?;
+        let received = match &self.git {
+            Ok(git) => {
+                let repository = results.repository(session);
+                receive_result(git, &repository, session, from).map(|result| (result, repository))
+            }
+            Err(_) => {
+                let bundle = results.bundle(session);
+                receive_bundle(&bundle, session, from).map(|result| (result, bundle))
+            }
+        };
+        let (stderr, is_late) = watch.finish();
+        received.map_err(|error| match is_late {
+            true => anyhow::anyhow!("the pod did not send them within {} s", WITHIN.as_secs()),
+            false => explained(error.into(), &stderr),
+        })
+    }
+}
+
+/// Kills a child that does not end in time.
+struct Watch {
+    child: Arc<Mutex<Child>>,
+    stop: mpsc::Sender<()>,
+    thread: thread::JoinHandle<bool>,
+}
+
+impl Watch {
+    fn start(child: Child, within: Duration) -> std::io::Result<Self> {
+        let child = Arc::new(Mutex::new(child));
+        let (stop, stopped) = mpsc::channel();
+        let watched = Arc::clone(&child);
+        let thread = thread::Builder::new().spawn(move || {
+            let is_late = stopped.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                // Fails if it has ended.
+                let _ = watched.lock().unwrap_or_else(PoisonError::into_inner).kill();
+            }
+            is_late
+        })?;
+        Ok(Watch { child, stop, thread })
+    }
+
+    /// Ends the child. Returns its stderr, and whether it was late.
+    fn finish(self) -> (String, bool) {
+        drop(self.stop);
+        let is_late = self.thread.join().unwrap_or_default();
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        (end(&mut child), is_late)
+    }
+}
+
+/// Prints the branches of a result, and how the user gets them.
+fn report(session: &str, result: &ReceivedResult, path: &Path, is_clone: bool) {
+    let id = short(session);
+    for note in &result.notes {
+        console::say(format_args!("session {id}: {note}"));
+    }
+    match &result.push {
+        PushState::None => {}
+        PushState::Pushed(url) => {
+            console::say(format_args!("session {id}: pushed aifo/{session} to {url}"));
+        }
+        PushState::Failed(why) => {
+            console::say(format_args!("session {id}: cannot push aifo/{session}: {why}"));
+        }
+    }
+    let Some((first, others)) = result.branches.split_first() else {
+        if is_clone {
+            console::say(format_args!("session {id} has no new commits and no uncommitted files"));
+        }
+        return;
+    };
+    let commits = match first.commits {
+        Some(1) => "1 commit".to_owned(),
+        Some(count) => format!("{count} commits"),
+        None => "commits".to_owned(),
+    };
+    let files = if first.has_uncommitted { ", the last with the uncommitted files" } else { "" };
+    console::say(format_args!("session {id}: {commits} on branch {}{files}", first.name));
+    for branch in others {
+        console::say(format_args!(
+            "session {id}: the branch '{}' of the pod is {}",
+            branch.name_in_pod, branch.name
+        ));
+    }
+    console::say(format_args!("fetch it with: {}", command(path, &first.name)));
+}

@@ -1,0 +1,66 @@
+//! The work of a session: the files and commits that a pod has for its user.
+
+use aifo_kube::PodObject;
+use anyhow::bail;
+
+use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::upload::PodWorkspace;
+use crate::workspace_in_pod::{ENDED, STATE, WORKSPACE_IN_POD};
+
+/// The work of a session.
+pub(super) struct PodWork {
+    /// The record of an uploaded workspace.
+    pub(super) record: Option<PodWorkspace>,
+    /// Whether the workspace is a clone.
+    pub(super) is_clone: bool,
+}
+
+impl PodWork {
+    /// Returns whether the session has files or commits to fetch.
+    pub(super) fn exists(&self) -> bool {
+        self.is_clone || self.record.is_some()
+    }
+
+    /// Removes the record of a session whose pod is deleted.
+    pub(super) fn remove_record(&self) {
+        self.record.iter().for_each(PodWorkspace::remove);
+    }
+}
+
+impl Cluster {
+    /// Returns the work of a pod.
+    pub(super) async fn work(&self, session: &str, pod: &str) -> anyhow::Result<PodWork> {
+        let record = PodWorkspace::find(session);
+        // An upload is no clone.
+        let is_clone = record.is_none() && self.pod(pod).await?.is_some_and(|pod| pod.has_clone());
+        Ok(PodWork { record, is_clone })
+    }
+
+    /// Fetches files and commits, and reports them. Returns false if some are still in the pod only.
+    pub(super) fn fetch_work(&self, session: &str, pod: &str, work: &PodWork) -> bool {
+        let has_files = work.record.as_ref().is_none_or(|record| self.fetch(pod, record));
+        let has_result = !work.exists() || self.fetch_result(session, pod, work.is_clone);
+        has_files && has_result
+    }
+
+    /// `kube fetch`: fetches changes and commits, and deletes the pod of a session that has ended.
+    pub(super) async fn fetch_by_hand(&self, pod: &PodObject) -> anyhow::Result<bool> {
+        let id = pod.session().unwrap_or_default();
+        let work = PodWork { record: PodWorkspace::find(id), is_clone: pod.has_clone() };
+        if !work.exists() {
+            bail!(
+                "session {id} has no clone, and no workspace that was uploaded from this machine\n\
+                 hint: its files are in a claim, or another user or machine has uploaded them"
+            );
+        }
+        if !self.fetch_work(id, pod.name(), &work) {
+            return Ok(false);
+        }
+        let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
+        let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
+        if String::from_utf8_lossy(&state).trim() == ENDED && self.delete(id).await {
+            work.remove_record();
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,16 @@
+//! The result branch of a pod's repository (`spec/kubernetes.md#the-result-branch`).
+
+mod commit;
+mod git;
+mod header;
+mod object_id;
+mod receive;
+mod references;
+mod send;
+
+pub use git::Git;
+pub use header::PushState;
+pub use object_id::ObjectId;
+pub use receive::{ReceivedBranch, ReceivedResult, receive_bundle, receive_result};
+pub use references::session_start;
+pub use send::{ResultRequest, has_result, send_result};

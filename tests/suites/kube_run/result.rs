@@ -1,0 +1,200 @@
+//! The result branch of a session in a cluster (`spec/kubernetes.md#the-result-branch`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aifo_tests::{Outcome, Terminal, eventually};
+
+use super::{Cluster, LEAVE};
+
+const GIT: [&str; 6] =
+    ["-c", "user.name=agent", "-c", "user.email=agent@example", "-c", "core.fsmonitor=false"];
+/// The agent's own git, which gets no variables of this machine.
+const COMMIT: &str = "git -c user.name=agent -c user.email=a@example commit --quiet";
+
+#[track_caller]
+fn git(at: &Path, words: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(GIT).args(words).current_dir(at).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    Outcome::of(git.env("GIT_CONFIG_NOSYSTEM", "1")).exited(0).text().trim_end().to_owned()
+}
+
+impl Cluster {
+    /// A cluster with a repository to clone.
+    fn with_origin(script: &str) -> Self {
+        let cluster = Cluster::with_agent(script);
+        let origin = cluster.directory.join("origin");
+        fs::create_dir(&origin).unwrap();
+        git(&origin, &["init", "--quiet", "--initial-branch=main"]);
+        fs::write(origin.join("file"), "before").unwrap();
+        git(&origin, &["add", "."]);
+        git(&origin, &["commit", "--quiet", "-m", "start"]);
+        cluster
+    }
+
+    fn run_clone(&self, flags: &[&str]) -> Command {
+        self.run_in(&[&["--git", "https://git.example/p.git"], flags].concat())
+    }
+
+    fn results(&self) -> Vec<PathBuf> {
+        let state = self.setup.scratch().join("home/.local/state/aifo/results");
+        fs::read_dir(state).map_or(Vec::new(), |all| all.flatten().map(|it| it.path()).collect())
+    }
+
+    /// The only result, and the name of its branch.
+    #[track_caller]
+    fn result(&self) -> (PathBuf, String) {
+        let [result] = self.results().try_into().unwrap();
+        let id = result.file_stem().unwrap().to_str().unwrap().to_owned();
+        (result, format!("aifo/{id}"))
+    }
+}
+
+#[test]
+fn commits_and_files_of_a_clone_come_to_this_machine() {
+    let script = format!("echo one > file; {COMMIT} -am agent; echo two > more; exit 4");
+    let cluster = Cluster::with_origin(&script);
+    let terminal = Terminal::sized(200, 24);
+    let run = terminal.start(&cluster.run_clone(&[]));
+    assert_eq!(run.finish(), Ok(4), "{}", terminal.shown());
+    terminal.expect("2 commits on branch aifo/").expect("the last with the uncommitted files");
+    terminal.expect("fetch it with: git fetch ");
+    let (result, branch) = cluster.result();
+    let user = cluster.setup.scratch().join("user");
+    git(&cluster.directory, &["clone", "--quiet", "origin", user.to_str().unwrap()]);
+    git(&user, &["fetch", "--quiet", result.to_str().unwrap(), &format!("{branch}:{branch}")]);
+    assert_eq!(git(&user, &["log", "--format=%s", &format!("{branch}~1")]), "agent\nstart");
+    assert_eq!(git(&user, &["show", &format!("{branch}:more")]), "two");
+    assert!(!cluster.read("deleted").is_empty(), "the pod is deleted");
+
+    let listed = Outcome::of(&mut cluster.on_pods(&["sessions"]));
+    assert!(listed.exited(0).stderr.contains(": git fetch "), "{}", listed.stderr);
+    let kept = Outcome::of(&mut cluster.on_pods(&["cleanup"]));
+    assert!(
+        kept.exited(0).stderr.contains("is kept; fetch it with: git fetch "),
+        "{}",
+        kept.stderr
+    );
+    let id = branch.strip_prefix("aifo/").unwrap();
+    let removed = Outcome::of(&mut cluster.on_pods(&["cleanup", &id[..8]]));
+    assert_eq!(removed.exited(0).text(), format!("removed the result of session {id}\n"));
+    assert!(cluster.results().is_empty());
+}
+
+#[test]
+fn a_clone_without_work_is_reported() {
+    let cluster = Cluster::with_origin("exit 0");
+    let terminal = Terminal::sized(160, 24);
+    let run = terminal.start(&cluster.run_clone(&[]));
+    assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
+    terminal.expect("has no new commits and no uncommitted files");
+    assert!(cluster.results().is_empty() && !cluster.read("deleted").is_empty());
+}
+
+#[test]
+fn a_client_that_leaves_fetches_and_others_fetch_by_hand() {
+    let script = format!(
+        "echo one > file; {COMMIT} -am one; echo begin; read -r w; {COMMIT} --amend -m $w; exit 0"
+    );
+    let cluster = Cluster::with_origin(&script);
+    let terminal = Terminal::sized(160, 24);
+    let run = terminal.start(&cluster.run_clone(&[]));
+    terminal.expect("begin");
+    terminal.press(LEAVE);
+    assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
+    terminal.expect("1 commit on branch");
+    let (result, branch) = cluster.result();
+    let subject = |name: &str| git(&result, &["--git-dir", ".", "log", "-1", "--format=%s", name]);
+    assert_eq!(subject(&branch), "one");
+    fs::write(cluster.directory.join("files/new"), "x").unwrap();
+    let fetched = Outcome::of(&mut cluster.coder(&["kube", "fetch"]));
+    assert!(fetched.exited(0).stderr.contains("2 commits"), "{}", fetched.stderr);
+    assert!(subject(&branch).starts_with("Uncommitted files of session "));
+    assert!(cluster.read("deleted").is_empty(), "the session continues");
+    let terminal = Terminal::sized(160, 24);
+    let attach = terminal.start(&cluster.on_pods(&["attach"]));
+    terminal.expect("begin");
+    terminal.press("two\r");
+    assert_eq!(attach.finish(), Ok(0), "{}", terminal.shown());
+    assert_eq!(subject(&format!("{branch}~1")), "two");
+}
+
+#[test]
+fn a_pod_is_kept_until_its_commits_are_fetched() {
+    let cluster = Cluster::with_origin(&format!("echo one > file; {COMMIT} -am agent; exit 6"));
+    // The stream of a pod that was evicted.
+    cluster.put("cut-result", "300");
+    let terminal = Terminal::sized(200, 24);
+    let run = terminal.start(&cluster.run_clone(&[]));
+    assert_eq!(run.finish(), Ok(6), "{}", terminal.shown());
+    terminal.expect("cannot fetch the commits of session ").expect("its pod is kept");
+    assert!(cluster.results().is_empty() && cluster.read("deleted").is_empty());
+    eventually("the pod waits", || cluster.directory.join("tmp/aifo-ended").exists());
+    let listed = Outcome::of(&mut cluster.on_pods(&["sessions"])).exited(0).text();
+    assert!(
+        listed.contains("waits: the agent has ended; get its work with: aifo-coder kube fetch")
+    );
+    let cleaned = Outcome::of(&mut cluster.on_pods(&["cleanup"]));
+    assert!(cleaned.exited(0).stderr.contains("waits: the agent has ended"), "{}", cleaned.stderr);
+    fs::remove_file(cluster.directory.join("cut-result")).unwrap();
+    Outcome::of(&mut cluster.coder(&["kube", "fetch"])).exited(0);
+    let (result, branch) = cluster.result();
+    assert_eq!(git(&result, &["--git-dir", ".", "log", "--format=%s", &branch]), "agent\nstart");
+    assert!(!cluster.read("deleted").is_empty(), "the session has ended");
+}
+
+#[test]
+fn commits_in_an_upload_are_a_branch_beside_the_files() {
+    let cluster =
+        Cluster::with_agent(&format!("echo after > file; {COMMIT} -am agent; echo new > new"));
+    let here = cluster.setup.workspace().to_owned();
+    git(&here, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(here.join("file"), "before").unwrap();
+    git(&here, &["add", "."]);
+    git(&here, &["commit", "--quiet", "-m", "start"]);
+    let head = git(&here, &["rev-parse", "HEAD"]);
+    let terminal = Terminal::sized(200, 24);
+    let run = terminal.start(&cluster.run_in(&[]));
+    assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
+    terminal.expect("2 files written").expect("1 commit on branch aifo/");
+    assert_eq!(fs::read_to_string(here.join("file")).unwrap(), "after\n");
+    assert_eq!(git(&here, &["for-each-ref", "--format=%(objectname)"]), head, "it is not changed");
+    let (result, branch) = cluster.result();
+    git(&here, &["fetch", "--quiet", result.to_str().unwrap(), &format!("{branch}:{branch}")]);
+    assert_eq!(git(&here, &["log", "--format=%s", &branch]), "agent\nstart");
+    assert_eq!(git(&here, &["ls-tree", "--name-only", &branch]), "file");
+}
+
+#[test]
+fn without_a_trusted_git_the_result_is_a_bundle() {
+    let cluster = Cluster::with_origin(&format!("echo one > file; {COMMIT} -am agent; exit 0"));
+    Outcome::of(&mut cluster.run_clone(&["--detach"])).exited(0);
+    eventually("the agent has ended", || cluster.has_unread_end());
+    let mut fetch = cluster.coder(&["kube", "fetch"]);
+    // The workspace's git is not trusted.
+    let bin = cluster.setup.workspace().join("bin");
+    fs::create_dir(&bin).unwrap();
+    aifo_tests::write_executable(bin.join("git"), "#!/bin/sh\nexit 9\n", 0o755);
+    let tools = cluster.setup.scratch().join("few-tools");
+    fs::create_dir(&tools).unwrap();
+    for name in ["sh", "cat", "sed", "grep", "sleep", "env", "head"] {
+        std::os::unix::fs::symlink(format!("/bin/{name}"), tools.join(name)).unwrap();
+    }
+    let path =
+        [cluster.directory.as_path(), &bin, &tools].map(|it| it.display().to_string()).join(":");
+    fetch.env("PATH", path).env("AIFO_POD_PATH", std::env::var_os("PATH").unwrap());
+    let fetched = Outcome::of(&mut fetch);
+    let stderr = &fetched.exited(0).stderr;
+    assert!(
+        stderr.contains("a bundle that is not checked: ")
+            && stderr.contains("not a trusted program"),
+        "{stderr}"
+    );
+    let (result, branch) = cluster.result();
+    assert_eq!(result.extension().unwrap(), "bundle");
+    let user = cluster.setup.scratch().join("user");
+    git(&cluster.directory, &["clone", "--quiet", "origin", user.to_str().unwrap()]);
+    git(&user, &["fetch", "--quiet", result.to_str().unwrap(), &format!("{branch}:{branch}")]);
+    assert_eq!(git(&user, &["log", "-1", "--format=%s", &branch]), "agent");
+}
