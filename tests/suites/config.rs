@@ -468,3 +468,35 @@ fn a_bad_value_of_a_flag_is_a_wrong_command_line() {
         }
     }
 }
+
+/// A typing error in `--workspace` or `--agent` is not taken for an empty project.
+#[test]
+fn a_workspace_or_an_agent_that_does_not_exist_is_a_usage_error() {
+    let setup = SessionSetup::new();
+    let commands: [&[&str]; 8] = [
+        &["why", "git", "push"],
+        &["why", "--toolchains"],
+        &["config", "show"],
+        &["config", "check"],
+        &["agents"],
+        &["state", "clear", "--project"],
+        &["policy", "test"],
+        &["policy", "check", "git", "push"],
+    ];
+    for command in commands {
+        let at =
+            command.len().min(if command[0] == "why" || command[0] == "agents" { 1 } else { 2 });
+        let (head, rest) = command.split_at(at);
+        let words = [head, &["--workspace", "/nonexistent"], rest].concat();
+        let outcome = Outcome::of(setup.coder().args(&words));
+        let errors = &outcome.exited(2).stderr;
+        let expected = "'/nonexistent' cannot be the workspace: No such file or directory";
+        assert!(errors.contains(expected) && errors.contains("\nhint: "), "{words:?}: {errors}");
+    }
+    let outcome = Outcome::of(setup.coder().args(["why", "--agent", "bogus", "git", "push"]));
+    let errors = &outcome.exited(2).stderr;
+    assert!(errors.contains("there is no agent 'bogus'\nhint: "), "{errors}");
+    let outcome = Outcome::of(setup.coder().args(["why", "--agent", "codxe", "git", "push"]));
+    let errors = &outcome.exited(2).stderr;
+    assert!(errors.contains("did you mean 'codex'?"), "{errors}");
+}

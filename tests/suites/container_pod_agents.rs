@@ -20,7 +20,7 @@ use aifo_tests::{
 };
 
 /// Some agents load for many seconds, after their image was pulled.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(240);
 const MAKEFILE: &str = "where:\n\t@echo made for $$CARGO_HOME\nslow:\n\t@sleep 3; echo made slowly; echo of the pod >made.txt\n";
 /// Runs a command, then others that are typed, with the terminal's modes before and after each.
 const AROUND: &str = "stty -g >before; \"$@\"; code=$?; stty -g >after; echo left with $code
@@ -74,7 +74,12 @@ impl Relay {
                         let mut exec = Command::new("kubectl");
                         exec.args(["exec", "--stdin", &pod, "--container", "rust", "--"]);
                         exec.args(["python3", "-c", RELAY, &host, &port]).stdin(Stdio::piped());
-                        return exec.spawn().ok();
+                        let mut exec = exec.stderr(Stdio::null()).spawn().ok()?;
+                        thread::sleep(Duration::from_secs(1));
+                        // A pod runs before all of its containers do.
+                        if let Ok(None) = exec.try_wait() {
+                            return Some(exec);
+                        }
                     }
                     thread::sleep(Duration::from_millis(100));
                 }
@@ -202,9 +207,13 @@ fn an_agent_does_its_task_with_tools_in_a_pod() {
     let script = Script::new().shell("make where").shell("make slow").say("It is done.");
     with_agents(test, &Agent::ALL, &script, |pod| {
         let name = pod.agent.name();
-        let Some(mut start) = pod.agent.with_key(&pod.model.url_at("127.0.0.1"), &script) else {
-            return;
+        let url = pod.model.url_at("127.0.0.1");
+        let start = match pod.agent {
+            // It takes no base URL from a variable.
+            Agent::Opencode => Some(pod.agent.headless(&url, &script)),
+            agent => agent.with_key(&url, &script),
         };
+        let Some(mut start) = start else { return };
         start.command.retain(|word| word != "--no-daemon");
         let (reader, mut writer) = std::io::pipe().unwrap();
         let running = Running::start(pod.run(&start).stdin(reader));
@@ -248,13 +257,14 @@ fn an_agents_screen_is_left_and_shown_again_in_a_pod() {
     let script = Script::new().shell("make where").shell("make slow").say("The end of it.");
     with_agents(test, &[Agent::Codex, Agent::Opencode], &script, |pod| {
         let (name, (ready, end)) = (pod.agent.name(), screen(pod.agent));
-        let mut start = pod.agent.with_key(&pod.model.url_at("127.0.0.1"), &script).unwrap();
-        start.command = pod.agent.interactive(&pod.model.url_at("127.0.0.1")).command;
+        let url = pod.model.url_at("127.0.0.1");
+        let mut start = pod.agent.interactive(&url);
+        if pod.agent == Agent::Codex {
+            start.files.clear();
+            start.environment = pod.agent.with_key(&url, &script).unwrap().environment;
+            start.command.extend(["--model", "aifo-model"].map(str::to_owned));
+        }
         start.command.retain(|word| word != "--no-daemon");
-        start.command.extend(match pod.agent {
-            Agent::Codex => ["--model".to_owned(), "aifo-model".to_owned()],
-            _ => ["--model".to_owned(), "openai/aifo-model".to_owned()],
-        });
         let command = pod.run(&start);
         let workspace = pod.cluster.setup().workspace();
         let mut around = Command::new("/bin/sh");

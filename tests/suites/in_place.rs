@@ -210,6 +210,18 @@ fn tools_have_shims_by_rules_and_configuration() {
         &["rm"],
     );
     check(&|setup| user_file(setup, "[judge]\nin_place = []"), &[], &[]);
+    // A rule on any other tool holds by itself, unless it allows only or the user sets the list.
+    let rule = "[[rule]]\nrun = 'rm'\n";
+    let ask = format!("{rule}then = 'ask'\n");
+    check(&|setup| rules(setup, &ask), &["--no-rules"], &["rm"]);
+    check(&|setup| rules(setup, &format!("{rule}net = 'none'\n")), &["--no-rules"], &["rm"]);
+    check(&|setup| user_file(setup, &format!("{rule}then = 'allow'\n")), &["--no-rules"], &[]);
+    check(&|setup| user_file(setup, &format!("{ask}[judge]\nin_place = []")), &["--no-rules"], &[]);
+    check(
+        &|setup| rules(setup, "[[rule]]\nrun = '*'\nthen = 'ask'\n"),
+        &[],
+        &["git", "gh", "curl"],
+    );
 }
 
 #[test]

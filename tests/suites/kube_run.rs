@@ -133,6 +133,23 @@ fn the_exit_code_is_the_agents_and_the_pod_is_deleted() {
 }
 
 #[test]
+fn the_pod_owns_its_network_policy_and_warnings_of_the_cluster_are_shown() {
+    let cluster = Cluster::with_agent("exec sleep 600");
+    cluster.put("warning", "would violate PodSecurity");
+    let outcome = Outcome::of(&mut cluster.run(&["--detach"]));
+    let id = outcome.exited(0).text();
+    let warned = "the cluster warns: would violate PodSecurity\n";
+    assert!(outcome.stderr.contains(warned), "{}", outcome.stderr);
+    let calls = cluster.read("calls");
+    let patch = calls.lines().find(|call| call.contains(" patch ")).expect(&calls);
+    let name = format!(" patch networkpolicy aifo-{} --type=merge ", id.trim_end());
+    let owner = format!(r#""kind":"Pod","name":"aifo-{}","uid":"uid-2""#, id.trim_end());
+    assert!(patch.contains(&name) && patch.contains(&owner), "{patch}");
+    let begins = |word: &str| calls.lines().position(|call| call.contains(word));
+    assert!(begins(" create --filename") < begins(" patch "), "{calls}");
+}
+
+#[test]
 fn a_session_is_left_listed_and_shown_again() {
     let cluster = Cluster::with_agent("echo begin; read -r word; echo got $word; exit 3");
     let first = Terminal::sized(80, 24);

@@ -61,6 +61,52 @@ fn an_example_that_does_not_hold_is_an_error_with_its_line() {
 }
 
 #[test]
+fn doubtful_rules_are_warned_about() {
+    let setup = SessionSetup::new();
+    let file = setup.workspace().join(".aifo.toml");
+    let rows = [
+        ("run = 'git psuh'", "git has no 'psuh': did you mean 'push'?"),
+        ("run = 'git push'\nwith = ['--forse']", "git has no '--forse': did you mean '--force'?"),
+        ("run = 'npm pubilsh'", "npm has no 'pubilsh': did you mean 'publish'?"),
+        (
+            "run = 'x'\nall = ['-f']\nwithout = ['-f']",
+            "the rule matches no call: '-f' is in 'all' and",
+        ),
+        ("run = 'x'\nwith = ['-f']\nexact = true", "the rule matches no call: an exact rule names"),
+        ("run = 'x'\nthen = 'ask'\n[[rule]]\nrun = 'x'", ":1: the stricter one decides"),
+    ];
+    for (rule, expected) in rows {
+        fs::write(&file, format!("[[rule]]\n{rule}\nthen = 'deny'\n")).unwrap();
+        for command in [&["policy", "test"][..], &["policy", "check", "x"], &["config", "check"]] {
+            let outcome = coder(&setup, command);
+            let errors = &outcome.exited(0).stderr;
+            assert!(errors.contains(expected), "{rule}: {errors}");
+        }
+    }
+    for rule in ["run = 'cargo xtask'", "run = 'git lfs'", "run = 'npm'\nwith = ['--silent']"] {
+        fs::write(&file, format!("[[rule]]\n{rule}\nthen = 'deny'\n")).unwrap();
+        assert_eq!(coder(&setup, &["policy", "test"]).exited(0).stderr, "", "{rule}");
+    }
+}
+
+#[test]
+fn an_example_that_fails_shows_how_it_is_read() {
+    let setup = SessionSetup::new();
+    let text = "[[rule]]\nrun = 'git push'\nwith = ['-f']\nthen = 'ask'\nexamples = { yes = ['git -C x push -u y'] }\n";
+    fs::write(setup.workspace().join(".aifo.toml"), text).unwrap();
+    let outcome = coder(&setup, &["policy", "test"]);
+    let errors = &outcome.exited(1).stderr;
+    assert!(
+        errors.contains("hint: the example is read as 'git push y -C=x --set-upstream'"),
+        "{errors}"
+    );
+    fs::write(setup.workspace().join(".aifo.toml"), "[rule]\nrun = 'git'\nthen = 'ask'\n").unwrap();
+    let outcome = coder(&setup, &["policy", "test"]);
+    let errors = &outcome.exited(1).stderr;
+    assert!(errors.contains("hint: a list of tables has two brackets: [[NAME]]"), "{errors}");
+}
+
+#[test]
 fn import_prints_rules_and_lists_the_rest() {
     let setup = SessionSetup::new();
     let file = setup.workspace().join("settings.json");

@@ -12,7 +12,7 @@ use crate::console;
 use crate::paint;
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
-    let config = config::load(&flags.workspace.path, &Flags::default())?;
+    let config = config::load(flags.workspace.existing()?, &Flags::default())?;
     let engine = match config.backend.value.engine() {
         Some(choice) => find(choice).await,
         None => Err("the backend is local".to_owned()),

@@ -8,12 +8,13 @@ use serde::Serialize;
 
 use crate::cli::ConfigCommand;
 use crate::config::{self, Config, ConfigEntry, ConfigError, File, Flags};
+use crate::console;
 use crate::paint;
 
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show { session, yes_to, json } => {
-            show(&session.project.workspace.path, &yes_to.add_to(session.flags()), *json)?;
+            show(session.project.workspace.existing()?, &yes_to.add_to(session.flags()), *json)?;
         }
         ConfigCommand::Path => {
             let path = config::user_file_path().context(NO_HOME)?;
@@ -23,10 +24,12 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
             let Some(read) = File::read(file)? else {
                 bail!("'{}' does not exist", file.display())
             };
-            apply(&read, &mut Config::builtin())?;
+            let mut config = Config::builtin();
+            apply(&read, &mut config)?;
+            config.argument_rules.warnings().into_iter().for_each(console::say);
             paint::print(&format!("{}: ok\n", file.display()))?;
         }
-        ConfigCommand::Check { file: None, workspace } => check_usual(&workspace.path)?,
+        ConfigCommand::Check { file: None, workspace } => check_usual(workspace.existing()?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,6 +80,7 @@ fn check_usual(workspace: &Path) -> anyhow::Result<()> {
         };
         report += &format!("{}: {result}\n", path.display());
     }
+    config.argument_rules.warnings().into_iter().for_each(console::say);
     paint::print(&report)
 }
 

@@ -41,6 +41,8 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let id = session()?;
     let (directory, ending) =
         held::hold_in_pod(&id, command, args, (within, END_CONFIRMED_WITHIN))?;
+    // Also if no client comes.
+    workspace_in_pod::push_once()?;
     wait_for_reader(directory.path())?;
     workspace_in_pod::wait_for_fetch()?;
     directory.close();

@@ -1,6 +1,7 @@
 //! `aifo-coder kube`: sessions as pods of Kubernetes (`spec/kubernetes.md`).
 
 mod acp;
+mod agent_variables;
 mod cluster;
 mod piped;
 mod relay;

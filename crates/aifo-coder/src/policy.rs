@@ -19,7 +19,7 @@ use crate::paint;
 pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     match command {
         PolicyCommand::Check(flags) => check(flags)?,
-        PolicyCommand::Test { workspace } => test(&workspace.path)?,
+        PolicyCommand::Test { workspace } => test(workspace.existing()?)?,
         PolicyCommand::Import { source, file } => import(*source, file)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -27,11 +27,12 @@ pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
 
 fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     ensure!(!flags.words.is_empty(), "no command is named");
-    let workspace = &flags.project.workspace.path;
+    let workspace = flags.project.workspace.existing()?;
     let config = config::load(workspace, &flags.project.flags())?;
+    config.argument_rules.warnings().into_iter().for_each(console::say);
     let judge = config.argument_rules.judge(config.default_rules.value);
     let judge = judge.with_links(config::links_below(workspace));
-    let names = [config::real(workspace), workspace.clone()];
+    let names = [config::real(workspace), workspace.to_owned()];
     let names = names.map(|path| path.into_os_string().into_vec());
     let directory = std::env::current_dir().context("cannot determine the current directory")?;
     let argv: Vec<Vec<u8>> = flags.words.iter().cloned().map(OsString::into_vec).collect();
@@ -69,6 +70,7 @@ fn test(workspace: &Path) -> anyhow::Result<()> {
     let config = config::load(workspace, &Flags::default())?;
     let defaults_hold = Judge::default().add(default_rules(), RuleOrigin::Default);
     defaults_hold.map_err(|(_, error)| error)?;
+    config.argument_rules.warnings().into_iter().for_each(console::say);
     let (rules, examples) = config.argument_rules.count();
     let defaults: usize = default_rules().iter().map(|(rule, _)| rule.examples.len()).sum();
     paint::print(&format!(

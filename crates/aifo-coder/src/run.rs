@@ -21,6 +21,7 @@ use crate::kube;
 use crate::settings;
 use crate::start::{self, Started, signal_exit_code, start};
 use crate::target::Target;
+use crate::workspace_in_pod;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
@@ -33,7 +34,14 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
     }
     let share = if flags.start.force_share { Share::Yes } else { Share::No };
-    run_target(target, &flags.session, &config, share, flags.held.clone(), Vec::new()).await
+    // The first process of a rendered pod pushes itself.
+    let is_first = config.backend.value == BackendChoice::Pod && workspace_in_pod::record_start()?;
+    let ended =
+        run_target(target, &flags.session, &config, share, flags.held.clone(), Vec::new()).await;
+    if is_first && let Some(report) = workspace_in_pod::push_once()? {
+        console::say(report);
+    }
+    ended
 }
 
 /// Returns how the session outlives its terminal, if it does.

@@ -1,5 +1,6 @@
 //! Builds a session's configuration from flags, environment and files.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use anyhow::bail;
 
 use crate::backend;
 use crate::cli::Session;
-use crate::config::{self, Config, Flags, StartMode};
+use crate::config::{self, Config, Flags, Source, StartMode};
 use crate::console::{self, LogLevel};
 use crate::image_dialogue::Dialogue;
 use crate::progress;
@@ -36,11 +37,18 @@ pub(crate) fn load(
 }
 
 /// Returns the tools that are judged before they run where the agent is.
+///
+/// A list that is set is the whole one. Else it also has the tools of the files' rules, so that a rule on any
+/// tool holds.
 pub(crate) fn tools_in_place<'a>(
     config: &'a Config,
     judge: &Judge,
-) -> impl Iterator<Item = &'a ToolName> {
-    config.in_place.value.iter().filter(|tool| judge.concerns(tool.as_str()))
+) -> impl Iterator<Item = ToolName> + use<'a> {
+    let is_default = config.in_place.source == Source::BuiltIn;
+    let named = is_default.then(|| config.argument_rules.tools()).into_iter().flatten();
+    let tools: BTreeSet<ToolName> = config.in_place.value.iter().cloned().chain(named).collect();
+    let tools: Vec<_> = tools.into_iter().filter(|tool| judge.concerns(tool.as_str())).collect();
+    tools.into_iter()
 }
 
 /// Returns the session's configuration; `fallback` is that of the backend `auto`.
@@ -80,7 +88,7 @@ pub(crate) async fn session_config(
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     let judge = config.argument_rules.judge(config.default_rules.value);
-    session.in_place = tools_in_place(config, &judge).cloned().collect();
+    session.in_place = tools_in_place(config, &judge).collect();
     session.judge =
         (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();

@@ -23,7 +23,7 @@ use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
 use crate::backend;
-use crate::cli::{Why, reject_option};
+use crate::cli::{UsageError, Why, reject_option};
 use crate::config::{self, Config};
 use crate::image_dialogue::Dialogue;
 use crate::paint;
@@ -47,11 +47,18 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     reject_option("why", flags.words.first().map(OsString::as_os_str))?;
     let (tool, args) = flags.words.split_first().context("no tool is named")?;
     let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
-    let config =
-        config::load(&flags.project.workspace.path, &flags.smart.add_to(flags.project.flags()))?;
+    let config = config::load(
+        flags.project.workspace.existing()?,
+        &flags.smart.add_to(flags.project.flags()),
+    )?;
     let workspace = directory(&flags.project.workspace.path)?;
+    if let Some(agent) = &flags.agent {
+        config.agents.named(agent)?;
+    }
     let cwd = match &flags.cwd {
-        Some(cwd) => directory(cwd)?,
+        Some(cwd) => directory(cwd).map_err(|error| {
+            UsageError(format!("{error:#}\nhint: --cwd names an existing directory"))
+        })?,
         None => std::env::current_dir().context("cannot determine the current directory")?,
     };
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
@@ -88,7 +95,7 @@ async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocat
 
 /// Returns a directory's real path, as the shim sees it.
 fn directory(path: &Path) -> anyhow::Result<PathBuf> {
-    let real = path.canonicalize().with_context(|| format!("'{}'", path.display()))?;
+    let real = path.canonicalize().with_context(|| format!("cannot open '{}'", path.display()))?;
     ensure!(real.is_dir(), "'{}' is not a directory", path.display());
     Ok(real)
 }

@@ -2,19 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use aifo_kube::CREDENTIAL_HELPER;
 use aifo_process::{CaughtSignals, SignalSet};
 use aifo_sync::{
-    Git, ObjectId, PushState, ResultRequest, has_result, receive_upload, send_changes, send_result,
-    session_start,
+    Git, ObjectId, PushFailure, PushState, Remote, ResultRequest, SyncError, has_result,
+    push_result, receive_result, receive_upload, send_changes, send_result, session_start,
 };
 use aifo_types::{Signal, env};
 use anyhow::bail;
+
+use crate::console;
 
 /// The first argument.
 pub(crate) const WORKSPACE_IN_POD: &str = "_workspace";
@@ -24,7 +27,7 @@ pub(crate) const WAIT: &str = "wait";
 pub(crate) const RECEIVE: &str = "receive";
 /// Reads a snapshot from stdin, and writes the changes since then to stdout.
 pub(crate) const CHANGES: &str = "changes";
-/// Writes the result branch to stdout.
+/// Writes the result branch to stdout. With a further word [`ENDED`], it is pushed before, if it has to be.
 pub(crate) const RESULT: &str = "result";
 /// Prints whether the session has ended.
 pub(crate) const STATE: &str = "state";
@@ -50,6 +53,8 @@ const SESSION_ENDED: &str = "aifo-ended";
 
 /// The commits that the repository had before the agent started, in the temporary directory of `aifo`.
 const START: &str = "aifo-session-start";
+/// Whether the result was pushed, in the same directory.
+const PUSH: &str = "aifo-push";
 
 fn marker(name: &str) -> PathBuf {
     std::env::temp_dir().join(name)
@@ -66,6 +71,9 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
             send_changes(workspace, request, BufWriter::new(client()?))?;
         }
         RESULT => {
+            if line.get(1).is_some_and(|word| word == ENDED) {
+                push_once()?;
+            }
             with_request(|request| {
                 send_result(request, BufWriter::new(client()?)).map_err(Into::into)
             })?;
@@ -115,14 +123,96 @@ fn receive(workspace: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records the commits of the workspace's repository, before the agent starts.
-pub(crate) fn record_start() -> anyhow::Result<()> {
-    if ![env::POD_GIT, env::POD_UPLOAD].iter().any(|name| std::env::var_os(name).is_some()) {
-        return Ok(());
+/// Records the commits of the workspace's repository, before the agent starts. Returns false if another process has.
+pub(crate) fn record_start() -> anyhow::Result<bool> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some();
+    if ![env::POD_GIT, env::POD_UPLOAD].iter().any(is_set) || marker(START).exists() {
+        return Ok(false);
     }
     let start = session_start(Path::new(WORKSPACE));
     let text: String = start.iter().map(|id| format!("{id}\n")).collect();
-    Ok(fs::write(marker(START), text)?)
+    fs::write(marker(START), text)?;
+    Ok(true)
+}
+
+/// Pushes the result, unless a process has, and returns the report; `None` without `--git-push` or a result.
+pub(crate) fn push_once() -> anyhow::Result<Option<String>> {
+    let Ok(url) = std::env::var(env::POD_PUSH) else { return Ok(None) };
+    // Waits for another process that pushes.
+    let lock = File::create(marker("aifo-push.lock"))?;
+    lock.lock()?;
+    if !marker(PUSH).exists() {
+        let (word, text) = match with_request(|request| push(request, &url)) {
+            Ok(true) => ("pushed", url),
+            Ok(false) => ("none", String::new()),
+            Err(error) => ("failed", push_error(&error)),
+        };
+        fs::write(marker(PUSH), format!("{word} {text}"))?;
+    }
+    let session = std::env::var(env::POD_SESSION).unwrap_or_default();
+    Ok(match push_state() {
+        PushState::None => None,
+        PushState::Pushed(url) => Some(format!("pushed aifo/{session} to {url}")),
+        PushState::Failed(why) => Some(format!("cannot push aifo/{session}: {why}")),
+    })
+}
+
+/// Receives the result as a client does, and pushes it. Returns false if there is none.
+fn push(request: &ResultRequest<'_>, url: &str) -> anyhow::Result<bool> {
+    let scratch = tempfile::Builder::new().prefix("aifo-push-").tempdir()?;
+    let mut stream = tempfile::tempfile()?;
+    send_result(request, BufWriter::new(&mut stream))?;
+    stream.rewind()?;
+    let repository = scratch.path().join("result.git");
+    let result = receive_result(request.git, &repository, request.session, BufReader::new(stream))?;
+    if result.branches.is_empty() {
+        return Ok(false);
+    }
+    let is_of_git = |name: &str| GIT_VARIABLES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let variables: Vec<_> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| is_of_git(name))
+        .collect();
+    let has_login = std::env::var_os(env::GIT_PASSWORD).is_some();
+    let credential_helper = has_login.then_some(CREDENTIAL_HELPER);
+    push_result(
+        request.git,
+        &repository,
+        &result,
+        Remote { url, credential_helper, variables: &variables },
+    )?;
+    Ok(true)
+}
+
+/// Variables that git gets for a push, in any case: the login, and those of HTTP.
+const GIT_VARIABLES: [&str; 8] = [
+    env::GIT_USERNAME,
+    env::GIT_PASSWORD,
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "GIT_SSL_CAINFO",
+];
+
+fn push_error(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<SyncError>() {
+        Some(error @ SyncError::Git { action, .. }) if action == "push" => {
+            let (cause, hint) = PushFailure::of(error).explanation();
+            format!("{cause}: {error}; hint: {hint}")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn push_state() -> PushState {
+    let text = fs::read_to_string(marker(PUSH)).unwrap_or_default();
+    match text.split_once(' ') {
+        Some(("pushed", url)) => PushState::Pushed(url.to_owned()),
+        Some(("failed", why)) => PushState::Failed(why.to_owned()),
+        _ => PushState::None,
+    }
 }
 
 /// Calls `work` with the request for this workspace's result.
@@ -140,7 +230,7 @@ fn with_request<T>(
         start: &start,
         // The files of an upload come back by the fetch of its changes.
         commits_files: std::env::var_os(env::POD_UPLOAD).is_none(),
-        push: PushState::None,
+        push: push_state(),
     })
 }
 
@@ -152,7 +242,13 @@ pub(crate) fn wait_for_fetch() -> anyhow::Result<()> {
     }
     let signals = ends()?;
     // A repository that cannot be read has to be looked at.
-    let waits = !is_clone || with_request(|request| Ok(has_result(request)?)).unwrap_or(true);
+    let waits = match push_once()? {
+        Some(report) => {
+            console::say(report);
+            matches!(push_state(), PushState::Failed(_))
+        }
+        None => !is_clone || with_request(|request| Ok(has_result(request)?)).unwrap_or(true),
+    };
     fs::write(marker(SESSION_ENDED), "")?;
     let deadline = Instant::now() + if waits { FETCH_WITHIN } else { NO_RESULT_WITHIN };
     while Instant::now() < deadline && signals.next().is_none() {

@@ -19,9 +19,14 @@ use crate::log;
 use crate::shim_exit::ShimExit;
 use crate::variables::system_file_variables;
 
+/// The directory of shims, which is first in every agent's PATH.
+const SHIMS: &str = "/opt/aifo/bin";
+
 /// Directories that precede the image's PATH for every agent.
-const FIRST_IN_PATH: &str =
-    "/opt/aifo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The directory with a directory for each tool that may run in place.
+const IN_PLACE: &str = "/opt/aifo/bin/in-place";
 
 /// Replaces this process by the command, in the agent's environment. Returns only on failure.
 pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
@@ -29,7 +34,8 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
         log::line("aifo-agent: no command given");
         return ShimExit::Code(exit::NOTHING_RAN);
     };
-    let environment = environment(std::env::vars_os(), &system_file_variables());
+    let variables = system_file_variables();
+    let environment = environment(std::env::vars_os(), &variables, Path::new(IN_PLACE));
     let Err(errno) = program(command, &environment)
         .and_then(|program| execute(&program, command, args, &environment));
     log::line(format_args!(
@@ -53,9 +59,10 @@ type Environment = Vec<(OsString, OsString)>;
 fn environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     session: &HashMap<String, String>,
+    in_place: &Path,
 ) -> Environment {
     let mut own = Environment::new();
-    let (mut path, mut given) = (OsString::from(FIRST_IN_PATH), OsString::new());
+    let (mut path, mut given) = (OsString::from(USUAL_PATH), OsString::new());
     for (name, value) in inherited {
         match name.to_str() {
             Some("PATH") if value.is_empty() => {}
@@ -67,6 +74,7 @@ fn environment(
             _ => own.push((name, value)),
         }
     }
+    let path = path_with_shims(&path, in_place);
     let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
     let given = decode_variables(given.as_bytes()).into_iter();
     let given = given.map(|(name, value)| (of(name), of(value)));
@@ -82,6 +90,27 @@ fn environment(
         own.push((name.into(), value.into()));
     }
     own
+}
+
+/// Returns the PATH with the shims first: the directory of all, then those of the tools that run in place
+/// and that this PATH has. Programs look with `command -v` for a tool that the image lacks.
+fn path_with_shims(path: &OsStr, in_place: &Path) -> OsString {
+    let entries = std::fs::read_dir(in_place).into_iter().flatten().flatten();
+    let is_found = |name: &OsString| {
+        let found = name.to_str().map(|name| find_in_path(name, path));
+        found.is_some_and(|found| found != Lookup::Absent)
+    };
+    let mut names: Vec<OsString> =
+        entries.map(|entry| entry.file_name()).filter(is_found).collect();
+    names.sort_unstable();
+    let mut shims = OsString::from(SHIMS);
+    for directory in names.into_iter().map(|name| in_place.join(name)) {
+        shims.push(":");
+        shims.push(directory);
+    }
+    shims.push(":");
+    shims.push(path);
+    shims
 }
 
 /// Resolves the command: a path is used as it is, a name is searched for in the agent's PATH.
@@ -136,9 +165,10 @@ mod tests {
         let inherited =
             pairs(&[("LANG", "de"), (env::COMMAND_ENV, &given), ("PATH", "/image"), ("TERM", "x")]);
         let session = HashMap::from([("AIFO_WORKSPACE".to_owned(), "/workspace".to_owned())]);
-        let mut environment = environment(inherited.into_iter(), &session);
+        let none = Path::new("/nonexistent");
+        let mut environment = environment(inherited.into_iter(), &session, none);
         environment.sort();
-        let path = format!("{FIRST_IN_PATH}:/image");
+        let path = format!("{SHIMS}:{USUAL_PATH}:/image");
         let expected = [
             ("AIFO_WORKSPACE", "/workspace"),
             ("CI", "1"),
@@ -157,8 +187,27 @@ mod tests {
     #[test]
     fn an_image_may_lack_a_path() {
         for inherited in [pairs(&[]), pairs(&[("PATH", "")])] {
-            let environment = environment(inherited.into_iter(), &HashMap::new());
-            assert_eq!(environment[0], ("PATH".into(), FIRST_IN_PATH.into()));
+            let none = Path::new("/nonexistent");
+            let environment = environment(inherited.into_iter(), &HashMap::new(), none);
+            let path = format!("{SHIMS}:{USUAL_PATH}");
+            assert_eq!(environment[0], ("PATH".into(), path.into()));
         }
+    }
+
+    #[test]
+    fn tools_in_place_are_in_the_path_if_the_image_has_them() {
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path();
+        for directory in ["in-place/git", "in-place/absent", "in-place/plain", "image"] {
+            std::fs::create_dir_all(base.join(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink("/bin/sh", base.join("image/git")).unwrap();
+        std::fs::write(base.join("image/plain"), "").unwrap();
+        let image = base.join("image").into_os_string().into_string().unwrap();
+        let path = path_with_shims(OsStr::new(&image), &base.join("in-place"));
+        let of = |name: &str| base.join("in-place").join(name).display().to_string();
+        // A file that cannot be executed gets the shim, which reports it.
+        let expected = [SHIMS.to_owned(), of("git"), of("plain"), image].join(":");
+        assert_eq!(path, OsString::from(expected));
     }
 }

@@ -7,6 +7,8 @@ use crate::yaml::{Entry, Node, list, map};
 
 /// Memory of the launcher's container: its programs need 15 MB, and a log is written.
 const LAUNCHER_MEMORY: (&str, &str) = ("32Mi", "256Mi");
+/// Thousandths of a processor that the launcher's container requests, if it has a limit.
+const LAUNCHER_MILLI_CPUS: u64 = 100;
 
 /// Returns a variable of a container.
 pub(crate) fn variable(name: &str, value: &str) -> Node {
@@ -78,15 +80,19 @@ impl Container<'_> {
     }
 
     fn resources(&self) -> Option<Node> {
-        let (requested, limit) = LAUNCHER_MEMORY;
+        let processors = |milli: u64| Entry::new("cpu", format!("{milli}m"));
         if self.is_launcher {
-            let memory = |value: &str| map([Entry::new("memory", value)]);
-            let entries =
-                [Entry::new("requests", memory(requested)), Entry::new("limits", memory(limit))];
+            let limit = self.limits.milli_cpus;
+            let of = |memory: &str, milli: Option<u64>| {
+                map([Entry::new("memory", memory)].into_iter().chain(milli.map(processors)))
+            };
+            let (requested, most) = LAUNCHER_MEMORY;
+            let requests = of(requested, limit.map(|milli| milli.min(LAUNCHER_MILLI_CPUS)));
+            let entries = [Entry::new("requests", requests), Entry::new("limits", of(most, limit))];
             return Some(map(entries));
         }
         let memory = self.limits.memory.map(|bytes| Entry::new("memory", bytes.to_string()));
-        let cpu = self.limits.milli_cpus.map(|milli| Entry::new("cpu", format!("{milli}m")));
+        let cpu = self.limits.milli_cpus.map(processors);
         let limits: Vec<Entry> = memory.into_iter().chain(cpu).collect();
         (!limits.is_empty()).then(|| map([Entry::new("limits", map(limits))]))
     }

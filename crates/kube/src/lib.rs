@@ -17,6 +17,7 @@
 //! Architecture invariant: the crate is pure. The same description gives the same text.
 
 mod container;
+mod dns;
 mod network_policy;
 mod pod;
 mod role;
@@ -26,7 +27,8 @@ mod status;
 mod volumes;
 mod yaml;
 
-pub use pod::RenderError;
+pub use dns::{DnsServer, DnsServerError};
+pub use pod::{CREDENTIAL_HELPER, RenderError};
 pub use role::{Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{

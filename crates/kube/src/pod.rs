@@ -116,6 +116,7 @@ impl SessionPod {
             comment: "Copies the static program, which is runner and shim, for all containers.",
             command: list(install.into_iter().chain(links)),
             mounts: vec![volumes.mount("bin", container_path::SHIM_DIR, Access::Write)],
+            limits: self.limits,
             ..Container::default()
         };
         let install = [install.node(Vec::new())].into_iter();
@@ -135,6 +136,7 @@ impl SessionPod {
                     volumes.workspace(Access::Write),
                     volumes.mount("tmp-upload", "/tmp", Access::Write),
                 ],
+                limits: self.limits,
                 ..Container::default()
             };
             upload.node(vec![variable("HOME", "/tmp")])
@@ -143,30 +145,34 @@ impl SessionPod {
 
     /// Clones the repository and creates the session's branch.
     fn clone_containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
-        let Workspace::Git { url, reference, secret } = &self.workspace else { return Vec::new() };
+        let Workspace::Git { url, reference, secret, is_pushed } = &self.workspace else {
+            return Vec::new();
+        };
         let mut words = vec!["git"];
+        let helper = format!("credential.helper={CREDENTIAL_HELPER}");
         if secret.is_some() {
-            words.extend(["-c", CREDENTIAL_HELPER]);
+            words.extend(["-c", &helper]);
         }
         words.push("clone");
         words.extend(reference.iter().flat_map(|reference| ["--branch", reference.as_str()]));
         words.extend(["--", url.as_str(), WORKSPACE]);
-        let of_secret = |(name, key): (&str, &str)| {
-            let secret = secret.as_deref()?;
-            Some(secret_variable(name, secret, key, Presence::Required))
-        };
-        let credential = [("AIFO_GIT_USERNAME", "username"), ("AIFO_GIT_PASSWORD", "password")];
         let mut variables = vec![variable("HOME", "/tmp"), variable("GIT_TERMINAL_PROMPT", "0")];
-        variables.extend(credential.into_iter().filter_map(of_secret));
+        variables.extend(login(secret.as_deref()));
         let clone = Container {
             name: "clone",
             image: &self.launcher_image,
-            comment: "Only this container has the credential of the repository.",
+            comment: match is_pushed {
+                true => {
+                    "Only this container and aifo, which pushes, have the credential of the repository."
+                }
+                false => "Only this container has the credential of the repository.",
+            },
             command: list(words),
             mounts: vec![
                 volumes.workspace(Access::Write),
                 volumes.mount("tmp-clone", "/tmp", Access::Write),
             ],
+            limits: self.limits,
             ..Container::default()
         };
         let branch = format!("aifo/{}", self.session);
@@ -176,6 +182,7 @@ impl SessionPod {
             image: &self.launcher_image,
             command: list(switch),
             mounts: vec![volumes.workspace(Access::Write)],
+            limits: self.limits,
             ..Container::default()
         };
         let of_switch = [variable("HOME", "/tmp")].into_iter().chain(git_variables());
@@ -228,7 +235,13 @@ impl SessionPod {
         }
         match &self.workspace {
             Workspace::Upload => variables.push(variable(env::POD_UPLOAD, "1")),
-            Workspace::Git { .. } => variables.push(variable(env::POD_GIT, "1")),
+            Workspace::Git { url, secret, is_pushed, .. } => {
+                variables.push(variable(env::POD_GIT, "1"));
+                if *is_pushed {
+                    variables.push(variable(env::POD_PUSH, url));
+                    variables.extend(login(secret.as_deref()));
+                }
+            }
             Workspace::Claim(_) => {}
         }
         variables.extend(self.agent_variables.iter().map(|(name, value)| variable(name, value)));
@@ -248,7 +261,7 @@ impl SessionPod {
             mounts,
             terminal: self.terminal,
             is_launcher: true,
-            ..Container::default()
+            limits: self.limits,
         };
         launcher.node(variables)
     }
@@ -289,8 +302,16 @@ const RESERVED: [&str; 6] = ["aifo", "agent", "install", "clone", "branch", "upl
 /// A DNS label.
 const MAX_NAME: usize = 63;
 
+/// Returns the variables of the repository's login.
+fn login(secret: Option<&str>) -> impl Iterator<Item = Node> {
+    let keys = [(env::GIT_USERNAME, "username"), (env::GIT_PASSWORD, "password")];
+    secret.into_iter().flat_map(move |secret| {
+        keys.map(|(name, key)| secret_variable(name, secret, key, Presence::Required))
+    })
+}
+
 /// A credential helper of git; `git` runs it by the shell of the launcher's image.
-const CREDENTIAL_HELPER: &str = "credential.helper=!f() { test \"$1\" = get && printf \
+pub const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && printf \
      'username=%s\\npassword=%s\\n' \"$AIFO_GIT_USERNAME\" \"$AIFO_GIT_PASSWORD\"; }; f";
 
 fn back(kind: &str) -> String {

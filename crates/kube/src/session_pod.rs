@@ -1,6 +1,10 @@
 //! The description of a session that a pod is rendered from.
 
+use std::net::IpAddr;
+
 use aifo_types::Kind;
+
+use crate::dns::DnsServer;
 
 /// A session that becomes a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub struct SessionPod {
     pub pull_secrets: Vec<String>,
     /// The names of restrictions of system calls in every container of agent and tools.
     pub restrictions: Vec<String>,
-    /// The limits of each container of agent and tools.
+    /// The limits of each container; the launcher's memory has its own.
     pub limits: Limits,
     /// Seconds after which Kubernetes ends the pod.
     pub deadline_secs: Option<u64>,
@@ -45,6 +49,10 @@ pub struct SessionPod {
     pub in_place: Vec<String>,
     /// Where containers can connect to.
     pub network: Network,
+    /// The cluster's DNS; empty for the usual ones.
+    pub dns: Vec<DnsServer>,
+    /// Addresses of the API server, to which containers cannot connect.
+    pub api_server: Vec<IpAddr>,
     /// Facts about the session that hold less than in containers of an engine.
     pub warnings: Vec<String>,
 }
@@ -86,6 +94,8 @@ pub enum Workspace {
         reference: Option<String>,
         /// A secret with the keys `username` and `password`.
         secret: Option<String>,
+        /// Whether `aifo` pushes the session's branch to the URL.
+        is_pushed: bool,
     },
     /// Files that a client uploads before the agent starts.
     Upload,

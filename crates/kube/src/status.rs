@@ -300,7 +300,7 @@ fn ended_from_outside(reason: &str, message: &str) -> PodFailure {
     let (what, hint) = match reason {
         "Evicted" => (
             "the pod was evicted",
-            "start the session again; without a claim or a pushed branch, its files are lost",
+            "start the session again; without a claim, files and commits that were not fetched or pushed are lost",
         ),
         "DeadlineExceeded" => ("the pod's deadline is over", "give it more time with --deadline"),
         "Preempting" | "Preempted" => {

@@ -15,7 +15,7 @@ use crate::beneath::{Beneath, Found};
 use crate::error::LaunchError;
 use crate::identity;
 use crate::keys::ModelKeys;
-use crate::shims::{ShimTools, link_names};
+use crate::shims::{ShimTools, link_names_apart};
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check;
 
@@ -146,7 +146,7 @@ fn link_shims(shims: &Path, tools: ShimTools<'_>) -> io::Result<()> {
     for name in [AGENT_PROGRAM, "aifo-runner"] {
         symlink("aifo-shim", shims.join(name))?;
     }
-    link_names(shims, tools)
+    link_names_apart(shims, tools)
 }
 
 /// Mounts the agent's state directories. Their parents become scratch directories; otherwise the

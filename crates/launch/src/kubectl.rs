@@ -168,6 +168,10 @@ impl Kubectl {
 
     /// Runs a command once, with `input` as its stdin, and returns its stdout.
     pub async fn output(&self, args: &[&str], input: &[u8]) -> Result<Vec<u8>, KubectlError> {
+        Ok(self.answer(args, input).await?.stdout)
+    }
+
+    async fn answer(&self, args: &[&str], input: &[u8]) -> Result<KubectlAnswer, KubectlError> {
         let mut command = self.command([REQUEST_TIMEOUT]);
         command.args(args);
         captured(command, input).await
@@ -181,7 +185,7 @@ impl Kubectl {
         words: &[&str],
         input: &[u8],
     ) -> Result<Vec<u8>, KubectlError> {
-        captured(self.exec(pod, container, words), input).await
+        Ok(captured(self.exec(pod, container, words), input).await?.stdout)
     }
 
     /// Runs a command like [`output`](Kubectl::output), again for [`RETRY_TIME`] while the API server does
@@ -190,12 +194,22 @@ impl Kubectl {
         &self,
         args: &[&str],
         input: &[u8],
-        mut waits: impl FnMut(&ApiFailure),
+        waits: impl FnMut(&ApiFailure),
     ) -> Result<Vec<u8>, KubectlError> {
+        Ok(self.answer_retried(args, input, waits).await?.stdout)
+    }
+
+    /// Runs a command like [`output_retried`](Kubectl::output_retried), and returns its warnings too.
+    pub async fn answer_retried(
+        &self,
+        args: &[&str],
+        input: &[u8],
+        mut waits: impl FnMut(&ApiFailure),
+    ) -> Result<KubectlAnswer, KubectlError> {
         let deadline = Instant::now() + RETRY_TIME;
         let mut is_first = true;
         loop {
-            match self.output(args, input).await {
+            match self.answer(args, input).await {
                 Err(KubectlError::Api(failure))
                     if failure.cause == FailureCause::Away && Instant::now() < deadline =>
                 {
@@ -223,8 +237,26 @@ impl Kubectl {
     }
 }
 
+/// The output of a command that succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubectlAnswer {
+    /// Its stdout.
+    pub stdout: Vec<u8>,
+    stderr: String,
+}
+
+impl KubectlAnswer {
+    /// Returns the warnings of the API server.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.stderr.lines().filter_map(|line| line.strip_prefix("Warning: "))
+    }
+}
+
 /// Runs a command to its end. Errors: its stderr.
-async fn captured(command: std::process::Command, input: &[u8]) -> Result<Vec<u8>, KubectlError> {
+async fn captured(
+    command: std::process::Command,
+    input: &[u8],
+) -> Result<KubectlAnswer, KubectlError> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn()?;
@@ -238,9 +270,10 @@ async fn captured(command: std::process::Command, input: &[u8]) -> Result<Vec<u8
     };
     let (output, ()) = tokio::join!(child.wait_with_output(), write);
     let output = output?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(ApiFailure::of(&String::from_utf8_lossy(&output.stderr)).into()),
+        true => Ok(KubectlAnswer { stdout: output.stdout, stderr }),
+        false => Err(ApiFailure::of(&stderr).into()),
     }
 }
 

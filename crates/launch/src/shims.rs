@@ -12,18 +12,27 @@ use aifo_types::ToolName;
 /// Creates a link to the shim for every tool and notification.
 pub(crate) fn link_tools(directory: &Path, shim: &Path, tools: ShimTools<'_>) -> io::Result<()> {
     symlink(shim, directory.join(SHIM))?;
-    link_names(directory, tools)
+    link_sidecar_tools(directory, tools)?;
+    let mut in_place = tools.in_place();
+    in_place.try_for_each(|tool| symlink(IN_PLACE, directory.join(tool)))
 }
 
-/// Creates the links only; the shim itself may not be there yet.
-pub(crate) fn link_names(directory: &Path, tools: ShimTools<'_>) -> io::Result<()> {
-    let ShimTools { policy, notify, in_place } = tools;
-    let mut names: BTreeSet<&str> = policy.all_tools();
-    names.extend(notify.allowlist.iter().map(String::as_str));
+/// Creates the links only, those of tools in place in a directory each: the first program of the agent's
+/// container adds to PATH those that its image has (`spec/shim.md#in-place`).
+pub(crate) fn link_names_apart(directory: &Path, tools: ShimTools<'_>) -> io::Result<()> {
+    link_sidecar_tools(directory, tools)?;
+    for tool in tools.in_place() {
+        let own = directory.join("in-place").join(tool);
+        std::fs::create_dir_all(&own)?;
+        symlink(Path::new("../..").join(IN_PLACE), own.join(tool))?;
+    }
+    Ok(())
+}
+
+fn link_sidecar_tools(directory: &Path, tools: ShimTools<'_>) -> io::Result<()> {
+    let names = tools.in_sidecars();
     names.iter().try_for_each(|name| symlink(SHIM, directory.join(name)))?;
-    symlink(SHIM, directory.join(IN_PLACE))?;
-    let mut in_place = in_place.iter().filter(|tool| !names.contains(tool.as_str()));
-    in_place.try_for_each(|tool| symlink(IN_PLACE, directory.join(tool.as_str())))
+    symlink(SHIM, directory.join(IN_PLACE))
 }
 
 /// The names of a session's shims.
@@ -33,6 +42,22 @@ pub(crate) struct ShimTools<'a> {
     pub(crate) notify: &'a NotifyRules,
     /// The tools that run in place; names of the others are ignored.
     pub(crate) in_place: &'a BTreeSet<ToolName>,
+}
+
+impl<'a> ShimTools<'a> {
+    /// Returns the names of tools in sidecars, and of notifications.
+    fn in_sidecars(self) -> BTreeSet<&'a str> {
+        let mut names: BTreeSet<&str> = self.policy.all_tools();
+        names.extend(self.notify.allowlist.iter().map(String::as_str));
+        names
+    }
+
+    /// Returns the names of tools in place.
+    fn in_place(self) -> impl Iterator<Item = &'a str> {
+        let elsewhere = self.in_sidecars();
+        let names = self.in_place.iter().map(ToolName::as_str);
+        names.filter(move |name| !elsewhere.contains(name))
+    }
 }
 
 /// The label of an agent's image with the absolute paths of the interpreters that its own programs use,

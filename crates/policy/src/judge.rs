@@ -1,6 +1,7 @@
 //! The judge: a verdict on a call by its arguments (`spec/rules.md`).
 
 mod condition;
+mod doubts;
 mod environment;
 mod file;
 mod files;
@@ -32,6 +33,7 @@ use self::unwrap::Parts;
 
 use crate::approvals::AskedCall;
 
+pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::with_git_variables;
 pub use self::file::{default_rules, example_call};
 pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};

@@ -288,6 +288,48 @@ fn a_condition_is_the_end_of_options_or_a_pattern_of_one() {
     assert_eq!(verdict_with(push, "git push -q origin x"), Verdict::Allow);
 }
 
+/// Each wish of a user is a rule or three, and holds in other spellings.
+#[test]
+fn wishes_of_users_are_rules() {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wish {
+        says: String,
+        rule: Vec<aifo_policy::RuleText>,
+        allow: Vec<String>,
+        #[serde(default)]
+        ask: Vec<String>,
+        #[serde(default)]
+        deny: Vec<String>,
+    }
+    #[derive(serde::Deserialize)]
+    struct File {
+        wish: Vec<Wish>,
+    }
+    let file: File = toml::from_str(include_str!("wishes.toml")).unwrap();
+    assert!(file.wish.len() >= 40, "{}", file.wish.len());
+    let mut wrong = Vec::new();
+    for wish in file.wish {
+        assert!(wish.rule.len() <= 3, "{}", wish.says);
+        let rules: Vec<_> = wish.rule.into_iter().map(|rule| (rule, wish.says.clone())).collect();
+        let mut judge = judge();
+        judge.add(&rules, RuleOrigin::User).unwrap();
+        let lists =
+            [(wish.allow, Verdict::Allow), (wish.ask, Verdict::Ask), (wish.deny, Verdict::Deny)];
+        for (calls, expected) in lists {
+            for line in calls {
+                let words = shlex::split(&line).unwrap();
+                let argv: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
+                let found = judged(&judge, &argv).verdict;
+                if found != expected {
+                    wrong.push(format!("{}: {line}: {found:?}, not {expected:?}", wish.says));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 mod order {
     use super::*;
     use aifo_policy::{CallNetwork, RuleText, Run};

@@ -215,7 +215,7 @@ mod tests {
         };
         let without = bash(true);
         assert!(without.starts_with("NoNewPrivs:\t1\nSeccomp:\t2\n"), "{without}");
-        assert_eq!(without.matches("Network is unreachable").count(), 2, "{without}");
+        assert_eq!(without.matches("socket: Network is unreachable").count(), 2, "{without}");
         let with = bash(false);
         assert!(!with.contains("unreachable"), "{with}");
     }

@@ -55,8 +55,8 @@ pub use limits::{UploadLimits, UploadScope};
 pub use merge::{ConflictKind, Here, Merge, merge};
 pub use path::{PathError, WorkspacePath};
 pub use result::{
-    Git, ObjectId, PushState, ReceivedBranch, ReceivedResult, ResultRequest, has_result,
-    receive_bundle, receive_result, send_result, session_start,
+    Git, ObjectId, PushFailure, PushState, ReceivedBranch, ReceivedResult, Remote, ResultRequest,
+    has_result, push_result, receive_bundle, receive_result, send_result, session_start,
 };
 pub use snapshot::Snapshot;
 pub use upload::{Upload, receive_upload};

@@ -86,6 +86,12 @@ pub const POD_SETTINGS: &str = "AIFO_POD_SETTINGS";
 pub const POD_UPLOAD: &str = "AIFO_POD_UPLOAD";
 /// Set in a pod whose workspace was cloned: its commits and files wait for a fetch after the session's end.
 pub const POD_GIT: &str = "AIFO_POD_GIT";
+/// The URL to which the container `aifo` of a pod pushes the session's result.
+pub const POD_PUSH: &str = "AIFO_POD_PUSH";
+/// The user of the repository's login, in the containers of a pod that have it.
+pub const GIT_USERNAME: &str = "AIFO_GIT_USERNAME";
+/// Its password or token.
+pub const GIT_PASSWORD: &str = "AIFO_GIT_PASSWORD";
 /// The prefix of the project's image names: a registry and its path.
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
 /// The tag of the project's images.

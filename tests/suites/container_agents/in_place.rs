@@ -41,7 +41,8 @@ fn git_is_judged_however_the_agent_calls_it() {
     let Some(engine) = engine("git_is_judged_however_the_agent_calls_it") else { return };
     let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
     let workspace = containers.setup().workspace();
-    let rules = "[[rule]]\nrun = 'git push'\nthen = 'deny'\nbecause = 'not from here'\n";
+    let rules = "[[rule]]\nrun = 'git push'\nthen = 'deny'\nbecause = 'not from here'\n\
+                 [[rule]]\nrun = ['docker']\nthen = 'ask'\n[[rule]]\nrun = 'tac'\nthen = 'deny'\n";
     fs::write(workspace.join(".aifo.toml"), rules).unwrap();
     let calls = [
         ("git push", 86),
@@ -58,6 +59,10 @@ fn git_is_judged_however_the_agent_calls_it() {
         ("/usr/bin/git push", 128),
         ("git --version", 0),
         ("gh --version", 127),
+        ("command -v gh", 1),
+        ("bash -lc 'command -v gh'", 1),
+        ("command -v docker", 1),
+        ("tac /dev/null", 86),
     ];
     let script = calls.map(|(call, _)| format!("{call}; echo \"exit $?\"\n")).concat();
     let script = format!("{script}command -v git; git init -q; git status --short | head -1");
@@ -66,12 +71,12 @@ fn git_is_judged_however_the_agent_calls_it() {
     let codes: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("exit ")).collect();
     let expected = calls.map(|(_, code)| code.to_string());
     assert_eq!(codes, expected, "{text}\n{}", outcome.stderr);
-    for line in ["/opt/aifo/bin/git", "?? .aifo.toml"] {
+    for line in ["/opt/aifo/bin/in-place/git/git", "?? .aifo.toml"] {
         assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }
     let denied = outcome.stderr.matches("aifo-shim: denied by rule '").count();
-    assert_eq!(denied, 10, "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("aifo-shim: 'gh' is not found in PATH\n"));
+    assert_eq!(denied, 11, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("gh: command not found\n"), "{}", outcome.stderr);
     let log = Outcome::of(&mut coder(&containers, &["log"])).text();
     let in_place: Vec<&str> = log.lines().filter(|line| line.contains("  in place ")).collect();
     assert!(in_place.iter().all(|line| line.contains("  agent     git ")), "{log}");

@@ -6,6 +6,11 @@ echo "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
 is_clone() { grep -q 'name: clone' "$D/manifests"; }
+pushes() {
+    if grep -q AIFO_POD_PUSH "$D/manifests"; then
+        AIFO_POD_PUSH=$(cat "$D/push-url") && export AIFO_POD_PUSH
+    fi
+}
 containers() {
     for name in aifo agent; do
         printf '%s{"name":"%s","image":"i","state":%s}' "$comma" "$name" "$1"
@@ -42,9 +47,12 @@ esac
 case "$*" in
 *" create --dry-run=server "*)
     cat >/dev/null
+    [ ! -e "$D/warning" ] || echo "Warning: $(cat "$D/warning")" >&2
     [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")" ;;
+*" patch "*) ;;
 *" create "*)
     cat >"$D/manifests"
+    echo 'NetworkPolicy/uid-1;Pod/uid-2;'
     [ ! -e "$D/unscheduled" ] || exit 0
     AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
     AIFO_POD_SETTINGS=$(sed -n '/name: AIFO_POD_SETTINGS/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | sed 's/\\"/"/g')
@@ -57,6 +65,7 @@ case "$*" in
         mkdir -p "$D/tmp" && git clone --quiet "$D/origin" "$D/files" 2>"$D/clone" && cd "$D/files" || exit
         git switch --quiet --create "aifo/$(id)"
         export TMPDIR="$D/tmp" AIFO_POD_GIT=1
+        pushes
     fi
     (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do sleep 0.1; done
         setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
@@ -78,6 +87,7 @@ case "$*" in
     shift 2
     if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
     if is_clone; then export AIFO_POD_GIT=1; else export AIFO_POD_UPLOAD=1; fi
+    pushes
     [ ! -e "$D/no-$2" ] || fail "$(cat "$D/no-$2")"
     if [ -e "$D/cut-$2" ]; then
         "$AIFO_CODER" "$@" | head -c "$(cat "$D/cut-$2")"

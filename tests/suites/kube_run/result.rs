@@ -198,3 +198,35 @@ fn without_a_trusted_git_the_result_is_a_bundle() {
     git(&user, &["fetch", "--quiet", result.to_str().unwrap(), &format!("{branch}:{branch}")]);
     assert_eq!(git(&user, &["log", "-1", "--format=%s", &branch]), "agent");
 }
+
+#[test]
+fn the_result_is_pushed_without_a_client() {
+    let script = format!("echo one > file; {COMMIT} -am agent; echo two > more; exit 0");
+    let cluster = Cluster::with_origin(&script);
+    let remote = cluster.directory.join("remote.git");
+    git(&cluster.directory, &["clone", "--quiet", "--bare", "origin", "remote.git"]);
+    cluster.put("push-url", remote.to_str().unwrap());
+    let id = Outcome::of(&mut cluster.run_clone(&["--git-push", "--detach"])).exited(0).text();
+    let branch = format!("aifo/{}", id.trim_end());
+    eventually("it is pushed", || cluster.directory.join("tmp/aifo-push").exists());
+    assert_eq!(git(&remote, &["log", "--format=%s", &format!("{branch}~1")]), "agent\nstart");
+    assert_eq!(git(&remote, &["show", &format!("{branch}:more")]), "two");
+    let terminal = Terminal::sized(160, 24);
+    let attach = terminal.start(&cluster.on_pods(&["attach"]));
+    assert_eq!(attach.finish(), Ok(0), "{}", terminal.shown());
+    terminal.expect(&format!("pushed {branch} to "));
+    assert!(!cluster.read("deleted").is_empty());
+}
+
+#[test]
+fn a_push_that_fails_is_reported_and_its_result_is_fetched() {
+    let cluster = Cluster::with_origin(&format!("echo one > file; {COMMIT} -am agent; exit 5"));
+    cluster.put("push-url", "/nonexistent/p.git");
+    let terminal = Terminal::sized(240, 24);
+    let run = terminal.start(&cluster.run_clone(&["--git-push"]));
+    assert_eq!(run.finish(), Ok(5), "{}", terminal.shown());
+    terminal.expect("cannot push aifo/").expect("the remote repository cannot be reached");
+    terminal.expect("fetch it with: git fetch ");
+    let (result, branch) = cluster.result();
+    assert_eq!(git(&result, &["--git-dir", ".", "log", "-1", "--format=%s", &branch]), "agent");
+}

@@ -23,6 +23,9 @@ pub(crate) struct PodFlags {
     /// Secret with `username` and `password` of the repository
     #[arg(long, value_name = "NAME", requires = "git", value_parser = parse_subdomain)]
     pub(crate) git_secret: Option<String>,
+    /// Push the session's branch to the repository when the agent has ended
+    #[arg(long, requires = "git")]
+    pub(crate) git_push: bool,
     /// Seconds after which Kubernetes ends the pod [default: none]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline: Option<u64>,

@@ -99,6 +99,7 @@ same options and session id give the same text.
 Examples:
   aifo-coder kube render --pvc project codex | kubectl apply -f -
   aifo-coder kube render --git https://git.example/p.git#main --toolchain rust codex
+  aifo-coder kube render --git https://git.example/p.git --git-secret login --git-push codex
   aifo-coder kube render --pvc project codex | podman kube play -
 
 Exit codes:

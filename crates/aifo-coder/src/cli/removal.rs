@@ -126,7 +126,7 @@ impl ProjectFilter {
         if !self.project {
             return Ok(None);
         }
-        let path = &self.workspace.path;
+        let path = self.workspace.existing()?;
         let real =
             path.canonicalize().with_context(|| format!("no workspace '{}'", path.display()))?;
         Ok(Some(Project::of(&real).key()))

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use aifo_launch::RunnerTransport;
 use clap::{Args, ValueHint};
 
+use super::usage::UsageError;
 use crate::config::{self, Flags, FlagsOf};
 
 /// The default of `--workspace`.
@@ -51,6 +52,23 @@ pub(crate) struct Workspace {
         value_hint = ValueHint::DirPath
     )]
     pub(crate) path: PathBuf,
+}
+
+impl Workspace {
+    /// Returns the directory. Errors: it is none.
+    pub(crate) fn existing(&self) -> Result<&Path, UsageError> {
+        let path = &self.path;
+        let found = std::fs::metadata(path);
+        let why = match found {
+            Ok(found) if found.is_dir() => return Ok(path),
+            Ok(_) => "it is not a directory".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(UsageError(format!(
+            "'{}' cannot be the workspace: {why}\nhint: --workspace DIR names a project's directory",
+            path.display()
+        )))
+    }
 }
 
 /// Flags for the backend and containers.

@@ -208,6 +208,9 @@ impl FileText {
                 ("a sequence", Some(text)) if !found.starts_with("map") => {
                     error.hint(format!("put it in brackets: [{text}]"))
                 }
+                ("a sequence", Some(_)) => {
+                    error.hint("a list of tables has two brackets: [[NAME]]")
+                }
                 _ => error,
             };
         }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use aifo_policy::{InvalidJudgeRule, Judge, RuleOrigin, RuleText, Verdict};
+use aifo_policy::{
+    InvalidJudgeRule, Judge, JudgedCall, RuleDoubt, RuleOrigin, RuleText, Verdict, example_call,
+    rule_doubts,
+};
 use aifo_types::ToolName;
 use serde_json::json;
 use toml::Spanned;
@@ -62,6 +65,29 @@ impl ArgumentRules {
         self.list.iter().map(entry).collect()
     }
 
+    /// Returns a warning for each rule that holds for no call, or for other calls than it seems to.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let rules: Vec<RuleText> = self.list.iter().map(|(rule, _)| rule.clone()).collect();
+        let place = |at: usize| self.list.get(at).map(|(_, it)| it.to_string()).unwrap_or_default();
+        let text = |(at, doubt): (usize, RuleDoubt)| {
+            let what = match doubt {
+                RuleDoubt::Unknown { tool, word, known } => {
+                    let meant = typo_of(&word, &known)?;
+                    format!("{tool} has no '{word}': did you mean '{meant}'?")
+                }
+                RuleDoubt::Never(why) => format!("the rule matches no call: {why}"),
+                RuleDoubt::Contradicts(other) => {
+                    format!(
+                        "the rule contradicts that of {}: the stricter one decides",
+                        place(other)
+                    )
+                }
+            };
+            Some(format!("{}: {what}", place(at)))
+        };
+        rule_doubts(&rules).into_iter().filter_map(text).collect()
+    }
+
     /// Returns the judge with these rules, and the default ones if `has_defaults`.
     pub(crate) fn judge(&self, has_defaults: bool) -> Judge {
         let mut judge = self.judge.clone();
@@ -69,6 +95,19 @@ impl ArgumentRules {
             judge.add_defaults();
         }
         judge
+    }
+
+    /// Returns the tools that rules ask about, deny or take the network of. Patterns are none.
+    pub(crate) fn tools(&self) -> ToolNames {
+        let rules = self.list.iter().map(|(rule, _)| rule);
+        let strict = rules.filter(|rule| rule.net.is_some() || rule.then > Some(Verdict::Allow));
+        let names = strict.filter_map(|rule| rule.run.words().into_iter().next()).flatten();
+        let parse = |name: String| ToolName::parse(name.as_bytes()).ok();
+        let is_plain = |tool: &ToolName| {
+            let name = tool.as_str();
+            !name.starts_with("aifo-") && !name.contains(['*', '?'])
+        };
+        names.filter_map(parse).filter(is_plain).collect()
     }
 
     /// Returns the number of rules and of their examples.
@@ -111,16 +150,34 @@ fn tool_name(item: &Item<'_>, name: &str) -> Result<ToolName, ConfigError> {
     ToolName::parse(name.as_bytes()).map_err(|error| invalid(format!("'{name}': {error}")))
 }
 
+/// Returns the word of which another one is probably a misspelling. Tools have subcommands that no table lists.
+fn typo_of<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
+    let is_near = |candidate: &&String| {
+        let limit = if candidate.len() > 5 { 2 } else { 1 };
+        strsim::damerau_levenshtein(word, candidate) <= limit
+    };
+    known.iter().find(is_near).map(String::as_str)
+}
+
+/// Returns the calls of an example, as the judge reads them.
+fn reading(example: &str) -> String {
+    let argv = example_call(example).unwrap_or_default();
+    let workspace = [b"/workspace".to_vec()];
+    let call = JudgedCall { argv: &argv, directory: b"/workspace", workspace: &workspace };
+    // The first one is the shell's.
+    Judge::default().explain(&call).calls.into_iter().skip(1).collect::<Vec<_>>().join("', '")
+}
+
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
     let hint = match error {
-        InvalidJudgeRule::NoTool => "for example: run = \"git push\"",
-        InvalidJudgeRule::NoEffect => "for example: then = \"ask\", or net = \"none\"",
-        InvalidJudgeRule::NotWord(_) => "options belong in 'with', 'all' or 'without'",
-        InvalidJudgeRule::TooMany => "split the rule",
-        InvalidJudgeRule::EmptyCondition => "remove the empty text",
-        InvalidJudgeRule::NotCommand(_) => "quote the command as for a shell",
-        InvalidJudgeRule::NotMatched(_) | InvalidJudgeRule::Matched(_) => {
-            "'aifo-coder policy check -- CMD..' shows how a command is read"
+        InvalidJudgeRule::NoTool => "for example: run = \"git push\"".to_owned(),
+        InvalidJudgeRule::NoEffect => "for example: then = \"ask\", or net = \"none\"".to_owned(),
+        InvalidJudgeRule::NotWord(_) => "options belong in 'with', 'all' or 'without'".to_owned(),
+        InvalidJudgeRule::TooMany => "split the rule".to_owned(),
+        InvalidJudgeRule::EmptyCondition => "remove the empty text".to_owned(),
+        InvalidJudgeRule::NotCommand(_) => "quote the command as for a shell".to_owned(),
+        InvalidJudgeRule::NotMatched(example) | InvalidJudgeRule::Matched(example) => {
+            format!("the example is read as '{}'", reading(example))
         }
     };
     ConfigError::new(source, error.to_string()).hint(hint)

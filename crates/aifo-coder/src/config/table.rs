@@ -356,6 +356,10 @@ table! {
         setting("kubernetes.pull_secrets", at!(pull_secrets), SECRETS, "uses secrets of registries")
             .flag("--image-pull-secret", Takes::Many("NAME"), FlagGroup::Pod,
                 "Secret of a registry; repeatable");
+    [kube_dns: Vec<String> = Vec::new()]
+        setting("kubernetes.dns", at!(kube_dns), TEXTS, "opens DNS of a cluster")
+            .unset("those of most clusters").flag("--dns", Takes::Many("WHERE"), FlagGroup::Pod,
+                "DNS of the cluster: a namespace or an address, with :PORT if it is not 53; repeatable");
     [default_rules: bool = true]
         setting("default_rules", at!(default_rules), SWITCH, "")
             .flag("--no-rules", Takes::Nothing("false"), FlagGroup::Project,

@@ -1,6 +1,9 @@
 //! The cluster of a configuration, and the pods of sessions in it.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use aifo_kube::{PodObject, SESSION_LABEL};
 use aifo_launch::{
@@ -22,6 +25,11 @@ use crate::settings;
 pub(super) const CONTAINER: &str = "aifo";
 /// The launcher in its image.
 pub(super) const PROGRAM: &str = "/usr/local/bin/aifo-coder";
+
+/// The time to resolve the name of the API server.
+const RESOLVE_TIME: Duration = Duration::from_secs(2);
+/// Any port: only the address is used.
+const HTTPS: u16 = 443;
 
 /// A cluster and namespace with sessions.
 #[derive(Clone, Debug)]
@@ -80,6 +88,21 @@ impl Cluster {
             };
         }
         Cluster::of(&config, &workspace).await.map(Some)
+    }
+
+    /// Returns the addresses of the API server; none if its name cannot be resolved here.
+    pub(super) async fn api_server(&self) -> Vec<IpAddr> {
+        let field = "--output=jsonpath={.clusters[0].cluster.server}";
+        let args = ["config", "view", "--minify", field];
+        let output = self.kubectl.output(&args, b"").await.unwrap_or_default();
+        let Some(host) = host(&String::from_utf8_lossy(&output)) else { return Vec::new() };
+        let resolved = tokio::time::timeout(RESOLVE_TIME, tokio::net::lookup_host((host, HTTPS)));
+        match resolved.await {
+            Ok(Ok(addresses)) => {
+                addresses.map(|it| it.ip()).collect::<BTreeSet<_>>().into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Returns the options of `aifo-coder` that select this cluster, with a space before each.
@@ -154,6 +177,35 @@ pub(super) fn away(failure: &ApiFailure) {
     ));
 }
 
+/// Returns the host of a URL, without the brackets of an IPv6 address.
+fn host(url: &str) -> Option<String> {
+    let (_, rest) = url.trim().split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let host = match authority.strip_prefix('[') {
+        Some(literal) => literal.split(']').next()?,
+        None => authority.split(':').next()?,
+    };
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
 fn parse<T: serde::de::DeserializeOwned>(output: &[u8]) -> Result<T, KubectlError> {
     serde_json::from_slice(output).map_err(|error| KubectlError::Io(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_server_is_found() {
+        for (url, expected) in [
+            ("https://127.0.0.1:16443", Some("127.0.0.1")),
+            ("https://api.example/k8s/c", Some("api.example")),
+            ("https://[fd00::1]:6443/", Some("fd00::1")),
+            ("", None),
+            ("https://", None),
+        ] {
+            assert_eq!(host(url).as_deref(), expected, "{url}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::cluster::Cluster;
 use super::relay::{self, Input};
+use super::result::HasEnded;
 use super::run::{FIRST_CLIENT, Started, StartedPod, start};
 use super::session::{PodProcess, PodRequest};
 use super::upload::{self, Fetches, PodWorkspace, fetch};
@@ -83,7 +84,9 @@ pub(super) async fn run_piped(
             console::say("changes of the pod's workspace since the last fetch are lost");
             true
         }
-        _ => cluster.fetch_work(&id, &name, &work),
+        PipedEnd::Known(_) | PipedEnd::Gone => cluster.fetch_work(&id, &name, &work, HasEnded::Yes),
+        // The command may still run.
+        PipedEnd::Lost => cluster.fetch_work(&id, &name, &work, HasEnded::No),
     };
     if is_fetched && cluster.delete(&id).await {
         work.remove_record();

@@ -17,10 +17,17 @@ use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::upload::{end, explained, start};
 use crate::banner::short;
 use crate::console;
-use crate::workspace_in_pod::{RESULT, WORKSPACE_IN_POD};
+use crate::workspace_in_pod::{ENDED, RESULT, WORKSPACE_IN_POD};
 
 /// The time for a result, after which kubectl is killed.
 const WITHIN: Duration = Duration::from_secs(1800);
+
+/// Whether the agent has ended: then the pod pushes before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HasEnded {
+    Yes,
+    No,
+}
 
 /// The results of sessions in aifo's state directory.
 pub(crate) struct Results(PathBuf);
@@ -86,9 +93,14 @@ fn command(path: &Path, branch: &str) -> String {
 
 impl Cluster {
     /// Fetches the commits of a session, and reports them. Returns false if they are still in the pod only.
-    pub(super) fn fetch_result(&self, session: &str, pod: &str, is_clone: bool) -> bool {
+    pub(super) fn fetch_result(
+        &self,
+        session: &str,
+        pod: &str,
+        (is_clone, has_ended): (bool, HasEnded),
+    ) -> bool {
         let id = short(session);
-        match self.receive(session, pod) {
+        match self.receive(session, pod, has_ended) {
             Ok((result, path)) => {
                 report(session, &result, &path, is_clone);
                 if let (Err(why), false) = (&self.git, result.branches.is_empty()) {
@@ -107,7 +119,12 @@ impl Cluster {
         }
     }
 
-    fn receive(&self, session: &str, pod: &str) -> anyhow::Result<(ReceivedResult, PathBuf)> {
+    fn receive(
+        &self,
+        session: &str,
+        pod: &str,
+        has_ended: HasEnded,
+    ) -> anyhow::Result<(ReceivedResult, PathBuf)> {
         let is_id = session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id {
             // It becomes part of a path. Everyone who can create pods can set the label.
@@ -115,6 +132,8 @@ impl Cluster {
         }
         let results = Results::open()?;
         let words = [PROGRAM, WORKSPACE_IN_POD, RESULT];
+        let ended = (has_ended == HasEnded::Yes).then_some(ENDED);
+        let words = words.into_iter().chain(ended);
         let mut child = start(self.kubectl.exec(pod, CONTAINER, words))?;
         let stdout = child.stdout.take().context("cannot run kubectl")?;
         drop(child.stdin.take());

@@ -11,6 +11,7 @@ use anyhow::bail;
 use super::cluster::Cluster;
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
+use super::result::HasEnded;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::terminal::{ExitStatus, TerminalEnd};
@@ -82,9 +83,9 @@ pub(super) async fn start(
 ) -> anyhow::Result<Started> {
     let id = new_id()?;
     let (config, workspace, pod_flags) = (request.config, request.workspace, request.flags);
-    let pod = session::describe(request, id.clone(), process)?;
-    let manifests = pod.render()?;
+    let mut pod = session::describe(request, id.clone(), process)?;
     if flags.containers.dry_run {
+        let manifests = pod.render()?;
         paint::write(&manifests)?;
         return Ok(Started::Ended(ExitCode::SUCCESS));
     }
@@ -99,6 +100,8 @@ pub(super) async fn start(
     };
     let mut signals = EndSignals::listen()?;
     let cluster = Cluster::of(config, workspace).await?;
+    pod.api_server = cluster.api_server().await;
+    let manifests = pod.render()?;
     let name = format!("aifo-{id}");
     tokio::select! {
         biased;
@@ -166,7 +169,10 @@ impl Cluster {
                 true
             }
             TerminalEnd::Continues(ExitStatus::Lost) => false,
-            _ => self.fetch_work(session, pod, &work),
+            TerminalEnd::Ended(_) => self.fetch_work(session, pod, &work, HasEnded::Yes),
+            TerminalEnd::Continues(ExitStatus::Left) => {
+                self.fetch_work(session, pod, &work, HasEnded::No)
+            }
         };
         if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
             work.remove_record();

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
-    AGENT_VARIABLE_PREFIX, AgentSpec, Images, Net, Policy, agent_variables, cache_directories,
-    container_variables, key_variables, known_agents,
+    AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
+    known_agents,
 };
 use aifo_process::Restriction;
-use aifo_types::{Kind, is_secret};
+use aifo_types::Kind;
 use anyhow::{Context, bail};
 
+use super::agent_variables::variables_for_agent;
 use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
@@ -154,6 +155,8 @@ pub(super) fn describe(
         further_tools: further_tools(config),
         in_place: in_place(config),
         network: network(config, &spec, project)?,
+        dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+        api_server: Vec::new(),
         warnings: warnings(config, &spec),
     })
 }
@@ -290,6 +293,7 @@ fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
         url: url.to_owned(),
         reference: reference.filter(|reference| !reference.is_empty()),
         secret: flags.git_secret.clone(),
+        is_pushed: flags.git_push,
     })
 }
 
@@ -326,7 +330,7 @@ fn further_tools(config: &Config) -> Vec<String> {
 /// Returns the tools that rules are about, and that run where the agent is.
 fn in_place(config: &Config) -> Vec<String> {
     let judge = config.argument_rules.judge(config.default_rules.value);
-    settings::tools_in_place(config, &judge).map(ToString::to_string).collect()
+    settings::tools_in_place(config, &judge).map(|tool| tool.to_string()).collect()
 }
 
 /// Returns the connections of a network. A policy has ports, but no names.
@@ -393,18 +397,6 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
         warnings.push("with --net none the agent does not reach its model.".to_owned());
     }
     warnings
-}
-
-/// Returns the variables `AIFO_ENV_NAME` of this process that a manifest may have, and the names of those
-/// that are secrets.
-fn variables_for_agent() -> (Vec<(String, String)>, Vec<String>) {
-    let prefixed =
-        agent_variables().into_iter().map(|name| format!("{AGENT_VARIABLE_PREFIX}{name}"));
-    let with_values = prefixed.filter_map(|name| Some((std::env::var(&name).ok()?, name)));
-    let (secrets, plain): (Vec<_>, Vec<_>) =
-        with_values.partition(|(value, name)| is_secret(name.as_bytes(), value.as_bytes()));
-    let plain = plain.into_iter().map(|(value, name)| (name, value)).collect();
-    (plain, secrets.into_iter().map(|(_, name)| name).collect())
 }
 
 fn milli(cpus: f64) -> u64 {

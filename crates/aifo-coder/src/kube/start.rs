@@ -10,6 +10,7 @@ use aifo_sync::{Upload, UploadLimits, UploadScope};
 use aifo_types::escape_line;
 use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -76,12 +77,17 @@ impl Cluster {
     /// Lets the API server check the manifests, without creating anything.
     pub(super) async fn check(&self, manifests: &str) -> Result<(), KubectlError> {
         let args = ["create", "--dry-run=server", "--filename=-", "--output=name"];
-        self.kubectl.output_retried(&args, manifests.as_bytes(), away).await.map(drop)
+        let checked = self.kubectl.answer_retried(&args, manifests.as_bytes(), away).await?;
+        for warning in checked.warnings() {
+            console::say(format_args!("the cluster warns: {}", escape_line(warning)));
+        }
+        Ok(())
     }
 
-    /// Creates the objects of the manifests.
-    pub(super) async fn create(&self, manifests: &str) -> Result<(), KubectlError> {
-        let args = ["create", "--filename=-", "--output=name"];
+    /// Creates the objects of the manifests. Deleting the pod then deletes its network policy.
+    pub(super) async fn create(&self, name: &str, manifests: &str) -> Result<(), KubectlError> {
+        let fields = "--output=jsonpath={.kind}/{.metadata.uid};";
+        let args = ["create", "--filename=-", fields];
         let mut is_repeated = false;
         let created = self.kubectl.output_retried(&args, manifests.as_bytes(), |failure| {
             is_repeated = true;
@@ -92,7 +98,25 @@ impl Cluster {
             Err(error) if is_repeated && error.cause() == Some(FailureCause::AlreadyExists) => {
                 Ok(())
             }
-            created => created.map(drop),
+            created => {
+                let created = created?;
+                let objects = String::from_utf8_lossy(&created);
+                if let Some(uid) = objects.split(';').find_map(|it| it.strip_prefix("Pod/")) {
+                    self.own_policy(name, uid).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a pod the owner of its network policy, which was created before it.
+    async fn own_policy(&self, name: &str, uid: &str) {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        let patch = json!({"metadata": {"ownerReferences": [owner]}}).to_string();
+        let args = ["patch", "networkpolicy", name, "--type=merge", "--patch", &patch];
+        // Without the right to, the end of the session deletes both.
+        if let Err(error) = self.kubectl.output(&args, b"").await {
+            tracing::debug!("the pod does not own its network policy: {error}");
         }
     }
 
@@ -297,7 +321,7 @@ impl Cluster {
         files: Option<Files>,
     ) -> anyhow::Result<()> {
         self.check(manifests).await.context("the cluster does not accept the session")?;
-        let started = match self.create(manifests).await {
+        let started = match self.create(name, manifests).await {
             Ok(()) => self.wait_until_running(session, name, files).await,
             Err(error) => {
                 Err(anyhow::Error::from(error).context("cannot create the session's pod"))

@@ -18,7 +18,7 @@ use crate::console;
 use crate::kube::RELAY;
 use crate::terminal_client;
 
-/// The pause before a lost connection is tried again.
+/// The pause before a lost connection is tried again, a second time.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A connection that lasted as long was one; lost again, it is tried again for the whole time.
 const CONNECTED: Duration = Duration::from_secs(5);
@@ -112,8 +112,9 @@ impl Cluster {
                             "the connection to session {id} is lost, trying again for {secs} s{}",
                             reason(&failure)
                         ));
+                    } else {
+                        sleep(PAUSE).await;
                     }
-                    sleep(PAUSE).await;
                 }
                 Some(_) => {
                     let error = KubectlError::Api(failure);

@@ -4,6 +4,7 @@ use aifo_kube::PodObject;
 use anyhow::bail;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::result::HasEnded;
 use super::upload::PodWorkspace;
 use crate::workspace_in_pod::{ENDED, STATE, WORKSPACE_IN_POD};
 
@@ -37,9 +38,16 @@ impl Cluster {
     }
 
     /// Fetches files and commits, and reports them. Returns false if some are still in the pod only.
-    pub(super) fn fetch_work(&self, session: &str, pod: &str, work: &PodWork) -> bool {
+    pub(super) fn fetch_work(
+        &self,
+        session: &str,
+        pod: &str,
+        work: &PodWork,
+        has_ended: HasEnded,
+    ) -> bool {
         let has_files = work.record.as_ref().is_none_or(|record| self.fetch(pod, record));
-        let has_result = !work.exists() || self.fetch_result(session, pod, work.is_clone);
+        let has_result =
+            !work.exists() || self.fetch_result(session, pod, (work.is_clone, has_ended));
         has_files && has_result
     }
 
@@ -53,7 +61,7 @@ impl Cluster {
                  hint: its files are in a claim, or another user or machine has uploaded them"
             );
         }
-        if !self.fetch_work(id, pod.name(), &work) {
+        if !self.fetch_work(id, pod.name(), &work, HasEnded::No) {
             return Ok(false);
         }
         let words = [PROGRAM, WORKSPACE_IN_POD, STATE];

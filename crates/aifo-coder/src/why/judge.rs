@@ -162,7 +162,7 @@ impl CallExplainer<'_> {
     /// Returns whether a shim lets the tool be judged before it runs where the agent is.
     fn is_in_place(&self, tool: &ToolName) -> bool {
         let judge = self.config.argument_rules.judge(self.config.default_rules.value);
-        tools_in_place(self.config, &judge).any(|in_place| in_place == tool)
+        tools_in_place(self.config, &judge).any(|in_place| in_place == *tool)
     }
 
     fn explain_in_place(&self, tool: &ToolName, explanation: &mut Explanation) {

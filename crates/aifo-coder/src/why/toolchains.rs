@@ -28,7 +28,7 @@ struct Explanation {
 
 pub(super) async fn explain(flags: &Why) -> anyhow::Result<ExitCode> {
     let given = flags.smart.add_to(flags.project.flags());
-    let config = config::load(&flags.project.workspace.path, &given)?;
+    let config = config::load(flags.project.workspace.existing()?, &given)?;
     let explanations = explanations(flags, &config).await?;
     if flags.json {
         paint::print_json(&explanations)?;

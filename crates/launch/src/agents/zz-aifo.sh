@@ -7,6 +7,14 @@
 if [ -d /run/aifo ]; then
   case "$PATH:" in
     /opt/aifo/bin:*) ;;
-    *) PATH="/opt/aifo/bin:$PATH" && export PATH ;;
+    *)
+      aifo_path=/opt/aifo/bin
+      # Tools that are judged and run here have a directory each, if the image has them.
+      for aifo_tool in /opt/aifo/bin/in-place/*; do
+        command -v "${aifo_tool##*/}" > /dev/null 2>&1 && aifo_path="$aifo_path:$aifo_tool"
+      done
+      PATH="$aifo_path:$PATH" && export PATH
+      unset aifo_path aifo_tool
+      ;;
   esac
 fi

@@ -22,6 +22,12 @@ pub enum FailureCause {
     Forbidden,
     /// A quota of the namespace is exceeded.
     Quota,
+    /// A quota of the namespace requires limits of every container.
+    LimitsMissing,
+    /// A limit is outside of the range of the namespace.
+    LimitRange,
+    /// An admission webhook or policy of the cluster denies the pod.
+    Denied,
     /// The namespace enforces a Pod Security level that the pod does not have.
     PodSecurity,
     /// The API server does not answer, for now.
@@ -41,7 +47,7 @@ pub enum FailureCause {
 }
 
 /// Parts of messages, in lower case, in the order of their search. All parts of a row must be there.
-const MESSAGES: [(&[&str], FailureCause); 47] = [
+const MESSAGES: [(&[&str], FailureCause); 54] = [
     (&["context", "does not exist"], FailureCause::NoContext),
     (&["context was not found"], FailureCause::NoContext),
     (&["no configuration has been provided"], FailureCause::NoContext),
@@ -57,7 +63,14 @@ const MESSAGES: [(&[&str], FailureCause); 47] = [
     (&["x509:"], FailureCause::Unauthorized),
     (&["tls: failed to verify"], FailureCause::Unauthorized),
     (&["exceeded quota"], FailureCause::Quota),
+    (&["failed quota", "must specify"], FailureCause::LimitsMissing),
     (&["failed quota"], FailureCause::Quota),
+    (&["usage per container is"], FailureCause::LimitRange),
+    (&["usage per pod is"], FailureCause::LimitRange),
+    (&["limit to request ratio per"], FailureCause::LimitRange),
+    (&["admission webhook", "denied"], FailureCause::Denied),
+    (&["validatingadmissionpolicy", "denied"], FailureCause::Denied),
+    (&["looking up service account"], FailureCause::NoNamespace),
     (&["violates podsecurity"], FailureCause::PodSecurity),
     (&["(forbidden)", "podsecuritypolic"], FailureCause::PodSecurity),
     (&["(forbidden)", "because it is being terminated"], FailureCause::NoNamespace),
@@ -115,6 +128,16 @@ impl ApiFailure {
                 "end other sessions (aifo-coder sessions --backend kubernetes), or request less with \
                  --memory and --cpus"
             }
+            FailureCause::LimitsMissing => {
+                "give every container limits with --memory and --cpus, such as: --memory 2G --cpus 1"
+            }
+            FailureCause::LimitRange => {
+                "choose limits within the namespace's range with --memory and --cpus; see: kubectl describe \
+                 limitrange"
+            }
+            FailureCause::Denied => {
+                "the message names the cluster's rule; its administrator can except the namespace"
+            }
             FailureCause::PodSecurity => {
                 "sessions obey Pod Security \"restricted\"; the message names a stricter rule of the cluster"
             }
@@ -132,6 +155,9 @@ impl fmt::Display for ApiFailure {
             FailureCause::Unauthorized => "the cluster does not accept your login",
             FailureCause::Forbidden => "your role in the cluster does not permit it",
             FailureCause::Quota => "the quota of the namespace is exceeded",
+            FailureCause::LimitsMissing => "the quota of the namespace requires limits",
+            FailureCause::LimitRange => "the namespace does not admit the pod's limits",
+            FailureCause::Denied => "the cluster does not admit the pod",
             FailureCause::PodSecurity => "the namespace does not admit the pod",
             FailureCause::Away => "the cluster's API server does not answer",
             FailureCause::NoNamespace => "the namespace cannot be used",
@@ -206,6 +232,22 @@ mod tests {
             (
                 r#"Error from server (Forbidden): error when creating "STDIN": pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"#,
                 FailureCause::Quota,
+            ),
+            (
+                r#"Error from server (Forbidden): error when creating "STDIN": pods "p" is forbidden: failed quota: q: must specify limits.cpu"#,
+                FailureCause::LimitsMissing,
+            ),
+            (
+                r#"Error from server (Forbidden): error when creating "STDIN": pods "p" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2G"#,
+                FailureCause::LimitRange,
+            ),
+            (
+                r#"Error from server: error when creating "STDIN": admission webhook "p.example" denied the request: no"#,
+                FailureCause::Denied,
+            ),
+            (
+                r#"Error from server (Forbidden): pods "p" is forbidden: error looking up service account n/default: serviceaccount "default" not found"#,
+                FailureCause::NoNamespace,
             ),
             (
                 r#"Error from server (Forbidden): error when creating "STDIN": pods "p" is forbidden: violates PodSecurity "restricted:latest": x"#,

@@ -220,6 +220,8 @@ impl RuleText {
             ("with", &self.with),
             ("all", &self.all),
             ("without", &self.without),
+            ("outside_of", &self.outside_of),
+            ("other_than", &self.other_than),
             ("into", &self.into),
         ];
         for (key, items) in lists {

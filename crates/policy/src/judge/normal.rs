@@ -260,7 +260,7 @@ impl Reader {
             let name = name.unwrap_or_default();
             return self.long(name, value, is_sure);
         }
-        if !self.call.known.is_listed && word.len() > 2 {
+        if !table.lists_options() && word.len() > 2 {
             let (name, value) = match word.iter().position(|byte| *byte == b'=') {
                 Some(at) => (word.get(..at), word.get(at + 1..)),
                 None => (Some(word), None),

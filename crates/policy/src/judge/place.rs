@@ -49,6 +49,32 @@ impl Place<'_> {
         self.directories.iter().map(in_directory).max().unwrap_or(Match::Maybe)
     }
 
+    /// Returns whether `path` is outside all of these directories, which are relative to the workspace.
+    pub(super) fn is_outside_of(&self, path: &[u8], directories: &[Vec<u8>]) -> Match {
+        let outside = self.is_outside(path, true);
+        if outside != Match::No || self.is_contained {
+            return outside;
+        }
+        let is_in_one = |path: &Vec<u8>| {
+            let Some(relative) = self.workspace.iter().find_map(|name| below(path, name)) else {
+                // The temporary directory.
+                return true;
+            };
+            let target = self.links.map(|it| it.resolve(relative, true, self.workspace));
+            let relative = match &target {
+                Some(Target::Inside(path)) => path.as_slice(),
+                Some(_) => return false,
+                None => relative,
+            };
+            directories.iter().any(|directory| {
+                let directory = lexical(&[b"/", directory.as_slice()].concat());
+                let path = lexical(&[b"/", relative].concat());
+                path == directory || is_below(&path, &directory)
+            })
+        };
+        if self.absolute(path).iter().all(is_in_one) { Match::No } else { Match::Yes }
+    }
+
     fn judge(&self, path: &[u8], root: bool) -> Match {
         // A pattern has no `..`, as long as no part of the path is unknown.
         if path.contains(&UNKNOWN) {

@@ -30,6 +30,12 @@ pub struct RuleText {
     /// True for calls with a path outside the workspace.
     #[serde(default)]
     pub outside: bool,
+    /// Directories of the workspace; true for calls with a path outside all of them.
+    #[serde(default)]
+    pub outside_of: Vec<String>,
+    /// Patterns of operands; true for calls with an operand that none of them matches.
+    #[serde(default)]
+    pub other_than: Vec<String>,
     /// Tools, to one of which the output goes.
     #[serde(default)]
     pub into: Vec<String>,
@@ -130,7 +136,7 @@ impl Examples {
 
 impl Run {
     /// Returns the alternatives of each word.
-    pub(super) fn words(&self) -> Vec<Vec<String>> {
+    pub fn words(&self) -> Vec<Vec<String>> {
         match self {
             Run::Text(text) => text.split_whitespace().map(|word| vec![word.to_owned()]).collect(),
             Run::Words(words) => words
@@ -194,6 +200,8 @@ pub(super) struct Rule {
     all: Vec<Condition>,
     without: Vec<Condition>,
     outside: bool,
+    outside_of: Vec<Vec<u8>>,
+    other_than: Vec<Vec<u8>>,
     into: Vec<Vec<u8>>,
     writes: Vec<Vec<u8>>,
     exact: bool,
@@ -247,6 +255,8 @@ impl Rule {
             .iter()
             .chain(&text.all)
             .chain(&text.without)
+            .chain(&text.outside_of)
+            .chain(&text.other_than)
             .chain(&text.into)
             .chain(&text.writes);
         if items.any(String::is_empty) {
@@ -259,6 +269,8 @@ impl Rule {
             text.all.len(),
             usize::from(!text.without.is_empty()),
             usize::from(text.outside),
+            usize::from(!text.outside_of.is_empty()),
+            usize::from(!text.other_than.is_empty()),
             usize::from(!text.into.is_empty()),
             usize::from(!text.writes.is_empty()),
             // An exact rule is narrower than any other one.
@@ -272,13 +284,18 @@ impl Rule {
             let compile = |items: &[String]| -> Vec<Condition> {
                 items.iter().map(|item| Condition::compile(item, known, &run)).collect()
             };
+            let bytes = |items: &[String]| -> Vec<Vec<u8>> {
+                items.iter().map(|item| item.clone().into_bytes()).collect()
+            };
             Rule {
                 with: compile(&text.with),
                 all: compile(&text.all),
                 without: compile(&text.without),
                 outside: text.outside,
-                into: text.into.iter().map(|tool| tool.clone().into_bytes()).collect(),
-                writes: text.writes.iter().map(|file| file.clone().into_bytes()).collect(),
+                outside_of: bytes(&text.outside_of),
+                other_than: bytes(&text.other_than),
+                into: bytes(&text.into),
+                writes: bytes(&text.writes),
                 exact: text.exact,
                 conditions: conditions.iter().sum(),
                 origin,

@@ -2,13 +2,15 @@
 //!
 //! A table is a file of `tools/`; `spec/rules.md#tables` has its keys.
 
+mod known;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::glob::{Match, is_unknown, matches};
+use super::glob::is_unknown;
 
 /// The embedded files, by name.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
@@ -318,14 +320,6 @@ impl Table {
     /// Returns the options of a subcommand's words, if it has its own.
     pub(super) fn scope(&self, words: &str) -> Option<&Scope> {
         self.command.get(words)
-    }
-
-    /// Returns the options that are like a pattern, with their synonyms.
-    pub(super) fn names_like(&self, pattern: &[u8]) -> Vec<Vec<u8>> {
-        let scopes = self.command.values().chain([&self.options]);
-        let rows = scopes.flat_map(|scope| &scope.synonyms);
-        let is_like = |name: &Vec<u8>| matches(pattern, name) == Match::Yes;
-        rows.filter(|row| row.iter().any(is_like)).flatten().cloned().collect()
     }
 
     /// Returns whether options before the subcommand hold after it.

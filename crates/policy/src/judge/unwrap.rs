@@ -34,7 +34,7 @@ pub(super) struct Parts<'a> {
     depth: usize,
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
-    is_guess: bool,
+    pub(super) is_guess: bool,
     /// True if a tool around this call may run it elsewhere.
     is_elsewhere: bool,
     /// The calls that are certainly run as if they were called alone.

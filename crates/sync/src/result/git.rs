@@ -111,6 +111,11 @@ impl<'a> PrivateRepository<'a> {
         Ok(PrivateRepository { git, directory: directory.to_owned() })
     }
 
+    /// Returns one that was created before, in a directory of aifo's.
+    pub(crate) fn of(git: &'a Git, directory: &Path) -> Self {
+        PrivateRepository { git, directory: directory.to_owned() }
+    }
+
     /// Uses the objects of another repository, too.
     pub(crate) fn use_objects_of(&self, objects: &Path) -> Result<(), SyncError> {
         let file = self.directory.join("objects/info/alternates");
@@ -193,7 +198,7 @@ impl<'a> PrivateRepository<'a> {
         feed: impl FnOnce(&mut dyn Write) -> Result<F, SyncError> + Send,
         read: impl FnOnce(&mut dyn Read) -> Result<R, SyncError>,
     ) -> Result<(F, R), SyncError> {
-        let action = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
+        let action = action_of(&command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => SyncError::NoGit,
@@ -253,18 +258,34 @@ impl<'a> PrivateRepository<'a> {
 }
 
 const MAX_STDERR: u64 = 64 << 10;
+const MAX_CAUSES: usize = 3;
 
 fn kill(child: &Mutex<Child>) {
     // Fails if it has ended.
     let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
 }
 
-/// Returns the reason in git's messages: the first fatal one, else the last line.
+/// Returns the name of the command, after options of git.
+fn action_of(command: &Command) -> String {
+    let mut words = command.get_args();
+    loop {
+        match words.next() {
+            Some(word) if word == "-c" => drop(words.next()),
+            word => return word.unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// Returns the reason in git's messages: the first lines with a cause, else the last line.
 fn message_of(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let is_cause = |line: &&str| line.starts_with("fatal: ") || line.starts_with("error: ");
-    let line =
-        lines().find(is_cause).or_else(|| lines().next_back()).unwrap_or("it printed no reason");
-    aifo_types::escape_line(&line.chars().take(500).collect::<String>())
+    let starts = ["fatal: ", "error: ", "remote: ", "! "];
+    let is_cause = |line: &&str| starts.iter().any(|start| line.starts_with(start));
+    let causes: Vec<&str> = lines().filter(is_cause).take(MAX_CAUSES).collect();
+    let text = match causes.as_slice() {
+        [] => lines().next_back().unwrap_or("it printed no reason").to_owned(),
+        causes => causes.join("; "),
+    };
+    aifo_types::escape_line(&text.chars().take(500).collect::<String>())
 }

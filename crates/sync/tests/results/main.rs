@@ -1,6 +1,7 @@
 //! The result branch of a pod's repository (`spec/kubernetes.md#the-result-branch`), with real repositories.
 
 mod hostile;
+mod push;
 
 use std::fs;
 use std::io::BufReader;

@@ -61,6 +61,12 @@ impl Rule {
         if self.outside && found != Match::No {
             found = found.min(self.is_outside(call, place, operands_at));
         }
+        if !self.outside_of.is_empty() && found != Match::No {
+            found = found.min(self.is_outside_of(call, place, operands_at));
+        }
+        if !self.other_than.is_empty() && found != Match::No {
+            found = found.min(self.has_other(call, operands_at));
+        }
         if self.exact && found != Match::No {
             found = found.min(self.is_exact(call, operands_at));
         }
@@ -122,6 +128,28 @@ impl Rule {
         let paths = operands.filter(|word| are_paths || looks_like_path(word));
         let outside = paths.map(|path| place.is_outside(path, true)).max().unwrap_or(Match::No);
         if call.is_open { outside.max(Match::Maybe) } else { outside }
+    }
+
+    fn is_outside_of(&self, call: &NormalCall, place: &Place<'_>, operands_at: usize) -> Match {
+        let operands = call.operands.iter().skip(operands_at);
+        let each = operands.map(|operand| place.is_outside_of(&operand.word, &self.outside_of));
+        let outside = each.max().unwrap_or(Match::No);
+        if call.is_open { outside.max(Match::Maybe) } else { outside }
+    }
+
+    /// Returns whether an operand matches none of the patterns of `other_than`.
+    fn has_other(&self, call: &NormalCall, operands_at: usize) -> Match {
+        let is_other = |word: &[u8]| {
+            let matched = self.other_than.iter().map(|pattern| matches(pattern, word));
+            match matched.max().unwrap_or(Match::No) {
+                Match::No => Match::Yes,
+                Match::Maybe => Match::Maybe,
+                Match::Yes => Match::No,
+            }
+        };
+        let operands = call.operands.iter().skip(operands_at);
+        let found = operands.map(|operand| is_other(&operand.word)).max().unwrap_or(Match::No);
+        if call.is_open { found.max(Match::Maybe) } else { found }
     }
 
     fn is_exact(&self, call: &NormalCall, operands_at: usize) -> Match {
