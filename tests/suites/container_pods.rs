@@ -148,3 +148,29 @@ fn a_clone_brings_its_commits_back() {
     assert_eq!(log(&["show", &format!("aifo/{id}:more")]), "two\n");
     cluster.expect_nothing_left(id);
 }
+
+/// A program with the name of git, after the shims in PATH.
+const PUSH: &str = "mkdir /tmp/b; printf '#!/bin/sh\necho ran: $*\n' >/tmp/b/git; chmod 755 /tmp/b/git; \
+                    PATH=$PATH:/tmp/b; git status; git push --force; echo pushed: $?; read -r word";
+
+#[test]
+#[ignore = "container: cargo xtask test podman, or kubernetes"]
+fn a_force_push_in_a_pod_is_asked_and_denied() {
+    let Some(cluster) = PodCluster::of_run("a_force_push_in_a_pod_is_asked_and_denied") else {
+        return;
+    };
+    let terminal = Terminal::sized(120, 30);
+    let run = terminal.start(&cluster.run(&[], PUSH));
+    terminal.expect("ran: status");
+    let id = cluster.latest();
+    let approve = |words: &[&str]| {
+        let command = ["approve", "--backend", "kubernetes"];
+        Outcome::of(&mut cluster.coder(&[&command[..], words, &[&id]].concat()))
+    };
+    eventually("the push waits", || approve(&[]).text().contains("push --force"));
+    approve(&["--answer", "q1", "deny"]).exited(0);
+    terminal.expect("pushed: 86");
+    assert!(!terminal.shown().contains("ran: push"), "{}", terminal.shown());
+    terminal.press("\r");
+    assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
+}

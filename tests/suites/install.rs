@@ -160,3 +160,22 @@ fn a_directory_that_cannot_be_made_is_reported() {
     let first = format!("aifo-shim: cannot install into '{}': ", file.join("bin").display());
     assert!(outcome.exited(1).only_line().starts_with(&first), "{}", outcome.stderr);
 }
+
+#[test]
+fn tools_in_place_have_links_of_their_own() {
+    let scratch = Scratch::new();
+    let install = || {
+        let mut install = Command::new(&binaries().shim);
+        let words = ["javac", "--in-place", "git", "cargo"];
+        Outcome::of(install.arg("--install").arg(scratch.path()).args(words).env_clear())
+    };
+    // Once more, too.
+    install().exited(0);
+    install().exited(0);
+    let target = |name: &str| fs::read_link(scratch.path().join(name)).unwrap();
+    assert_eq!(target("git"), Path::new("aifo-in-place"));
+    // A tool that a kind offers runs in its sidecar.
+    for name in ["aifo-in-place", "javac", "cargo"] {
+        assert_eq!(target(name), Path::new("aifo-shim"), "{name}");
+    }
+}

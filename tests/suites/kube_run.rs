@@ -393,3 +393,35 @@ fn options_that_do_not_apply_are_errors() {
     assert!(serve.stderr.contains("aifo-coder run --backend kubernetes"), "{}", serve.stderr);
     assert_eq!(cluster.read("calls"), "", "no command of kubectl has run");
 }
+
+#[test]
+fn values_that_no_cluster_accepts_are_errors() {
+    let cluster = Cluster::new();
+    for (flag, value, part) in [
+        ("--namespace", "Team", "invalid namespace 'Team': expected a DNS label"),
+        ("--context", "a\nb", "expected a name without control characters"),
+        ("--keys-secret", "a_b", "invalid keys_secret 'a_b': expected a DNS subdomain"),
+        ("--image-pull-secret", "a/b", "invalid pull_secrets 'a/b': expected a DNS subdomain"),
+        ("--launcher-image", "a b", "invalid launcher_image 'a b': expected an image's name"),
+        ("--deadline", "0", "0 is not in 1.."),
+        ("--user", "0", "0 is not in 1.."),
+        ("--memory", "much", "much"),
+        ("--cpus", "none", "none"),
+    ] {
+        let render = ["kube", "render", "--pvc", "p", "--image", "i", flag, value, "--", "sh"];
+        let outcome = Outcome::of(&mut cluster.coder(&render));
+        assert!(outcome.exited(2).stderr.contains(part), "{flag}: {}", outcome.stderr);
+    }
+    let render = ["kube", "render", "--pvc", "P", "--image", "i", "--", "sh"];
+    let outcome = Outcome::of(&mut cluster.coder(&render));
+    assert!(outcome.exited(2).stderr.contains("expected a DNS subdomain"), "{}", outcome.stderr);
+    let config = cluster.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "[kubernetes]\nnamespace = \"-\"\n").unwrap();
+    let check = Outcome::of(&mut cluster.coder(&["config", "check"]));
+    assert!(
+        check.exited(1).stderr.contains("config.toml:2: invalid namespace"),
+        "{}",
+        check.stderr
+    );
+}

@@ -17,6 +17,7 @@ mod item;
 mod key;
 mod keys;
 mod kinds;
+mod kubernetes;
 mod layers;
 mod network;
 mod paths;
@@ -41,6 +42,7 @@ pub(crate) use self::flags::{
 };
 pub(crate) use self::key::ConfigEntry;
 pub(crate) use self::kinds::{ToolEffect, ToolRule, is_engine_word};
+pub(crate) use self::kubernetes::{parse_label, parse_subdomain};
 pub(crate) use self::layers::{load, load_user};
 pub(crate) use self::paths::{
     links_below, real, user_file_name, user_file_path, workspace_file_path,

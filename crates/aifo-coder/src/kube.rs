@@ -10,6 +10,7 @@ mod run;
 mod session;
 mod sessions;
 mod start;
+mod started;
 mod terminal;
 mod upload;
 mod work;

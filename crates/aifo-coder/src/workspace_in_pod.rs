@@ -120,7 +120,6 @@ fn receive(workspace: &Path) -> anyhow::Result<()> {
     if stdin.read(&mut [0])? > 0 {
         fs::write(marker(UPLOADED), "")?;
     }
-    drop(client);
     Ok(())
 }
 

@@ -15,7 +15,9 @@ aifo-shim - run a tool in its sidecar
 USAGE
   TOOL [ARG..]                   run TOOL, a link to aifo-shim
   aifo-shim --call TOOL [ARG..]  run TOOL without a link
-  aifo-shim --install DIR [NAME].. install links for all tools, and these names, in DIR
+  aifo-shim --install DIR [NAME].. [--in-place NAME..]
+                                 install links for all tools, and these names, in DIR; those
+                                 after --in-place are judged, then run where they are
   aifo-shim --without-network CMD [ARG..]
                                  run CMD here, without network
   aifo-shim --version            print the version and protocols

@@ -107,6 +107,8 @@ impl SessionPod {
     fn init_containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
         let links = ["aifo-runner", "aifo-agent"].into_iter();
         let links = links.chain(self.further_tools.iter().map(String::as_str));
+        let in_place = (!self.in_place.is_empty()).then_some("--in-place").into_iter();
+        let links = links.chain(in_place).chain(self.in_place.iter().map(String::as_str));
         let install = ["/usr/local/bin/aifo-shim", "--install", container_path::SHIM_DIR];
         let install = Container {
             name: "install",

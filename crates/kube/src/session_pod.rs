@@ -45,6 +45,8 @@ pub struct SessionPod {
     pub user: u32,
     /// The names of tools that are not built in.
     pub further_tools: Vec<String>,
+    /// The names of tools that are judged, then run in the agent's container.
+    pub in_place: Vec<String>,
     /// Where containers can connect to.
     pub network: Network,
     /// The cluster's DNS; empty for the usual ones.

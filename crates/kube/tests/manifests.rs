@@ -60,6 +60,7 @@ fn session() -> SessionPod {
         deadline_secs: Some(3600),
         user: 1000,
         further_tools: vec!["javac".to_owned()],
+        in_place: vec!["git".to_owned()],
         network: Network::Ports(vec![22, 443]),
         dns: Vec::new(),
         api_server: Vec::new(),

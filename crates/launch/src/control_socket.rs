@@ -35,8 +35,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 struct Excluded {
     launcher: Pid,
-    /// The name of the session's directory, which is in their variables.
-    name: String,
+    /// The last component of the session's directory, which is in their variables. A pod has its name as the
+    /// host name, without `/`.
+    component: String,
     token: Token,
 }
 
@@ -47,8 +48,9 @@ pub(crate) fn serve(
     token: Token,
 ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
     let listener = listen_at(&session.directory.join(SOCKET))?;
-    let name = format!("{PREFIX}{}", session.id);
-    let excluded = Excluded { launcher: Pid::from_raw(session.pid.cast_signed()), name, token };
+    let component = format!("/{PREFIX}{}", session.id);
+    let launcher = Pid::from_raw(session.pid.cast_signed());
+    let excluded = Excluded { launcher, component, token };
     Ok(async move {
         let mut clients = JoinSet::new();
         loop {
@@ -95,7 +97,7 @@ impl Excluded {
     fn is_excluded(&self, pid: Pid) -> bool {
         let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return true };
         let has = |text: &str| environ.windows(text.len()).any(|window| window == text.as_bytes());
-        has(&self.name) || has(self.token.reveal()) || self.is_descendant(pid)
+        has(&self.component) || has(self.token.reveal()) || self.is_descendant(pid)
     }
 
     fn is_descendant(&self, mut pid: Pid) -> bool {

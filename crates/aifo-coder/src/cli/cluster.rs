@@ -2,14 +2,14 @@
 
 use clap::Args;
 
-use crate::config::{self, Flags, FlagsOf};
+use crate::config::{self, Flags, FlagsOf, parse_subdomain};
 
 /// Flags of a session in a pod.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub(crate) struct PodFlags {
     /// Workspace: a persistent volume claim
-    #[arg(long, value_name = "NAME", conflicts_with = "git")]
+    #[arg(long, value_name = "NAME", conflicts_with = "git", value_parser = parse_subdomain)]
     pub(crate) pvc: Option<String>,
     /// Workspace: this machine's, copied to the pod; its changes are fetched [default of `run` without --pvc and --git]
     #[arg(long, conflicts_with_all = ["git", "pvc"])]
@@ -21,16 +21,16 @@ pub(crate) struct PodFlags {
     #[arg(long, value_name = "URL[#REF]")]
     pub(crate) git: Option<String>,
     /// Secret with `username` and `password` of the repository
-    #[arg(long, value_name = "NAME", requires = "git")]
+    #[arg(long, value_name = "NAME", requires = "git", value_parser = parse_subdomain)]
     pub(crate) git_secret: Option<String>,
     /// Push the session's branch to the repository when the agent has ended
     #[arg(long, requires = "git")]
     pub(crate) git_push: bool,
     /// Seconds after which Kubernetes ends the pod [default: none]
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline: Option<u64>,
     /// User and group id of all processes in the pod [default: 1000]
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) user: Option<u32>,
     #[command(flatten)]
     cluster: FlagsOf<config::Cluster>,

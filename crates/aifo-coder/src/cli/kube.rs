@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::cluster::ClusterFlags;
 use super::help::{KUBE_FETCH, KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
 use super::run::Run;
+use crate::config::parse_label;
 
 /// Print sessions as manifests for Kubernetes
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(crate) struct KubeRender {
 #[derive(Debug, Args)]
 pub(crate) struct KubeRbac {
     /// Namespace of the sessions
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = parse_label)]
     pub(crate) namespace: String,
     #[command(flatten)]
     pub(crate) subject: KubeSubject,

@@ -9,11 +9,12 @@ use crate::config::error::ConfigError;
 use crate::config::file::File;
 
 /// The keys of the file, and those below them that are left out.
-const CARRIED: [(&str, &[&str]); 7] = [
+const CARRIED: [(&str, &[&str]); 8] = [
     ("agent", &["keys", "on_hangup", "state", "state_import"]),
     ("ask", &["command"]),
     ("default_rules", &[]),
     ("env", &[]),
+    ("judge", &[]),
     ("kind", &[]),
     ("permissions", &[]),
     ("rule", &[]),

@@ -66,8 +66,6 @@ pub(crate) const SWITCH: Format<bool> = Format::new(|item| item.switch(), plain)
 pub(crate) const OPTIONAL_SWITCH: Format<Option<bool>> =
     Format::new(|item| item.switch().map(Some), plain);
 pub(crate) const TEXT: Format<String> = Format::new(|item| item.text(), plain);
-pub(crate) const OPTIONAL_TEXT: Format<Option<String>> =
-    Format::new(|item| item.text().map(Some), plain);
 pub(crate) const TEXTS: Format<Vec<String>> = Format::new(|item| item.list(), plain);
 pub(crate) const PATHS: Format<Vec<PathBuf>> =
     Format::new(|item| Ok(item.list()?.into_iter().map(PathBuf::from).collect()), plain);

@@ -20,12 +20,13 @@ use crate::config::choices::{
 use crate::config::definition::{at, table};
 use crate::config::environment::{listen, smart, smart_runtime};
 use crate::config::format::{
-    ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, OPTIONAL_TEXT, PATHS,
-    SECONDS, SWITCH, TEXT, TEXTS,
+    ABSOLUTE_PATH, AT_LEAST_ONE, COUNT, Format, LIMIT, OPTIONAL_SWITCH, PATHS, SECONDS, SWITCH,
+    TEXT, TEXTS,
 };
 use crate::config::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
 use crate::config::keys::Keys;
 use crate::config::kinds::{Kinds, ToolEffect};
+use crate::config::kubernetes::{CONTEXT, IMAGE, NAMESPACE, SECRET, SECRETS};
 use crate::config::network::ConfiguredRules;
 use crate::config::permissions;
 use crate::config::registries::{self, Admissions};
@@ -332,25 +333,25 @@ table! {
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());
     [kube_context: Option<String> = None]
-        setting("kubernetes.context", at!(kube_context), OPTIONAL_TEXT, "chooses a cluster")
+        setting("kubernetes.context", at!(kube_context), CONTEXT, "chooses a cluster")
             .unset("the current one").flag("--context", Takes::One("NAME"), FlagGroup::Cluster,
                 "Context of the kubeconfig, for sessions in a cluster");
     [kube_namespace: Option<String> = None]
-        setting("kubernetes.namespace", at!(kube_namespace), OPTIONAL_TEXT, "chooses a namespace")
+        setting("kubernetes.namespace", at!(kube_namespace), NAMESPACE, "chooses a namespace")
             .unset("that of the context").flag("--namespace", Takes::One("NAME"), FlagGroup::Cluster,
                 "Namespace of the sessions");
     [kubeconfig: Option<PathBuf> = None]
         setting("kubernetes.kubeconfig", at!(kubeconfig), ABSOLUTE_PATH, "chooses a cluster")
             .unset("kubectl's own").flag("--kubeconfig", Takes::One("FILE"), FlagGroup::Cluster, "Kubeconfig; an absolute path");
     [launcher_image: Option<String> = None]
-        setting("kubernetes.launcher_image", at!(launcher_image), OPTIONAL_TEXT, "chooses an image")
+        setting("kubernetes.launcher_image", at!(launcher_image), IMAGE, "chooses an image")
             .unset("aifo-launcher with the configured prefix and tag")
             .flag("--launcher-image", Takes::One("IMAGE"), FlagGroup::Pod, "Image with aifo-coder");
     [keys_secret: String = "aifo-keys".to_owned()]
-        setting("kubernetes.keys_secret", at!(keys_secret), TEXT, "chooses keys")
+        setting("kubernetes.keys_secret", at!(keys_secret), SECRET, "chooses keys")
             .flag("--keys-secret", Takes::One("NAME"), FlagGroup::Pod, "Secret with the keys of model providers, by the names of their variables");
     [pull_secrets: Vec<String> = Vec::new()]
-        setting("kubernetes.pull_secrets", at!(pull_secrets), TEXTS, "uses secrets of registries")
+        setting("kubernetes.pull_secrets", at!(pull_secrets), SECRETS, "uses secrets of registries")
             .flag("--image-pull-secret", Takes::Many("NAME"), FlagGroup::Pod, "Secret of a registry; repeatable");
     [kube_dns: Vec<String> = Vec::new()]
         setting("kubernetes.dns", at!(kube_dns), TEXTS, "opens DNS of a cluster")

@@ -2,30 +2,22 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use aifo_kube::Workspace;
-use aifo_launch::{EndSignals, new_id};
 use anyhow::bail;
 
 use super::cluster::Cluster;
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
 use super::result::HasEnded;
-use super::session::{self, PodProcess, PodRequest};
-use super::start::Files;
+use super::session::{PodProcess, PodRequest};
+use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::terminal::{ExitStatus, TerminalEnd};
-use super::upload::{self, Fetches, PodWorkspace};
+use super::upload::{self, Fetches};
 use crate::banner::short;
-use crate::cli::{PodFlags, Run, Session, UsageError};
+use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
 use crate::paint;
-use crate::start::signal_exit_code;
-
-/// The time for the first client of a session that is not started with `--detach`: the start of all
-/// containers takes 600 s at most.
-pub(super) const FIRST_CLIENT: Duration = Duration::from_secs(900);
 
 /// Flags of `run` that do not hold in a pod, and the remedy.
 const UNUSABLE: [(&str, &str); 9] = [
@@ -60,62 +52,6 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     }
     tracing::info!(target: PROGRESS, "session {} runs in pod {name}", short(&id));
     cluster.show_and_fetch(&id, &name).await
-}
-
-/// A pod whose containers run.
-pub(super) struct StartedPod {
-    pub(super) cluster: Cluster,
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) signals: EndSignals,
-}
-
-pub(super) enum Started {
-    Running(Box<StartedPod>),
-    /// It was not started, with this exit code.
-    Ended(ExitCode),
-}
-
-pub(super) async fn start(
-    flags: &Session,
-    request: PodRequest<'_>,
-    process: &PodProcess,
-) -> anyhow::Result<Started> {
-    let id = new_id()?;
-    let (config, workspace, pod_flags) = (request.config, request.workspace, request.flags);
-    let mut pod = session::describe(request, id.clone(), process)?;
-    if flags.containers.dry_run {
-        let manifests = pod.render()?;
-        paint::write(&manifests)?;
-        return Ok(Started::Ended(ExitCode::SUCCESS));
-    }
-    if !flags.quiet {
-        for warning in &pod.warnings {
-            console::say(format_args!("WARNING: {warning}"));
-        }
-    }
-    let files = match pod.workspace {
-        Workspace::Upload => Some(Files::plan(workspace, pod_flags.upload_ignored)?),
-        Workspace::Claim(_) | Workspace::Git { .. } => None,
-    };
-    let mut signals = EndSignals::listen()?;
-    let cluster = Cluster::of(config, workspace).await?;
-    pod.api_server = cluster.api_server().await;
-    let manifests = pod.render()?;
-    let name = format!("aifo-{id}");
-    tokio::select! {
-        biased;
-        signal = signals.recv() => {
-            console::set_status("");
-            cluster.delete(&id).await;
-            if let Some(record) = PodWorkspace::find(&id) {
-                record.remove();
-            }
-            return Ok(Started::Ended(signal_exit_code(signal)));
-        }
-        started = cluster.start(&id, &name, &manifests, files) => started?,
-    }
-    Ok(Started::Running(Box::new(StartedPod { cluster, id, name, signals })))
 }
 
 /// Errors: a flag does not hold in a pod.

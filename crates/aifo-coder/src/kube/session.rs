@@ -19,6 +19,7 @@ use crate::agents;
 use crate::cli::{PodFlags, Run, RunTarget, UsageError, reject_option};
 use crate::config::{Config, Flags, carried_settings};
 use crate::kube::HOLD_IN_POD;
+use crate::settings;
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +153,7 @@ pub(super) fn describe(
         deadline_secs: flags.deadline,
         user: flags.user.unwrap_or(DEFAULT_USER),
         further_tools: further_tools(config),
+        in_place: in_place(config),
         network: network(config, &spec, project)?,
         dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
         api_server: Vec::new(),
@@ -323,6 +325,12 @@ fn further_tools(config: &Config) -> Vec<String> {
     let known = builtin.all_tools();
     let tools = config.kinds.policy.all_tools().into_iter();
     tools.filter(|tool| !known.contains(tool)).map(str::to_owned).collect()
+}
+
+/// Returns the tools that rules are about, and that run where the agent is.
+fn in_place(config: &Config) -> Vec<String> {
+    let judge = config.argument_rules.judge(config.default_rules.value);
+    settings::tools_in_place(config, &judge).map(|tool| tool.to_string()).collect()
 }
 
 /// Returns the connections of a network. A policy has ports, but no names.

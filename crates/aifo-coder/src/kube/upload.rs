@@ -23,6 +23,10 @@ use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
 const UPLOAD_CONTAINER: &str = "upload";
 /// The pause between fetches while a client shows the session; a fetch that takes long makes it longer.
 const FETCH_PAUSE: Duration = Duration::from_secs(30);
+/// The time for a kubectl to end by itself.
+const END_TIME: Duration = Duration::from_secs(2);
+/// The time for the pod to receive the client's confirmation of an upload.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(60);
 /// How much longer the pause is than the fetch.
 const PAUSE_FACTOR: u32 = 10;
 
@@ -119,8 +123,10 @@ pub(super) fn upload(
         stdin.flush()?;
         Ok(())
     });
+    // Open until the pod has the confirmation and kubectl ends: an end of stdin can overtake the bytes before it.
+    let within = if received.is_ok() { CONFIRMED_WITHIN } else { END_TIME };
+    let stderr = end_within(&mut child, within);
     drop(stdin);
-    let stderr = end(&mut child);
     received.map_err(|error| explained(error, &stderr).context("cannot upload the workspace"))
 }
 
@@ -135,15 +141,16 @@ pub(super) fn fetch(
     let workspace = record.workspace()?;
     let words = [PROGRAM, WORKSPACE_IN_POD, CHANGES];
     let mut child = start(kubectl.exec(pod, CONTAINER, words))?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         bail!("cannot run kubectl");
     };
     // The pod reads all of it before it answers.
-    let sent = base.write(BufWriter::with_capacity(256 << 10, stdin));
+    let sent = base.write(BufWriter::with_capacity(256 << 10, &mut stdin));
     let stdout = BufReader::with_capacity(256 << 10, stdout);
     let applied = Fetch::new(&workspace, &record.session)
         .and_then(|fetch| sent.and_then(|()| fetch.apply(&mut base, stdout)));
     let stderr = end(&mut child);
+    drop(stdin);
     let report = applied.map_err(|error| explained(error.into(), &stderr))?;
     record.write(&base)?;
     Ok(report)
@@ -169,7 +176,11 @@ pub(super) fn start(mut command: Command) -> anyhow::Result<Child> {
 
 /// Ends a kubectl whose streams are complete or useless, and returns its stderr.
 pub(super) fn end(child: &mut Child) -> String {
-    let deadline = Instant::now() + Duration::from_secs(2);
+    end_within(child, END_TIME)
+}
+
+fn end_within(child: &mut Child, within: Duration) -> String {
+    let deadline = Instant::now() + within;
     while Instant::now() < deadline && !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
         thread::sleep(Duration::from_millis(10));
     }
