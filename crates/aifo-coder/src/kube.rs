@@ -11,6 +11,7 @@ mod session;
 mod sessions;
 mod start;
 mod started;
+mod target;
 mod terminal;
 mod upload;
 mod work;

@@ -11,6 +11,7 @@ const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/acp/replay.rs",
     "crates/aifo-coder/src/console.rs",
     "crates/aifo-coder/src/console/screen.rs",
+    "crates/aifo-coder/src/kube/piped.rs",
     "crates/aifo-coder/src/paint.rs",
     "crates/aifo-shim/src/cli.rs",
     "crates/aifo-shim/src/mailbox.rs",

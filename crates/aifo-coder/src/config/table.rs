@@ -342,20 +342,24 @@ table! {
                 "Namespace of the sessions");
     [kubeconfig: Option<PathBuf> = None]
         setting("kubernetes.kubeconfig", at!(kubeconfig), ABSOLUTE_PATH, "chooses a cluster")
-            .unset("kubectl's own").flag("--kubeconfig", Takes::One("FILE"), FlagGroup::Cluster, "Kubeconfig; an absolute path");
+            .unset("kubectl's own").flag("--kubeconfig", Takes::One("FILE"), FlagGroup::Cluster,
+                "Kubeconfig; an absolute path");
     [launcher_image: Option<String> = None]
         setting("kubernetes.launcher_image", at!(launcher_image), IMAGE, "chooses an image")
             .unset("aifo-launcher with the configured prefix and tag")
             .flag("--launcher-image", Takes::One("IMAGE"), FlagGroup::Pod, "Image with aifo-coder");
     [keys_secret: String = "aifo-keys".to_owned()]
         setting("kubernetes.keys_secret", at!(keys_secret), SECRET, "chooses keys")
-            .flag("--keys-secret", Takes::One("NAME"), FlagGroup::Pod, "Secret with the keys of model providers, by the names of their variables");
+            .flag("--keys-secret", Takes::One("NAME"), FlagGroup::Pod,
+                "Secret with the keys of model providers, by the names of their variables");
     [pull_secrets: Vec<String> = Vec::new()]
         setting("kubernetes.pull_secrets", at!(pull_secrets), SECRETS, "uses secrets of registries")
-            .flag("--image-pull-secret", Takes::Many("NAME"), FlagGroup::Pod, "Secret of a registry; repeatable");
+            .flag("--image-pull-secret", Takes::Many("NAME"), FlagGroup::Pod,
+                "Secret of a registry; repeatable");
     [kube_dns: Vec<String> = Vec::new()]
         setting("kubernetes.dns", at!(kube_dns), TEXTS, "opens DNS of a cluster")
-            .flag("--dns", Takes::Many("WHERE"), FlagGroup::Pod, "DNS of the cluster: a namespace or an address, with :PORT if it is not 53; repeatable");
+            .flag("--dns", Takes::Many("WHERE"), FlagGroup::Pod,
+                "DNS of the cluster: a namespace or an address, with :PORT if it is not 53; repeatable");
     [default_rules: bool = true]
         setting("default_rules", at!(default_rules), SWITCH, "")
             .flag("--no-rules", Takes::Nothing("false"), FlagGroup::Project,

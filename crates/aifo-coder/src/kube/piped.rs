@@ -34,6 +34,8 @@ pub(super) enum Turns {
 
 /// For how long the end of a turn waits for the fetch.
 const FETCH_TIME: Duration = Duration::from_secs(10);
+/// The bytes of a message that are read at once. The end of a turn has a few hundred.
+const MAX_LINE: u64 = 1 << 20;
 /// The time for the signal of a terminal, which kubectl gets too.
 const SIGNAL_TIME: Duration = Duration::from_millis(200);
 
@@ -167,7 +169,8 @@ impl TurnFetch {
     fn copy(&self, from: impl Read, mut to: impl Write) -> io::Result<()> {
         let mut reader = BufReader::with_capacity(64 << 10, from);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line)? > 0 {
+        while reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? > 0 {
+            // A longer message is passed on in parts, none of which is an answer.
             if ends_turn(&line) {
                 self.fetch();
             }

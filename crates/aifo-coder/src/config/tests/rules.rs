@@ -67,7 +67,7 @@ fn errors_have_a_line_and_a_hint() {
     let rows = [
         ("run = ''\nthen = 'ask'", "the rule has no tool"),
         ("run = 'git -f'\nthen = 'ask'", "'-f' is no tool or subcommand"),
-        ("run = 'git'", "missing field `then`"),
+        ("run = 'git'", "the rule has neither 'then' nor 'net'"),
         ("run = 'git'\nthen = 'no'", "unknown variant `no`"),
         (
             "run = 'git'\nthen = 'ask'\nwiht = ['x']",

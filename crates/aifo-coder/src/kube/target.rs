@@ -1,0 +1,86 @@
+//! The agent or command of a pod.
+
+use std::ffi::OsString;
+
+use aifo_launch::{AgentSpec, known_agents};
+use anyhow::{Context, bail};
+
+use crate::agents;
+use crate::cli::{Run, RunTarget, UsageError, reject_option};
+use crate::config::Config;
+
+/// The agent or command of a pod.
+pub(super) struct Target {
+    pub(super) spec: AgentSpec,
+    pub(super) image: String,
+    /// The words of `run` that name it.
+    pub(super) words: Vec<String>,
+}
+
+impl Target {
+    /// An agent of the table of agents.
+    pub(super) fn agent(
+        name: &str,
+        image: Option<String>,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
+        let spec = config.agent_named(name)?.clone();
+        if !known_agents().iter().any(|known| known.name == spec.name) {
+            bail!(
+                "a pod does not have the row of agent '{name}', which is in your own file\n\
+                 hint: run its command: --image IMAGE -- COMMAND"
+            );
+        }
+        let image = image.unwrap_or_else(|| agents::image(&spec, config));
+        Ok(Target { words: vec![spec.name.clone()], spec, image })
+    }
+
+    /// A command that speaks ACP, in an image.
+    pub(super) fn acp_command(line: &str, image: Option<String>) -> anyhow::Result<Self> {
+        let Some(image) = image else {
+            bail!(UsageError(
+                "--agent-command needs an image in a pod\nhint: name it with --image".to_owned()
+            ));
+        };
+        let name = shlex::split(line).unwrap_or_default().into_iter().next().unwrap_or_default();
+        let words =
+            vec!["--agent-command".to_owned(), line.to_owned(), "--image".into(), image.clone()];
+        Ok(Target { spec: spec_of(&name), image, words })
+    }
+
+    /// The agent or command of `run`.
+    pub(super) fn of(run: &Run, config: &Config) -> anyhow::Result<Self> {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        let image = run.start.image.clone();
+        match run.target(&line) {
+            RunTarget::Agent(name, args) => {
+                reject_option("run", Some(name))?;
+                let mut target = Target::agent(&name.to_string_lossy(), image, config)?;
+                target.words.extend(text(args)?);
+                Ok(target)
+            }
+            RunTarget::Command(command) => {
+                let Some(image) = image else {
+                    bail!("a command needs an image\nhint: name it with --image");
+                };
+                let command = text(command)?;
+                let mut words = vec!["--image".to_owned(), image.clone(), "--".to_owned()];
+                let name = command.first().cloned().unwrap_or_default();
+                words.extend(command);
+                Ok(Target { spec: spec_of(&name), image, words })
+            }
+        }
+    }
+}
+
+/// Returns the row of a program in the table of agents, or an empty one.
+fn spec_of(program: &str) -> AgentSpec {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let known = known_agents().iter().find(|known| known.name == name).cloned();
+    known.unwrap_or_else(|| AgentSpec::unknown(name))
+}
+
+fn text(words: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let text = |word: &OsString| word.clone().into_string().ok();
+    words.iter().map(text).collect::<Option<_>>().context("an argument is not valid UTF-8")
+}
