@@ -106,7 +106,7 @@ fn a_client_that_reads_late_gets_the_modes_of_the_screen() {
     let script = r"printf '\033[?1049h\033[?1002h\033[?2004hfirst screen.'
         while [ ! -e go ]; do /bin/sleep 0.02; done
         /usr/bin/head -c 3000000 /dev/zero | /usr/bin/tr '\0' x
-        printf '\033[?1002l\033[?1049l\033[?1003h\033[2J\033[Hthe other'; : >done; read -r word; echo got $word";
+        printf '\033[?1002l\033[?1049l\033[?1003h\033[2J\033[H the other'; : >done; read -r word; echo got $word";
     let tmux = shell(&setup);
     tmux.prompt("$");
     fs::write(setup.workspace().join("script"), script).unwrap();

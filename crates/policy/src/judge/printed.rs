@@ -1,10 +1,11 @@
-//! The output of commands in substitutions.
+//! The output of commands, which others get as words or as their standard input.
 
-use super::glob::{Match, matches};
+use super::glob::{Match, is_unknown, matches};
+use super::normal::NormalCall;
 use super::table::{base_name, find};
 
 /// The output of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Printed {
     /// A name that is no option.
     Name,
@@ -12,6 +13,8 @@ pub(super) enum Printed {
     Temporary,
     /// The working directory.
     Directory,
+    /// Paths below these directories, which they begin with.
+    Below(Vec<Vec<u8>>),
 }
 
 /// Returns the output of a command, if it is known well enough.
@@ -23,11 +26,73 @@ pub(super) fn printed(words: &[Vec<u8>]) -> Option<Printed> {
     match tool.as_slice() {
         b"pwd" if args.is_empty() => return Some(Printed::Directory),
         b"mktemp" if args.iter().all(is_option) => return Some(Printed::Temporary),
+        b"find" => return found(words).map(Printed::Below),
         _ => {}
     }
     let args = args.join(&b' ');
     let prints = find(base_name(tool)).0.table.prints_name.iter().any(|it| it.as_bytes() == args);
     prints.then_some(Printed::Name)
+}
+
+/// Options of `find` with which it prints something else, or follows links.
+const NO_PATHS: [&[u8]; 13] = [
+    b"-printf",
+    b"-fprintf",
+    b"-exec",
+    b"-execdir",
+    b"-ok",
+    b"-okdir",
+    b"-ls",
+    b"-fls",
+    b"-files0-from",
+    b"-L",
+    b"-follow",
+    b"-delete",
+    b"-P",
+];
+
+/// Options of `find` that select files by name, type or time. A search without one may find all of them.
+const SELECTIONS: [&[u8]; 11] = [
+    b"-name", b"-iname", b"-path", b"-ipath", b"-regex", b"-iregex", b"-type", b"-mtime", b"-mmin",
+    b"-newer", b"-empty",
+];
+
+/// Returns the directories of a search that prints the paths of some of their files.
+fn found(words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    let call = NormalCall::parse(words)?;
+    let has_one_of = |options: &[&[u8]]| options.iter().any(|option| call.has_option(option));
+    if has_one_of(&NO_PATHS) || !has_one_of(&SELECTIONS) || call.unknown_words() > 0 {
+        return None;
+    }
+    let operands = call.operands.iter().map(|operand| operand.word.clone());
+    let roots: Vec<Vec<u8>> =
+        operands.take_while(|word| !matches!(word.first(), Some(b'(' | b'!'))).collect();
+    let is_known = |root: &Vec<u8>| !root.iter().any(|byte| is_unknown(*byte));
+    roots.iter().all(is_known).then(|| if roots.is_empty() { vec![b".".to_vec()] } else { roots })
+}
+
+/// Returns whether a command prints some of the lines that it reads, and no others.
+pub(super) fn selects_lines(words: &[Vec<u8>]) -> bool {
+    let Some((tool, args)) = words.split_first() else { return false };
+    let is_letters = |word: &Vec<u8>, letters: &[u8]| {
+        word.strip_prefix(b"-").is_some_and(|rest| rest.iter().all(|byte| letters.contains(byte)))
+    };
+    match tool.as_slice() {
+        b"grep" => match args {
+            [options @ .., pattern] => {
+                let is_plain = !pattern.starts_with(b"-");
+                is_plain && options.iter().all(|word| is_letters(word, b"vwixzaEFPGh"))
+            }
+            [] => false,
+        },
+        b"head" | b"tail" => args.iter().all(|word| {
+            let is_count = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+            is_count || is_letters(word, b"nzq0123456789")
+        }),
+        b"sort" => args.iter().all(|word| is_letters(word, b"runzfVbdg")),
+        b"uniq" => args.iter().all(|word| is_letters(word, b"uidz")),
+        _ => false,
+    }
 }
 
 /// Returns whether the output of a command is meant for `eval`.

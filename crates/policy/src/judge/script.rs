@@ -49,6 +49,8 @@ pub(super) enum Input {
     Inherited,
     /// This text.
     Text(Vec<u8>),
+    /// Paths below these directories.
+    Paths(Vec<Vec<u8>>),
     /// The output of a command.
     Unknown,
 }

@@ -140,6 +140,8 @@ pub(super) struct Runs {
     pub(super) assignments: bool,
     /// The command gets further arguments from the standard input.
     pub(super) appends: bool,
+    /// They are read from there unless the call has this option.
+    pub(super) unless: String,
     /// The option whose value stands for such an argument.
     pub(super) replaces: String,
     /// The operand that ends the command.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::flow::{Flow, Row, is_stdin, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
-use super::marks::without_marks;
+use super::marks::{found_below, without_marks};
 use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
@@ -48,7 +48,7 @@ pub(super) struct Parts<'a> {
 pub(super) struct Around<'a> {
     pub(super) place: Rc<Place<'a>>,
     into: Rc<[Vec<u8>]>,
-    input: Input,
+    pub(super) input: Input,
     writes: Rc<[Vec<u8>]>,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Parts<'a> {
         }
         match &around.input {
             Input::Inherited => {}
-            Input::Unknown => self.any_tool(),
+            Input::Unknown | Input::Paths(_) => self.any_tool(),
             Input::Text(text) => {
                 let around = Around { input: Input::Unknown, ..around.clone() };
                 self.text(&text.clone(), &around);
@@ -294,11 +294,20 @@ impl<'a> Parts<'a> {
             true => Vec::new(),
             false => call.values(runs.replaces.as_bytes()).map(<[u8]>::to_vec).collect(),
         };
+        let reads_input = !runs.unless.is_empty() && is_absent(&runs.unless);
+        if !reads_input && matches!(around.input, Input::Paths(_)) {
+            around.input = Input::Unknown;
+        }
         match runs.how {
             How::Argv => {
                 let is_unsure = operands.iter().take(runs.skip + 1).any(|it| it.may_be_value);
-                let words: Vec<Vec<u8>> =
-                    words.iter().map(|word| without_marks(word, &replaced)).collect();
+                let words: Vec<Vec<u8>> = words
+                    .iter()
+                    .flat_map(|word| match &around.input {
+                        Input::Paths(roots) if replaced.contains(word) => found_below(b"{}", roots),
+                        _ => vec![without_marks(word, &replaced)],
+                    })
+                    .collect();
                 for skip in runs.skip..=runs.skip + usize::from(is_unsure) {
                     self.argv(runs, words.get(skip..).unwrap_or_default(), &around);
                 }

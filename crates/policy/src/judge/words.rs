@@ -3,7 +3,7 @@
 use super::glob::UNKNOWN;
 use super::marks::found_below;
 use super::normal::NormalCall;
-use super::script::is_assignment;
+use super::script::{Input, is_assignment};
 use super::table::{Runs, base_name, find};
 use super::unwrap::{Around, Parts};
 
@@ -39,8 +39,10 @@ impl<'a> Parts<'a> {
                 return;
             }
         }
-        if runs.appends {
-            words.push(vec![UNKNOWN, UNKNOWN]);
+        match &around.input {
+            Input::Paths(roots) if runs.appends => words.extend(found_below(b"{}", roots)),
+            _ if runs.appends => words.push(vec![UNKNOWN, UNKNOWN]),
+            _ => {}
         }
         self.call(&words, around);
     }

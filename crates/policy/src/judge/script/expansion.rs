@@ -182,10 +182,16 @@ impl Reader<'_> {
     /// Returns the output of commands, if it is known well enough.
     fn output(&self, commands: &Range<usize>) -> Option<Vec<u8>> {
         let [only] = self.script.commands.get(commands.clone())? else { return None };
-        if !only.assignments.is_empty() || !only.writes.is_empty() {
+        let is_changed = !only.assignments.is_empty() || !only.writes.is_empty();
+        if is_changed || self.known.defines_commands {
             return None;
         }
         match (printed(&only.words)?, only.directories.as_slice()) {
+            // All its words begin with the directory.
+            (Printed::Below(mut roots), _) if roots.len() == 1 => {
+                Some([roots.remove(0), b"/\x03".to_vec()].concat())
+            }
+            (Printed::Below(_), _) => None,
             (Printed::Name, _) => Some(vec![PLAIN]),
             (Printed::Temporary, _) => Some(b"/tmp/tmp.mktemp".to_vec()),
             (Printed::Directory, [directory]) if !directory.is_empty() => Some(directory.clone()),

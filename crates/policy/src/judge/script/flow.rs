@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Current, Input, LOOP, Level, Reader, Simple, Sink, UNKNOWN, is_assignment};
-use crate::judge::printed::prints_environment;
+use crate::judge::printed::{Printed, printed, prints_environment, selects_lines};
 
 /// Reserved words that a command may follow.
 const PREFIX: [&[u8]; 5] = [b"then", b"elif", b"else", b"do", b"!"];
@@ -197,6 +197,14 @@ impl Reader<'_> {
         let stages = std::mem::replace(&mut level.stages, vec![end]);
         let bounds: Vec<_> =
             stages.iter().copied().zip(stages.iter().copied().skip(1).chain([end])).collect();
+        let mut inputs: Vec<Input> = Vec::new();
+        for (from, to) in &bounds {
+            let printed = match self.script.commands.get(*from..*to) {
+                Some([only]) => self.printed_by(only, inputs.last()),
+                _ => Input::Unknown,
+            };
+            inputs.push(printed);
+        }
         let mut later: Vec<Sink> = Vec::new();
         for (at, (from, to)) in bounds.iter().copied().enumerate().rev() {
             let Some(commands) = self.script.commands.get_mut(from..to) else { continue };
@@ -204,17 +212,32 @@ impl Reader<'_> {
                 command.into.extend(later.iter().copied());
             }
             later.extend((from..to).map(|at| Sink { at, is_word: false }));
-            let before = at.checked_sub(1).and_then(|at| bounds.get(at));
-            let Some((from_before, to_before)) = before.copied() else { continue };
-            let written = match self.script.commands.get(from_before..to_before) {
-                Some([only]) => written_by(only),
-                _ => None,
-            };
-            let input = written.map_or(Input::Unknown, Input::Text);
+            let Some(input) = at.checked_sub(1).and_then(|at| inputs.get(at)) else { continue };
             let commands = self.script.commands.get_mut(from..to).unwrap_or_default();
             for command in commands.iter_mut().filter(|it| it.input == Input::Inherited) {
-                command.input = input.clone();
+                command.input = match input {
+                    Input::Paths(_) if !command.reads.is_empty() => Input::Unknown,
+                    input => input.clone(),
+                };
             }
+        }
+    }
+
+    /// Returns the output of a stage of a pipeline, as the input of the next one.
+    fn printed_by(&self, command: &Simple, input: Option<&Input>) -> Input {
+        if let Some(text) = written_by(command) {
+            return Input::Text(text);
+        }
+        let is_changed = !command.assignments.is_empty() || !command.reads.is_empty();
+        if is_changed || self.known.defines_commands || command.input != Input::Inherited {
+            return Input::Unknown;
+        }
+        match (printed(&command.words), input) {
+            (Some(Printed::Below(roots)), _) => Input::Paths(roots),
+            (_, Some(Input::Paths(roots))) if selects_lines(&command.words) => {
+                Input::Paths(roots.clone())
+            }
+            _ => Input::Unknown,
         }
     }
 }

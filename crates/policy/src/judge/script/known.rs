@@ -45,6 +45,8 @@ pub(super) struct Known {
     is_off: bool,
     /// True if `cd` may search other directories.
     pub(super) has_cdpath: bool,
+    /// True if the text may define functions or aliases with the names of tools.
+    pub(super) defines_commands: bool,
     has_variables: bool,
     values: HashMap<Vec<u8>, Value>,
     /// Names whose assignment may not have run once the list has ended.
@@ -60,11 +62,19 @@ pub(super) struct Known {
     pub(super) is_chained: bool,
 }
 
+/// Returns whether a text has `()`, also with blanks between, as a function has after its name.
+fn has_empty_parentheses(text: &[u8]) -> bool {
+    let mut opens = text.split(|byte| *byte == b'(').skip(1);
+    opens.any(|after| after.trim_ascii_start().first() == Some(&b')'))
+}
+
 impl Known {
     /// Reads the names of a text. `has_variables` means that the call sets variables for it.
     pub(super) fn of_text(text: &[u8], has_variables: bool) -> Self {
         let mut known = Known { is_sure: true, has_variables, ..Known::default() };
-        known.has_cdpath = text.windows(6).any(|word| word == b"CDPATH");
+        let has = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
+        known.has_cdpath = has(b"CDPATH");
+        known.defines_commands = has(b"function") || has(b"alias") || has_empty_parentheses(text);
         if !text.contains(&b'$') {
             return known;
         }
