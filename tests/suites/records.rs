@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aifo_tests::{Request, Session, SessionSetup, Signal, eventually, files_below, fresh_id};
 use serde_json::Value;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "time",
     "exec_id",
     "tool",
@@ -26,6 +26,7 @@ const FIELDS: [&str; 17] = [
     "user_ms",
     "system_ms",
     "max_rss_kib",
+    "no_network",
 ];
 
 fn state(setup: &SessionSetup) -> PathBuf {

@@ -77,9 +77,9 @@ fn start_frames() {
         Some(ClientHandover { response_head: b"101\r\n".to_vec(), received: b"\x06".to_vec() });
     check_both_ways(
         Frame::Start(Box::new(full)),
-        b"\x01\0\0\0\x77\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
+        b"\x01\0\0\0\x86\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
           \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
-          \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
+          \x01\0\0\0\x0a'f' line 1\0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
     let mut least = Start::new(request());
@@ -87,8 +87,8 @@ fn start_frames() {
     least.reports = Reports::ExitOnly;
     check_both_ways(
         Frame::Start(Box::new(least)),
-        b"\x01\0\0\0\x2d\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
-          \0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+        b"\x01\0\0\0\x2e\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
+          \0\0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
 }
 
