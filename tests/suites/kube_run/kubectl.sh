@@ -4,6 +4,7 @@
 D=${0%/*}
 echo "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
+client() { sed -n '/name: AIFO_POD_CLIENT/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | head -n 1; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
 is_clone() { grep -q 'name: clone' "$D/manifests"; }
 pushes() {
@@ -54,7 +55,7 @@ case "$*" in
     cat >"$D/manifests"
     echo 'NetworkPolicy/uid-1;Pod/uid-2;'
     [ ! -e "$D/unscheduled" ] || exit 0
-    AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    AIFO_POD_SESSION=$(id) AIFO_POD_CLIENT=$(client) && export AIFO_POD_SESSION AIFO_POD_CLIENT
     AIFO_POD_SETTINGS=$(sed -n '/name: AIFO_POD_SETTINGS/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | sed 's/\\"/"/g')
     AIFO_POD_SETTINGS=$(printf '%b' "$AIFO_POD_SETTINGS") && export AIFO_POD_SETTINGS
     export HOME="$D/home"
@@ -81,7 +82,7 @@ case "$*" in
 *" logs "*) echo 'fatal: repository not found' ;;
 *exec*" -- "*)
     [ ! -e "$D/code" ] || fail 'error: cannot exec into a container in a completed pod; current phase is Failed'
-    AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    AIFO_POD_SESSION=$(id) AIFO_POD_CLIENT=$(client) && export AIFO_POD_SESSION AIFO_POD_CLIENT
     export HOME="$D/home"
     while [ "$1" != -- ]; do shift; done
     shift 2

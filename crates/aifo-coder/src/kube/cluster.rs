@@ -61,11 +61,7 @@ struct PodList {
 impl Cluster {
     /// Finds kubectl. No cluster is contacted.
     pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
-        let target = KubeTarget {
-            context: config.kube_context.value.clone(),
-            namespace: config.kube_namespace.value.clone(),
-            kubeconfig: config.kubeconfig.value.clone(),
-        };
+        let target = target_of(config);
         let programs = settings::programs(workspace, config);
         let kubectl = Kubectl::find(&programs, target).await?;
         Ok(Cluster { kubectl, git: users_git(&programs) })
@@ -107,17 +103,7 @@ impl Cluster {
 
     /// Returns the options of `aifo-coder` that select this cluster, with a space before each.
     pub(crate) fn options(&self) -> String {
-        let target = self.kubectl.target();
-        let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
-        let options = [
-            ("--context", target.context.as_ref()),
-            ("--namespace", target.namespace.as_ref()),
-            ("--kubeconfig", path.as_ref()),
-        ];
-        let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let words = options.flat_map(|(name, value)| [name.to_owned(), value.clone()]);
-        let words = ["--backend".to_owned(), "kubernetes".to_owned()].into_iter().chain(words);
-        words.map(|word| format!(" {}", shlex::try_quote(&word).unwrap_or_default())).collect()
+        options_of(self.kubectl.target())
     }
 
     /// Returns the pod with this name; `None` if it does not exist.
@@ -166,6 +152,29 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Returns the cluster and namespace of a configuration.
+pub(super) fn target_of(config: &Config) -> KubeTarget {
+    KubeTarget {
+        context: config.kube_context.value.clone(),
+        namespace: config.kube_namespace.value.clone(),
+        kubeconfig: config.kubeconfig.value.clone(),
+    }
+}
+
+/// Returns the options of `aifo-coder` that select a cluster, with a space before each.
+pub(super) fn options_of(target: &KubeTarget) -> String {
+    let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
+    let options = [
+        ("--context", target.context.as_ref()),
+        ("--namespace", target.namespace.as_ref()),
+        ("--kubeconfig", path.as_ref()),
+    ];
+    let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let words = options.flat_map(|(name, value)| [name.to_owned(), value.clone()]);
+    let words = ["--backend".to_owned(), "kubernetes".to_owned()].into_iter().chain(words);
+    words.map(|word| format!(" {}", shlex::try_quote(&word).unwrap_or_default())).collect()
 }
 
 /// Reports that requests are repeated.
