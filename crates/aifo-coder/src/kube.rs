@@ -4,6 +4,7 @@ mod acp;
 mod agent_variables;
 mod cluster;
 mod piped;
+mod records;
 mod relay;
 mod result;
 mod run;
@@ -48,10 +49,14 @@ pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
 /// Fetches the files of an uploaded workspace.
 async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);
-    let workspace = default_workspace();
-    let given = flags.cluster.flags().with("--backend", vec!["kubernetes".to_owned()]);
-    let config = config::load(&workspace, &given)?;
-    let cluster = Cluster::of(&config, &workspace).await?;
+    let cluster = match Cluster::recorded(&flags.cluster, flags.session.as_deref()).await? {
+        Some(cluster) => cluster,
+        None => {
+            let workspace = default_workspace();
+            let given = flags.cluster.flags().with("--backend", vec!["kubernetes".to_owned()]);
+            Cluster::of(&config::load(&workspace, &given)?, &workspace).await?
+        }
+    };
     let pod = cluster.find(flags.session.as_deref()).await?;
     let is_fetched = cluster.fetch_by_hand(&pod).await?;
     Ok(if is_fetched { ExitCode::SUCCESS } else { ExitCode::FAILURE })

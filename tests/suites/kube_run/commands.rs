@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use aifo_tests::{Outcome, Terminal};
+use aifo_tests::{Outcome, Terminal, eventually};
 
 use super::Cluster;
 
@@ -12,6 +12,88 @@ impl Cluster {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("config.toml"), text).unwrap();
     }
+}
+
+impl Cluster {
+    /// The sessions whose cluster this machine has recorded.
+    fn recorded(&self) -> usize {
+        let state = self.setup.scratch().join("home/.local/state/aifo/pods");
+        let entries = fs::read_dir(state).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.path().join("cluster.json").exists()).count()
+    }
+}
+
+#[test]
+fn a_session_is_found_in_the_cluster_that_it_was_started_in() {
+    let cluster = Cluster::with_agent("echo begin; read -r word; exit 3");
+    let mut run = cluster.run(&["--detach", "--context", "c", "--namespace", "n"]);
+    let id = Outcome::of(&mut run).exited(0).text();
+    let id = &id[..8];
+    assert_eq!(cluster.recorded(), 1);
+    eventually("the session runs", || {
+        Outcome::of(&mut cluster.coder(&["log", id])).code() == Some(0)
+    });
+    let detached = Outcome::of(&mut cluster.coder(&["detach", id]));
+    let expected = format!("attach --backend kubernetes --context c --namespace n {id}");
+    assert!(detached.exited(0).stderr.contains(&expected), "{}", detached.stderr);
+    let refused = Outcome::of(&mut cluster.coder(&["exec", "--session", id, "--", "nothing"]));
+    assert_eq!(refused.code(), Some(86), "{}", refused.stderr);
+    let kept = Outcome::of(&mut cluster.coder(&["cleanup", id]));
+    assert!(kept.exited(0).stderr.contains("is running"), "{}", kept.stderr);
+    let terminal = Terminal::sized(80, 24);
+    let attach = terminal.start(&cluster.coder(&["attach", id]));
+    terminal.expect("begin");
+    terminal.press("x\r");
+    assert_eq!(attach.finish(), Ok(3), "{}", terminal.shown());
+    let calls = cluster.read("calls");
+    let mut with_target = calls.lines().filter(|call| !call.starts_with("version"));
+    assert!(with_target.all(|call| call.starts_with("--context=c --namespace=n ")), "{calls}");
+    assert_eq!(cluster.recorded(), 0, "the pod is deleted");
+    let unknown = Outcome::of(&mut cluster.coder(&["log", id]));
+    let hint = "hint: for a session in a cluster add --backend kubernetes";
+    assert!(unknown.exited(1).stderr.contains(hint), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_record_is_removed_when_the_pod_is_gone() {
+    let cluster = Cluster::with_agent("exec sleep 600");
+    let id = Outcome::of(&mut cluster.run(&["--detach"])).exited(0).text();
+    assert_eq!(cluster.recorded(), 1);
+    fs::rename(cluster.directory.join("manifests"), cluster.directory.join("gone")).unwrap();
+    let missing = Outcome::of(&mut cluster.coder(&["log", &id[..8]]));
+    assert!(missing.exited(1).stderr.contains("no session in the cluster"), "{}", missing.stderr);
+    assert_eq!(cluster.recorded(), 0);
+}
+
+#[test]
+fn a_pod_with_unfetched_work_is_kept_and_the_fetch_is_named() {
+    let cluster = Cluster::with_agent("echo made > made; exit 6");
+    cluster.put("no-changes", "error: unable to upgrade connection: broken pipe");
+    let terminal = Terminal::sized(160, 24);
+    let run = terminal.start(&cluster.run_in(&[]));
+    assert_eq!(run.finish(), Ok(6), "{}", terminal.shown());
+    eventually("the pod waits", || cluster.directory.join("tmp/aifo-ended").exists());
+    let manifests = cluster.read("manifests");
+    let id = manifests.lines().find_map(|line| line.strip_prefix("  name: aifo-")).unwrap();
+    let fetch = format!("aifo-coder kube fetch --backend kubernetes {}", &id[..8]);
+    let id = &id[..8];
+
+    let again = Terminal::sized(160, 24);
+    let attach = again.start(&cluster.coder(&["attach", id]));
+    assert_eq!(attach.finish(), Ok(1), "{}", again.shown());
+    again.expect(&format!("get its work with: {fetch}"));
+    let all = Outcome::of(&mut cluster.on_pods(&["cleanup"]));
+    assert!(all.exited(0).stderr.contains("waits: the agent has ended"), "{}", all.stderr);
+    let one = Outcome::of(&mut cluster.coder(&["cleanup", id]));
+    assert!(one.exited(1).stderr.contains(&fetch), "{}", one.stderr);
+    assert!(one.stderr.contains("kubectl delete pod aifo-"), "{}", one.stderr);
+    assert_eq!(cluster.read("deleted"), "");
+
+    fs::remove_file(cluster.directory.join("no-changes")).unwrap();
+    Outcome::of(&mut cluster.coder(&["kube", "fetch", id])).exited(0);
+    let made = fs::read_to_string(cluster.setup.workspace().join("made")).unwrap();
+    assert_eq!((made.as_str(), cluster.recorded()), ("made\n", 0));
+    assert!(!cluster.read("deleted").is_empty());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use aifo_sync::Git;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
+use super::records;
 use crate::banner::short;
 use crate::cli::{ClusterFlags, UsageError, default_workspace};
 use crate::config::{self, Config};
@@ -61,14 +62,48 @@ struct PodList {
 impl Cluster {
     /// Finds kubectl. No cluster is contacted.
     pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
-        let target = target_of(config);
+        Cluster::at(config, workspace, target_of(config)).await
+    }
+
+    async fn at(config: &Config, workspace: &Path, target: KubeTarget) -> anyhow::Result<Self> {
         let programs = settings::programs(workspace, config);
         let kubectl = Kubectl::find(&programs, target).await?;
         Ok(Cluster { kubectl, git: users_git(&programs) })
     }
 
-    /// Returns the cluster of these flags and the user's configuration; `None` if the backend is another.
-    pub(crate) async fn selected(flags: &ClusterFlags) -> anyhow::Result<Option<Self>> {
+    /// Returns the cluster in which this machine has started the session whose id starts with `session`;
+    /// `None` without a record, or if flags select a cluster.
+    pub(crate) async fn recorded(
+        flags: &ClusterFlags,
+        session: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        let is_selected = flags.backend.is_some() || flags.given().is_some();
+        let Some(prefix) = session.filter(|_| !is_selected) else { return Ok(None) };
+        let workspace = default_workspace();
+        // Commands on sessions work with a wrong configuration.
+        let config = config::load(&workspace, &flags.flags()).unwrap_or_else(|_| Config::builtin());
+        Cluster::of_session(&config, &workspace, prefix).await
+    }
+
+    /// Returns the cluster in which this machine has started a session; `None` without a record.
+    pub(crate) async fn of_session(
+        config: &Config,
+        workspace: &Path,
+        prefix: &str,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(target) = records::find(prefix)? else { return Ok(None) };
+        Cluster::at(config, workspace, target).await.map(Some)
+    }
+
+    /// Returns the cluster of these flags and the user's configuration, or the one in which this machine has
+    /// started the session; `None` if the session is one of this machine.
+    pub(crate) async fn selected(
+        flags: &ClusterFlags,
+        session: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        if let Some(cluster) = Cluster::recorded(flags, session).await? {
+            return Ok(Some(cluster));
+        }
         let workspace = default_workspace();
         let config = match config::load(&workspace, &flags.flags()) {
             // Commands on sessions of this machine work with a wrong configuration.
@@ -120,10 +155,13 @@ impl Cluster {
     pub(crate) async fn pods(&self) -> anyhow::Result<Vec<PodObject>> {
         let selector = format!("--selector={SESSION_LABEL}");
         let args = ["get", "pods", &selector, "--output=json"];
+        let recorded = records::in_cluster(self.kubectl.target());
         let output = self.kubectl.output_retried(&args, b"", away).await?;
         let list: PodList = parse(&output)?;
         let mut pods: Vec<_> =
             list.items.into_iter().filter(|pod| pod.session().is_some()).collect();
+        let is_gone = |id: &&String| pods.iter().all(|pod| pod.session() != Some(id.as_str()));
+        recorded.iter().filter(is_gone).for_each(|id| records::remove(id));
         pods.sort_by(|one, other| one.created().cmp(other.created()));
         Ok(pods)
     }
@@ -136,12 +174,30 @@ impl Cluster {
         pods.into_iter().nth(index).context("no session in the cluster")
     }
 
+    /// Records the cluster of a session, for commands that get its id only.
+    pub(super) async fn record(&self, session: &str) {
+        let mut target = self.kubectl.target().clone();
+        if target.context.is_none() {
+            // The current one may be another when the record is read.
+            let args = ["config", "current-context"];
+            let output = self.kubectl.output(&args, b"").await.unwrap_or_default();
+            let context = String::from_utf8_lossy(&output).trim().to_owned();
+            target.context = Some(context).filter(|context| !context.is_empty());
+        }
+        if let Err(error) = records::write(session, &target) {
+            tracing::warn!("the cluster of session {} is not recorded: {error}", short(session));
+        }
+    }
+
     /// Deletes the pod of a session and its network policy. Reports a failure on stderr.
     pub(crate) async fn delete(&self, session: &str) -> bool {
         let selector = format!("--selector={SESSION_LABEL}={session}");
         let args = ["delete", "pod,networkpolicy", &selector, "--ignore-not-found", "--wait=false"];
         match self.kubectl.output_retried(&args, b"", away).await {
-            Ok(_) => true,
+            Ok(_) => {
+                records::remove(session);
+                true
+            }
             Err(error) => {
                 let (id, options) = (short(session), self.options());
                 console::fail(&anyhow::Error::from(error).context(format!(
