@@ -24,7 +24,7 @@ use aifo_launch::new_id;
 
 pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
 pub(crate) use self::cluster::Cluster;
-pub(crate) use self::relay::relay;
+pub(crate) use self::relay::{Unusable, relay, unusable};
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
 pub(crate) use self::sessions::{cleanup, list};
 use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};

@@ -121,3 +121,32 @@ fn a_call_that_waits_names_the_command_that_answers_from_the_users_machine() {
         terminal.shown()
     );
 }
+
+#[test]
+fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
+    let cluster = Cluster::with_agent("exec sleep 600");
+    cluster.configure("[[rule]]\nrun = \"git version\"\nthen = \"deny\"\nbecause = \"users\"\n");
+    let mut run = cluster.run_in(&["--detach", "--namespace", "n"]);
+    let id = Outcome::of(&mut run).exited(0).text();
+    let (name, id) = (format!("aifo-{}", id.trim_end()), &id[..8]);
+    for line in
+        [&["why", "--session", id][..], &["why", "--backend", "kubernetes", "--namespace=n"]]
+    {
+        let line = [line, &["git", "version"]].concat();
+        let explained = Outcome::of(&mut cluster.coder(&line)).exited(0).text();
+        assert!(explained.contains("git version") && explained.contains("users"), "{explained}");
+    }
+    let calls = cluster.read("calls");
+    let call = "aifo-coder why --workspace /workspace --cwd /workspace -- git version";
+    assert_eq!(calls.lines().filter(|line| line.ends_with(call)).count(), 2, "{calls}");
+    for (line, remedy) in [
+        (&["net", id][..], format!("kubectl --namespace=n describe networkpolicy {name}")),
+        (
+            &["publish", "--session", id, "3000"],
+            format!("kubectl --namespace=n port-forward {name} PORT"),
+        ),
+    ] {
+        let refused = Outcome::of(&mut cluster.coder(line));
+        assert!(refused.exited(1).stderr.contains(&remedy), "{}", refused.stderr);
+    }
+}

@@ -96,7 +96,7 @@ case "$*" in
     fi
     if [ -n "$AIFO_POD_PATH" ]; then PATH=$AIFO_POD_PATH; fi
     if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
-    case "$1" in acp | prompt)
+    case "$1" in acp | prompt | why)
         # The same command, with an agent and tools of this machine.
         skip=
         for word; do

@@ -95,6 +95,18 @@ impl Cluster {
         Cluster::at(config, workspace, target).await.map(Some)
     }
 
+    /// As [`Cluster::selected`], but the configuration alone selects none: for commands that also work without a
+    /// session.
+    pub(crate) async fn given(
+        flags: &ClusterFlags,
+        session: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        match flags.backend.is_some() || flags.given().is_some() {
+            true => Cluster::selected(flags, session).await,
+            false => Cluster::recorded(flags, session).await,
+        }
+    }
+
     /// Returns the cluster of these flags and the user's configuration, or the one in which this machine has
     /// started the session; `None` if the session is one of this machine.
     pub(crate) async fn selected(
