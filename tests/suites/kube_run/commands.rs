@@ -55,10 +55,17 @@ fn a_session_is_found_in_the_cluster_that_it_was_started_in() {
 }
 
 #[test]
-fn a_record_is_removed_when_the_pod_is_gone() {
+fn a_record_has_the_current_cluster_and_is_removed_when_the_pod_is_gone() {
     let cluster = Cluster::with_agent("exec sleep 600");
+    cluster.put("current", "ctx/team");
     let id = Outcome::of(&mut cluster.run(&["--detach"])).exited(0).text();
     assert_eq!(cluster.recorded(), 1);
+    cluster.put("current", "other/");
+    cluster.put("calls", "");
+    let running = Outcome::of(&mut cluster.coder(&["cleanup", &id[..8]]));
+    assert!(running.exited(0).stderr.contains("is running"), "{}", running.stderr);
+    let calls = cluster.read("calls");
+    assert!(calls.contains("--context=ctx --namespace=team get pods"), "{calls}");
     fs::rename(cluster.directory.join("manifests"), cluster.directory.join("gone")).unwrap();
     let missing = Outcome::of(&mut cluster.coder(&["log", &id[..8]]));
     assert!(missing.exited(1).stderr.contains("no session in the cluster"), "{}", missing.stderr);

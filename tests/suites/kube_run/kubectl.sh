@@ -50,6 +50,7 @@ case "$*" in
     cat >/dev/null
     [ ! -e "$D/warning" ] || echo "Warning: $(cat "$D/warning")" >&2
     [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")" ;;
+*"config view "*current-context*) cat "$D/current" ;;
 *" patch "*) ;;
 *" create "*)
     cat >"$D/manifests"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use aifo_launch::{
     Programs, TrustedPrograms,
 };
 use aifo_sync::Git;
+use aifo_types::quote_word;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
@@ -153,6 +155,13 @@ impl Cluster {
         options_of(self.kubectl.target())
     }
 
+    /// Returns the user's kubectl with the options that select this cluster, for command lines.
+    pub(super) fn kubectl_line(&self) -> String {
+        let options = self.kubectl.target().options();
+        let options = options.iter().map(|word| format!(" {}", quote_word(word.as_bytes())));
+        format!("kubectl{}", options.collect::<String>())
+    }
+
     /// Returns the pod with this name; `None` if it does not exist.
     pub(super) async fn pod(&self, name: &str) -> Result<Option<PodObject>, KubectlError> {
         let args = ["get", "pod", name, "--output=json"];
@@ -189,12 +198,22 @@ impl Cluster {
     /// Records the cluster of a session, for commands that get its id only.
     pub(super) async fn record(&self, session: &str) {
         let mut target = self.kubectl.target().clone();
-        if target.context.is_none() {
-            // The current one may be another when the record is read.
-            let args = ["config", "current-context"];
-            let output = self.kubectl.output(&args, b"").await.unwrap_or_default();
-            let context = String::from_utf8_lossy(&output).trim().to_owned();
-            target.context = Some(context).filter(|context| !context.is_empty());
+        // The current ones may be others when the record is read.
+        let fields = "--output=jsonpath={.current-context}/{.contexts[0].context.namespace}";
+        let output = self.kubectl.output(&["config", "view", "--minify", fields], b"").await;
+        let output = output.unwrap_or_default();
+        if let Some((context, namespace)) = String::from_utf8_lossy(&output).rsplit_once('/')
+            && !context.is_empty()
+        {
+            let namespace = if namespace.is_empty() { "default" } else { namespace };
+            target.context.get_or_insert_with(|| context.to_owned());
+            target.namespace.get_or_insert_with(|| namespace.to_owned());
+        }
+        if target.kubeconfig.is_none() {
+            // The option has one file.
+            let files = std::env::var_os("KUBECONFIG").unwrap_or_default();
+            let mut files = std::env::split_paths(&files).filter(|file| file.is_file());
+            target.kubeconfig = files.next().filter(|_| files.next().is_none());
         }
         if let Err(error) = records::write(session, &target) {
             tracing::warn!("the cluster of session {} is not recorded: {error}", short(session));

@@ -3,13 +3,11 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use aifo_kube::PodObject;
 use aifo_launch::{ApiFailure, KubectlError, known_agents};
-use aifo_types::quote_word;
 use anyhow::{Context, anyhow};
 use tokio::process::Child;
 use tokio::sync::oneshot;
@@ -188,9 +186,7 @@ pub(crate) async fn unusable(
         Err(error) => return error,
     };
     let (id, name) = (short(pod.session().unwrap_or_default()), pod.name());
-    let options = cluster.kubectl.target().options();
-    let options = options.iter().map(|word| format!(" {}", quote_word(word.as_bytes())));
-    let kubectl = format!("kubectl{}", options.collect::<String>());
+    let kubectl = cluster.kubectl_line();
     match command {
         Unusable::Connections => anyhow!(
             "session {id} has no list of connections: a network policy admits those of a pod\n\

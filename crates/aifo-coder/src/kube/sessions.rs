@@ -131,11 +131,11 @@ fn reject_waiting(cluster: &Cluster, pod: &PodObject) -> anyhow::Result<()> {
     if row.state != "waits" || row.detail != WAITS_FOR_FETCH {
         return Ok(());
     }
-    let (id, options) = (short(row.id), cluster.options());
+    let (id, options, kubectl) = (short(row.id), cluster.options(), cluster.kubectl_line());
     bail!(
         "the pod of session {id} is kept: its work may be nowhere else\n\
          hint: fetch it, which deletes the pod, with: aifo-coder kube fetch{options} {id}; or lose it with: \
-         kubectl delete pod {}",
+         {kubectl} delete pod {}",
         row.pod
     )
 }
