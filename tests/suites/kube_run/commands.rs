@@ -37,7 +37,7 @@ fn a_session_is_found_in_the_cluster_that_it_was_started_in() {
     let expected = format!("attach --backend kubernetes --context c --namespace n {id}");
     assert!(detached.exited(0).stderr.contains(&expected), "{}", detached.stderr);
     let refused = Outcome::of(&mut cluster.coder(&["exec", "--session", id, "--", "nothing"]));
-    assert_eq!(refused.code(), Some(86), "{}", refused.stderr);
+    assert!(refused.stderr.contains("tool 'nothing' is not allowed"), "{}", refused.stderr);
     let kept = Outcome::of(&mut cluster.coder(&["cleanup", id]));
     assert!(kept.exited(0).stderr.contains("is running"), "{}", kept.stderr);
     let terminal = Terminal::sized(80, 24);
@@ -65,7 +65,7 @@ fn a_record_has_the_current_cluster_and_is_removed_when_the_pod_is_gone() {
     let running = Outcome::of(&mut cluster.coder(&["cleanup", &id[..8]]));
     assert!(running.exited(0).stderr.contains("is running"), "{}", running.stderr);
     let calls = cluster.read("calls");
-    assert!(calls.contains("--context=ctx --namespace=team get pods"), "{calls}");
+    assert!(calls.contains("--context=ctx --namespace=team "), "{calls}");
     fs::rename(cluster.directory.join("manifests"), cluster.directory.join("gone")).unwrap();
     let missing = Outcome::of(&mut cluster.coder(&["log", &id[..8]]));
     assert!(missing.exited(1).stderr.contains("no session in the cluster"), "{}", missing.stderr);
@@ -132,7 +132,6 @@ fn a_call_that_waits_names_the_command_that_answers_from_the_users_machine() {
 #[test]
 fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
     let cluster = Cluster::with_agent("exec sleep 600");
-    cluster.configure("[[rule]]\nrun = \"git version\"\nthen = \"deny\"\nbecause = \"users\"\n");
     let mut run = cluster.run_in(&["--detach", "--namespace", "n"]);
     let id = Outcome::of(&mut run).exited(0).text();
     let (name, id) = (format!("aifo-{}", id.trim_end()), &id[..8]);
@@ -141,7 +140,10 @@ fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
     {
         let line = [line, &["git", "version"]].concat();
         let explained = Outcome::of(&mut cluster.coder(&line)).exited(0).text();
-        assert!(explained.contains("git version") && explained.contains("users"), "{explained}");
+        assert!(
+            explained.contains("git version") && explained.contains("cluster/files"),
+            "{explained}"
+        );
     }
     let calls = cluster.read("calls");
     let call = "aifo-coder why --workspace /workspace --cwd /workspace -- git version";

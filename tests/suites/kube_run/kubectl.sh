@@ -4,7 +4,7 @@
 D=${0%/*}
 echo "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
-client() { sed -n '/name: AIFO_POD_CLIENT/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | head -n 1; }
+client() { sed -n 's/.*name: AIFO_POD_CLIENT, value: "\(.*\)"}.*/\1/p' "$D/manifests"; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
 is_clone() { grep -q 'name: clone' "$D/manifests"; }
 pushes() {
