@@ -77,7 +77,7 @@ fn leftovers_of_a_killed_session_are_listed_and_removed() {
     }
     assert_eq!(dirs(&run), [""; 0]);
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
+    assert!(outcome.exited(0).only_line().starts_with("aifo-coder: no remains of killed sessions"));
 }
 
 /// A killed session, and a call in a session of its own in the same runtime directory.
@@ -167,7 +167,7 @@ fn a_session_that_is_starting_is_not_touched() {
     eventually("it has its directories", || dirs(&run).len() == 2);
     let id = id(&run);
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
+    assert!(outcome.exited(0).only_line().starts_with("aifo-coder: no remains of killed sessions"));
     assert_eq!(dirs(&run).len(), 2);
 
     starting.signal(Signal::SIGKILL);

@@ -148,7 +148,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     eventually("its container is there", || held(&id).0.len() == 1);
 
     let outcome = coder(&setup, &["cleanup", &id]);
-    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: no remains of killed sessions");
+    assert!(outcome.exited(0).only_line().starts_with("aifo-coder: no remains of killed sessions"));
     let (containers, networks) = held(&id);
     assert_eq!((containers.len(), networks.len(), dirs(&setup, &id).len()), (1, 1, 2));
 

@@ -96,7 +96,10 @@ fn a_session_that_ended_can_be_named() {
     assert_eq!(newest.lines().count(), 3);
     assert_eq!(text(&session, &[&id[..5]]), newest);
     let outcome = Outcome::of(&mut log(&session, &["xyz"]));
-    let printed = format!("aifo-coder: no session 'xyz'\nhint: available: {id}\n");
+    let printed = format!(
+        "aifo-coder: no session 'xyz'\nhint: available: {id}; for a session in a cluster add \
+         --backend kubernetes\n"
+    );
     assert_eq!(outcome.exited(1).stderr, printed);
 }
 

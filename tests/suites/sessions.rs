@@ -129,12 +129,16 @@ fn an_id_that_matches_none_or_many_is_reported_with_the_candidates() {
     let session = Session::start();
     let id = id(&session);
     let outcome = Outcome::of(&mut coder(&session, &["exec", "--session", "xyz", "--", "make"]));
-    let printed = format!("aifo-coder: no running session 'xyz'\nhint: available: {id}\n");
+    let printed =
+        format!("aifo-coder: no running session 'xyz'\nhint: available: {id}; {ELSEWHERE}\n");
     assert_eq!(outcome.exited(86).stderr, printed);
     let alone = SessionSetup::new();
     let outcome = Outcome::of(alone.coder().args(["exec", "--session", "5d", "--", "make"]));
-    assert_eq!(outcome.exited(86).only_line(), "aifo-coder: no running session found");
+    let printed = format!("aifo-coder: no running session '5d'\nhint: {ELSEWHERE}\n");
+    assert_eq!(outcome.exited(86).stderr, printed);
 }
+
+const ELSEWHERE: &str = "for a session in a cluster add --backend kubernetes";
 
 #[test]
 fn a_call_alone_has_a_session_that_ends_with_it() {

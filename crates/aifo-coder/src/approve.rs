@@ -20,7 +20,7 @@ use crate::kube::{self, Cluster};
 use crate::{console, paint, sessions};
 
 pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
         return kube::relay(&cluster, flags).await;
     }
     let session = sessions::asking(flags.session.as_deref().unwrap_or_default()).await?;

@@ -6,7 +6,7 @@ use aifo_launch::{
     Admission, AgentSpec, CallStats, Containers, Net, Session, Usage, WorkspaceAccess,
     agent_variables,
 };
-use aifo_types::Kind;
+use aifo_types::{Kind, env};
 
 use crate::config::Config;
 
@@ -275,10 +275,19 @@ pub(crate) fn after(stats: &CallStats, id: &str) -> Vec<String> {
         (failed, 0) => format!("{failed} failed"),
         (failed, refused) => format!("{failed} failed, {refused} of them refused"),
     };
-    let (seconds, id) = (stats.tool_time.as_secs_f64(), short(id));
-    let totals = format!("{calls}, {failed}, {seconds:.1} s in tools; see 'aifo-coder log {id}'");
+    let seconds = stats.tool_time.as_secs_f64();
+    let see = see_log(id);
+    let totals = format!("{calls}, {failed}, {seconds:.1} s in tools{see}");
     let reasons = stats.reasons.iter().map(|reason| format!("refused: {}", one_line(reason)));
     std::iter::once(totals).chain(reasons).collect()
+}
+
+/// Returns the hint at the log of a session that has ended; empty in a pod, which is deleted with it.
+pub(crate) fn see_log(id: &str) -> String {
+    match std::env::var_os(env::POD_SESSION) {
+        Some(_) => String::new(),
+        None => format!("; see 'aifo-coder log {}'", short(id)),
+    }
 }
 
 /// The beginning of a session's id, for command lines.

@@ -6,12 +6,13 @@ use aifo_launch::{Leftover, RemoveError, find_leftovers, running_sessions};
 use serde::Serialize;
 
 use crate::cli::Cleanup;
+use crate::id_prefix::ELSEWHERE;
 use crate::kube::{self, Cluster};
 use crate::removals::Removal;
 use crate::{cache, console, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
         return kube::cleanup(&cluster, flags).await;
     }
     let (engines, silent) = engines::answering_and_silent().await;
@@ -42,7 +43,8 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
         paint::print_json(&rows)?;
     } else if rows.is_empty() && !runs {
         let unless_listed = if is_complete { "" } else { " found on the engines that answer" };
-        console::say(format_args!("no remains of killed sessions{unless_listed}"));
+        let elsewhere = if id.is_empty() { String::new() } else { format!("; {ELSEWHERE}") };
+        console::say(format_args!("no remains of killed sessions{unless_listed}{elsewhere}"));
     }
     if id.is_empty() {
         cache::report_unused(&engines, flags.dry_run).await?;

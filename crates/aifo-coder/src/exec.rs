@@ -25,6 +25,14 @@ pub(crate) async fn exec(flags: Exec) -> anyhow::Result<ExitCode> {
         Err(_) if flags.running.is_some() && given.first().is_none() => Config::builtin(),
         loaded => loaded?,
     };
+    let is_selected =
+        flags.cluster.flags().first().is_some() || !given.words("--backend").is_empty();
+    if !is_selected
+        && let Some(session) = &flags.running
+        && let Some(cluster) = Cluster::of_session(&config, workspace, session).await?
+    {
+        return kube::relay(&cluster, &flags).await;
+    }
     if config.backend.value == BackendChoice::Kubernetes {
         let (tool, _) = split(&flags.call.words)?;
         if flags.running.is_none() {

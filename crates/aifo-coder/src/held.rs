@@ -235,7 +235,7 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
         return kube::attach(&cluster, flags.session.as_deref()).await;
     }
     if !console::is_on_terminal() {
@@ -246,7 +246,7 @@ pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
         return kube::relay(&cluster, flags).await;
     }
     let running = |held: &HeldSession| matches!(held.state, HeldState::Running(_));

@@ -2,6 +2,11 @@
 
 use anyhow::bail;
 
+/// The hint at sessions that this machine has not started.
+pub(crate) const ELSEWHERE: &str = "for a session in a cluster add --backend kubernetes";
+/// The end of the name of sessions in a cluster.
+const CLUSTER: &str = " in the cluster";
+
 /// Returns the index of the only id that starts with `prefix`. Errors name the candidates.
 pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<usize> {
     let matching: Vec<usize> =
@@ -11,10 +16,17 @@ pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<
     };
     match matching[..] {
         [only] => Ok(only),
-        [] if ids.is_empty() => bail!("no {what} found"),
+        [] if prefix.is_empty() => bail!("no {what} found"),
+        [] if what.ends_with(CLUSTER) && ids.is_empty() => bail!("no {what} '{prefix}'"),
         [] => {
             let all: Vec<usize> = (0..ids.len()).collect();
-            bail!("no {what} '{prefix}'\nhint: available: {}", names(&all))
+            let available = match ids.is_empty() {
+                true => Vec::new(),
+                false => vec![format!("available: {}", names(&all))],
+            };
+            let elsewhere = (!what.ends_with(CLUSTER)).then(|| ELSEWHERE.to_owned());
+            let hints: Vec<_> = available.into_iter().chain(elsewhere).collect();
+            bail!("no {what} '{prefix}'\nhint: {}", hints.join("; "))
         }
         _ => {
             bail!("'{prefix}' matches more than one {what}\nhint: candidates: {}", names(&matching))
@@ -34,9 +46,12 @@ mod tests {
         assert_eq!(found("5d1"), Ok(1));
         let ambiguous = "'5d' matches more than one session\nhint: candidates: 5d0c, 5d1f";
         assert_eq!(found("5d"), Err(ambiguous.to_owned()));
-        let unknown = "no session 'x'\nhint: available: 5d0c, 5d1f, a000";
-        assert_eq!(found("x"), Err(unknown.to_owned()));
+        let unknown = format!("no session 'x'\nhint: available: 5d0c, 5d1f, a000; {ELSEWHERE}");
+        assert_eq!(found("x"), Err(unknown));
         let none = the_one("", &[], "session").unwrap_err().to_string();
         assert_eq!(none, "no session found");
+        let no_other = |what| the_one("x", &[], what).unwrap_err().to_string();
+        assert_eq!(no_other("session"), format!("no session 'x'\nhint: {ELSEWHERE}"));
+        assert_eq!(no_other("session in the cluster"), "no session in the cluster 'x'");
     }
 }

@@ -4,6 +4,7 @@ mod acp;
 mod agent_variables;
 mod cluster;
 mod piped;
+mod records;
 mod relay;
 mod result;
 mod run;
@@ -23,7 +24,7 @@ use aifo_launch::new_id;
 
 pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
 pub(crate) use self::cluster::Cluster;
-pub(crate) use self::relay::relay;
+pub(crate) use self::relay::{Unusable, relay, unusable};
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
 pub(crate) use self::sessions::{cleanup, list};
 use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};
@@ -48,10 +49,14 @@ pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
 /// Fetches the files of an uploaded workspace.
 async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);
-    let workspace = default_workspace();
-    let given = flags.cluster.flags().with("--backend", vec!["kubernetes".to_owned()]);
-    let config = config::load(&workspace, &given)?;
-    let cluster = Cluster::of(&config, &workspace).await?;
+    let cluster = match Cluster::recorded(&flags.cluster, flags.session.as_deref()).await? {
+        Some(cluster) => cluster,
+        None => {
+            let workspace = default_workspace();
+            let given = flags.cluster.flags().with("--backend", vec!["kubernetes".to_owned()]);
+            Cluster::of(&config::load(&workspace, &given)?, &workspace).await?
+        }
+    };
     let pod = cluster.find(flags.session.as_deref()).await?;
     let is_fetched = cluster.fetch_by_hand(&pod).await?;
     Ok(if is_fetched { ExitCode::SUCCESS } else { ExitCode::FAILURE })

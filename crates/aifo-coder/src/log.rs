@@ -18,7 +18,7 @@ use crate::paint::{self, Paint};
 use crate::session_log::{POLL_INTERVAL, SessionLog};
 
 pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
         return kube::relay(&cluster, flags).await;
     }
     let log = SessionLog::select(flags.session.as_deref(), flags.follow)?;

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Command::Proxy(flags) => (block_on(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (block_on(log::log(&flags)), UNANSWERED),
-        Command::Net(flags) => (net::run(&flags), UNANSWERED),
+        Command::Net(flags) => (block_on(net::run(&flags)), UNANSWERED),
         Command::Sessions(flags) => {
             let ended = match &flags.complete {
                 Some(query) => block_on(completions::answer(query)),
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         Command::Attach(flags) => (block_on(held::attach(&flags)), UNANSWERED),
         Command::Detach(flags) => (block_on(held::detach(&flags)), UNANSWERED),
         Command::Approve(flags) => (block_on(approve::approve(&flags)), UNANSWERED),
-        Command::Publish(flags) => (publish::publish(&flags), UNANSWERED),
+        Command::Publish(flags) => (block_on(publish::publish(&flags)), UNANSWERED),
         Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
         Command::State(flags) => (block_on(state::run(&flags.command)), UNANSWERED),

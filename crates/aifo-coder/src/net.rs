@@ -11,11 +11,19 @@ use std::process::ExitCode;
 
 pub(crate) use self::allow::{check, difference, lock, replace};
 pub(crate) use self::line::{connection_line, ended};
-use crate::cli::{Net, NetCommand};
+use crate::cli::{Net, NetCommand, NetList};
+use crate::kube::{self, Cluster, Unusable};
 
-pub(crate) fn run(flags: &Net) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(flags: &Net) -> anyhow::Result<ExitCode> {
     match &flags.command {
-        None => list::list(&flags.list),
+        None => {
+            let NetList { session, cluster, .. } = &flags.list;
+            if let Some(cluster) = Cluster::given(cluster, session.as_deref()).await? {
+                let command = Unusable::Connections;
+                return Err(kube::unusable(&cluster, session.as_deref(), command).await);
+            }
+            list::list(&flags.list)
+        }
         Some(NetCommand::Allow(flags)) => allow::allow(flags),
         Some(NetCommand::Check(flags)) => check::check(flags),
         Some(NetCommand::Suggest { json, session }) => suggest::suggest(session.as_deref(), *json),

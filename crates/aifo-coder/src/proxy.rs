@@ -115,7 +115,8 @@ fn approvals(workspace: &Path, config: &Config) -> CallApprovals {
     }
     let names = vec![workspace.as_os_str().as_bytes().to_vec()];
     let timeout = Duration::from_secs(config.ask_timeout_secs.value.unwrap_or(ASK_TIMEOUT));
-    CallApprovals::new(Some(judge.into()), names, timeout, &Limits::default())
+    let command = "aifo-coder approve".to_owned();
+    CallApprovals::new(Some(judge.into()), names, timeout, &Limits::default(), command)
 }
 
 /// Serves `aifo-coder approve` and web pages. Without it only the user's program answers.

@@ -5,10 +5,15 @@ use std::process::ExitCode;
 use aifo_launch::PublishedPort;
 
 use crate::cli::{Publish, UsageError};
+use crate::kube::{self, Cluster, Unusable};
 use crate::{paint, sessions};
 
-pub(crate) fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
+pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
     let port: PublishedPort = flags.port.parse().map_err(|error| UsageError(format!("{error}")))?;
+    let given = flags.session.as_deref();
+    if let Some(cluster) = Cluster::given(&flags.cluster, given).await? {
+        return Err(kube::unusable(&cluster, given, Unusable::Publish).await);
+    }
     let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
     let address = aifo_launch::publish(&session.directory, port).map_err(anyhow::Error::msg)?;
     paint::print(&format!("{address}\n"))?;

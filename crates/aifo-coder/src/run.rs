@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use aifo_launch::{
     Agent, AgentEnd, BackendChoice, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity,
-    WorkspaceLock,
+    WorkspaceLock, user_command,
 };
 use aifo_process::become_subreaper;
-use aifo_types::exit;
+use aifo_types::{env, exit};
 use anyhow::Context;
 
 use crate::banner;
@@ -79,7 +79,7 @@ pub(crate) async fn run_target(
         agent.set(name, value);
     }
     if target.spec.is_some() {
-        agent.set(aifo_types::env::PROGRESS, "0");
+        agent.set(env::PROGRESS, "0");
     }
     let mut session = settings::session_config(flags, config, target.fallback()).await?;
     session.id = id;
@@ -172,8 +172,11 @@ pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Resul
 /// Leaves the terminal to the agent: the launcher's lines go to the session's log.
 fn leave_terminal(session: &Session) -> Hold {
     if session.verbosity() == Verbosity::Verbose && io::stderr().is_terminal() {
-        let log = session.log().display();
-        console::say(format_args!("until the command ends, log lines go to '{log}'"));
+        let log = match std::env::var_os(env::POD_SESSION) {
+            Some(_) => format!("the session's log: {}", user_command("log --follow")),
+            None => format!("'{}'", session.log().display()),
+        };
+        console::say(format_args!("until the command ends, log lines go to {log}"));
     }
     console::hold(session.messages())
 }
@@ -182,8 +185,8 @@ fn leave_terminal(session: &Session) -> Hold {
 fn report_held(held: &HeldLines, id: &str) {
     held.lines.iter().for_each(|line| console::say_lines(line));
     if held.more > 0 {
-        let (more, id) = (held.more, banner::short(id));
-        console::say(format_args!("{more} more warnings; see 'aifo-coder log {id}'"));
+        let (more, see) = (held.more, banner::see_log(id));
+        console::say(format_args!("{more} more warnings{see}"));
     }
 }
 

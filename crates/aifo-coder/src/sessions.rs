@@ -18,7 +18,7 @@ use crate::kube::{self, Cluster};
 use crate::{banner, console, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster, None).await? {
         return kube::list(&cluster, flags).await;
     }
     let sessions = running_sessions();

@@ -25,11 +25,22 @@ use self::words::Detail;
 use crate::backend;
 use crate::cli::{UsageError, Why, reject_option};
 use crate::config::{self, Config};
+use crate::id_prefix::ELSEWHERE;
 use crate::image_dialogue::Dialogue;
+use crate::kube::{self, Cluster};
 use crate::paint;
 use crate::settings;
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
+    let session = flags.session.as_deref();
+    if let Some(cluster) = Cluster::given(&flags.cluster, session).await? {
+        return kube::relay(&cluster, flags).await;
+    }
+    if session.is_some() {
+        let hint = "omit --session: a session of this machine has the rules of its configuration";
+        let error = format!("--session is for sessions in a cluster\nhint: {hint}; {ELSEWHERE}");
+        return Err(UsageError(error).into());
+    }
     if flags.toolchains {
         return toolchains::explain(flags).await;
     }
@@ -77,6 +88,7 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
 async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocation> {
     let programs = settings::programs(workspace, config);
     Ok(match config.backend.value {
+        _ if std::env::var_os(env::POD_SESSION).is_some() => SidecarLocation::Containers,
         BackendChoice::Local => SidecarLocation::Machine,
         BackendChoice::Engine(_) | BackendChoice::Pod | BackendChoice::Kubernetes => {
             SidecarLocation::Containers

@@ -229,7 +229,11 @@ impl SessionPod {
         for kind in ["agent"].into_iter().chain(self.kinds.iter().map(|it| it.kind.as_str())) {
             mounts.push(volumes.mount(&back(kind), &below(&format!("back/{kind}")), Access::Write));
         }
-        let mut variables = vec![variable("HOME", HOME), variable(env::POD_SESSION, &self.session)];
+        let mut variables = vec![
+            variable("HOME", HOME),
+            variable(env::POD_SESSION, &self.session),
+            variable(env::POD_CLIENT, &self.client),
+        ];
         if !self.settings.is_empty() {
             variables.push(variable(env::POD_SETTINGS, &self.settings));
         }

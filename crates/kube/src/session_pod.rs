@@ -19,6 +19,8 @@ pub struct SessionPod {
     pub arguments: Vec<String>,
     /// The user's settings for it, as TOML.
     pub settings: String,
+    /// The options by which the user's commands find it, with a space before each.
+    pub client: String,
     /// The user's variables for the agent, for the launcher; none is secret.
     pub agent_variables: Vec<(String, String)>,
     /// Whether the agent has a terminal.

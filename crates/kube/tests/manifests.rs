@@ -35,6 +35,7 @@ fn session() -> SessionPod {
             .map(str::to_owned)
             .to_vec(),
         settings: "\"env\" = { \"set\" = { \"A\" = \"$(B)\" } }\n".to_owned(),
+        client: " --backend kubernetes --namespace team".to_owned(),
         agent_variables: vec![("AIFO_ENV_MODEL".to_owned(), "large".to_owned())],
         terminal: true,
         agent: AgentContainer {

@@ -49,7 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let names = vec![workspace.as_os_str().as_encoded_bytes().to_vec()];
     let limits = Limits::default();
     let judge = Some(CallJudge::new(judge));
-    let approvals = CallApprovals::new(judge, names, Duration::from_secs(300), &limits);
+    let (timeout, command) = (Duration::from_secs(300), "aifo-coder approve".to_owned());
+    let approvals = CallApprovals::new(judge, names, timeout, &limits, command);
     tokio::spawn(answer(approvals.clone()));
     let shim = ShimBinary::find()?;
     let host = HostRunner {

@@ -12,6 +12,7 @@ use crate::ask_command::run_ask_command;
 use crate::config::SessionConfig;
 use crate::control_socket;
 use crate::running::SessionInfo;
+use crate::user_command::user_command;
 
 /// Returns the session's approvals. With a judge, `tasks` serve the control socket and run the user's
 /// program.
@@ -23,7 +24,8 @@ pub(crate) fn open(
 ) -> io::Result<CallApprovals> {
     let names = workspace.iter().map(|name| name.as_os_str().as_bytes().to_vec()).collect();
     let judge = config.judge.clone();
-    let approvals = CallApprovals::new(judge, names, config.ask_timeout, &config.limits);
+    let command = user_command("approve");
+    let approvals = CallApprovals::new(judge, names, config.ask_timeout, &config.limits, command);
     if approvals.has_judge() {
         tasks.spawn(control_socket::serve(session, approvals.clone(), token.clone())?);
         if !config.ask_command.is_empty() {

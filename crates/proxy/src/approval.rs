@@ -42,6 +42,8 @@ struct Inner {
     /// The workspace's names, absolute.
     workspace: Vec<Vec<u8>>,
     timeout: Duration,
+    /// The user's command that answers.
+    answer_command: String,
     limits: Limits,
     state: Mutex<Approvals>,
     /// The number of changes.
@@ -93,17 +95,20 @@ impl fmt::Debug for CallJudge {
 
 impl CallApprovals {
     /// Returns the approvals of a session. Without a judge every call is allowed. `workspace` are its
-    /// absolute names, the tools' first; `timeout` is the time for an answer, 0 if no user can give one.
+    /// absolute names, the tools' first; `timeout` is the time for an answer, 0 if no user can give one; `answer_command` is
+    /// the command line that gives one.
     pub fn new(
         judge: Option<CallJudge>,
         workspace: Vec<Vec<u8>>,
         timeout: Duration,
         limits: &Limits,
+        answer_command: String,
     ) -> Self {
         CallApprovals(Arc::new(Inner {
             judge,
             workspace,
             timeout,
+            answer_command,
             limits: limits.clone(),
             state: Mutex::new(Approvals::new(limits.max_unapproved)),
             changes: watch::Sender::new(0),
@@ -112,12 +117,17 @@ impl CallApprovals {
 
     /// Returns approvals that allow every call.
     pub fn allow_all() -> Self {
-        CallApprovals::new(None, Vec::new(), Duration::ZERO, &Limits::default())
+        CallApprovals::new(None, Vec::new(), Duration::ZERO, &Limits::default(), String::new())
     }
 
     /// Returns the time for an answer.
     pub(crate) fn timeout(&self) -> Duration {
         self.0.timeout
+    }
+
+    /// Returns the user's command that answers.
+    pub fn answer_command(&self) -> &str {
+        &self.0.answer_command
     }
 
     /// Returns whether it has a judge.

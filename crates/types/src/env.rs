@@ -82,6 +82,8 @@ pub const BACKEND: &str = "AIFO_BACKEND";
 pub const POD_SESSION: &str = "AIFO_POD_SESSION";
 /// The settings of the user's file that hold in a pod, as TOML.
 pub const POD_SETTINGS: &str = "AIFO_POD_SETTINGS";
+/// The options by which the commands of a pod's user find it, such as ` --backend kubernetes --namespace n`.
+pub const POD_CLIENT: &str = "AIFO_POD_CLIENT";
 /// Set in a pod whose workspace was uploaded: its files wait for a fetch after the session's end.
 pub const POD_UPLOAD: &str = "AIFO_POD_UPLOAD";
 /// Set in a pod whose workspace was cloned: its commits and files wait for a fetch after the session's end.

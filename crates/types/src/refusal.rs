@@ -117,14 +117,19 @@ pub enum Refusal {
 }
 
 /// Why a call was not approved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalFailure {
     /// A user denied it.
     Denied,
     /// A user denied it, and the agent's turn must end.
     TurnEnded,
-    /// No answer came within this number of seconds.
-    TimedOut(u64),
+    /// No answer came in time.
+    TimedOut {
+        /// The time in seconds.
+        secs: u64,
+        /// The user's command that answers.
+        command: String,
+    },
 }
 
 /// An HTTP status with its reason phrase.
@@ -208,9 +213,9 @@ impl Refusal {
                 ApprovalFailure::TurnEnded => format!(
                     "denied by the user: {call} ({why})\nhint: end your turn and wait for the user\n"
                 ),
-                ApprovalFailure::TimedOut(secs) => format!(
+                ApprovalFailure::TimedOut { secs, command } => format!(
                     "not approved within {secs} s: {call} ({why})\nhint: an answer by \
-                     'aifo-coder approve' within 10 minutes covers one repetition\n"
+                     '{command}' within 10 minutes covers one repetition\n"
                 ),
             },
             Refusal::TooLongForApproval { len, limit_kib } => format!(
@@ -392,7 +397,10 @@ mod tests {
                 Refusal::NotApproved {
                     call: "git push".into(),
                     why: "rule 'r'".into(),
-                    cause: ApprovalFailure::TimedOut(300),
+                    cause: ApprovalFailure::TimedOut {
+                        secs: 300,
+                        command: "aifo-coder approve".into(),
+                    },
                 },
                 403,
                 "not approved within 300 s: git push (rule 'r')\nhint: an answer by 'aifo-coder \

@@ -4,6 +4,7 @@
 D=${0%/*}
 echo "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
+client() { sed -n 's/.*name: AIFO_POD_CLIENT, value: "\(.*\)"}.*/\1/p' "$D/manifests"; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
 is_clone() { grep -q 'name: clone' "$D/manifests"; }
 pushes() {
@@ -49,12 +50,13 @@ case "$*" in
     cat >/dev/null
     [ ! -e "$D/warning" ] || echo "Warning: $(cat "$D/warning")" >&2
     [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")" ;;
+*"config view "*current-context*) cat "$D/current" ;;
 *" patch "*) ;;
 *" create "*)
     cat >"$D/manifests"
     echo 'NetworkPolicy/uid-1;Pod/uid-2;'
     [ ! -e "$D/unscheduled" ] || exit 0
-    AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    AIFO_POD_SESSION=$(id) AIFO_POD_CLIENT=$(client) && export AIFO_POD_SESSION AIFO_POD_CLIENT
     AIFO_POD_SETTINGS=$(sed -n '/name: AIFO_POD_SETTINGS/{n;s/^ *value: "\(.*\)"$/\1/p}' "$D/manifests" | sed 's/\\"/"/g')
     AIFO_POD_SETTINGS=$(printf '%b' "$AIFO_POD_SETTINGS") && export AIFO_POD_SETTINGS
     export HOME="$D/home"
@@ -81,7 +83,7 @@ case "$*" in
 *" logs "*) echo 'fatal: repository not found' ;;
 *exec*" -- "*)
     [ ! -e "$D/code" ] || fail 'error: cannot exec into a container in a completed pod; current phase is Failed'
-    AIFO_POD_SESSION=$(id) && export AIFO_POD_SESSION
+    AIFO_POD_SESSION=$(id) AIFO_POD_CLIENT=$(client) && export AIFO_POD_SESSION AIFO_POD_CLIENT
     export HOME="$D/home"
     while [ "$1" != -- ]; do shift; done
     shift 2
@@ -95,7 +97,7 @@ case "$*" in
     fi
     if [ -n "$AIFO_POD_PATH" ]; then PATH=$AIFO_POD_PATH; fi
     if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
-    case "$1" in acp | prompt)
+    case "$1" in acp | prompt | why)
         # The same command, with an agent and tools of this machine.
         skip=
         for word; do

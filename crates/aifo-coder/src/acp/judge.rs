@@ -156,7 +156,8 @@ impl PermissionJudge {
         let inner = self.covered(&asked(whole));
         let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), inner, judgement);
         let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
-        let notice = format!("aifo: waiting for approval: {line}; answer with: aifo-coder approve");
+        let command = self.approvals.answer_command();
+        let notice = format!("aifo: waiting for approval: {line}; answer with: {command}");
         TerminalVerdict::Wait { notice, approval, no_network }
     }
 

@@ -283,6 +283,7 @@ Examples:
   aifo-coder why --toolchain node tsc --noEmit
   aifo-coder why --agent codex node /usr/local/bin/codex
   aifo-coder why --json make | jq .route
+  aifo-coder why --backend kubernetes --session 5d0c cargo test
 
 Exit codes:
   0  the call was explained

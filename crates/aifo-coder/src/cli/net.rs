@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::cluster::ClusterFlags;
 use super::examples::{NET_ALLOW, NET_CHECK, NET_SUGGEST};
 use super::session::{ContainerFlags, Project};
 
@@ -29,6 +30,8 @@ pub(crate) struct NetList {
     /// running session]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Subcommand)]

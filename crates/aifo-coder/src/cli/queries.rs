@@ -41,6 +41,9 @@ pub(crate) struct Why {
     /// Explain the image of each toolchain instead of a call
     #[arg(long, conflicts_with = "words")]
     pub(crate) toolchains: bool,
+    /// Explain a call of the session in a pod whose id starts with ID
+    #[arg(long, value_name = "ID", conflicts_with_all = ["toolchains", "verbose"])]
+    pub(crate) session: Option<String>,
     /// Tool and its arguments
     #[arg(
         required_unless_present = "toolchains",
@@ -49,6 +52,8 @@ pub(crate) struct Why {
         value_name = "TOOL"
     )]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +131,8 @@ pub(crate) struct Publish {
     /// Port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT
     #[arg(value_name = "PORT")]
     pub(crate) port: String,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

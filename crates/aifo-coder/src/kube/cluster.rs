@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use aifo_launch::{
     Programs, TrustedPrograms,
 };
 use aifo_sync::Git;
+use aifo_types::quote_word;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
+use super::records;
 use crate::banner::short;
 use crate::cli::{ClusterFlags, UsageError, default_workspace};
 use crate::config::{self, Config};
@@ -61,18 +64,60 @@ struct PodList {
 impl Cluster {
     /// Finds kubectl. No cluster is contacted.
     pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
-        let target = KubeTarget {
-            context: config.kube_context.value.clone(),
-            namespace: config.kube_namespace.value.clone(),
-            kubeconfig: config.kubeconfig.value.clone(),
-        };
+        Cluster::at(config, workspace, target_of(config)).await
+    }
+
+    async fn at(config: &Config, workspace: &Path, target: KubeTarget) -> anyhow::Result<Self> {
         let programs = settings::programs(workspace, config);
         let kubectl = Kubectl::find(&programs, target).await?;
         Ok(Cluster { kubectl, git: users_git(&programs) })
     }
 
-    /// Returns the cluster of these flags and the user's configuration; `None` if the backend is another.
-    pub(crate) async fn selected(flags: &ClusterFlags) -> anyhow::Result<Option<Self>> {
+    /// Returns the cluster in which this machine has started the session whose id starts with `session`;
+    /// `None` without a record, or if flags select a cluster.
+    pub(crate) async fn recorded(
+        flags: &ClusterFlags,
+        session: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        let is_selected = flags.backend.is_some() || flags.given().is_some();
+        let Some(prefix) = session.filter(|_| !is_selected) else { return Ok(None) };
+        let workspace = default_workspace();
+        // Commands on sessions work with a wrong configuration.
+        let config = config::load(&workspace, &flags.flags()).unwrap_or_else(|_| Config::builtin());
+        Cluster::of_session(&config, &workspace, prefix).await
+    }
+
+    /// Returns the cluster in which this machine has started a session; `None` without a record.
+    pub(crate) async fn of_session(
+        config: &Config,
+        workspace: &Path,
+        prefix: &str,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(target) = records::find(prefix)? else { return Ok(None) };
+        Cluster::at(config, workspace, target).await.map(Some)
+    }
+
+    /// As [`Cluster::selected`], but the configuration alone selects none: for commands that also work without a
+    /// session.
+    pub(crate) async fn given(
+        flags: &ClusterFlags,
+        session: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        match flags.backend.is_some() || flags.given().is_some() {
+            true => Cluster::selected(flags, session).await,
+            false => Cluster::recorded(flags, session).await,
+        }
+    }
+
+    /// Returns the cluster of these flags and the user's configuration, or the one in which this machine has
+    /// started the session; `None` if the session is one of this machine.
+    pub(crate) async fn selected(
+        flags: &ClusterFlags,
+        session: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        if let Some(cluster) = Cluster::recorded(flags, session).await? {
+            return Ok(Some(cluster));
+        }
         let workspace = default_workspace();
         let config = match config::load(&workspace, &flags.flags()) {
             // Commands on sessions of this machine work with a wrong configuration.
@@ -107,17 +152,14 @@ impl Cluster {
 
     /// Returns the options of `aifo-coder` that select this cluster, with a space before each.
     pub(crate) fn options(&self) -> String {
-        let target = self.kubectl.target();
-        let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
-        let options = [
-            ("--context", target.context.as_ref()),
-            ("--namespace", target.namespace.as_ref()),
-            ("--kubeconfig", path.as_ref()),
-        ];
-        let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let words = options.flat_map(|(name, value)| [name.to_owned(), value.clone()]);
-        let words = ["--backend".to_owned(), "kubernetes".to_owned()].into_iter().chain(words);
-        words.map(|word| format!(" {}", shlex::try_quote(&word).unwrap_or_default())).collect()
+        options_of(self.kubectl.target())
+    }
+
+    /// Returns the user's kubectl with the options that select this cluster, for command lines.
+    pub(super) fn kubectl_line(&self) -> String {
+        let options = self.kubectl.target().options();
+        let options = options.iter().map(|word| format!(" {}", quote_word(word.as_bytes())));
+        format!("kubectl{}", options.collect::<String>())
     }
 
     /// Returns the pod with this name; `None` if it does not exist.
@@ -134,10 +176,13 @@ impl Cluster {
     pub(crate) async fn pods(&self) -> anyhow::Result<Vec<PodObject>> {
         let selector = format!("--selector={SESSION_LABEL}");
         let args = ["get", "pods", &selector, "--output=json"];
+        let recorded = records::in_cluster(self.kubectl.target());
         let output = self.kubectl.output_retried(&args, b"", away).await?;
         let list: PodList = parse(&output)?;
         let mut pods: Vec<_> =
             list.items.into_iter().filter(|pod| pod.session().is_some()).collect();
+        let is_gone = |id: &&String| pods.iter().all(|pod| pod.session() != Some(id.as_str()));
+        recorded.iter().filter(is_gone).for_each(|id| records::remove(id));
         pods.sort_by(|one, other| one.created().cmp(other.created()));
         Ok(pods)
     }
@@ -150,12 +195,40 @@ impl Cluster {
         pods.into_iter().nth(index).context("no session in the cluster")
     }
 
+    /// Records the cluster of a session, for commands that get its id only.
+    pub(super) async fn record(&self, session: &str) {
+        let mut target = self.kubectl.target().clone();
+        // The current ones may be others when the record is read.
+        let fields = "--output=jsonpath={.current-context}/{.contexts[0].context.namespace}";
+        let output = self.kubectl.output(&["config", "view", "--minify", fields], b"").await;
+        let output = output.unwrap_or_default();
+        if let Some((context, namespace)) = String::from_utf8_lossy(&output).rsplit_once('/')
+            && !context.is_empty()
+        {
+            let namespace = if namespace.is_empty() { "default" } else { namespace };
+            target.context.get_or_insert_with(|| context.to_owned());
+            target.namespace.get_or_insert_with(|| namespace.to_owned());
+        }
+        if target.kubeconfig.is_none() {
+            // The option has one file.
+            let files = std::env::var_os("KUBECONFIG").unwrap_or_default();
+            let mut files = std::env::split_paths(&files).filter(|file| file.is_file());
+            target.kubeconfig = files.next().filter(|_| files.next().is_none());
+        }
+        if let Err(error) = records::write(session, &target) {
+            tracing::warn!("the cluster of session {} is not recorded: {error}", short(session));
+        }
+    }
+
     /// Deletes the pod of a session and its network policy. Reports a failure on stderr.
     pub(crate) async fn delete(&self, session: &str) -> bool {
         let selector = format!("--selector={SESSION_LABEL}={session}");
         let args = ["delete", "pod,networkpolicy", &selector, "--ignore-not-found", "--wait=false"];
         match self.kubectl.output_retried(&args, b"", away).await {
-            Ok(_) => true,
+            Ok(_) => {
+                records::remove(session);
+                true
+            }
             Err(error) => {
                 let (id, options) = (short(session), self.options());
                 console::fail(&anyhow::Error::from(error).context(format!(
@@ -166,6 +239,29 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Returns the cluster and namespace of a configuration.
+pub(super) fn target_of(config: &Config) -> KubeTarget {
+    KubeTarget {
+        context: config.kube_context.value.clone(),
+        namespace: config.kube_namespace.value.clone(),
+        kubeconfig: config.kubeconfig.value.clone(),
+    }
+}
+
+/// Returns the options of `aifo-coder` that select a cluster, with a space before each.
+pub(super) fn options_of(target: &KubeTarget) -> String {
+    let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
+    let options = [
+        ("--context", target.context.as_ref()),
+        ("--namespace", target.namespace.as_ref()),
+        ("--kubeconfig", path.as_ref()),
+    ];
+    let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let words = options.flat_map(|(name, value)| [name.to_owned(), value.clone()]);
+    let words = ["--backend".to_owned(), "kubernetes".to_owned()].into_iter().chain(words);
+    words.map(|word| format!(" {}", shlex::try_quote(&word).unwrap_or_default())).collect()
 }
 
 /// Reports that requests are repeated.

@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use aifo_launch::{ApiFailure, KubectlError};
-use anyhow::Context;
+use aifo_kube::PodObject;
+use aifo_launch::{ApiFailure, KubectlError, known_agents};
+use anyhow::{Context, anyhow};
 use tokio::process::Child;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -33,7 +34,7 @@ pub(crate) trait InPod {
     /// Returns the start of the session's id, if it is given.
     fn session(&self) -> Option<&str>;
     /// Returns the words of `aifo-coder` in the pod; `id` is the session's.
-    fn words(&self, id: &str) -> Vec<OsString>;
+    fn words(&self, id: &str, pod: &PodObject) -> Vec<OsString>;
     /// Returns the options of kubectl for its input.
     fn input(&self) -> &'static [&'static str];
     /// Returns the line that is printed after a success, in place of those of the pod.
@@ -63,7 +64,7 @@ impl InPod for cli::Detach {
         self.session.as_deref()
     }
 
-    fn words(&self, id: &str) -> Vec<OsString> {
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
         words("detach", &[], &[id])
     }
 
@@ -82,7 +83,7 @@ impl InPod for cli::Log {
         self.session.as_deref()
     }
 
-    fn words(&self, id: &str) -> Vec<OsString> {
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
         let switches = [
             ("--follow", self.follow),
             ("--failed", self.failed),
@@ -102,7 +103,7 @@ impl InPod for cli::Approve {
         self.session.as_deref()
     }
 
-    fn words(&self, id: &str) -> Vec<OsString> {
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
         let answer: Vec<&str> = match self.answer.as_slice() {
             [question, answer] => vec!["--answer", question, answer],
             _ => Vec::new(),
@@ -123,7 +124,7 @@ impl InPod for cli::Exec {
         self.running.as_deref()
     }
 
-    fn words(&self, id: &str) -> Vec<OsString> {
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
         let mut words = words("exec", &[], &["--session", id, "--"]);
         words.extend(self.call.words.iter().cloned());
         words
@@ -134,13 +135,77 @@ impl InPod for cli::Exec {
     }
 }
 
+impl InPod for cli::Why {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, _: &str, pod: &PodObject) -> Vec<OsString> {
+        let mut words = words("why", &[("--json", self.json)], &["--workspace", WORKSPACE]);
+        let mut option = |name: &str, value: OsString| words.extend([name.into(), value]);
+        let cwd = self.cwd.clone().map_or_else(|| WORKSPACE.into(), OsString::from);
+        option("--cwd", cwd);
+        let kinds = pod.kinds().join(",");
+        if !kinds.is_empty() {
+            option("--toolchain", kinds.into());
+        }
+        let is_known = known_agents().iter().any(|agent| agent.name == pod.agent());
+        let own = is_known.then(|| pod.agent().to_owned());
+        if let Some(agent) = self.agent.clone().or(own) {
+            option("--agent", agent.into());
+        }
+        words.push("--".into());
+        words.extend(self.words.iter().cloned());
+        words
+    }
+
+    fn input(&self) -> &'static [&'static str] {
+        Input::None.options()
+    }
+}
+
+/// The workspace in a pod.
+const WORKSPACE: &str = "/workspace";
+
+/// A command that has no effect in a pod.
+pub(crate) enum Unusable {
+    /// `net`
+    Connections,
+    /// `publish`
+    Publish,
+}
+
+/// Returns the error of a command that has no effect in the pod of a session, with the remedy.
+pub(crate) async fn unusable(
+    cluster: &Cluster,
+    session: Option<&str>,
+    command: Unusable,
+) -> anyhow::Error {
+    let pod = match cluster.find(session).await {
+        Ok(pod) => pod,
+        Err(error) => return error,
+    };
+    let (id, name) = (short(pod.session().unwrap_or_default()), pod.name());
+    let kubectl = cluster.kubectl_line();
+    match command {
+        Unusable::Connections => anyhow!(
+            "session {id} has no list of connections: a network policy admits those of a pod\n\
+             hint: see its ports and addresses with: {kubectl} describe networkpolicy {name}"
+        ),
+        Unusable::Publish => anyhow!(
+            "session {id} runs in a pod, whose ports cannot be published\n\
+             hint: forward one with: {kubectl} port-forward {name} PORT"
+        ),
+    }
+}
+
 /// Runs a command in the pod of its session, and returns its exit code.
 pub(crate) async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Result<ExitCode> {
     let pod = cluster.find(command.session()).await?;
     let id = pod.session().unwrap_or_default();
     let options = command.input();
     let own = command.report(cluster, id);
-    let code = exec(cluster, pod.name(), options, &command.words(id), own.is_some()).await?;
+    let code = exec(cluster, pod.name(), options, &command.words(id, &pod), own.is_some()).await?;
     if code == 0 {
         own.iter().for_each(console::say);
     }

@@ -81,6 +81,14 @@ pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::
     }
     let pod = cluster.find(session).await?;
     let id = pod.session().unwrap_or_default().to_owned();
+    let has_work = pod.has_clone() || pod.has_upload();
+    if has_work && pod.waits_after_end() && matches!(cluster.has_ended(&pod).await, Ok(true)) {
+        let (id, options) = (short(&id), cluster.options());
+        bail!(
+            "session {id} has ended, and its pod waits for a fetch\n\
+             hint: get its work with: aifo-coder kube fetch{options} {id}"
+        );
+    }
     cluster.show_and_fetch(&id, pod.name()).await
 }
 

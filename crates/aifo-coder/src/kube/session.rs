@@ -13,6 +13,7 @@ use aifo_types::Kind;
 use anyhow::bail;
 
 use super::agent_variables::variables_for_agent;
+use super::cluster::{options_of, target_of};
 use super::target::Target;
 use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags, carried_settings};
@@ -134,6 +135,7 @@ pub(super) fn describe(
         launcher_image: launcher_image(config),
         arguments,
         settings: carried_settings()?,
+        client: options_of(&target_of(config)),
         agent_variables: variables_for_agent().0,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {

@@ -4,10 +4,12 @@ use std::process::ExitCode;
 
 use aifo_kube::{PodObject, PodState};
 use aifo_types::escape_line;
+use anyhow::bail;
 use serde::Serialize;
 
 use super::cluster::Cluster;
 use super::result::Results;
+use crate::banner::short;
 use crate::cli;
 use crate::{console, paint};
 
@@ -123,15 +125,36 @@ fn clean_results(prefix: &str, options: &str, is_dry: bool) -> anyhow::Result<bo
     Ok(has_failed)
 }
 
+/// Errors: a pod has work that only a fetch keeps.
+fn reject_waiting(cluster: &Cluster, pod: &PodObject) -> anyhow::Result<()> {
+    let row = Row::of(pod);
+    if row.state != "waits" || row.detail != WAITS_FOR_FETCH {
+        return Ok(());
+    }
+    let (id, options, kubectl) = (short(row.id), cluster.options(), cluster.kubectl_line());
+    bail!(
+        "the pod of session {id} is kept: its work may be nowhere else\n\
+         hint: fetch it, which deletes the pod, with: aifo-coder kube fetch{options} {id}; or lose it with: \
+         {kubectl} delete pod {}",
+        row.pod
+    )
+}
+
 /// Deletes the pods of sessions that have ended or failed, or do not start.
 pub(crate) async fn cleanup(cluster: &Cluster, flags: &cli::Cleanup) -> anyhow::Result<ExitCode> {
     let prefix = flags.session.as_deref().unwrap_or_default();
+    let pods = cluster.pods().await?;
+    if !prefix.is_empty() {
+        pods.iter()
+            .filter(|pod| pod.session().is_some_and(|id| id.starts_with(prefix)))
+            .try_for_each(|pod| reject_waiting(cluster, pod))?;
+    }
     let mut has_failed = match flags.json {
         true => false,
         false => clean_results(prefix, &cluster.options(), flags.dry_run)?,
     };
     let mut rows = Vec::new();
-    for pod in cluster.pods().await? {
+    for pod in pods {
         let Some(id) = pod.session().filter(|id| id.starts_with(prefix)) else { continue };
         let row = Row::of(&pod);
         let is_removed = match row.state {

@@ -322,7 +322,10 @@ impl Cluster {
     ) -> anyhow::Result<()> {
         self.check(manifests).await.context("the cluster does not accept the session")?;
         let started = match self.create(name, manifests).await {
-            Ok(()) => self.wait_until_running(session, name, files).await,
+            Ok(()) => {
+                self.record(session).await;
+                self.wait_until_running(session, name, files).await
+            }
             Err(error) => {
                 Err(anyhow::Error::from(error).context("cannot create the session's pod"))
             }

@@ -9,12 +9,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use aifo_launch::{ApiFailure, Kubectl, KubectlError, state_directory};
+use aifo_launch::{ApiFailure, Kubectl, KubectlError};
 use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, SyncError, Upload};
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::records;
 use crate::banner::short;
 use crate::console;
 use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
@@ -45,8 +46,8 @@ impl PodWorkspace {
     }
 
     fn of(session: &str) -> anyhow::Result<Self> {
-        let state = state_directory().context("cannot keep the snapshot: HOME is not set")?;
-        let directory = state.join("pods").join(session);
+        let all = records::directory().context("cannot keep the snapshot: HOME is not set")?;
+        let directory = all.join(session);
         Ok(PodWorkspace { directory, session: session.to_owned() })
     }
 

@@ -64,11 +64,16 @@ impl Cluster {
         if !self.fetch_work(id, pod.name(), &work, HasEnded::No) {
             return Ok(false);
         }
-        let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
-        let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
-        if String::from_utf8_lossy(&state).trim() == ENDED && self.delete(id).await {
+        if self.has_ended(pod).await? && self.delete(id).await {
             work.remove_record();
         }
         Ok(true)
+    }
+
+    /// Returns whether the session has ended, and its pod only waits for a fetch.
+    pub(super) async fn has_ended(&self, pod: &PodObject) -> anyhow::Result<bool> {
+        let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
+        let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
+        Ok(String::from_utf8_lossy(&state).trim() == ENDED)
     }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn approve_attached(
 ) -> Result<(), Refusal> {
     let connection = client.fd.try_clone().map(Socket::new);
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
-    let notify = |line: &str| send_notice(&connection, line);
+    let notify = |line: &str| send_notice(&connection, line, approvals);
     let left = receive_until_end(&connection, received, ignored);
     wait_unless_signalled(approvals, unapproved, notify, left, registration, shutdown).await
 }
@@ -105,15 +105,15 @@ pub(crate) async fn approve_in_place(
             () = shutdown_requested(&mut shutdown) => WaitEnd::Shutdown,
         }
     };
-    let notify = |line: &str| send_notice(&client.socket, line);
+    let notify = |line: &str| send_notice(&client.socket, line, approvals);
     wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await.map(drop)
 }
 
 /// Sends a client of version 3 the interim response with its call.
-fn send_notice(connection: &Socket, line: &str) {
+fn send_notice(connection: &Socket, line: &str, approvals: &CallApprovals) {
     let mut interim = Vec::new();
     let line = cut(line, MAX_LINE);
-    encode_approval(&mut interim, &format!("{line}; answer with: aifo-coder approve"));
+    encode_approval(&mut interim, &format!("{line}; answer with: {}", approvals.answer_command()));
     // The first bytes on this connection, so there is room; fails only after a disconnect.
     let _ = connection.try_send(&interim);
 }
@@ -164,7 +164,10 @@ pub(crate) async fn wait_for_answer(
     };
     let open = OpenCall { approvals, number };
     approvals.announce();
-    let timed_out = denied(ApprovalFailure::TimedOut(timeout.as_secs()));
+    let timed_out = denied(ApprovalFailure::TimedOut {
+        secs: timeout.as_secs(),
+        command: approvals.answer_command().to_owned(),
+    });
     if timeout.is_zero() {
         return timed_out;
     }
