@@ -2,6 +2,7 @@
 //! place of kubectl. Its pod is the real first process of a pod, on this machine.
 
 mod acp;
+mod doctor;
 mod result;
 mod upload;
 

@@ -51,6 +51,15 @@ fn users_git(programs: &TrustedPrograms) -> UsersGit {
     }
 }
 
+/// Returns the cluster and namespace of a configuration.
+pub(crate) fn target(config: &Config) -> KubeTarget {
+    KubeTarget {
+        context: config.kube_context.value.clone(),
+        namespace: config.kube_namespace.value.clone(),
+        kubeconfig: config.kubeconfig.value.clone(),
+    }
+}
+
 /// The output of `kubectl get`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -61,13 +70,8 @@ struct PodList {
 impl Cluster {
     /// Finds kubectl. No cluster is contacted.
     pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
-        let target = KubeTarget {
-            context: config.kube_context.value.clone(),
-            namespace: config.kube_namespace.value.clone(),
-            kubeconfig: config.kubeconfig.value.clone(),
-        };
         let programs = settings::programs(workspace, config);
-        let kubectl = Kubectl::find(&programs, target).await?;
+        let kubectl = Kubectl::find(&programs, target(config)).await?;
         Ok(Cluster { kubectl, git: users_git(&programs) })
     }
 
@@ -81,9 +85,7 @@ impl Cluster {
         };
         if config.backend.value != BackendChoice::Kubernetes {
             return match flags.given() {
-                Some(flag) => bail!(UsageError(format!(
-                    "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
-                ))),
+                Some(flag) => bail!(without_backend(flag)),
                 None => Ok(None),
             };
         }
@@ -168,6 +170,13 @@ impl Cluster {
     }
 }
 
+/// The error for a flag of clusters on a command for this machine.
+pub(crate) fn without_backend(flag: &str) -> UsageError {
+    UsageError(format!(
+        "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
+    ))
+}
+
 /// Reports that requests are repeated.
 pub(super) fn away(failure: &ApiFailure) {
     let secs = aifo_launch::RETRY_TIME.as_secs();
@@ -178,7 +187,7 @@ pub(super) fn away(failure: &ApiFailure) {
 }
 
 /// Returns the host of a URL, without the brackets of an IPv6 address.
-fn host(url: &str) -> Option<String> {
+pub(crate) fn host(url: &str) -> Option<String> {
     let (_, rest) = url.trim().split_once("://")?;
     let authority = rest.split('/').next()?;
     let host = match authority.strip_prefix('[') {

@@ -159,7 +159,8 @@ pub(super) fn describe(
     })
 }
 
-fn launcher_image(config: &Config) -> String {
+/// Returns the image of the launcher.
+pub(crate) fn launcher_image(config: &Config) -> String {
     let default =
         || format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value);
     config.launcher_image.value.clone().unwrap_or_else(default)
