@@ -51,7 +51,8 @@ case "$*" in
 *" get --raw=/version") echo '{"major":"1","gitVersion":"v1.31.2"}'; exit ;;
 *" auth can-i "*)
     # The exit code of "no" is that of an error.
-    grep -qsx -- "${*#*auth can-i }" "$D/denied-rights" || { echo yes; exit; }
+    words=$*
+    grep -qsx -- "${words#*auth can-i }" "$D/denied-rights" || { echo yes; exit; }
     echo no
     exit 1 ;;
 *" get namespace "*)
@@ -60,7 +61,8 @@ case "$*" in
     exit ;;
 *" get secret "*)
     [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")"
-    name=${*#* get secret }
+    words=$*
+    name=${words#* get secret }
     name=${name%% *}
     [ -e "$D/secret-$name" ] || fail "Error from server (NotFound): secrets \"$name\" not found"
     cat "$D/secret-$name"
