@@ -55,7 +55,7 @@ fn a_cluster_with_all_objects_is_ok() {
         ("kubectl", kubectl.as_str()),
         ("context", "dev, https://10.0.0.1:6443"),
         ("cluster", "Kubernetes v1.31.2"),
-        ("namespace", "team, Pod Security restricted"),
+        ("cluster namespace", "team, Pod Security restricted"),
         ("rights", "all 18 that sessions need"),
         ("model keys", "secret 'aifo-keys' has OPENAI_API_KEY"),
         ("pull secrets", "login"),
@@ -123,7 +123,7 @@ fn missing_rights_are_named_with_the_role_that_has_them() {
     cluster
         .put("refusal", "Error from server (Forbidden): x is forbidden: User \"u\" cannot get it");
     let findings = cluster.doctor(0, &[]);
-    for check in ["namespace", "model keys"] {
+    for check in ["cluster namespace", "model keys"] {
         let (status, text, _) = found(&findings, check);
         assert!(status == "ok" && text.contains("your role cannot read"), "{text}");
     }
@@ -162,7 +162,7 @@ fn a_server_that_does_not_answer_ends_the_checks() {
     assert_eq!(status, "fail");
     assert!(text.starts_with("the cluster's API server does not answer: "), "{text}");
     assert_eq!(fix, "check the connection to the cluster: kubectl cluster-info");
-    assert!(!has(&findings, "rights") && !has(&findings, "namespace"), "{findings:?}");
+    assert!(!has(&findings, "rights") && !has(&findings, "cluster namespace"), "{findings:?}");
     let local = Outcome::of(&mut cluster.coder(&["doctor", "--backend=local", "--context=c"]));
     let error = &local.exited(2).stderr;
     assert!(error.contains("--context is for sessions in a cluster"), "{error}");

@@ -24,7 +24,7 @@ struct ClusterCheck {
 const CHECKS: &[ClusterCheck] = &[
     ClusterCheck { name: "cluster", is_required: true, run: |probe| Box::pin(version(probe)) },
     ClusterCheck {
-        name: "namespace",
+        name: "cluster namespace",
         is_required: true,
         run: |probe| Box::pin(objects::namespace(probe)),
     },

@@ -12,14 +12,14 @@ const NAMESPACE_FIELDS: &str = "--output=jsonpath={.status.phase} \
 
 pub(super) async fn namespace(probe: &Probe<'_>) -> Vec<Finding> {
     let name = &probe.namespace;
-    vec![match probe.get("namespace", &["namespace", name, NAMESPACE_FIELDS]).await {
+    vec![match probe.get("cluster namespace", &["namespace", name, NAMESPACE_FIELDS]).await {
         Ok(Got::Text(text)) => judge_namespace(name, &text),
         Ok(Got::Forbidden) => Finding::ok(
-            "namespace",
+            "cluster namespace",
             format!("{name}; not checked, as your role cannot read namespaces"),
         ),
         Ok(Got::Absent) => Finding::fail(
-            "namespace",
+            "cluster namespace",
             format!("'{name}' does not exist"),
             "name another with --namespace, or create it",
         ),
@@ -31,11 +31,11 @@ fn judge_namespace(name: &str, text: &str) -> Finding {
     let (phase, level) = text.split_once(' ').unwrap_or((text, ""));
     if phase.trim() == "Terminating" {
         let text = format!("'{name}' is being deleted");
-        return Finding::fail("namespace", text, "name another with --namespace");
+        return Finding::fail("cluster namespace", text, "name another with --namespace");
     }
     match level.trim() {
-        "" => Finding::ok("namespace", format!("{name}, without a level of Pod Security")),
-        level => Finding::ok("namespace", format!("{name}, Pod Security {level}")),
+        "" => Finding::ok("cluster namespace", format!("{name}, without a level of Pod Security")),
+        level => Finding::ok("cluster namespace", format!("{name}, Pod Security {level}")),
     }
 }
 
