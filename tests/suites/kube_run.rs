@@ -3,6 +3,7 @@
 
 mod acp;
 mod commands;
+mod doctor;
 mod result;
 mod upload;
 
@@ -24,6 +25,13 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// Writes the user's configuration.
+    fn configure(&self, text: &str) {
+        let directory = self.setup.scratch().join("home/.config/aifo");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("config.toml"), text).unwrap();
+    }
+
     fn new() -> Self {
         let setup = SessionSetup::new();
         let directory = setup.scratch().join("cluster");

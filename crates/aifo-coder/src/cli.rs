@@ -120,7 +120,7 @@ pub(crate) enum Command {
     /// List or remove the states that agents in containers keep
     #[command(after_help = STATE)]
     State(State),
-    /// Check this machine and suggest fixes
+    /// Check this machine, or a cluster, and suggest fixes
     #[command(after_help = DOCTOR)]
     Doctor(Doctor),
     /// Check rules on arguments, or import those of another program

@@ -1,5 +1,6 @@
-//! `aifo-coder doctor`: checks this machine and suggests fixes.
+//! `aifo-coder doctor`: checks this machine, or a cluster, and suggests fixes.
 
+mod cluster;
 mod engine;
 mod machine;
 mod report;
@@ -19,6 +20,7 @@ use self::report::{Finding, Status};
 use crate::cli::Doctor;
 use crate::config::{self, Config, ConfigError};
 use crate::console::{self, LogLevel};
+use crate::kube::without_backend;
 use crate::paint::{self, Paint};
 use crate::settings;
 use crate::start::signal_exit_code;
@@ -77,6 +79,12 @@ impl CheckContext {
         };
         let programs = settings::programs(&workspace, &config);
         let backend = config.backend.value;
+        if let Some(flag) = flags.given_for_cluster()
+            && config_error.is_none()
+            && backend != BackendChoice::Kubernetes
+        {
+            return Err(without_backend(flag).into());
+        }
         let mut engines = match backend {
             BackendChoice::Local | BackendChoice::Pod | BackendChoice::Kubernetes => Vec::new(),
             BackendChoice::Auto | BackendChoice::Engine(_) => query_engines(&programs).await,
@@ -110,6 +118,11 @@ impl CheckContext {
         }
     }
 
+    /// Whether sessions are pods of a cluster.
+    fn is_cluster(&self) -> bool {
+        self.config.backend.value == BackendChoice::Kubernetes
+    }
+
     fn answering(&self) -> impl Iterator<Item = &Engine> {
         self.engines.iter().filter_map(|status| status.result.as_ref().ok())
     }
@@ -125,6 +138,8 @@ enum Method {
     Sync(fn(&CheckContext) -> Vec<Finding>),
     /// Runs commands of an engine; has [`QUERY_TIMEOUT`].
     Query(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
+    /// Runs commands of kubectl; limits their times itself.
+    Cluster(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
     /// Starts, uses and ends a session; has [`TRIAL_TIMEOUT`].
     Trial(for<'a> fn(&'a CheckContext) -> FindingsFuture<'a>),
 }
@@ -149,6 +164,10 @@ const CHECKS: &[Check] = &[
     Check { name: "killed sessions", method: Method::Sync(session::killed) },
     Check { name: "engines", method: Method::Sync(engine::engines) },
     Check { name: "images", method: Method::Query(|context| Box::pin(engine::images(context))) },
+    Check {
+        name: "cluster",
+        method: Method::Cluster(|context| Box::pin(cluster::cluster(context))),
+    },
     Check { name: "local", method: Method::Trial(|context| Box::pin(trial::local(context))) },
     Check { name: "docker", method: Method::Trial(|context| Box::pin(trial::docker(context))) },
     Check { name: "podman", method: Method::Trial(|context| Box::pin(trial::podman(context))) },
@@ -165,6 +184,7 @@ impl Check {
     async fn run(&self, context: &CheckContext) -> Vec<Finding> {
         let (check, timeout) = match self.method {
             Method::Sync(check) => return check(context),
+            Method::Cluster(check) => return check(context).await,
             Method::Query(check) => (check, QUERY_TIMEOUT),
             Method::Trial(check) => (check, TRIAL_TIMEOUT),
         };

@@ -29,7 +29,7 @@ mod yaml;
 
 pub use dns::{DnsServer, DnsServerError};
 pub use pod::{CREDENTIAL_HELPER, RenderError};
-pub use role::{Role, Subject};
+pub use role::{Right, Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{
     AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace,

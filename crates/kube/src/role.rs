@@ -22,6 +22,17 @@ pub enum Subject {
     ServiceAccount(String),
 }
 
+/// A right of the role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// The API group.
+    pub group: &'static str,
+    /// The resource, such as `pods` or `pods/exec`.
+    pub resource: &'static str,
+    /// The verb.
+    pub verb: &'static str,
+}
+
 /// The name of role and binding.
 const NAME: &str = "aifo-sessions";
 const API_GROUP: &str = "rbac.authorization.k8s.io";
@@ -41,6 +52,15 @@ const RULES: [(&str, &[&str], &[&str], &str); 5] = [
 ];
 
 impl Role {
+    /// Returns its rights.
+    pub fn rights() -> impl Iterator<Item = Right> {
+        RULES.into_iter().flat_map(|(group, resources, verbs, _)| {
+            resources.iter().flat_map(move |resource| {
+                verbs.iter().map(move |verb| Right { group, resource, verb })
+            })
+        })
+    }
+
     /// Returns a role and its binding, as YAML with comments.
     pub fn render(&self) -> String {
         let rules = RULES.map(|(group, resources, verbs, comment)| {

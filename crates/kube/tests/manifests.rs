@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use aifo_kube::{
-    AgentContainer, DnsServer, Keys, KindContainer, Limits, Network, Role, SessionPod, Subject,
-    Workspace,
+    AgentContainer, DnsServer, Keys, KindContainer, Limits, Network, Right, Role, SessionPod,
+    Subject, Workspace,
 };
 use aifo_types::Kind;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort,
 };
-use k8s_openapi::api::rbac::v1::{Role as RoleObject, RoleBinding};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role as RoleObject, RoleBinding};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Deserialize;
@@ -198,6 +198,19 @@ fn manifests_survive_a_round_trip_through_the_types_of_kubernetes() {
             assert!(!rule.verbs.iter().any(|verb| verb == "*"), "{rule:?}");
             assert!(!all(&rule.resources) && !all(&rule.api_groups), "{rule:?}");
         }
+        let has =
+            |list: &Option<Vec<String>>, word: &str| list.iter().flatten().any(|it| it == word);
+        let grants = |right: &Right| {
+            role.rules.iter().flatten().any(|rule| {
+                has(&rule.api_groups, right.group)
+                    && has(&rule.resources, right.resource)
+                    && rule.verbs.iter().any(|verb| verb == right.verb)
+            })
+        };
+        assert!(Role::rights().all(|right| grants(&right)));
+        let count = |rule: &PolicyRule| rule.verbs.len() * rule.resources.as_ref().unwrap().len();
+        let granted: usize = role.rules.iter().flatten().map(count).sum();
+        assert_eq!(Role::rights().count(), granted, "each right of the role");
     }
 }
 

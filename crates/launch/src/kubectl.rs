@@ -1,16 +1,20 @@
 //! The user's kubectl (`spec/kubernetes.md#kubectl`).
 
 mod failure;
+mod rights;
+mod version;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use aifo_engine::{MissingProgram, Program, Programs};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep};
+
+use version::ClientVersion;
 
 pub use failure::{ApiFailure, FailureCause};
 
@@ -54,6 +58,7 @@ impl KubeTarget {
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     program: Program,
+    version: String,
     target: KubeTarget,
 }
 
@@ -121,7 +126,7 @@ impl Kubectl {
             MissingProgram::Absent => KubectlError::Missing,
             MissingProgram::Untrusted { file, why } => KubectlError::Untrusted { file, why },
         })?;
-        let kubectl = Kubectl { program, target };
+        let mut kubectl = Kubectl { program, version: String::new(), target };
         let mut command = kubectl.plain_command();
         command.args(["version", "--client", "--output=json"]).stdin(Stdio::null());
         let output = tokio::process::Command::from(command).kill_on_drop(true).output().await?;
@@ -133,10 +138,21 @@ impl Kubectl {
             let output = String::from_utf8_lossy(text).trim().chars().take(200).collect();
             KubectlError::NoVersion { file: kubectl.program.file.clone(), output }
         })?;
-        match found.is_supported() {
-            true => Ok(kubectl),
-            false => Err(KubectlError::Old { found: found.text }),
+        if !found.is_supported() {
+            return Err(KubectlError::Old { found: found.text });
         }
+        kubectl.version = found.text;
+        Ok(kubectl)
+    }
+
+    /// Returns its path.
+    pub fn file(&self) -> &Path {
+        &self.program.file
+    }
+
+    /// Returns its version, such as `v1.30.0`.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// Returns the cluster and namespace of its commands.
@@ -257,6 +273,16 @@ async fn captured(
     command: std::process::Command,
     input: &[u8],
 ) -> Result<KubectlAnswer, KubectlError> {
+    let output = completed(command, input).await?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.success() {
+        true => Ok(KubectlAnswer { stdout: output.stdout, stderr }),
+        false => Err(ApiFailure::of(&stderr).into()),
+    }
+}
+
+/// Runs a command to its end.
+async fn completed(command: std::process::Command, input: &[u8]) -> io::Result<Output> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn()?;
@@ -269,37 +295,7 @@ async fn captured(
         drop(stdin.take());
     };
     let (output, ()) = tokio::join!(child.wait_with_output(), write);
-    let output = output?;
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    match output.status.success() {
-        true => Ok(KubectlAnswer { stdout: output.stdout, stderr }),
-        false => Err(ApiFailure::of(&stderr).into()),
-    }
-}
-
-/// The version of a kubectl.
-#[derive(Debug, PartialEq, Eq)]
-struct ClientVersion {
-    major: u32,
-    minor: u32,
-    text: String,
-}
-
-impl ClientVersion {
-    fn parse(output: &[u8]) -> Option<Self> {
-        let document: serde_json::Value = serde_json::from_slice(output).ok()?;
-        let text = document.get("clientVersion")?.get("gitVersion")?.as_str()?;
-        let mut parts = text.trim_start_matches('v').split('.');
-        let mut number = || {
-            let digits: String = parts.next()?.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse().ok()
-        };
-        Some(ClientVersion { major: number()?, minor: number()?, text: text.to_owned() })
-    }
-
-    fn is_supported(&self) -> bool {
-        (self.major, self.minor) >= (1, MIN_KUBECTL_MINOR)
-    }
+    output
 }
 
 #[cfg(test)]
@@ -307,26 +303,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn versions_have_a_floor() {
-        let version = |text: &str| {
-            let output = format!(r#"{{"clientVersion":{{"gitVersion":"{text}"}}}}"#);
-            ClientVersion::parse(output.as_bytes())
-        };
-        for (text, supported) in [
-            ("v1.32.4-dispatcher", Some(true)),
-            ("v1.20.0", Some(true)),
-            ("v1.19.16", Some(false)),
-            ("v2.0.0", Some(true)),
-            ("v1.36.0-alpha.1+abc", Some(true)),
-            ("", None),
-            ("1", None),
-        ] {
-            assert_eq!(version(text).map(|it| it.is_supported()), supported, "{text}");
-        }
-        assert_eq!(ClientVersion::parse(b"Client Version: v1.30"), None);
-    }
 
     #[test]
     fn options_select_the_cluster() {

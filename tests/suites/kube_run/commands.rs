@@ -7,14 +7,6 @@ use aifo_tests::{Outcome, Terminal, eventually};
 use super::Cluster;
 
 impl Cluster {
-    fn configure(&self, text: &str) {
-        let directory = self.setup.scratch().join("home/.config/aifo");
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("config.toml"), text).unwrap();
-    }
-}
-
-impl Cluster {
     /// The sessions whose cluster this machine has recorded.
     fn recorded(&self) -> usize {
         let state = self.setup.scratch().join("home/.local/state/aifo/pods");

@@ -43,8 +43,32 @@ case "$*" in
 "version --client"*)
     echo "{\"clientVersion\":{\"gitVersion\":\"$(cat "$D/version" 2>/dev/null || echo v1.30.0)\"}}"
     exit ;;
+*" config view --minify "*)
+    printf '%s https://10.0.0.1:6443 dev' "$(cat "$D/namespace" 2>/dev/null)"
+    exit ;;
 esac
 [ ! -e "$D/away" ] || fail 'The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?'
+case "$*" in
+*" get --raw=/version") echo '{"major":"1","gitVersion":"v1.31.2"}'; exit ;;
+*" auth can-i "*)
+    # The exit code of "no" is that of an error.
+    words=$*
+    grep -qsx -- "${words#*auth can-i }" "$D/denied-rights" || { echo yes; exit; }
+    echo no
+    exit 1 ;;
+*" get namespace "*)
+    [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")"
+    printf 'Active restricted'
+    exit ;;
+*" get secret "*)
+    [ ! -e "$D/refusal" ] || fail "$(cat "$D/refusal")"
+    words=$*
+    name=${words#* get secret }
+    name=${name%% *}
+    [ -e "$D/secret-$name" ] || fail "Error from server (NotFound): secrets \"$name\" not found"
+    cat "$D/secret-$name"
+    exit ;;
+esac
 case "$*" in
 *" create --dry-run=server "*)
     cat >/dev/null

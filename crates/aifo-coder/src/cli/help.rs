@@ -363,8 +363,10 @@ pub(super) const DOCTOR: &str = "\
 Examples:
   aifo-coder doctor
   aifo-coder doctor --backend podman --toolchain rust
+  aifo-coder doctor --backend kubernetes --namespace team
 
-Starts sidecars with the given options, runs some tool calls in them, and removes them.
+Starts sidecars with the given options, runs some tool calls in them, and removes them. In a cluster it \
+creates nothing.
 
 Exit codes:
   0  no check failed

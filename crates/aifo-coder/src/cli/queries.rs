@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use super::cluster::ClusterFlags;
 use super::examples::{CONFIG_CHECK, CONFIG_PATH, CONFIG_SHOW};
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
-use crate::config::Flags;
+use crate::config::{self, Flags, FlagsOf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
@@ -139,7 +139,8 @@ pub(crate) struct Publish {
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) project: Project,
-    /// Backend to check: docker, podman or local [default: all that are installed]
+    /// Backend to check: docker, podman, local or kubernetes (a cluster) [default: the configured one, or
+    /// all that are installed]
     #[arg(long, value_name = "HOW")]
     pub(crate) backend: Option<String>,
     /// Image of a toolchain's containers; repeatable
@@ -148,12 +149,19 @@ pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten, next_help_heading = "Kubernetes")]
+    cluster: FlagsOf<config::Cluster>,
 }
 
 impl Doctor {
+    /// Returns the first flag that selects a cluster, if one is given.
+    pub(crate) fn given_for_cluster(&self) -> Option<&'static str> {
+        self.cluster.flags().first()
+    }
+
     pub(crate) fn flags(&self) -> Flags {
         let backend = self.backend.iter().cloned().collect();
-        let flags = self.project.flags().with("--backend", backend);
+        let flags = self.project.flags().and(self.cluster.flags()).with("--backend", backend);
         flags.with("--toolchain-image", self.images.clone())
     }
 }

@@ -18,7 +18,7 @@ use super::report::Finding;
 use crate::backend;
 
 pub(super) async fn local(context: &CheckContext) -> Vec<Finding> {
-    if context.named_engine().is_some() {
+    if context.named_engine().is_some() || context.is_cluster() {
         return Vec::new();
     }
     match measure(context, SidecarBackend::Local).await {

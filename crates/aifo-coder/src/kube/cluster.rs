@@ -54,6 +54,15 @@ fn users_git(programs: &TrustedPrograms) -> UsersGit {
     }
 }
 
+/// Returns the cluster and namespace of a configuration.
+pub(crate) fn target(config: &Config) -> KubeTarget {
+    KubeTarget {
+        context: config.kube_context.value.clone(),
+        namespace: config.kube_namespace.value.clone(),
+        kubeconfig: config.kubeconfig.value.clone(),
+    }
+}
+
 /// The output of `kubectl get`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -64,7 +73,7 @@ struct PodList {
 impl Cluster {
     /// Finds kubectl. No cluster is contacted.
     pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
-        Cluster::at(config, workspace, target_of(config)).await
+        Cluster::at(config, workspace, target(config)).await
     }
 
     async fn at(config: &Config, workspace: &Path, target: KubeTarget) -> anyhow::Result<Self> {
@@ -126,9 +135,7 @@ impl Cluster {
         };
         if config.backend.value != BackendChoice::Kubernetes {
             return match flags.given() {
-                Some(flag) => bail!(UsageError(format!(
-                    "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
-                ))),
+                Some(flag) => bail!(without_backend(flag)),
                 None => Ok(None),
             };
         }
@@ -241,15 +248,6 @@ impl Cluster {
     }
 }
 
-/// Returns the cluster and namespace of a configuration.
-pub(super) fn target_of(config: &Config) -> KubeTarget {
-    KubeTarget {
-        context: config.kube_context.value.clone(),
-        namespace: config.kube_namespace.value.clone(),
-        kubeconfig: config.kubeconfig.value.clone(),
-    }
-}
-
 /// Returns the options of `aifo-coder` that select a cluster, with a space before each.
 pub(super) fn options_of(target: &KubeTarget) -> String {
     let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
@@ -264,6 +262,13 @@ pub(super) fn options_of(target: &KubeTarget) -> String {
     words.map(|word| format!(" {}", shlex::try_quote(&word).unwrap_or_default())).collect()
 }
 
+/// The error for a flag of clusters on a command for this machine.
+pub(crate) fn without_backend(flag: &str) -> UsageError {
+    UsageError(format!(
+        "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
+    ))
+}
+
 /// Reports that requests are repeated.
 pub(super) fn away(failure: &ApiFailure) {
     let secs = aifo_launch::RETRY_TIME.as_secs();
@@ -274,7 +279,7 @@ pub(super) fn away(failure: &ApiFailure) {
 }
 
 /// Returns the host of a URL, without the brackets of an IPv6 address.
-fn host(url: &str) -> Option<String> {
+pub(crate) fn host(url: &str) -> Option<String> {
     let (_, rest) = url.trim().split_once("://")?;
     let authority = rest.split('/').next()?;
     let host = match authority.strip_prefix('[') {

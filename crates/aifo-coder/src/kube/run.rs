@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, without_backend};
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
 use super::result::HasEnded;
@@ -67,9 +67,7 @@ pub(super) fn validate(flags: &Flags) -> anyhow::Result<()> {
 /// Errors: a flag for pods was given to a session of this machine.
 pub(crate) fn reject_pod_flags(flags: &PodFlags) -> anyhow::Result<()> {
     match flags.given() {
-        Some(flag) => bail!(UsageError(format!(
-            "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
-        ))),
+        Some(flag) => bail!(without_backend(flag)),
         None => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use aifo_types::Kind;
 use anyhow::bail;
 
 use super::agent_variables::variables_for_agent;
-use super::cluster::{options_of, target_of};
+use super::cluster::{self, options_of};
 use super::target::Target;
 use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags, carried_settings};
@@ -135,7 +135,7 @@ pub(super) fn describe(
         launcher_image: launcher_image(config),
         arguments,
         settings: carried_settings()?,
-        client: options_of(&target_of(config)),
+        client: options_of(&cluster::target(config)),
         agent_variables: variables_for_agent().0,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
@@ -161,7 +161,8 @@ pub(super) fn describe(
     })
 }
 
-fn launcher_image(config: &Config) -> String {
+/// Returns the image of the launcher.
+pub(crate) fn launcher_image(config: &Config) -> String {
     let default =
         || format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value);
     config.launcher_image.value.clone().unwrap_or_else(default)
