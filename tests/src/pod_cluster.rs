@@ -31,7 +31,6 @@ struct Podman {
     script: Scratch,
     /// The volume of the workspace.
     claim: String,
-    _launcher: Image,
 }
 
 /// Builds the image of the launcher.
@@ -112,6 +111,19 @@ fn provide_launcher(prefix: &str, engine: &Engine) -> &'static str {
     })
 }
 
+/// Builds the image of the launcher for podman, once: builds and removals at the same time share layers, and
+/// fail. Replaces the image of an earlier run.
+fn launcher_of_podman(engine: &Engine) -> &'static str {
+    static NAME: OnceLock<&str> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = "localhost/aifo-test-launcher:latest";
+        let remove = &mut engine.command(["rmi", "--force", name]);
+        let _ = remove.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        engine.text(["tag", launcher_image(engine).name(), name]);
+        name
+    })
+}
+
 /// Pushes or loads an image.
 fn provide(name: &str, engine: &Engine) {
     match variable("AIFO_TEST_LOAD") {
@@ -148,14 +160,14 @@ impl PodCluster {
         let script = Scratch::new();
         let file = script.path().join("kubectl");
         write_executable(file, include_str!("pod_cluster_kubectl.sh"), 0o755);
-        let image = launcher_image(&engine);
+        let launcher = launcher_of_podman(&engine).to_owned();
         let claim = format!("aifo-test-pods-{}", fresh_id());
         engine.text(["volume", "create", &claim]);
         PodCluster {
             setup: SessionSetup::new(),
             prefix: "localhost/".to_owned(),
-            launcher: format!("localhost/{}", image.name()),
-            podman: Some(Podman { engine, script, claim, _launcher: image }),
+            launcher,
+            podman: Some(Podman { engine, script, claim }),
         }
     }
 

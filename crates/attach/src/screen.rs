@@ -91,8 +91,8 @@ impl Screen {
         drawn.unwrap_or_default().into_bytes()
     }
 
-    /// Returns output that undoes the modes that the screen's output has set. It has
-    /// [`LEAVE_ALTERNATE`] if the alternate screen is shown.
+    /// Returns output that undoes the modes that the screen's output has set. It
+    /// leaves the alternate screen if that is shown.
     pub fn restore(&self) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut text = format!("{ABORT}\x1b7\x1b[r\x1b8");
