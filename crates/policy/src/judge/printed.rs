@@ -57,6 +57,12 @@ const SELECTIONS: [&[u8]; 11] = [
     b"-newer", b"-empty",
 ];
 
+/// Returns the directories of a search, as its call has them.
+pub(super) fn search_roots(call: &NormalCall) -> Vec<Vec<u8>> {
+    let operands = call.operands.iter().map(|operand| operand.word.clone());
+    operands.take_while(|word| !matches!(word.first(), Some(b'(' | b'!'))).collect()
+}
+
 /// Returns the directories of a search that prints the paths of some of their files.
 fn found(words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let call = NormalCall::parse(words)?;
@@ -64,9 +70,7 @@ fn found(words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     if has_one_of(&NO_PATHS) || !has_one_of(&SELECTIONS) || call.unknown_words() > 0 {
         return None;
     }
-    let operands = call.operands.iter().map(|operand| operand.word.clone());
-    let roots: Vec<Vec<u8>> =
-        operands.take_while(|word| !matches!(word.first(), Some(b'(' | b'!'))).collect();
+    let roots = search_roots(&call);
     let is_known = |root: &Vec<u8>| !root.iter().any(|byte| is_unknown(*byte));
     roots.iter().all(is_known).then(|| if roots.is_empty() { vec![b".".to_vec()] } else { roots })
 }

@@ -3,6 +3,7 @@
 use super::glob::UNKNOWN;
 use super::marks::found_below;
 use super::normal::NormalCall;
+use super::printed::search_roots;
 use super::script::{Input, is_assignment};
 use super::table::{Runs, base_name, find};
 use super::unwrap::{Around, Parts};
@@ -56,12 +57,7 @@ impl<'a> Parts<'a> {
         around: &Around<'a>,
     ) {
         let starts: Vec<&[u8]> = runs.option.split(' ').map(str::as_bytes).collect();
-        let roots: Vec<Vec<u8>> = call
-            .operands
-            .iter()
-            .map(|operand| operand.word.clone())
-            .take_while(|word| !word.starts_with(b"(") && !word.starts_with(b"!"))
-            .collect();
+        let roots = search_roots(call);
         let mut rest = argv.iter().skip(1);
         while let Some(word) = rest.next() {
             if !starts.contains(&word.as_slice()) {
