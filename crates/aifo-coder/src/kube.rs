@@ -23,7 +23,7 @@ use aifo_kube::{Role, Subject};
 use aifo_launch::new_id;
 
 pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
-pub(crate) use self::cluster::{Cluster, host, target as kube_target, without_backend};
+pub(crate) use self::cluster::{Cluster, target as kube_target, without_backend};
 pub(crate) use self::relay::{Unusable, relay, unusable};
 pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
 pub(crate) use self::session::launcher_image;

@@ -1,5 +1,6 @@
 //! The user's kubectl (`spec/kubernetes.md#kubectl`).
 
+mod context;
 mod failure;
 mod rights;
 mod version;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use version::ClientVersion;
 
+pub use context::KubeContext;
 pub use failure::{ApiFailure, FailureCause};
 
 /// The oldest minor version of kubectl 1 that can be used: `exec` without a terminal passes the exit

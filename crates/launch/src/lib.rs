@@ -176,8 +176,8 @@ pub use keys::{
 };
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use kubectl::{
-    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlAnswer, KubectlError, MIN_KUBECTL_MINOR,
-    RETRY_TIME,
+    ApiFailure, FailureCause, KubeContext, KubeTarget, Kubectl, KubectlAnswer, KubectlError,
+    MIN_KUBECTL_MINOR, RETRY_TIME,
 };
 pub use local_names::LocalNames;
 pub use network_rules::{DEFAULT_RULE, NetworkRule, NetworkRules, RuleScope};

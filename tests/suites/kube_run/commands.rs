@@ -49,10 +49,12 @@ fn a_session_is_found_in_the_cluster_that_it_was_started_in() {
 #[test]
 fn a_record_has_the_current_cluster_and_is_removed_when_the_pod_is_gone() {
     let cluster = Cluster::with_agent("exec sleep 600");
-    cluster.put("current", "ctx/team");
+    cluster.put("context", "ctx");
+    cluster.put("namespace", "team");
     let id = Outcome::of(&mut cluster.run(&["--detach"])).exited(0).text();
     assert_eq!(cluster.recorded(), 1);
-    cluster.put("current", "other/");
+    cluster.put("context", "other");
+    cluster.put("namespace", "");
     cluster.put("calls", "");
     let running = Outcome::of(&mut cluster.coder(&["cleanup", &id[..8]]));
     assert!(running.exited(0).stderr.contains("is running"), "{}", running.stderr);

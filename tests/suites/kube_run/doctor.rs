@@ -38,6 +38,7 @@ fn has(findings: &[Value], check: &str) -> bool {
 #[test]
 fn a_cluster_with_all_objects_is_ok() {
     let cluster = Cluster::new();
+    cluster.put("context", "dev");
     cluster.put("secret-aifo-keys", "OPENAI_API_KEY ");
     cluster.put("secret-login", "kubernetes.io/dockerconfigjson");
     cluster.configure(

@@ -2,7 +2,7 @@
 # A kubectl whose cluster is the directory of this file, with one pod: the processes of its container
 # `aifo` run on this machine. Files there change its answers.
 D=${0%/*}
-echo "$*" >>"$D/calls"
+printf '%s\n' "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
 client() { sed -n 's/.*name: AIFO_POD_CLIENT, value: "\(.*\)"}.*/\1/p' "$D/manifests"; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
@@ -43,11 +43,11 @@ case "$*" in
 "version --client"*)
     echo "{\"clientVersion\":{\"gitVersion\":\"$(cat "$D/version" 2>/dev/null || echo v1.30.0)\"}}"
     exit ;;
-*" config view "*"{.current-context}/"*)
-    cat "$D/current" 2>/dev/null
-    exit ;;
-*" config view "*context.namespace*)
-    printf '%s https://10.0.0.1:6443 dev' "$(cat "$D/namespace" 2>/dev/null)"
+*" config view "*)
+    for field in context namespace; do
+        echo "$(cat "$D/$field" 2>/dev/null)"
+    done
+    echo https://10.0.0.1:6443
     exit ;;
 esac
 [ ! -e "$D/away" ] || fail 'The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?'

@@ -6,7 +6,7 @@ mod rights;
 
 use std::time::Duration;
 
-use aifo_launch::Kubectl;
+use aifo_launch::{KubeContext, Kubectl};
 
 use self::probe::{Got, Probe};
 use super::report::{Finding, Status};
@@ -65,11 +65,9 @@ pub(super) async fn cluster(context: &CheckContext) -> Vec<Finding> {
     };
     let text = format!("{}, {}", kubectl.version(), kubectl.file().display());
     let mut findings = vec![Finding::ok("kubectl", text)];
-    let mut probe = Probe::of(context, kubectl);
-    findings.push(match tokio::time::timeout(CHECK_TIMEOUT, probe.read_context()).await {
-        Ok(finding) => finding,
-        Err(_) => late("context"),
-    });
+    let (kube_context, finding) = kube_context(&kubectl).await;
+    findings.push(finding);
+    let probe = Probe { context, kubectl, kube_context };
     for check in CHECKS {
         let found = tokio::time::timeout(CHECK_TIMEOUT, (check.run)(&probe)).await;
         let found = found.unwrap_or_else(|_| vec![late(check.name)]);
@@ -81,6 +79,27 @@ pub(super) async fn cluster(context: &CheckContext) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Reads the context of the kubeconfig. In a pod there may be none, so its absence is no failure.
+async fn kube_context(kubectl: &Kubectl) -> (KubeContext, Finding) {
+    let absent = || {
+        let namespace = kubectl.target().namespace.clone().unwrap_or_else(|| "default".to_owned());
+        KubeContext { namespace, ..KubeContext::default() }
+    };
+    match tokio::time::timeout(CHECK_TIMEOUT, kubectl.context()).await {
+        Ok(Ok(context)) => {
+            let finding = Finding::ok("context", format!("{}, {}", context.name, context.server));
+            (context, finding)
+        }
+        Ok(Err(error)) => {
+            let error = error.to_string();
+            let text = error.lines().next().unwrap_or_default();
+            let fix = "list the contexts with: kubectl config get-contexts; then --context NAME";
+            (absent(), Finding::warn("context", text, fix))
+        }
+        Err(_) => (absent(), late("context")),
+    }
 }
 
 fn late(check: &str) -> Finding {

@@ -144,10 +144,8 @@ impl Cluster {
 
     /// Returns the addresses of the API server; none if its name cannot be resolved here.
     pub(super) async fn api_server(&self) -> Vec<IpAddr> {
-        let field = "--output=jsonpath={.clusters[0].cluster.server}";
-        let args = ["config", "view", "--minify", field];
-        let output = self.kubectl.output(&args, b"").await.unwrap_or_default();
-        let Some(host) = host(&String::from_utf8_lossy(&output)) else { return Vec::new() };
+        let context = self.kubectl.context().await.unwrap_or_default();
+        let Some(host) = context.server_host() else { return Vec::new() };
         let resolved = tokio::time::timeout(RESOLVE_TIME, tokio::net::lookup_host((host, HTTPS)));
         match resolved.await {
             Ok(Ok(addresses)) => {
@@ -206,15 +204,11 @@ impl Cluster {
     pub(super) async fn record(&self, session: &str) {
         let mut target = self.kubectl.target().clone();
         // The current ones may be others when the record is read.
-        let fields = "--output=jsonpath={.current-context}/{.contexts[0].context.namespace}";
-        let output = self.kubectl.output(&["config", "view", "--minify", fields], b"").await;
-        let output = output.unwrap_or_default();
-        if let Some((context, namespace)) = String::from_utf8_lossy(&output).rsplit_once('/')
-            && !context.is_empty()
+        if let Ok(context) = self.kubectl.context().await
+            && !context.name.is_empty()
         {
-            let namespace = if namespace.is_empty() { "default" } else { namespace };
-            target.context.get_or_insert_with(|| context.to_owned());
-            target.namespace.get_or_insert_with(|| namespace.to_owned());
+            target.context.get_or_insert(context.name);
+            target.namespace.get_or_insert(context.namespace);
         }
         if target.kubeconfig.is_none() {
             // The option has one file.
@@ -278,35 +272,6 @@ pub(super) fn away(failure: &ApiFailure) {
     ));
 }
 
-/// Returns the host of a URL, without the brackets of an IPv6 address.
-pub(crate) fn host(url: &str) -> Option<String> {
-    let (_, rest) = url.trim().split_once("://")?;
-    let authority = rest.split('/').next()?;
-    let host = match authority.strip_prefix('[') {
-        Some(literal) => literal.split(']').next()?,
-        None => authority.split(':').next()?,
-    };
-    (!host.is_empty()).then(|| host.to_owned())
-}
-
 fn parse<T: serde::de::DeserializeOwned>(output: &[u8]) -> Result<T, KubectlError> {
     serde_json::from_slice(output).map_err(|error| KubectlError::Io(error.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_of_a_server_is_found() {
-        for (url, expected) in [
-            ("https://127.0.0.1:16443", Some("127.0.0.1")),
-            ("https://api.example/k8s/c", Some("api.example")),
-            ("https://[fd00::1]:6443/", Some("fd00::1")),
-            ("", None),
-            ("https://", None),
-        ] {
-            assert_eq!(host(url).as_deref(), expected, "{url}");
-        }
-    }
 }

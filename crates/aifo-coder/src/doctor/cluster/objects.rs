@@ -11,7 +11,7 @@ const NAMESPACE_FIELDS: &str = "--output=jsonpath={.status.phase} \
     {.metadata.labels.pod-security\\.kubernetes\\.io/enforce}";
 
 pub(super) async fn namespace(probe: &Probe<'_>) -> Vec<Finding> {
-    let name = &probe.namespace;
+    let name = &probe.kube_context.namespace;
     vec![match probe.get("cluster namespace", &["namespace", name, NAMESPACE_FIELDS]).await {
         Ok(Got::Text(text)) => judge_namespace(name, &text),
         Ok(Got::Forbidden) => Finding::ok(
@@ -46,10 +46,10 @@ pub(super) async fn model_keys(probe: &Probe<'_>) -> Vec<Finding> {
     let secret = &probe.context.config.keys_secret.value;
     let create = format!(
         "kubectl create secret generic {secret} --namespace {} --from-literal=OPENAI_API_KEY=..",
-        probe.namespace
+        probe.kube_context.namespace
     );
     vec![match probe.get("model keys", &["secret", secret, KEY_NAMES]).await {
-        Ok(Got::Text(text)) => judge_keys(secret, &text, &probe.namespace),
+        Ok(Got::Text(text)) => judge_keys(secret, &text, &probe.kube_context.namespace),
         Ok(Got::Forbidden) => Finding::ok(
             "model keys",
             format!("secret '{secret}' not checked, as your role cannot read secrets"),
@@ -97,7 +97,7 @@ pub(super) async fn pull_secrets(probe: &Probe<'_>) -> Vec<Finding> {
         let fix = format!(
             "kubectl create secret docker-registry {secret} --namespace {} \
              --from-file=.dockerconfigjson=FILE",
-            probe.namespace
+            probe.kube_context.namespace
         );
         let check = "pull secrets";
         let got = probe.get(check, &["secret", secret, "--output=jsonpath={.type}"]).await;

@@ -34,7 +34,7 @@ pub(super) async fn rights(probe: &Probe<'_>) -> Vec<Finding> {
             Err(error) => return vec![failure("rights", &error)],
         }
     }
-    vec![judge_rights(count, &missing, &probe.namespace)]
+    vec![judge_rights(count, &missing, &probe.kube_context.namespace)]
 }
 
 fn judge_rights(count: usize, missing: &[Right], namespace: &str) -> Finding {
