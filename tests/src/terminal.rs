@@ -11,8 +11,8 @@ use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::termios::{Termios, tcgetattr};
 
-use crate::eventually;
 use crate::running::Collector;
+use crate::{eventually, wait::eventually_shows};
 
 /// A terminal with collected output; lines end in CR LF.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Terminal {
     /// Waits until the output contains `text`.
     #[track_caller]
     pub fn expect(&self, text: &str) -> &Self {
-        eventually(&format!("the terminal shows {text:?}"), || self.shown().contains(text));
+        eventually_shows("the terminal", text, || self.shown());
         self
     }
 }

@@ -21,6 +21,20 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     eventually_within(default_deadline(), what, condition);
 }
 
+/// [`eventually`], for a text in an output that grows; the failure has the output.
+#[track_caller]
+pub(crate) fn eventually_shows(what: &str, text: &str, output: impl Fn() -> String) {
+    let (start, deadline) = (Instant::now(), default_deadline());
+    while !output().contains(text) {
+        assert!(
+            start.elapsed() < deadline,
+            "timed out after {deadline:?}: {what} never shows {text:?}, but:\n{}",
+            output()
+        );
+        sleep(Duration::from_millis(2));
+    }
+}
+
 /// [`eventually`] with another deadline, for slow tests.
 #[track_caller]
 pub fn eventually_within(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {

@@ -328,6 +328,17 @@ fn a_pod_that_cannot_start_is_deleted() {
 
 /// Also the progress: the reason of the scheduler, and events.
 #[test]
+fn an_agent_starts_with_the_size_of_the_terminal_that_started_it() {
+    let cluster = Cluster::with_agent("stty size >\"${0%/*}/size\"; exec sleep 600");
+    let terminal = Terminal::sized(200, 30);
+    let run = terminal.start(&cluster.run(&["--detach"]));
+    assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
+    eventually("the agent has a size, without a client", || {
+        fs::read_to_string(cluster.directory.join("size")).is_ok_and(|size| size == "30 200\n")
+    });
+}
+
+#[test]
 fn a_signal_during_the_start_deletes_the_pod() {
     let cluster = Cluster::new();
     cluster.put("unscheduled", "");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aifo_attach::{ClientEnd, Connection, Held, Holder, disconnect_clients};
 use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
-use aifo_types::{Ending, exit};
+use aifo_types::{Ending, WindowSize, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
@@ -46,17 +46,27 @@ fn hold(line: &[OsString]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds the terminal of a pod's session in this process, with the times for the first client, and for
-/// clients to disconnect at the end. Returns how the command has ended.
+/// A terminal that is held in a pod.
+pub(crate) struct PodTerminal {
+    /// The size until a client connects.
+    pub(crate) size: WindowSize,
+    /// The time for the first client.
+    pub(crate) first_client_within: Option<Duration>,
+    /// The time for clients to disconnect at the end.
+    pub(crate) end_confirmed_within: Duration,
+}
+
+/// Holds the terminal of a pod's session in this process. Returns how the command has ended.
 pub(crate) fn hold_in_pod(
     id: &str,
     command: &OsStr,
     args: &[OsString],
-    (first_client_within, end_confirmed_within): (Option<Duration>, Duration),
+    terminal: &PodTerminal,
 ) -> anyhow::Result<(HeldDirectory, Ending)> {
     let (directory, held) = held(id, command, args, None)?;
+    let PodTerminal { size, first_client_within, end_confirmed_within } = *terminal;
     let end_confirmed_within = Some(end_confirmed_within);
-    let held = Held { first_client_within, end_confirmed_within, ..held };
+    let held = Held { size, first_client_within, end_confirmed_within, ..held };
     let ending = Holder::start(held).context("cannot hold a terminal")?.run()?;
     Ok((directory, ending))
 }
@@ -80,6 +90,7 @@ fn held(
         program: CString::new(PROGRAM)?,
         argv: argv.collect::<Result<_, _>>()?,
         env: env.collect(),
+        size: WindowSize::default(),
         first,
         first_client_within: None,
         end_confirmed_within: None,

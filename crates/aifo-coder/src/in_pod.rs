@@ -16,7 +16,7 @@ use aifo_process::{CaughtSignals, SignalSet};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
-use crate::held;
+use crate::held::{self, PodTerminal};
 use crate::kube::{HOLD_IN_POD, RELAY};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
@@ -27,20 +27,24 @@ const END_KEPT: Duration = Duration::from_secs(60 * 60);
 /// The time for the holder to listen, after the start of the container.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 
-/// Holds the terminal of the pod's session, or without a command waits for those of clients. SECS is the time for a first client; 0 is without a limit.
+/// Holds the terminal of the pod's session: `_pod SECS SIZE COMMAND ARGS`, or waits for the commands of clients:
+/// `_pod SECS`. SECS is the time for a first client; 0 is without a limit.
 pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let [secs, rest @ ..] = line else { bail!("incomplete command line") };
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
     workspace_in_pod::record_start()?;
-    let [command, args @ ..] = rest else {
+    let [size, command, args @ ..] = rest else {
         let code = wait_for_commands(Duration::from_secs(secs))?;
         workspace_in_pod::wait_for_fetch()?;
         return Ok(code);
     };
-    let within = (secs > 0).then(|| Duration::from_secs(secs));
+    let terminal = PodTerminal {
+        size: size.to_string_lossy().parse()?,
+        first_client_within: (secs > 0).then(|| Duration::from_secs(secs)),
+        end_confirmed_within: END_CONFIRMED_WITHIN,
+    };
     let id = session()?;
-    let (directory, ending) =
-        held::hold_in_pod(&id, command, args, (within, END_CONFIRMED_WITHIN))?;
+    let (directory, ending) = held::hold_in_pod(&id, command, args, &terminal)?;
     // Also if no client comes.
     workspace_in_pod::push_once()?;
     wait_for_reader(directory.path())?;

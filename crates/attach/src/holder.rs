@@ -49,6 +49,8 @@ pub struct Held {
     pub argv: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub env: Vec<CString>,
+    /// The size until a client connects; a number that is 0 or out of range is replaced.
+    pub size: WindowSize,
     /// The first client.
     pub first: Option<UnixStream>,
     /// The time for the first client to connect; then the command gets TERM. `None` for no limit.
@@ -86,7 +88,7 @@ impl Holder {
     pub fn start(mut held: Held) -> io::Result<Self> {
         // Fails for a process that leads a session already, such as the first of a container.
         let _ = setsid();
-        let size = bounded(WindowSize::default());
+        let size = bounded(held.size);
         let pty = Pty::open(size, &usual_modes())?;
         let terminal = File::options().read(true).write(true).open(ttyname(&pty.slave)?)?;
         let listener = bind_socket(&held)?;

@@ -54,7 +54,7 @@ pub use request::{ExecRequest, Inherited, SoftLimit, Stdio, TerminalSettings};
 pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;
 pub use subnet::{InvalidSubnet, Subnet};
-pub use terminal::{TerminalModes, WindowSize};
+pub use terminal::{InvalidWindowSize, TerminalModes, WindowSize};
 pub use token::Token;
 pub use tool::{InvalidToolName, ToolName};
 pub use variables::{decode_variables, encode_variables};

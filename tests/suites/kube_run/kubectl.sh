@@ -6,6 +6,10 @@ printf '%s\n' "$*" >>"$D/calls"
 fail() { echo "$1" >&2; exit 1; }
 client() { sed -n 's/.*name: AIFO_POD_CLIENT, value: "\(.*\)"}.*/\1/p' "$D/manifests"; }
 id() { sed -n 's/^  name: aifo-//p' "$D/manifests" | head -n 1; }
+size() {
+    size=$(sed -n 's/.*"_pod", "[0-9]*", "\{0,1\}\([0-9]*x[0-9]*\).*/\1/p' "$D/manifests")
+    echo "${size:-80x24}"
+}
 is_clone() { grep -q 'name: clone' "$D/manifests"; }
 pushes() {
     if grep -q AIFO_POD_PUSH "$D/manifests"; then
@@ -96,7 +100,7 @@ case "$*" in
         pushes
     fi
     (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do sleep 0.1; done
-        setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
+        setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" "$(size)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
         echo $? >"$D/code") </dev/null >/dev/null 2>&1 & ;;
 *"get events"*) while :; do cat "$D/events" 2>/dev/null; sleep 1; done ;;
 *"get pod "*--watch*) while pod; do sleep 0.3; done ;;

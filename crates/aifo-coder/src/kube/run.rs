@@ -1,8 +1,10 @@
 //! `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use aifo_process::terminal::window_size;
 use anyhow::bail;
 
 use super::cluster::{Cluster, without_backend};
@@ -41,7 +43,9 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
         return run_piped(session, request, (Input::Stdin, words), Turns::Unseen).await;
     }
     let first_client = (!flags.detach).then_some(FIRST_CLIENT);
-    let started = start(session, request, &PodProcess::Held(first_client)).await?;
+    // So the agent's first output has it, before a client connects.
+    let size = window_size(std::io::stdout().as_fd()).unwrap_or_default();
+    let started = start(session, request, &PodProcess::Held(first_client, size)).await?;
     let StartedPod { cluster, id, name, .. } = match started {
         Started::Running(pod) => *pod,
         Started::Ended(code) => return Ok(code),

@@ -9,7 +9,7 @@ use aifo_launch::{
     AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
 };
 use aifo_process::Restriction;
-use aifo_types::Kind;
+use aifo_types::{Kind, WindowSize};
 use anyhow::bail;
 
 use super::agent_variables::variables_for_agent;
@@ -27,8 +27,8 @@ pub(super) enum PodProcess {
     OnTerminal,
     /// The same without a terminal.
     WithoutTerminal,
-    /// A process with a held terminal. The first client has to connect within this time.
-    Held(Option<Duration>),
+    /// A process with a held terminal of this size. The first client has to connect within this time.
+    Held(Option<Duration>, WindowSize),
     /// A process that a client starts by `kubectl exec`, within this time.
     Exec(Duration),
 }
@@ -111,9 +111,9 @@ pub(super) fn describe(
 ) -> anyhow::Result<SessionPod> {
     let is_passed = request.config.key_settings().is_none();
     let mut arguments: Vec<String> = match process {
-        PodProcess::Held(within) => {
+        PodProcess::Held(within, size) => {
             let secs = within.unwrap_or_default().as_secs().to_string();
-            vec![HOLD_IN_POD.to_owned(), secs, request.target.spec.name.clone()]
+            vec![HOLD_IN_POD.to_owned(), secs, size.to_string(), request.target.spec.name.clone()]
         }
         PodProcess::Exec(within) => vec![HOLD_IN_POD.to_owned(), within.as_secs().to_string()],
         PodProcess::OnTerminal | PodProcess::WithoutTerminal => vec!["run".to_owned()],
@@ -144,7 +144,7 @@ pub(super) fn describe(
             variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
         },
         kinds: kind_containers(&kinds, config),
-        workspace: workspace(flags, matches!(process, PodProcess::Held(_) | PodProcess::Exec(_)))?,
+        workspace: workspace(flags, matches!(process, PodProcess::Held(..) | PodProcess::Exec(_)))?,
         serves_files: files == AgentFiles::Served,
         keys: keys(&spec, config, is_passed)?,
         pull_secrets: config.pull_secrets.value.clone(),
