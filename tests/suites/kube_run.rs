@@ -107,13 +107,15 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for pid in self.processes("_pod") {
-            send_signal(pid, Signal::SIGTERM);
-        }
-        for _ in 0..200 {
-            if self.processes("_pod").is_empty() {
+        // A pod whose files are not uploaded yet.
+        let _ = fs::remove_file(self.directory.join("manifests"));
+        // After the first TERM it may wait for a client.
+        for signal in std::iter::repeat_n(Signal::SIGTERM, 200).chain([Signal::SIGKILL]) {
+            let processes = self.processes("_pod");
+            if processes.is_empty() {
                 return;
             }
+            processes.into_iter().for_each(|pid| send_signal(pid, signal));
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }

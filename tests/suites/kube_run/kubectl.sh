@@ -99,7 +99,10 @@ case "$*" in
         export TMPDIR="$D/tmp" AIFO_POD_GIT=1
         pushes
     fi
-    (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do sleep 0.1; done
+    (while [ -n "$AIFO_POD_UPLOAD" ] && [ ! -e "$D/tmp/aifo-uploaded" ]; do
+        [ -e "$D/manifests" ] || exit 0
+        sleep 0.1
+    done
         setsid "$AIFO_CODER" _pod "$(cat "$D/secs" 2>/dev/null || echo 900)" "$(size)" sh --toolchain auto -- /bin/bash "$D/script" >"$D/log" 2>&1
         echo $? >"$D/code") </dev/null >/dev/null 2>&1 & ;;
 *"get events"*) while :; do cat "$D/events" 2>/dev/null; sleep 1; done ;;
