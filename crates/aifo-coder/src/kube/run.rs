@@ -44,7 +44,7 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
     }
     let first_client = (!flags.detach).then_some(FIRST_CLIENT);
     // So the agent's first output has it, before a client connects.
-    let size = window_size(std::io::stdout().as_fd()).unwrap_or_default();
+    let size = window_size(std::io::stdin().as_fd()).unwrap_or_default();
     let started = start(session, request, &PodProcess::Held(first_client, size)).await?;
     let StartedPod { cluster, id, name, .. } = match started {
         Started::Running(pod) => *pod,
