@@ -3,6 +3,8 @@
 mod acp;
 mod agent_variables;
 mod cluster;
+mod copy;
+mod fetches;
 mod piped;
 mod records;
 mod relay;

@@ -12,7 +12,8 @@ use aifo_kube::CREDENTIAL_HELPER;
 use aifo_process::{CaughtSignals, SignalSet};
 use aifo_sync::{
     Git, ObjectId, PushFailure, PushState, Remote, ResultRequest, SyncError, has_result,
-    push_result, receive_result, receive_upload, send_changes, send_result, session_start,
+    push_result, receive_result, receive_upload, references_digest, send_changes, send_result,
+    session_start,
 };
 use aifo_types::{Signal, env};
 use anyhow::bail;
@@ -29,6 +30,8 @@ pub(crate) const RECEIVE: &str = "receive";
 pub(crate) const CHANGES: &str = "changes";
 /// Writes the result branch to stdout. With a further word [`ENDED`], it is pushed before, if it has to be.
 pub(crate) const RESULT: &str = "result";
+/// Prints a line that changes with `HEAD` and the references; it is empty without a repository.
+pub(crate) const REFERENCES: &str = "references";
 /// Prints whether the session has ended.
 pub(crate) const STATE: &str = "state";
 /// The line of `receive` before the client confirms.
@@ -77,6 +80,10 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
             with_request(|request| {
                 send_result(request, BufWriter::new(client()?)).map_err(Into::into)
             })?;
+        }
+        REFERENCES => {
+            let digest = references_digest(workspace)?.unwrap_or_default();
+            client()?.write_all(format!("{digest}\n").as_bytes())?;
         }
         STATE => {
             let is_ended = marker(SESSION_ENDED).exists();

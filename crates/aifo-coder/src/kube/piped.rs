@@ -14,11 +14,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::cluster::Cluster;
+use super::fetches::Fetches;
 use super::relay::{self, Input};
 use super::result::HasEnded;
 use super::session::{PodProcess, PodRequest};
 use super::started::{FIRST_CLIENT, Started, StartedPod, start};
-use super::upload::{self, Fetches, PodWorkspace, fetch};
+use super::upload::{self, PodWorkspace, fetch};
 use crate::banner::short;
 use crate::cli::Session;
 use crate::console;
@@ -53,9 +54,8 @@ pub(super) async fn run_piped(
     };
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let work = cluster.work(&id, &name).await?;
-    let record = &work.record;
-    let fetches = record.as_ref().map(|it| Fetches::start(&cluster.kubectl, &name, it));
-    let turn = match (turns, record) {
+    let fetches = Fetches::start(&cluster, &id, &name, &work).ok();
+    let turn = match (turns, &work.record) {
         (Turns::Seen, Some(record)) => Some(TurnFetch {
             kubectl: cluster.kubectl.clone(),
             pod: name.clone(),
@@ -75,15 +75,15 @@ pub(super) async fn run_piped(
             }
         },
     };
-    let reports = fetches.and_then(Result::ok).map(Fetches::finish).unwrap_or_default();
-    upload::report(&id, &reports);
+    let fetched = fetches.map(Fetches::finish).unwrap_or_default();
+    upload::report(&id, &fetched.reports);
     let end = match ended {
         Ok(code) => PipedEnd::Known(code),
         Err(error) => cluster.lost(&id, &name, error).await,
     };
     let is_fetched = match &end {
         PipedEnd::Gone if work.exists() => {
-            console::say("changes of the pod's workspace since the last fetch are lost");
+            cluster.report_lost(&id, &work, &fetched);
             true
         }
         PipedEnd::Known(_) | PipedEnd::Gone => cluster.fetch_work(&id, &name, &work, HasEnded::Yes),
