@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use aifo_attach::{END_FILE, SOCKET, connect};
 use aifo_launch::{HeldSession, HeldState};
-use aifo_process::{CaughtSignals, SignalSet};
+use aifo_process::{CaughtSignals, SignalSet, signal_selected};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
 use crate::held;
-use crate::kube::{HOLD_IN_POD, RELAY};
+use crate::kube::{HOLD_IN_POD, RELAY, SIGNAL};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The time for clients to receive the end, through the API server.
@@ -168,12 +168,33 @@ fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The commands that clients start without a terminal.
+const COMMANDS: [&[u8]; 3] = [b"run", b"prompt", b"acp"];
+
+/// Sends a signal to the command that a client runs without a terminal. INT reaches its process group, as at a
+/// terminal. Errors: no such command runs.
+fn signal(line: &[OsString]) -> anyhow::Result<ExitCode> {
+    let number = line.first().and_then(|word| word.to_str()?.parse().ok());
+    let signal = number.and_then(Signal::from_number).context("invalid number of a signal")?;
+    let variable = format!("{}={}", env::POD_SESSION, session()?);
+    let is_command = |arguments: &[&[u8]], variables: &[&[u8]]| {
+        arguments.get(1).is_some_and(|word| COMMANDS.contains(word))
+            && variables.contains(&variable.as_bytes())
+    };
+    if !signal_selected(is_command, signal) {
+        bail!("no command of a client runs");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs such a process, if the command line is one's.
 pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
     if first == HOLD_IN_POD {
         Some(hold(rest))
     } else if first == RELAY {
         Some(relay())
+    } else if first == SIGNAL {
+        Some(signal(rest))
     } else if first == WORKSPACE_IN_POD {
         Some(workspace_in_pod::process(rest))
     } else {

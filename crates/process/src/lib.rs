@@ -42,6 +42,7 @@ mod reaper;
 mod root_directory;
 mod routing_socket;
 mod same_object;
+mod selected;
 mod signal_set;
 mod signals;
 mod socket_owner;
@@ -73,6 +74,7 @@ pub use reaper::{ChildEvent, Reaped, has_children, reap, reap_children_of_thread
 pub use root_directory::{Links, RootDirectory, open_regular};
 pub use routing_socket::RoutingSocket;
 pub use same_object::is_same_object;
+pub use selected::signal_selected;
 pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};
 pub use signals::{
     become_subreaper, die_by_signal, forbid_tracing, ignored_signals, is_ignored,
