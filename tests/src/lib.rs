@@ -32,6 +32,7 @@ mod editor;
 mod engine;
 mod executable;
 pub mod frames;
+mod git_server;
 mod hello_server;
 mod invocation;
 mod landlock;
@@ -70,6 +71,7 @@ pub use containers::{
 pub use editor::Editor;
 pub use engine::{Engine, Image};
 pub use executable::{copy_executable, write_executable, write_script};
+pub use git_server::GitServer;
 pub use hello_server::{CONNECT, HOLD, HelloServer};
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
