@@ -33,9 +33,10 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
     workspace_in_pod::record_start()?;
     let [command, args @ ..] = rest else {
-        let code = wait_for_commands(Duration::from_secs(secs))?;
-        workspace_in_pod::wait_for_fetch()?;
-        return Ok(code);
+        let signal = wait_for_commands(Duration::from_secs(secs))?;
+        workspace_in_pod::wait_for_fetch(signal)?;
+        let ending = signal.map_or(Ending::Exited(0), Ending::Signaled);
+        return Ok(ExitCode::from(ending.exit_code()));
     };
     let within = (secs > 0).then(|| Duration::from_secs(secs));
     let id = session()?;
@@ -43,19 +44,20 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
         held::hold_in_pod(&id, command, args, (within, END_CONFIRMED_WITHIN))?;
     // Also if no client comes.
     workspace_in_pod::push_once()?;
-    wait_for_reader(directory.path())?;
-    workspace_in_pod::wait_for_fetch()?;
+    let signal = wait_for_reader(directory.path())?;
+    workspace_in_pod::wait_for_fetch(signal)?;
     directory.close();
     Ok(ExitCode::from(ending.exit_code()))
 }
 
-/// Waits while clients run commands in this container, the first of which has to start in time.
-fn wait_for_commands(first_within: Duration) -> io::Result<ExitCode> {
+/// Waits while clients run commands in this container, the first of which has to start in time. Returns the signal
+/// that ends the pod.
+fn wait_for_commands(first_within: Duration) -> io::Result<Option<u8>> {
     let signals = CaughtSignals::new(end_signals())?;
     let mut deadline = Instant::now() + first_within;
     while Instant::now() < deadline {
         if let Some(signal) = signals.next() {
-            return Ok(ExitCode::from(Ending::Signaled(signal.number).exit_code()));
+            return Ok(Some(signal.number));
         }
         while aifo_process::reap().is_some() {}
         if has_other_processes()? {
@@ -63,7 +65,7 @@ fn wait_for_commands(first_within: Duration) -> io::Result<ExitCode> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(None)
 }
 
 /// The pause after a command, in which another one may start.
@@ -89,19 +91,18 @@ fn session() -> anyhow::Result<String> {
     std::env::var(env::POD_SESSION).context("this process is not in a pod of a session")
 }
 
-/// Waits until a client has read the end, if none has.
-fn wait_for_reader(directory: &Path) -> io::Result<()> {
+/// Waits until a client has read the end, if none has. Returns the signal that ends the pod.
+fn wait_for_reader(directory: &Path) -> io::Result<Option<u8>> {
     // The first process of a container ignores other signals. The end of the terminal sends HUP.
     let signals = CaughtSignals::new(end_signals())?;
     let deadline = Instant::now() + END_KEPT;
     while directory.join(END_FILE).exists() && Instant::now() < deadline {
-        if signals.next().is_some_and(|signal| signal.number != Signal::Hup.number()) {
-            // Deleted with the pod.
-            fs::remove_file(directory.join(END_FILE))?;
+        if let Some(signal) = signals.next().filter(|it| it.number != Signal::Hup.number()) {
+            return Ok(Some(signal.number));
         }
         thread::sleep(Duration::from_millis(100));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Copies frames between stdin, stdout and the holder.

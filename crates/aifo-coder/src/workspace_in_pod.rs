@@ -261,10 +261,12 @@ fn end_session() -> anyhow::Result<Option<Duration>> {
     Ok(Some(if waits { FETCH_WITHIN } else { NO_RESULT_WITHIN }))
 }
 
-/// Waits until the client deletes the pod, as it does after a fetch, if the workspace was uploaded or cloned.
-pub(crate) fn wait_for_fetch() -> anyhow::Result<()> {
+/// Waits until the client deletes the pod, as it does after a fetch, if the workspace was uploaded or cloned. After a
+/// `signal` that ends the pod it only pushes.
+pub(crate) fn wait_for_fetch(signal: Option<u8>) -> anyhow::Result<()> {
     let signals = ends()?;
-    let Some(within) = end_session()? else { return Ok(()) };
+    let within = end_session()?.filter(|_| signal.is_none());
+    let Some(within) = within else { return Ok(()) };
     let deadline = Instant::now() + within;
     while Instant::now() < deadline && signals.next().is_none() {
         thread::sleep(Duration::from_millis(100));
