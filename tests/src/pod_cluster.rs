@@ -66,6 +66,26 @@ fn copy_git(to: &Path) {
     for name in ["git-upload-pack", "git-receive-pack"] {
         symlink("git", programs.join(name)).expect("the directory is writable");
     }
+    copy_git_http(to, &programs);
+}
+
+/// Copies git's program for HTTP with its libraries, which the image does not have. The C library is the image's.
+fn copy_git_http(to: &Path, programs: &Path) {
+    let directory = Outcome::of(Command::new("git").arg("--exec-path")).exited(0).text();
+    let program = Path::new(directory.trim()).join("git-remote-http");
+    let libraries = to.join("usr/local/lib/git-http");
+    fs::create_dir_all(&libraries).expect("the directory is writable");
+    fs::copy(&program, libraries.join("program")).expect("git has HTTP");
+    let listed = Outcome::of(Command::new("ldd").arg(&program)).exited(0).text();
+    for line in listed.lines() {
+        let Some((name, path)) = line.trim().split_once(" => ") else { continue };
+        let path = path.split(" (").next().unwrap_or_default();
+        if name != "libc.so.6" {
+            fs::copy(path, libraries.join(name)).expect("the library exists");
+        }
+    }
+    let script = "#!/bin/sh\nLD_LIBRARY_PATH=/usr/local/lib/git-http exec /usr/local/lib/git-http/program \"$@\"\n";
+    write_executable(programs.join("git-remote-http"), script, 0o755);
 }
 
 /// Creates the bare repository `p.git`, with the file `file`.

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::UNIX_EPOCH;
 
 use aifo_tests::{
-    EVERY_TOOL, Engine, Image, Outcome, Scratch, binaries, eventually, fresh_id, static_shim,
+    EVERY_TOOL, Engine, GitServer, Image, Outcome, PodCluster, Scratch, binaries, eventually,
+    fresh_id, skipped, static_shim,
 };
 
 /// The name with which podman searches in no registry.
@@ -21,7 +22,7 @@ struct PodSession {
     scratch: Scratch,
     /// The workspace's volume.
     claim: String,
-    _launcher: Image,
+    _launcher: Option<Image>,
 }
 
 impl PodSession {
@@ -40,16 +41,18 @@ impl PodSession {
         let (claim, id) = (format!("aifo-test-kube-{}", fresh_id()), session_id());
         engine.text(["volume", "create", &claim]);
         let session =
-            PodSession { engine: engine.clone(), id, scratch, claim, _launcher: launcher };
+            PodSession { engine: engine.clone(), id, scratch, claim, _launcher: Some(launcher) };
         session.write("Makefile", "all:\n\t@sh tool.sh\n");
+        let image = format!("localhost/{}", session._launcher.as_ref().unwrap().name());
+        session.render(&image, &["--pvc", &session.claim], &[flags, words].concat());
+        session
+    }
+
+    /// Renders a session with the toolchains rust and node, and plays it.
+    fn render(&self, launcher: &str, workspace: &[&str], words: &[&str]) {
         let mut render = Command::new(&binaries().coder);
-        render.args(["kube", "render", "--quiet", "--no-tty", "--session-id", &session.id]);
-        render.args([
-            "--pvc",
-            &session.claim,
-            "--launcher-image",
-            &format!("localhost/{}", session._launcher.name()),
-        ]);
+        render.args(["kube", "render", "--quiet", "--no-tty", "--session-id", &self.id]);
+        render.args(workspace).args(["--launcher-image", launcher]);
         for kind in ["rust", "node"] {
             render.args([
                 "--toolchain",
@@ -58,14 +61,13 @@ impl PodSession {
                 &format!("{kind}={}", every_tool()),
             ]);
         }
-        render.args(flags).args(words).stdin(Stdio::null());
-        render.env("HOME", session.scratch.path()).env_remove("XDG_CONFIG_HOME");
-        let text = Outcome::of(render.current_dir(session.scratch.path())).exited(0).text();
-        fs::write(session.manifest(), text).unwrap();
-        let manifest = session.manifest();
+        render.args(words).stdin(Stdio::null());
+        render.env("HOME", self.scratch.path()).env_remove("XDG_CONFIG_HOME");
+        let text = Outcome::of(render.current_dir(self.scratch.path())).exited(0).text();
+        fs::write(self.manifest(), text).unwrap();
+        let manifest = self.manifest();
         let play = ["kube", "play", manifest.to_str().unwrap()];
-        session.engine.text(play);
-        session
+        self.engine.text(play);
     }
 
     fn manifest(&self) -> PathBuf {
@@ -98,9 +100,13 @@ impl PodSession {
         }
         let launcher = self.container("aifo");
         let code = self.engine.inspect(&launcher, "{{.State.ExitCode}}");
-        let logs = Outcome::of(&mut self.engine.command(["logs", &launcher]));
-        let warnings = &logs.stderr;
-        (code, format!("{}{warnings}", logs.text()))
+        (code, self.output("aifo"))
+    }
+
+    /// The output of a container.
+    fn output(&self, name: &str) -> String {
+        let logs = Outcome::of(&mut self.engine.command(["logs", &self.container(name)]));
+        format!("{}{}", logs.text(), logs.stderr)
     }
 
     /// Removes the pod, as a user does, and returns what is left of the session.
@@ -129,7 +135,9 @@ impl Drop for PodSession {
         };
         let pod = format!("aifo-{}", self.id);
         run(&["pod", "rm", "--force", "--time", "0", &pod]);
-        run(&["volume", "rm", "--force", &self.claim]);
+        if !self.claim.is_empty() {
+            run(&["volume", "rm", "--force", &self.claim]);
+        }
     }
 }
 
@@ -222,6 +230,110 @@ fn an_agent_in_a_pod_works_with_a_phantom_key() {
     assert_eq!(session.remove(), [""; 0], "nothing is left");
 }
 
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_clone_is_pushed_over_http_and_a_failed_push_waits() {
+    let name = "a_clone_is_pushed_over_http_and_a_failed_push_waits";
+    let Some(engine) = podman(name) else { return };
+    let Some(cluster) = PodCluster::of_run(name) else { return };
+    let run = ["run", "--rm", "--entrypoint", "git-remote-http", cluster.launcher()];
+    let probe = Outcome::of(&mut engine.command(run));
+    if ["GLIBC", "shared libraries"].iter().any(|part| probe.stderr.contains(part)) {
+        return skipped(name, "this machine's git does not run in the image");
+    }
+    let dir = Scratch::new();
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=u", "-c", "user.email=u@example"]).args(words);
+        let git = git.current_dir(dir.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        Outcome::of(git).exited(0).text().trim_end().to_owned()
+    };
+    git(&["init", "--quiet", "--initial-branch=main", "p"]);
+    git(&["-C", "p", "commit", "--quiet", "--allow-empty", "-m", "start"]);
+    git(&["clone", "--quiet", "--bare", "p", "p.git"]);
+    // "user:right"
+    let server = GitServer::start(dir.path(), "dXNlcjpyaWdodA==");
+    let script = "echo one >file && git add . && git -c user.name=a -c user.email=a@example commit -qm agent; exit 7";
+    for (password, exists, parts) in [
+        ("right", false, &["pushed aifo/"][..]),
+        ("wrong", false, &["does not accept the login", "hint: check the secret of --git-secret"]),
+        ("right", true, &["rejects the branch", "hint: push it yourself after the fetch"]),
+    ] {
+        let session = PodSession {
+            engine: engine.clone(),
+            id: session_id(),
+            scratch: Scratch::new(),
+            claim: String::new(),
+            _launcher: None,
+        };
+        let branch = format!("aifo/{}", session.id);
+        if exists {
+            git(&["-C", "p.git", "branch", &branch, "main"]);
+            let tree = git(&["-C", "p.git", "rev-parse", "main^{tree}"]);
+            let other = git(&["-C", "p.git", "commit-tree", "-m", "other", &tree]);
+            git(&["-C", "p.git", "update-ref", &format!("refs/heads/{branch}"), &other]);
+        }
+        let value = if password == "right" { "cmlnaHQ=" } else { "d3Jvbmc=" };
+        let text = format!(r#"{{"username":"dXNlcg==","password":"{value}"}}"#);
+        let secret = Secret::of(&engine, session.scratch.path(), &text);
+        let url = server.url("p.git");
+        let workspace = ["--git", &url, "--git-push", "--git-secret", &secret.name];
+        let agent = ["--image", cluster.launcher(), "--", "sh", "-c", script];
+        session.render(cluster.launcher(), &workspace, &agent);
+        let mut output = String::new();
+        eventually("the push is reported", || {
+            output = session.output("aifo");
+            output.contains(&branch)
+        });
+        for part in parts {
+            assert!(output.contains(part), "{part}: {output}");
+        }
+        let listed = git(&[
+            "-C",
+            "p.git",
+            "for-each-ref",
+            "--format=%(subject)",
+            &format!("refs/heads/{branch}"),
+        ]);
+        let is_pushed = parts[0].starts_with("pushed");
+        assert_eq!(
+            listed,
+            if is_pushed {
+                "agent"
+            } else if exists {
+                "other"
+            } else {
+                ""
+            }
+        );
+        if is_pushed {
+            assert!(!output.contains("waits"), "{output}");
+            continue;
+        }
+        // Also after the end of all other containers.
+        for name in ["agent", "rust", "node"] {
+            eventually(&format!("'{name}' ends"), || {
+                session.engine.inspect(&session.container(name), "{{.State.Status}}") == "exited"
+            });
+        }
+        let output = session.output("aifo");
+        assert!(
+            output.contains("the pod waits 24 h until its work is fetched: aifo-coder kube fetch"),
+            "{output}"
+        );
+        let state = session.engine.inspect(&session.container("aifo"), "{{.State.Status}}");
+        assert_eq!(state, "running", "{output}");
+        let words = [
+            "exec",
+            &session.container("aifo"),
+            "/usr/local/bin/aifo-coder",
+            "_workspace",
+            "state",
+        ];
+        assert_eq!(session.engine.text(words), "ended\n");
+    }
+}
+
 /// A secret of podman, with a key and a URL at which no provider listens.
 struct Secret {
     engine: Engine,
@@ -230,11 +342,15 @@ struct Secret {
 
 impl Secret {
     fn create(engine: &Engine, dir: &Path) -> Self {
+        let (key, url) = ("c2stcmVhbA==", "aHR0cDovLzEyNy4wLjAuMTo5L3Yx");
+        let text = format!(r#"{{"OPENAI_API_KEY":"{key}","OPENAI_BASE_URL":"{url}"}}"#);
+        Secret::of(engine, dir, &text)
+    }
+
+    /// A secret with base64 values, in the form of podman 4.3.
+    fn of(engine: &Engine, dir: &Path, text: &str) -> Self {
         let secret = Secret { engine: engine.clone(), name: format!("aifo-test-{}", fresh_id()) };
         let file = dir.join("secret");
-        let (key, url) = ("c2stcmVhbA==", "aHR0cDovLzEyNy4wLjAuMTo5L3Yx");
-        // The form of podman 4.3.
-        let text = format!(r#"{{"OPENAI_API_KEY":"{key}","OPENAI_BASE_URL":"{url}"}}"#);
         fs::write(&file, text).unwrap();
         engine.text(["secret", "create", &secret.name, file.to_str().unwrap()]);
         secret

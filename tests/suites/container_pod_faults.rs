@@ -2,7 +2,8 @@
 //! (`spec/kubernetes.md#in-other-clusters`).
 
 use aifo_tests::{
-    Outcome, PodCluster, Signal, Terminal, eventually, eventually_within, send_signal, skipped,
+    ApiRelay, Outcome, PodCluster, Signal, Terminal, eventually, eventually_within, send_signal,
+    skipped,
 };
 
 /// An object of the namespace that is deleted on drop.
@@ -182,4 +183,55 @@ fn a_session_survives_its_killed_client_and_shows_two_more() {
         !cluster.sessions().contains(&id)
     });
     cluster.expect_nothing_left(&id);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test kubernetes"]
+fn a_session_continues_when_the_api_server_does_not_answer_for_30_s() {
+    let name = "a_session_continues_when_the_api_server_does_not_answer_for_30_s";
+    let Some(cluster) = PodCluster::of_kubectl(name) else { return };
+    let kubeconfig = cluster.setup().scratch().join("kubeconfig");
+    let api = ApiRelay::open(&kubeconfig);
+    let terminal = Terminal::sized(160, 24);
+    let agent =
+        "echo begun; while read -r word; do echo got $word; [ $word != end ] || exit 7; done";
+    let mut run = cluster.run(&["--upload"], agent);
+    let run = terminal.start(run.env("KUBECONFIG", &kubeconfig));
+    terminal.expect("begun");
+    let id = cluster.latest();
+    terminal.press("one\r");
+    terminal.expect("got one");
+    api.close();
+    terminal.expect("is lost, trying again for 60 s");
+    let list = || {
+        let mut sessions = cluster.on_pods(&["sessions"]);
+        Outcome::of(sessions.env("KUBECONFIG", &kubeconfig))
+    };
+    std::thread::scope(|scope| {
+        // Another command waits for the answer too.
+        let listed = scope.spawn(list);
+        std::thread::sleep(std::time::Duration::from_secs(30));
+        api.open_again();
+        let listed = listed.join().unwrap();
+        assert!(listed.exited(0).stderr.contains("does not answer, trying for 60 s"), "{listed:?}");
+    });
+    terminal.press("two\r");
+    terminal.expect("got two");
+    terminal.press("end\r");
+    assert_eq!(run.finish(), Ok(7), "{}", terminal.shown());
+    cluster.expect_nothing_left(&id);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test kubernetes"]
+fn a_start_without_an_api_server_says_so_and_leaves_nothing() {
+    let name = "a_start_without_an_api_server_says_so_and_leaves_nothing";
+    let Some(cluster) = PodCluster::of_kubectl(name) else { return };
+    let kubeconfig = cluster.setup().scratch().join("kubeconfig");
+    ApiRelay::open(&kubeconfig).close();
+    let mut run = cluster.run(&[], "true");
+    let outcome = Outcome::of(run.env("KUBECONFIG", &kubeconfig));
+    assert_ne!(outcome.code(), Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("the cluster's API server does not answer"), "{outcome:?}");
+    cluster.expect_nothing_left("");
 }

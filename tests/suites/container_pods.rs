@@ -83,14 +83,21 @@ fn without_a_terminal_bytes_and_exit_code_pass() {
 
 #[test]
 #[ignore = "container: cargo xtask test podman, or kubernetes"]
-fn a_signal_deletes_the_pod() {
-    let Some(cluster) = PodCluster::of_run("a_signal_deletes_the_pod") else { return };
-    let run = Running::start(&mut cluster.run(&[], "echo began; exec sleep 600"));
-    run.expect("began");
-    let id = cluster.latest();
-    run.signal(Signal::SIGTERM);
-    run.finish().exited(143);
-    cluster.expect_nothing_left(&id);
+fn a_signal_ends_the_command_then_the_pod() {
+    let Some(cluster) = PodCluster::of_run("a_signal_ends_the_command_then_the_pod") else {
+        return;
+    };
+    let agent = "trap 'echo last words; exit 5' TERM INT; echo began; while :; do sleep 0.1; done";
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let run = Running::start(&mut cluster.run(&[], agent));
+        run.expect("began");
+        let id = cluster.latest();
+        run.signal(signal);
+        let outcome = run.finish();
+        outcome.exited(code);
+        assert!(outcome.text().contains("last words\n"), "{signal}: {outcome:?}");
+        cluster.expect_nothing_left(&id);
+    }
 }
 
 #[test]

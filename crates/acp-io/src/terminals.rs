@@ -33,11 +33,11 @@ pub type CommandBuilder =
 /// Decides whether a command may run in this real directory below the workspace.
 pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> TerminalVerdict + Send + Sync>;
 
-/// Whether a terminal's command may run.
+/// The verdict on a terminal's command.
 pub enum TerminalVerdict {
     /// It runs at once.
     Run {
-        /// Whether it runs without network.
+        /// True if it runs without network.
         no_network: bool,
     },
     /// It runs once it is approved.
@@ -46,7 +46,7 @@ pub enum TerminalVerdict {
         notice: String,
         /// The approval. Dropping it ends the wait.
         approval: Approval,
-        /// Whether it then runs without network.
+        /// True if it then runs without network.
         no_network: bool,
     },
     /// It does not run, for this reason, which is for the agent.

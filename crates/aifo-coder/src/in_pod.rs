@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use aifo_attach::{END_FILE, SOCKET, connect};
 use aifo_launch::{HeldSession, HeldState};
-use aifo_process::{CaughtSignals, SignalSet};
+use aifo_process::{CaughtSignals, SignalSet, signal_selected};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
 use crate::held::{self, PodTerminal};
-use crate::kube::{HOLD_IN_POD, RELAY};
+use crate::kube::{HOLD_IN_POD, RELAY, SIGNAL};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The time for clients to receive the end, through the API server.
@@ -34,9 +34,10 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
     workspace_in_pod::record_start()?;
     let [size, command, args @ ..] = rest else {
-        let code = wait_for_commands(Duration::from_secs(secs))?;
-        workspace_in_pod::wait_for_fetch()?;
-        return Ok(code);
+        let signal = wait_for_commands(Duration::from_secs(secs))?;
+        workspace_in_pod::wait_for_fetch(signal)?;
+        let ending = signal.map_or(Ending::Exited(0), Ending::Signaled);
+        return Ok(ExitCode::from(ending.exit_code()));
     };
     let terminal = PodTerminal {
         size: size.to_string_lossy().parse()?,
@@ -47,19 +48,20 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let (directory, ending) = held::hold_in_pod(&id, command, args, &terminal)?;
     // Also if no client comes.
     workspace_in_pod::push_once()?;
-    wait_for_reader(directory.path())?;
-    workspace_in_pod::wait_for_fetch()?;
+    let signal = wait_for_reader(directory.path())?;
+    workspace_in_pod::wait_for_fetch(signal)?;
     directory.close();
     Ok(ExitCode::from(ending.exit_code()))
 }
 
-/// Waits while clients run commands in this container, the first of which has to start in time.
-fn wait_for_commands(first_within: Duration) -> io::Result<ExitCode> {
+/// Waits while clients run commands in this container, the first of which has to start in time. Returns the signal
+/// that ends the pod.
+fn wait_for_commands(first_within: Duration) -> io::Result<Option<u8>> {
     let signals = CaughtSignals::new(end_signals())?;
     let mut deadline = Instant::now() + first_within;
     while Instant::now() < deadline {
         if let Some(signal) = signals.next() {
-            return Ok(ExitCode::from(Ending::Signaled(signal.number).exit_code()));
+            return Ok(Some(signal.number));
         }
         while aifo_process::reap().is_some() {}
         if has_other_processes()? {
@@ -67,7 +69,7 @@ fn wait_for_commands(first_within: Duration) -> io::Result<ExitCode> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(None)
 }
 
 /// The pause after a command, in which another one may start.
@@ -93,19 +95,18 @@ fn session() -> anyhow::Result<String> {
     std::env::var(env::POD_SESSION).context("this process is not in a pod of a session")
 }
 
-/// Waits until a client has read the end, if none has.
-fn wait_for_reader(directory: &Path) -> io::Result<()> {
+/// Waits until a client has read the end, if none has. Returns the signal that ends the pod.
+fn wait_for_reader(directory: &Path) -> io::Result<Option<u8>> {
     // The first process of a container ignores other signals. The end of the terminal sends HUP.
     let signals = CaughtSignals::new(end_signals())?;
     let deadline = Instant::now() + END_KEPT;
     while directory.join(END_FILE).exists() && Instant::now() < deadline {
-        if signals.next().is_some_and(|signal| signal.number != Signal::Hup.number()) {
-            // Deleted with the pod.
-            fs::remove_file(directory.join(END_FILE))?;
+        if let Some(signal) = signals.next().filter(|it| it.number != Signal::Hup.number()) {
+            return Ok(Some(signal.number));
         }
         thread::sleep(Duration::from_millis(100));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Copies frames between stdin, stdout and the holder.
@@ -172,12 +173,33 @@ fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The commands that clients start without a terminal.
+const COMMANDS: [&[u8]; 3] = [b"run", b"prompt", b"acp"];
+
+/// Sends a signal to the command that a client runs without a terminal. INT reaches its process group, as at a
+/// terminal. Errors: no such command runs.
+fn signal(line: &[OsString]) -> anyhow::Result<ExitCode> {
+    let number = line.first().and_then(|word| word.to_str()?.parse().ok());
+    let signal = number.and_then(Signal::from_number).context("invalid number of a signal")?;
+    let variable = format!("{}={}", env::POD_SESSION, session()?);
+    let is_command = |arguments: &[&[u8]], variables: &[&[u8]]| {
+        arguments.get(1).is_some_and(|word| COMMANDS.contains(word))
+            && variables.contains(&variable.as_bytes())
+    };
+    if !signal_selected(is_command, signal) {
+        bail!("no command of a client runs");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs such a process, if the command line is one's.
 pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
     if first == HOLD_IN_POD {
         Some(hold(rest))
     } else if first == RELAY {
         Some(relay())
+    } else if first == SIGNAL {
+        Some(signal(rest))
     } else if first == WORKSPACE_IN_POD {
         Some(workspace_in_pod::process(rest))
     } else {

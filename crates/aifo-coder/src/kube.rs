@@ -3,6 +3,8 @@
 mod acp;
 mod agent_variables;
 mod cluster;
+mod copy;
+mod fetches;
 mod piped;
 mod records;
 mod relay;
@@ -36,6 +38,8 @@ use crate::paint;
 
 /// The first argument of the first process of the container `aifo`: `_pod SECS run ARGS`.
 pub(crate) const HOLD_IN_POD: &str = "_pod";
+/// The argument of its process that sends a signal to the command of a client: `_signal NUMBER`.
+pub(crate) const SIGNAL: &str = "_signal";
 /// The argument of its process that connects a client with the holder.
 pub(crate) const RELAY: &str = "_relay";
 

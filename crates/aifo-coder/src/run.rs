@@ -34,12 +34,12 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
     }
     let share = if flags.start.force_share { Share::Yes } else { Share::No };
-    // The first process of a rendered pod pushes itself.
+    // The first process of a rendered pod pushes itself, and waits.
     let is_first = config.backend.value == BackendChoice::Pod && workspace_in_pod::record_start()?;
     let ended =
         run_target(target, &flags.session, &config, share, flags.held.clone(), Vec::new()).await;
-    if is_first && let Some(report) = workspace_in_pod::push_once()? {
-        console::say(report);
+    if is_first {
+        workspace_in_pod::wait_in_rendered_pod().await?;
     }
     ended
 }

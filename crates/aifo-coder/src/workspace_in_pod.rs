@@ -9,10 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aifo_kube::CREDENTIAL_HELPER;
+use aifo_launch::{EndSignals, user_command};
 use aifo_process::{CaughtSignals, SignalSet};
 use aifo_sync::{
     Git, ObjectId, PushFailure, PushState, Remote, ResultRequest, SyncError, has_result,
-    push_result, receive_result, receive_upload, send_changes, send_result, session_start,
+    push_result, receive_result, receive_upload, references_digest, send_changes, send_result,
+    session_start,
 };
 use aifo_types::{Signal, env};
 use anyhow::bail;
@@ -29,6 +31,8 @@ pub(crate) const RECEIVE: &str = "receive";
 pub(crate) const CHANGES: &str = "changes";
 /// Writes the result branch to stdout. With a further word [`ENDED`], it is pushed before, if it has to be.
 pub(crate) const RESULT: &str = "result";
+/// Prints a line that changes with `HEAD` and the references; it is empty without a repository.
+pub(crate) const REFERENCES: &str = "references";
 /// Prints whether the session has ended.
 pub(crate) const STATE: &str = "state";
 /// The line of `receive` before the client confirms.
@@ -77,6 +81,10 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
             with_request(|request| {
                 send_result(request, BufWriter::new(client()?)).map_err(Into::into)
             })?;
+        }
+        REFERENCES => {
+            let digest = references_digest(workspace)?.unwrap_or_default();
+            client()?.write_all(format!("{digest}\n").as_bytes())?;
         }
         STATE => {
             let is_ended = marker(SESSION_ENDED).exists();
@@ -234,13 +242,13 @@ fn with_request<T>(
     })
 }
 
-/// Waits until the client deletes the pod, as it does after a fetch, if the workspace was uploaded or cloned.
-pub(crate) fn wait_for_fetch() -> anyhow::Result<()> {
+/// Pushes the result of a session that has ended, if it has to be, and marks the end. Returns how long its workspace
+/// waits for a fetch; `None` if it was neither uploaded nor cloned.
+fn end_session() -> anyhow::Result<Option<Duration>> {
     let is_clone = std::env::var_os(env::POD_GIT).is_some();
     if !is_clone && std::env::var_os(env::POD_UPLOAD).is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    let signals = ends()?;
     // A repository that cannot be read has to be looked at.
     let waits = match push_once()? {
         Some(report) => {
@@ -250,9 +258,33 @@ pub(crate) fn wait_for_fetch() -> anyhow::Result<()> {
         None => !is_clone || with_request(|request| Ok(has_result(request)?)).unwrap_or(true),
     };
     fs::write(marker(SESSION_ENDED), "")?;
-    let deadline = Instant::now() + if waits { FETCH_WITHIN } else { NO_RESULT_WITHIN };
+    Ok(Some(if waits { FETCH_WITHIN } else { NO_RESULT_WITHIN }))
+}
+
+/// Waits until the client deletes the pod, as it does after a fetch, if the workspace was uploaded or cloned. After a
+/// `signal` that ends the pod it only pushes.
+pub(crate) fn wait_for_fetch(signal: Option<u8>) -> anyhow::Result<()> {
+    let signals = ends()?;
+    let within = end_session()?.filter(|_| signal.is_none());
+    let Some(within) = within else { return Ok(()) };
+    let deadline = Instant::now() + within;
     while Instant::now() < deadline && signals.next().is_none() {
         thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// As [`wait_for_fetch`], in the first process of a rendered pod.
+pub(crate) async fn wait_in_rendered_pod() -> anyhow::Result<()> {
+    let mut signals = EndSignals::listen()?;
+    let Some(within) = end_session()? else { return Ok(()) };
+    if within == FETCH_WITHIN {
+        let (hours, fetch) = (within.as_secs() / 3600, user_command("kube fetch"));
+        console::say(format_args!("the pod waits {hours} h until its work is fetched: {fetch}"));
+    }
+    tokio::select! {
+        () = tokio::time::sleep(within) => {}
+        _ = signals.recv() => {}
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub struct SessionPod {
     pub client: String,
     /// The user's variables for the agent, for the launcher; none is secret.
     pub agent_variables: Vec<(String, String)>,
-    /// Whether the agent has a terminal.
+    /// True if the agent has a terminal.
     pub terminal: bool,
     /// The agent's container.
     pub agent: AgentContainer,
@@ -31,7 +31,7 @@ pub struct SessionPod {
     pub kinds: Vec<KindContainer>,
     /// The workspace.
     pub workspace: Workspace,
-    /// Whether the launcher writes files of the workspace for the agent.
+    /// True if the launcher writes files of the workspace for the agent.
     pub serves_files: bool,
     /// The secret with the user's keys, and the variables that are its keys.
     pub keys: Option<Keys>,
@@ -49,7 +49,7 @@ pub struct SessionPod {
     pub further_tools: Vec<String>,
     /// The names of tools that are judged, then run in the agent's container.
     pub in_place: Vec<String>,
-    /// Where containers can connect to.
+    /// The destinations that containers can connect to.
     pub network: Network,
     /// The cluster's DNS; empty for the usual ones.
     pub dns: Vec<DnsServer>,
@@ -96,7 +96,7 @@ pub enum Workspace {
         reference: Option<String>,
         /// A secret with the keys `username` and `password`.
         secret: Option<String>,
-        /// Whether `aifo` pushes the session's branch to the URL.
+        /// True if `aifo` pushes the session's branch to the URL.
         is_pushed: bool,
     },
     /// Files that a client uploads before the agent starts.

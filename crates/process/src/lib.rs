@@ -3,7 +3,7 @@
 //! In scope: spawning a program in its own process group with given standard descriptors, limits and
 //! terminal; OOM scores; reaping; signals of any number; the INT/TERM/KILL escalation as a state
 //! machine without a clock; finding the processes of an exec by its exec tag; Landlock confinement;
-//! a filter of system calls; paths that stay below a directory;
+//! a filter of system calls; paths that stay below a directory; a child with a limit of time;
 //! terminals and pseudo terminals; passing descriptors over unix sockets; and a program start that
 //! bypasses the standard library's changes to inherited descriptors and signals.
 //!
@@ -42,6 +42,7 @@ mod reaper;
 mod root_directory;
 mod routing_socket;
 mod same_object;
+mod selected;
 mod signal_set;
 mod signals;
 mod socket_owner;
@@ -50,6 +51,7 @@ mod start;
 mod sys;
 mod syscall_filter;
 pub mod terminal;
+mod timed_child;
 mod unix_address;
 
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
@@ -72,6 +74,7 @@ pub use reaper::{ChildEvent, Reaped, has_children, reap, reap_children_of_thread
 pub use root_directory::{Links, RootDirectory, open_regular};
 pub use routing_socket::RoutingSocket;
 pub use same_object::is_same_object;
+pub use selected::signal_selected;
 pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};
 pub use signals::{
     become_subreaper, die_by_signal, forbid_tracing, ignored_signals, is_ignored,
@@ -93,4 +96,5 @@ pub use sys::{
 #[doc(hidden)]
 pub use syscall_filter::kill_at_system_call;
 pub use syscall_filter::{Restriction, UnknownRestriction, give_up_network, restrict_system_calls};
+pub use timed_child::TimedChild;
 pub use unix_address::{UnixAddress, bind_unix, connect_unix};

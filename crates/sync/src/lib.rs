@@ -56,7 +56,8 @@ pub use merge::{ConflictKind, Here, Merge, merge};
 pub use path::{PathError, WorkspacePath};
 pub use result::{
     Git, ObjectId, PushFailure, PushState, ReceivedBranch, ReceivedResult, Remote, ResultRequest,
-    has_result, push_result, receive_bundle, receive_result, send_result, session_start,
+    has_result, push_result, receive_bundle, receive_result, references_digest, send_result,
+    session_start,
 };
 pub use snapshot::Snapshot;
 pub use upload::{Upload, receive_upload};

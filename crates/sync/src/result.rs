@@ -14,5 +14,5 @@ pub use header::PushState;
 pub use object_id::ObjectId;
 pub use push::{PushFailure, Remote, push_result};
 pub use receive::{ReceivedBranch, ReceivedResult, receive_bundle, receive_result};
-pub use references::session_start;
+pub use references::{references_digest, session_start};
 pub use send::{ResultRequest, has_result, send_result};

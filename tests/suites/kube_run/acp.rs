@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Script, Signal, Step, send_signal};
+use aifo_tests::{
+    AcpAgent, Editor, Outcome, Running, Script, Signal, Step, Terminal, eventually, send_signal,
+};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -135,7 +137,16 @@ fn a_signal_or_a_lost_connection_ends_the_turn_and_its_files_are_fetched() {
         let cluster = Cluster::new();
         let file = cluster.pods("made");
         let write = json!({"sessionId": "$session", "path": file, "content": "made"});
-        let steps = [Step::ask("w", "fs/write_text_file", write), Step::say("written"), Step::Hang];
+        let late =
+            json!({"sessionId": "$session", "path": cluster.pods("late"), "content": "late"});
+        let steps = [
+            Step::ask("w", "fs/write_text_file", write),
+            Step::say("written"),
+            Step::wait_for("session/cancel"),
+            Step::ask("l", "fs/write_text_file", late),
+            Step::say("stopping"),
+            Step::stop("cancelled"),
+        ];
         let agent = AcpAgent::new(&turn(steps));
         let mut editor = Editor::start(&mut cluster.agent("acp", &agent, &["--files", "aifo"]));
         let session = open(&mut editor, &cluster.own(""));
@@ -152,6 +163,49 @@ fn a_signal_or_a_lost_connection_ends_the_turn_and_its_files_are_fetched() {
         assert_eq!(outcome.code(), Some(code), "{}", outcome.stderr);
         assert!(outcome.stderr.contains(error), "{}", outcome.stderr);
         assert_eq!(fs::read_to_string(cluster.own("made")).unwrap(), "made");
+        if ending.is_some() {
+            assert_eq!(agent.received_of("session/cancel").len(), 1);
+            assert_eq!(fs::read_to_string(cluster.own("late")).unwrap(), "late");
+        }
         assert!(!cluster.read("deleted").is_empty(), "the pod is deleted");
     }
+}
+
+/// The interrupt key of a terminal, which kubectl does not get.
+#[test]
+fn the_interrupt_key_cancels_a_prompt_and_its_last_output_is_shown() {
+    let cluster = Cluster::new();
+    let steps = [
+        Step::say("so far"),
+        Step::wait_for("session/cancel"),
+        Step::say(", stopping"),
+        Step::stop("cancelled"),
+    ];
+    let agent = AcpAgent::new(&turn(steps));
+    let terminal = Terminal::sized(160, 24);
+    let run = terminal.start(&cluster.agent("prompt", &agent, &["--format", "json", "-"]));
+    terminal.press("go\r\x04");
+    terminal.expect("so far").press("\x03");
+    assert_eq!(run.finish(), Ok(130), "{}", terminal.shown());
+    terminal.expect(", stopping").expect("\"stop_reason\":\"cancelled\"");
+    let sent = &agent.received_of("session/prompt")[0]["params"]["prompt"][0]["text"];
+    assert_eq!(sent.as_str().unwrap().trim_end(), "go");
+    assert!(!cluster.read("deleted").is_empty(), "the pod is deleted");
+}
+
+#[test]
+fn a_second_signal_deletes_the_pod_at_once() {
+    let cluster = Cluster::new();
+    let steps =
+        [Step::say("working"), Step::IgnoreSignals, Step::wait_for("session/cancel"), Step::Hang];
+    let agent = AcpAgent::new(&turn(steps));
+    let run = Running::start(&mut cluster.agent("prompt", &agent, &["hi"]));
+    run.expect("working");
+    run.signal(Signal::SIGTERM);
+    eventually("the turn is cancelled", || !agent.received_of("session/cancel").is_empty());
+    assert_eq!(cluster.read("deleted"), "", "the agent has time to end");
+    run.signal(Signal::SIGTERM);
+    eventually("the pod is deleted", || !cluster.read("deleted").is_empty());
+    assert!(!agent.alive().is_empty(), "before the end of the agent's time");
+    run.finish().exited(143);
 }

@@ -129,7 +129,7 @@ case "$*" in
         exit 1
     fi
     if [ -n "$AIFO_POD_PATH" ]; then PATH=$AIFO_POD_PATH; fi
-    if [ "$1" = _relay ] || [ "$1" = _workspace ]; then exec "$AIFO_CODER" "$@"; fi
+    case "$1" in _relay | _workspace | _signal) exec "$AIFO_CODER" "$@" ;; esac
     case "$1" in acp | prompt | why)
         # The same command, with an agent and tools of this machine.
         skip=
@@ -146,7 +146,8 @@ case "$*" in
         done ;;
     esac
     echo $$ >"$D/command"
-    "$AIFO_CODER" "$@" && exit
+    # A container runtime gives it a session of its own.
+    setsid --wait "$AIFO_CODER" "$@" && exit
     echo "command terminated with exit code $?" >&2
     exit 3 ;;
 *) fail "error: unknown command: $*" ;;

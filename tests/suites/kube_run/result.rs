@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use aifo_tests::{Outcome, Terminal, eventually};
+use aifo_tests::{Outcome, Signal, Terminal, eventually, eventually_within, send_signal};
 
 use super::{Cluster, LEAVE};
 
@@ -143,6 +144,49 @@ fn a_pod_is_kept_until_its_commits_are_fetched() {
     assert_eq!(git(&result, &["--git-dir", ".", "log", "--format=%s", &branch]), "agent\nstart");
     assert!(!cluster.read("deleted").is_empty(), "the session has ended");
 }
+
+/// Only when the references have changed.
+#[test]
+fn an_eviction_loses_only_the_commits_since_the_last_fetch() {
+    let script = format!("echo one > file; {COMMIT} -am agent; echo begin; read -r word");
+    let clone = Cluster::with_origin(&script);
+    let upload = Cluster::with_agent(&script);
+    let here = upload.setup.workspace().to_owned();
+    git(&here, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(here.join("file"), "before").unwrap();
+    git(&here, &["add", "."]);
+    git(&here, &["commit", "--quiet", "-m", "start"]);
+    let runs = [(&clone, clone.run_clone(&[])), (&upload, upload.run_in(&[]))];
+    let runs = runs.map(|(cluster, run)| {
+        let terminal = Terminal::sized(200, 24);
+        let run = terminal.start(&run);
+        (cluster, terminal, run)
+    });
+    for (cluster, terminal, run) in runs {
+        terminal.expect("begin");
+        let calls = |action: &str| {
+            let calls = cluster.read("calls");
+            calls.lines().filter(|call| call.ends_with(&format!(" _workspace {action}"))).count()
+        };
+        eventually_within(Duration::from_secs(180), "the pod is asked again", || {
+            calls("references") >= 2
+        });
+        assert_eq!(calls("result"), 1, "the references are the same");
+        cluster.put("status", EVICTED);
+        for word in ["_pod", "--held", "_relay"] {
+            cluster.processes(word).into_iter().for_each(|pid| send_signal(pid, Signal::SIGKILL));
+        }
+        assert_eq!(run.finish(), Ok(125), "{}", terminal.shown());
+        terminal.expect("since the last fetch are lost").expect("1 commit on branch aifo/");
+        terminal.expect("fetch it with: git fetch ");
+        let (result, branch) = cluster.result();
+        let log = git(&result, &["--git-dir", ".", "log", "--format=%s", &branch]);
+        assert_eq!(log, "agent\nstart");
+        assert!(!cluster.read("deleted").is_empty());
+    }
+}
+
+const EVICTED: &str = r#"{"phase":"Failed","reason":"Evicted","message":"low on memory"}"#;
 
 #[test]
 fn commits_in_an_upload_are_a_branch_beside_the_files() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use aifo_tests::{Outcome, Terminal, eventually};
+use aifo_tests::{Outcome, Signal, Terminal, eventually, send_signal};
 
 use super::{Cluster, LEAVE};
 
@@ -111,6 +111,17 @@ fn a_pod_is_kept_until_its_files_are_fetched() {
     assert_eq!(cluster.content("made"), "made\n");
     assert!(!cluster.read("deleted").is_empty(), "the session has ended");
     assert_eq!(cluster.records(), 0);
+}
+
+#[test]
+fn a_deleted_pod_waits_neither_for_a_reader_nor_for_a_fetch() {
+    let cluster = Cluster::with_agent("echo the end; exit 5");
+    Outcome::of(&mut cluster.run_in(&["--detach"])).exited(0);
+    eventually("the agent has ended", || cluster.has_unread_end());
+    for pid in cluster.processes("_pod") {
+        send_signal(pid, Signal::SIGTERM);
+    }
+    eventually("its container ends with the agent's code", || cluster.read("code") == "5\n");
 }
 
 #[test]

@@ -1,27 +1,34 @@
 //! A command in a pod of its own, with this process's descriptors (`spec/kubernetes.md#without-a-terminal`).
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::pin::pin;
 use std::process::{ExitCode, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use aifo_kube::PodState;
-use aifo_launch::Kubectl;
+use aifo_launch::{EndSignals, Kubectl};
 use aifo_types::exit;
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::cluster::Cluster;
+use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::fetches::Fetches;
 use super::relay::{self, Input};
 use super::result::HasEnded;
 use super::session::{PodProcess, PodRequest};
 use super::started::{FIRST_CLIENT, Started, StartedPod, start};
-use super::upload::{self, Fetches, PodWorkspace, fetch};
+use super::upload::{self, PodWorkspace, fetch};
 use crate::banner::short;
 use crate::cli::Session;
 use crate::console;
+use crate::kube::SIGNAL;
 use crate::start::signal_exit_code;
 
 /// Whether the client sees the end of an agent's turns in the command's output.
@@ -36,8 +43,13 @@ pub(super) enum Turns {
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// The bytes of a message that are read at once. The end of a turn has a few hundred.
 const MAX_LINE: u64 = 1 << 20;
-/// The time for the signal of a terminal, which kubectl gets too.
+/// The time for a signal that this process and kubectl get.
 const SIGNAL_TIME: Duration = Duration::from_millis(200);
+/// The time for the command in the pod to end after a signal: that to cancel a turn, to end the agent, and of
+/// [`FETCH_TIME`].
+const CANCEL_TIME: Duration = Duration::from_secs(20);
+/// The time for the last output of a command that did not get the signal.
+const OUTPUT_TIME: Duration = Duration::from_secs(1);
 
 /// Runs `aifo-coder` with these words in a pod of its own. Errors: the pod did not start.
 pub(super) async fn run_piped(
@@ -53,9 +65,8 @@ pub(super) async fn run_piped(
     };
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let work = cluster.work(&id, &name).await?;
-    let record = &work.record;
-    let fetches = record.as_ref().map(|it| Fetches::start(&cluster.kubectl, &name, it));
-    let turn = match (turns, record) {
+    let fetches = Fetches::start(&cluster, &id, &name, &work).ok();
+    let turn = match (turns, &work.record) {
         (Turns::Seen, Some(record)) => Some(TurnFetch {
             kubectl: cluster.kubectl.clone(),
             pod: name.clone(),
@@ -63,27 +74,18 @@ pub(super) async fn run_piped(
         }),
         _ => None,
     };
-    let ended = tokio::select! {
-        biased;
-        signal = signals.recv() => Ok(signal_exit_code(signal)),
-        ended = command(&cluster, &name, input, &words, turn) => match ended {
-            Ok(code) => Ok(ExitCode::from(code)),
-            // kubectl has got the signal too.
-            Err(error) => match timeout(SIGNAL_TIME, signals.recv()).await {
-                Ok(signal) => Ok(signal_exit_code(signal)),
-                Err(_) => Err(error),
-            }
-        },
-    };
-    let reports = fetches.and_then(Result::ok).map(Fetches::finish).unwrap_or_default();
-    upload::report(&id, &reports);
+    let ended = cluster
+        .run_to_end(&name, &mut signals, command(&cluster, &name, input, &words, turn))
+        .await;
+    let fetched = fetches.map(Fetches::finish).unwrap_or_default();
+    upload::report(&id, &fetched.reports);
     let end = match ended {
         Ok(code) => PipedEnd::Known(code),
         Err(error) => cluster.lost(&id, &name, error).await,
     };
     let is_fetched = match &end {
         PipedEnd::Gone if work.exists() => {
-            console::say("changes of the pod's workspace since the last fetch are lost");
+            cluster.report_lost(&id, &work, &fetched);
             true
         }
         PipedEnd::Known(_) | PipedEnd::Gone => cluster.fetch_work(&id, &name, &work, HasEnded::Yes),
@@ -109,6 +111,61 @@ enum PipedEnd {
 }
 
 impl Cluster {
+    /// Waits for the end of the command in a pod; a signal ends it. Errors: the connection is lost.
+    async fn run_to_end(
+        &self,
+        pod: &str,
+        signals: &mut EndSignals,
+        command: impl Future<Output = anyhow::Result<u8>>,
+    ) -> anyhow::Result<ExitCode> {
+        let mut command = pin!(command);
+        tokio::select! {
+            biased;
+            signal = signals.recv() => {
+                self.cancel(pod, signal, &mut command, signals).await;
+                Ok(signal_exit_code(signal))
+            }
+            ended = &mut command => match ended {
+                Ok(code) => Ok(ExitCode::from(code)),
+                // A supervisor may send a signal to all processes.
+                Err(error) => match timeout(SIGNAL_TIME, signals.recv()).await {
+                    Ok(signal) => Ok(signal_exit_code(signal)),
+                    Err(_) => Err(error),
+                }
+            },
+        }
+    }
+
+    /// Sends a signal to the command in a pod, and waits for its end: for [`CANCEL_TIME`], or until the next signal.
+    async fn cancel(
+        &self,
+        pod: &str,
+        signal: u8,
+        mut command: impl Future<Output = anyhow::Result<u8>> + Unpin,
+        signals: &mut EndSignals,
+    ) {
+        let number = signal.to_string();
+        let ended = async {
+            // kubectl forwards no signal.
+            let words = [PROGRAM, SIGNAL, &number];
+            let sent = self.kubectl.exec_output(pod, CONTAINER, &words, b"").await;
+            let within = match sent {
+                Ok(_) => CANCEL_TIME,
+                Err(error) => {
+                    tracing::debug!("the command in the pod did not get the signal: {error}");
+                    OUTPUT_TIME
+                }
+            };
+            // The exit code is that of the signal.
+            let _ = timeout(within, &mut command).await;
+        };
+        tokio::select! {
+            biased;
+            _ = signals.recv() => {}
+            _ = timeout(CANCEL_TIME, ended) => {}
+        }
+    }
+
     /// Reports why the connection to a command is lost.
     async fn lost(&self, session: &str, name: &str, error: anyhow::Error) -> PipedEnd {
         let id = short(session);
@@ -141,20 +198,48 @@ async fn command(
     words: &[OsString],
     turn: Option<TurnFetch>,
 ) -> anyhow::Result<u8> {
-    let stdout = if turn.is_some() { Stdio::piped() } else { Stdio::inherit() };
-    let mut exec = relay::spawn(cluster, pod, input.options(), words, stdout)?;
+    let mut kubectl = relay::command(cluster, pod, input.options(), words);
+    // A terminal's interrupt ends the command first, then kubectl. A process of the background has no terminal.
+    kubectl.process_group(0);
+    if input == Input::Stdin && io::stdin().is_terminal() {
+        kubectl.stdin(Stdio::piped());
+    }
+    let is_copied = turn.is_some() || io::stdout().is_terminal();
+    let stdout = if is_copied { Stdio::piped() } else { Stdio::inherit() };
+    let mut exec = relay::spawn(kubectl, stdout)?;
+    if let Some(stdin) = exec.kubectl.stdin.take() {
+        let mut to = File::from(stdin.into_owned_fd()?);
+        thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut to));
+    }
     let stdout = exec.kubectl.stdout.take().map(|it| it.into_owned_fd()).transpose()?;
-    let copy = turn.zip(stdout).map(|(turn, stdout)| {
-        thread::spawn(move || turn.copy(io::PipeReader::from(stdout), io::stdout()))
-    });
+    let copied = stdout.map(|stdout| copy(io::PipeReader::from(stdout), turn)).transpose()?;
     let code = relay::end_of(exec, false).await;
     // After a failure of kubectl, a helper of it may keep the pipe open.
     if code.is_ok()
-        && let Some(Err(error)) = copy.and_then(|copy| copy.join().ok())
+        && let Some(copied) = copied
+        && let Ok(Err(error)) = copied.await
     {
         tracing::debug!("cannot write to stdout: {error}");
     }
     code
+}
+
+/// Copies the output of the command to stdout.
+fn copy(
+    mut from: io::PipeReader,
+    turn: Option<TurnFetch>,
+) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+    let mut to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let (sender, copied) = oneshot::channel();
+    thread::spawn(move || {
+        let copied = match turn {
+            Some(turn) => turn.copy(from, to),
+            None => io::copy(&mut from, &mut to).map(drop),
+        };
+        // The command may be given up.
+        let _ = sender.send(copied);
+    });
+    Ok(copied)
 }
 
 /// Fetches the workspace at the end of a turn.

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use aifo_kube::PodObject;
@@ -221,7 +221,7 @@ async fn exec(
     words: &[OsString],
     holds_back: bool,
 ) -> anyhow::Result<u8> {
-    end_of(spawn(cluster, pod, options, words, Stdio::inherit())?, holds_back).await
+    end_of(spawn(command(cluster, pod, options, words), Stdio::inherit())?, holds_back).await
 }
 
 /// The time for the rest of stderr after the end of kubectl.
@@ -233,19 +233,23 @@ pub(super) struct Exec {
     stderr: PipeReader,
 }
 
-/// Runs `aifo-coder` in a pod with this process's stdin, if `options` have it.
-pub(super) fn spawn(
+/// Returns the command that runs `aifo-coder` in a pod with this process's stdin, if `options` have it.
+pub(super) fn command(
     cluster: &Cluster,
     pod: &str,
     options: &[&str],
     words: &[OsString],
-    stdout: Stdio,
-) -> anyhow::Result<Exec> {
+) -> Command {
     let mut kubectl = cluster.kubectl.command(["exec"].iter().chain(options));
     kubectl.args([pod, "--container", CONTAINER, "--", PROGRAM]).args(words);
     if options.is_empty() {
         kubectl.stdin(Stdio::null());
     }
+    kubectl
+}
+
+/// Starts such a command.
+pub(super) fn spawn(mut kubectl: Command, stdout: Stdio) -> anyhow::Result<Exec> {
     let (reader, writer) = std::io::pipe()?;
     kubectl.stdout(stdout).stderr(writer);
     let mut kubectl = tokio::process::Command::from(kubectl);

@@ -1,26 +1,18 @@
 //! The result branch of a pod's repository, on the client (`spec/kubernetes.md#the-result-branch`).
 
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use aifo_launch::state_directory;
 use aifo_sync::{PushState, ReceivedResult, receive_bundle, receive_result};
 use anyhow::Context;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
-use super::upload::{end, explained, start};
+use super::copy::PodCopy;
 use crate::banner::short;
 use crate::console;
-use crate::workspace_in_pod::{ENDED, RESULT, WORKSPACE_IN_POD};
-
-/// The time for a result, after which kubectl is killed.
-const WITHIN: Duration = Duration::from_secs(1800);
+use crate::workspace_in_pod::{ENDED, REFERENCES, RESULT, WORKSPACE_IN_POD};
 
 /// Whether the agent has ended: then the pod pushes before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +20,9 @@ pub(super) enum HasEnded {
     Yes,
     No,
 }
+
+/// The bytes of a line with a digest.
+const MAX_DIGEST: u64 = 200;
 
 /// The results of sessions in aifo's state directory.
 pub(crate) struct Results(PathBuf);
@@ -99,27 +94,46 @@ impl Cluster {
         pod: &str,
         (is_clone, has_ended): (bool, HasEnded),
     ) -> bool {
-        let id = short(session);
         match self.receive(session, pod, has_ended) {
-            Ok((result, path)) => {
-                report(session, &result, &path, is_clone);
-                if let (Err(why), false) = (&self.git, result.branches.is_empty()) {
-                    console::say(format_args!("the result is a bundle that is not checked: {why}"));
-                }
+            Ok(received) => {
+                self.report_result(session, &received, is_clone);
                 true
             }
             Err(error) => {
-                console::fail(&error.context(format!(
-                    "cannot fetch the commits of session {id}; its pod is kept, try again with: \
-                     aifo-coder kube fetch{} {id}",
-                    self.options()
-                )));
+                self.report_kept(session, "commits", error);
                 false
             }
         }
     }
 
-    fn receive(
+    /// Prints the branches of a result, and the command that fetches them.
+    pub(super) fn report_result(
+        &self,
+        session: &str,
+        (result, path): &(ReceivedResult, PathBuf),
+        is_clone: bool,
+    ) {
+        report(session, result, path, is_clone);
+        if let (Err(why), false) = (&self.git, result.branches.is_empty()) {
+            console::say(format_args!("the result is a bundle that is not checked: {why}"));
+        }
+    }
+
+    /// Returns a digest of the pod's `HEAD` and references; empty without a repository.
+    pub(super) fn references(&self, pod: &str) -> anyhow::Result<String> {
+        let words = [PROGRAM, WORKSPACE_IN_POD, REFERENCES];
+        let (_, stdout, copy) = PodCopy::start(self.kubectl.exec(pod, CONTAINER, words))?;
+        let mut line = String::new();
+        let read = stdout.take(MAX_DIGEST).read_to_string(&mut line);
+        let read = read.map_err(anyhow::Error::from).and_then(|_| {
+            let digest = line.strip_suffix('\n').context("the pod sent no line")?;
+            Ok(digest.to_owned())
+        });
+        copy.finish(read)
+    }
+
+    /// Fetches the commits of a session. Returns them, and the path of the repository or bundle.
+    pub(super) fn receive(
         &self,
         session: &str,
         pod: &str,
@@ -134,11 +148,8 @@ impl Cluster {
         let words = [PROGRAM, WORKSPACE_IN_POD, RESULT];
         let ended = (has_ended == HasEnded::Yes).then_some(ENDED);
         let words = words.into_iter().chain(ended);
-        let mut child = start(self.kubectl.exec(pod, CONTAINER, words))?;
-        let stdout = child.stdout.take().context("cannot run kubectl")?;
-        drop(child.stdin.take());
+        let (_, stdout, copy) = PodCopy::start(self.kubectl.exec(pod, CONTAINER, words))?;
         let from = BufReader::with_capacity(256 << 10, stdout);
-        let watch = Watch::start(child, WITHIN)?;
         let received = match &self.git {
             Ok(git) => {
                 let repository = results.repository(session);
@@ -149,43 +160,7 @@ impl Cluster {
                 receive_bundle(&bundle, session, from).map(|result| (result, bundle))
             }
         };
-        let (stderr, is_late) = watch.finish();
-        received.map_err(|error| match is_late {
-            true => anyhow::anyhow!("the pod did not send them within {} s", WITHIN.as_secs()),
-            false => explained(error.into(), &stderr),
-        })
-    }
-}
-
-/// Kills a child that does not end in time.
-struct Watch {
-    child: Arc<Mutex<Child>>,
-    stop: mpsc::Sender<()>,
-    thread: thread::JoinHandle<bool>,
-}
-
-impl Watch {
-    fn start(child: Child, within: Duration) -> std::io::Result<Self> {
-        let child = Arc::new(Mutex::new(child));
-        let (stop, stopped) = mpsc::channel();
-        let watched = Arc::clone(&child);
-        let thread = thread::Builder::new().spawn(move || {
-            let is_late = stopped.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
-            if is_late {
-                // Fails if it has ended.
-                let _ = watched.lock().unwrap_or_else(PoisonError::into_inner).kill();
-            }
-            is_late
-        })?;
-        Ok(Watch { child, stop, thread })
-    }
-
-    /// Ends the child. Returns its stderr, and whether it was late.
-    fn finish(self) -> (String, bool) {
-        drop(self.stop);
-        let is_late = self.thread.join().unwrap_or_default();
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        (end(&mut child), is_late)
+        copy.finish(received.map_err(Into::into))
     }
 }
 

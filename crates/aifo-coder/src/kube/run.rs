@@ -8,13 +8,14 @@ use aifo_process::terminal::window_size;
 use anyhow::bail;
 
 use super::cluster::{Cluster, without_backend};
+use super::fetches::Fetches;
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
 use super::result::HasEnded;
 use super::session::{PodProcess, PodRequest};
 use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::terminal::{ExitStatus, TerminalEnd};
-use super::upload::{self, Fetches};
+use super::upload;
 use crate::banner::short;
 use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags};
@@ -99,19 +100,15 @@ impl Cluster {
     /// session that has ended; one whose files could not be fetched is kept.
     async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
         let work = self.work(session, pod).await?;
-        let fetches =
-            work.record.as_ref().map(|it| Fetches::start(&self.kubectl, pod, it)).transpose()?;
+        let fetches = Fetches::start(self, session, pod, &work)?;
         let end = self.show(session, pod).await;
-        let reports = fetches.map(Fetches::finish).unwrap_or_default();
-        upload::report(session, &reports);
+        let fetched = fetches.finish();
+        upload::report(session, &fetched.reports);
         let end = end?;
         let is_fetched = match end {
             _ if !work.exists() => true,
             TerminalEnd::Gone => {
-                console::say(match work.is_clone {
-                    true => "commits and files of the pod that were not fetched or pushed are lost",
-                    false => "changes of the pod's workspace since the last fetch are lost",
-                });
+                self.report_lost(session, &work, &fetched);
                 true
             }
             TerminalEnd::Continues(ExitStatus::Lost) => false,

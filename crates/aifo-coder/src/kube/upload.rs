@@ -1,20 +1,18 @@
 //! The uploaded workspace of a pod, and the fetch of its changes (`spec/kubernetes.md#upload`).
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use aifo_launch::{ApiFailure, Kubectl, KubectlError};
-use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, SyncError, Upload};
+use aifo_launch::Kubectl;
+use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, Upload};
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::copy::{END_TIME, PodCopy};
 use super::records;
 use crate::banner::short;
 use crate::console;
@@ -22,14 +20,8 @@ use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
 
 /// The init container that receives the files.
 const UPLOAD_CONTAINER: &str = "upload";
-/// The pause between fetches while a client shows the session; a fetch that takes long makes it longer.
-const FETCH_PAUSE: Duration = Duration::from_secs(30);
-/// The time for a kubectl to end by itself.
-const END_TIME: Duration = Duration::from_secs(2);
 /// The time for the pod to receive the client's confirmation of an upload.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(60);
-/// How much longer the pause is than the fetch.
-const PAUSE_FACTOR: u32 = 10;
 
 /// The record of an upload: the workspace, and the snapshot that both sides have.
 #[derive(Clone, Debug)]
@@ -107,10 +99,7 @@ pub(super) fn upload(
     files: &Upload,
 ) -> anyhow::Result<()> {
     let words = [PROGRAM, WORKSPACE_IN_POD, RECEIVE];
-    let mut child = start(kubectl.exec(pod, UPLOAD_CONTAINER, words))?;
-    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        bail!("cannot run kubectl");
-    };
+    let (mut stdin, stdout, copy) = PodCopy::start(kubectl.exec(pod, UPLOAD_CONTAINER, words))?;
     let sent = files.send(BufWriter::with_capacity(256 << 10, &mut stdin));
     let received = sent.map_err(anyhow::Error::from).and_then(|base| {
         let mut line = String::new();
@@ -126,9 +115,9 @@ pub(super) fn upload(
     });
     // Open until the pod has the confirmation and kubectl ends: an end of stdin can overtake the bytes before it.
     let within = if received.is_ok() { CONFIRMED_WITHIN } else { END_TIME };
-    let stderr = end_within(&mut child, within);
+    let received = copy.finish_within(within, received);
     drop(stdin);
-    received.map_err(|error| explained(error, &stderr).context("cannot upload the workspace"))
+    received.context("cannot upload the workspace")
 }
 
 /// Fetches the changes of a pod's workspace, and applies them.
@@ -141,89 +130,17 @@ pub(super) fn fetch(
     let mut base = record.read()?;
     let workspace = record.workspace()?;
     let words = [PROGRAM, WORKSPACE_IN_POD, CHANGES];
-    let mut child = start(kubectl.exec(pod, CONTAINER, words))?;
-    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        bail!("cannot run kubectl");
-    };
+    let (mut stdin, stdout, copy) = PodCopy::start(kubectl.exec(pod, CONTAINER, words))?;
     // The pod reads all of it before it answers.
     let sent = base.write(BufWriter::with_capacity(256 << 10, &mut stdin));
     let stdout = BufReader::with_capacity(256 << 10, stdout);
     let applied = Fetch::new(&workspace, &record.session)
         .and_then(|fetch| sent.and_then(|()| fetch.apply(&mut base, stdout)));
-    let stderr = end(&mut child);
+    let applied = copy.finish(applied.map_err(Into::into));
     drop(stdin);
-    let report = applied.map_err(|error| explained(error.into(), &stderr))?;
+    let report = applied?;
     record.write(&base)?;
     Ok(report)
-}
-
-/// Returns the error of a copy: that of kubectl, if the connection has failed.
-pub(super) fn explained(error: anyhow::Error, stderr: &str) -> anyhow::Error {
-    let is_cut = match error.downcast_ref() {
-        Some(SyncError::Truncated | SyncError::Io(_)) => true,
-        Some(_) => false,
-        None => true,
-    };
-    match is_cut && !stderr.trim().is_empty() {
-        true => KubectlError::Api(ApiFailure::of(stderr)).into(),
-        false => error,
-    }
-}
-
-pub(super) fn start(mut command: Command) -> anyhow::Result<Child> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().context("cannot run kubectl")
-}
-
-/// Ends a kubectl whose streams are complete or useless, and returns its stderr.
-pub(super) fn end(child: &mut Child) -> String {
-    end_within(child, END_TIME)
-}
-
-fn end_within(child: &mut Child, within: Duration) -> String {
-    let deadline = Instant::now() + within;
-    while Instant::now() < deadline && !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-        thread::sleep(Duration::from_millis(10));
-    }
-    // Fails if it has ended.
-    let _ = child.kill();
-    let _ = child.wait();
-    let mut stderr = Vec::new();
-    if let Some(pipe) = child.stderr.take() {
-        let _ = pipe.take(64 << 10).read_to_end(&mut stderr);
-    }
-    String::from_utf8_lossy(&stderr).into_owned()
-}
-
-/// Fetches from time to time while a client shows the session.
-pub(super) struct Fetches {
-    stop: mpsc::Sender<()>,
-    thread: JoinHandle<Vec<FetchReport>>,
-}
-
-impl Fetches {
-    pub(super) fn start(kubectl: &Kubectl, pod: &str, record: &PodWorkspace) -> io::Result<Self> {
-        let (kubectl, pod, record) = (kubectl.clone(), pod.to_owned(), record.clone());
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new().spawn(move || {
-            let mut reports = Vec::new();
-            let mut pause = FETCH_PAUSE;
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let began = Instant::now();
-                // A failure is reported by the last fetch, if it persists.
-                reports.extend(fetch(&kubectl, &pod, &record).ok().filter(|it| !it.is_empty()));
-                pause = FETCH_PAUSE.max(began.elapsed() * PAUSE_FACTOR);
-            }
-            reports
-        })?;
-        Ok(Fetches { stop, thread })
-    }
-
-    /// Stops, and returns the reports.
-    pub(super) fn finish(self) -> Vec<FetchReport> {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
-    }
 }
 
 /// Prints what fetches have changed.
@@ -265,18 +182,13 @@ pub(super) fn report(session: &str, reports: &[FetchReport]) {
 impl Cluster {
     /// Fetches the changes of a session, and reports them. Returns false if they are still in the pod only.
     pub(super) fn fetch(&self, pod: &str, record: &PodWorkspace) -> bool {
-        let id = short(&record.session);
         match fetch(&self.kubectl, pod, record) {
             Ok(done) => {
                 report(&record.session, &[done]);
                 true
             }
             Err(error) => {
-                console::fail(&error.context(format!(
-                    "cannot fetch the files of session {id}; its pod is kept, try again with: \
-                     aifo-coder kube fetch{} {id}",
-                    self.options()
-                )));
+                self.report_kept(&record.session, "files", error);
                 false
             }
         }

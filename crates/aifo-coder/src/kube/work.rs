@@ -6,6 +6,8 @@ use anyhow::bail;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::result::HasEnded;
 use super::upload::PodWorkspace;
+use crate::banner::short;
+use crate::console;
 use crate::workspace_in_pod::{ENDED, STATE, WORKSPACE_IN_POD};
 
 /// The work of a session.
@@ -49,6 +51,15 @@ impl Cluster {
         let has_result =
             !work.exists() || self.fetch_result(session, pod, (work.is_clone, has_ended));
         has_files && has_result
+    }
+
+    /// Reports work that could not be fetched. It is still in the pod only.
+    pub(super) fn report_kept(&self, session: &str, work: &str, error: anyhow::Error) {
+        let (id, options) = (short(session), self.options());
+        console::fail(&error.context(format!(
+            "cannot fetch the {work} of session {id}; its pod is kept, try again with: \
+             aifo-coder kube fetch{options} {id}"
+        )));
     }
 
     /// `kube fetch`: fetches changes and commits, and deletes the pod of a session that has ended.

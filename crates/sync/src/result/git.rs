@@ -9,11 +9,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use aifo_process::TimedChild;
 
 use super::object_id::{ObjectFormat, ObjectId};
 use crate::error::SyncError;
@@ -208,18 +208,8 @@ impl<'a> PrivateRepository<'a> {
         let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) = pipes else {
             return Err(SyncError::Malformed("git has no pipes"));
         };
-        let child = Arc::new(Mutex::new(child));
-        let (ended, watch) = mpsc::channel::<()>();
-        let (fed, output, errors, is_late) = thread::scope(|scope| {
-            let watched = Arc::clone(&child);
-            let within = self.git.within;
-            let watcher = scope.spawn(move || {
-                let is_late = watch.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
-                if is_late {
-                    kill(&watched);
-                }
-                is_late
-            });
+        let child = TimedChild::watch(child, self.git.within)?;
+        let (fed, output, errors) = thread::scope(|scope| {
             let errors = scope.spawn(move || {
                 let mut start = Vec::new();
                 let _ = (&mut stderr).take(MAX_STDERR).read_to_end(&mut start);
@@ -232,16 +222,15 @@ impl<'a> PrivateRepository<'a> {
             });
             let output = read(&mut stdout);
             if output.is_err() {
-                kill(&child);
+                child.kill();
             }
             // A command that writes more gets SIGPIPE.
             drop(stdout);
             let fed = feeder.join().unwrap_or(Err(SyncError::Truncated));
             let errors = errors.join().unwrap_or_default();
-            drop(ended);
-            (fed, output, errors, watcher.join().unwrap_or_default())
+            (fed, output, errors)
         });
-        let status = child.lock().unwrap_or_else(PoisonError::into_inner).wait()?;
+        let (status, is_late) = child.finish(END_TIME)?;
         if is_late {
             return Err(SyncError::GitTimeout { action, secs: self.git.within.as_secs() });
         }
@@ -258,12 +247,9 @@ impl<'a> PrivateRepository<'a> {
 }
 
 const MAX_STDERR: u64 = 64 << 10;
+/// The time of a command to end after its pipes.
+const END_TIME: Duration = Duration::from_secs(10);
 const MAX_CAUSES: usize = 3;
-
-fn kill(child: &Mutex<Child>) {
-    // Fails if it has ended.
-    let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
-}
 
 /// Returns the name of the command, after options of git.
 fn action_of(command: &Command) -> String {

@@ -25,13 +25,13 @@ pub(crate) struct Header {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Branch {
     pub(crate) tip: ObjectId,
-    /// Whether its last commit has the uncommitted files.
+    /// True if its last commit has the uncommitted files.
     pub(crate) has_uncommitted: bool,
     /// Its name in the pod, with escapes.
     pub(crate) name: String,
 }
 
-/// Whether the pod has pushed the result.
+/// The outcome of the pod's push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PushState {
     /// It was not asked to, or has nothing to push.

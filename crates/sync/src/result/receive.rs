@@ -17,7 +17,7 @@ pub struct ReceivedResult {
     pub branches: Vec<ReceivedBranch>,
     /// Lines of the pod, with escapes.
     pub notes: Vec<String>,
-    /// Whether the pod has pushed the branch.
+    /// The outcome of the pod's push.
     pub push: PushState,
 }
 
@@ -32,7 +32,7 @@ pub struct ReceivedBranch {
     pub tip: ObjectId,
     /// New commits; `None` if they were not counted.
     pub commits: Option<u64>,
-    /// Whether the last commit has uncommitted files.
+    /// True if the last commit has uncommitted files.
     pub has_uncommitted: bool,
 }
 
@@ -76,12 +76,7 @@ pub fn receive_result(
         read_chunks(from, std::io::sink(), 0)?;
         return Ok(result);
     }
-    let above = repository.parent().unwrap_or(repository);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(above)
-        .map_err(SyncError::file("create", above))?;
+    let above = created_parent(repository)?;
     let staging = tempfile::Builder::new().prefix(".receiving-").tempdir_in(above);
     let staging = staging.map_err(SyncError::file("write", above))?;
     let private = PrivateRepository::create(git, staging.path(), header.format)?;
@@ -110,6 +105,14 @@ pub fn receive_result(
     Ok(result)
 }
 
+/// Creates the directory that a result is received in, beside the one that it replaces.
+fn created_parent(path: &Path) -> Result<&Path, SyncError> {
+    let parent = path.parent().unwrap_or(path);
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(parent);
+    created.map_err(SyncError::file("create", parent))?;
+    Ok(parent)
+}
+
 fn replace(staging: tempfile::TempDir, repository: &Path) -> std::io::Result<()> {
     let replaced = tempfile::Builder::new()
         .prefix(".replaced-")
@@ -135,12 +138,7 @@ pub fn receive_bundle(
         read_chunks(from, std::io::sink(), 0)?;
         return Ok(result);
     }
-    let above = file.parent().unwrap_or(file);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(above)
-        .map_err(SyncError::file("create", above))?;
+    let above = created_parent(file)?;
     let mut staged =
         tempfile::NamedTempFile::new_in(above).map_err(SyncError::file("write", above))?;
     let mut out = BufWriter::new(staged.as_file_mut());

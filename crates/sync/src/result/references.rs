@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::object_id::{ObjectFormat, ObjectId};
 use crate::error::SyncError;
 use crate::tree::{Object, Tree};
@@ -18,7 +20,7 @@ pub(crate) struct References {
     pub(crate) all: BTreeMap<Vec<u8>, ObjectId>,
     /// Commits at which the history ends.
     pub(crate) shallow: Vec<ObjectId>,
-    /// Whether there are more references than the limit.
+    /// True if there are more references than the limit.
     pub(crate) is_cut: bool,
 }
 
@@ -132,6 +134,20 @@ pub fn session_start(workspace: &Path) -> Vec<ObjectId> {
     ids.sort();
     ids.dedup();
     ids
+}
+
+/// Returns a digest of `HEAD`, the branches, tags and the stash of a repository, without running git; `None` without a
+/// repository. Errors: as of [`send_result`](crate::send_result).
+pub fn references_digest(workspace: &Path) -> Result<Option<String>, SyncError> {
+    let tree = Tree::open(workspace).map_err(SyncError::file("open", workspace))?;
+    let Some(references) = References::read(&tree)? else { return Ok(None) };
+    let mut hash = Sha256::new();
+    let head = references.head.iter().map(|id| (b"HEAD".as_slice(), id));
+    for (name, id) in head.chain(references.all.iter().map(|(name, id)| (name.as_slice(), id))) {
+        // A name has no line end.
+        hash.update([name, b" ", id.as_str().as_bytes(), b"\n"].concat());
+    }
+    Ok(Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
 /// Returns the part of a name that users know.

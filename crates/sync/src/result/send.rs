@@ -29,9 +29,9 @@ pub struct ResultRequest<'a> {
     pub session: &'a str,
     /// The commits that the repository had before the agent; empty if they are not known.
     pub start: &'a [ObjectId],
-    /// Whether uncommitted files become a commit.
+    /// True if uncommitted files become a commit.
     pub commits_files: bool,
-    /// Whether it was pushed.
+    /// The outcome of its push.
     pub push: PushState,
 }
 

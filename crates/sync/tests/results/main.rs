@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use aifo_sync::{
     Git, ObjectId, PushState, ReceivedResult, ResultRequest, SyncError, receive_bundle,
-    receive_result, send_result, session_start,
+    receive_result, references_digest, send_result, session_start,
 };
 use tempfile::TempDir;
 
@@ -238,6 +238,29 @@ fn other_branches_and_the_stash_are_not_lost() {
     assert_eq!(subject(&numbered(2)), "feature");
     assert_eq!(case.of_result(&["show", &format!("{}:file", numbered(3))]), "stashed");
     assert_eq!(case.of_result(&["for-each-ref", "--format=x"]).lines().count(), 4);
+}
+
+#[test]
+fn the_digest_of_references_changes_with_a_commit_or_a_branch() {
+    let case = Case::new();
+    let digest = || references_digest(&case.pod()).unwrap().unwrap();
+    let mut seen = vec![digest()];
+    case.write("file", "not committed");
+    assert_eq!(digest(), seen[0]);
+    case.commit("one");
+    seen.push(digest());
+    run(&case.pod(), &["branch", "other"]);
+    seen.push(digest());
+    run(&case.pod(), &["switch", "--quiet", "--detach", "HEAD~1"]);
+    seen.push(digest());
+    let before = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), before);
+    let all = digest();
+    run(&case.pod(), &["pack-refs", "--all"]);
+    assert_eq!(digest(), all, "the same references in another form");
+    assert_eq!(references_digest(Case::empty().dir.path()).unwrap(), None);
 }
 
 #[test]
