@@ -151,3 +151,34 @@ fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
         assert!(refused.exited(1).stderr.contains(&remedy), "{}", refused.stderr);
     }
 }
+
+#[test]
+fn preferences_of_kubectl_have_no_effect_but_for_rules_on_plugins() {
+    let cluster = Cluster::new();
+    let home = cluster.setup.scratch().join("home/.kube");
+    fs::create_dir_all(&home).unwrap();
+    let preferences = r#"{"kind":"Preference","apiVersion":"kubectl.config.k8s.io/v1beta1",
+        "defaults":[{"command":"delete","options":[{"name":"interactive","default":"true"}]}]}"#;
+    fs::write(home.join("kuberc"), preferences).unwrap();
+    cluster.put("version", "v1.36.4");
+    let sessions = || Outcome::of(&mut cluster.on_pods(&["sessions"]));
+    sessions().exited(0);
+    assert_eq!(cluster.read("preferences"), "");
+
+    let rules = preferences.replacen('{', r#"{"credentialPluginPolicy":"DenyAll","#, 1);
+    fs::write(home.join("kuberc"), &rules).unwrap();
+    cluster.put("kuberc", &rules);
+    sessions().exited(0);
+    let kept = cluster.read("preferences");
+    assert!(kept.contains(r#""credentialPluginPolicy":"DenyAll""#), "{kept}");
+    assert!(!kept.contains("defaults"), "{kept}");
+
+    cluster.put("kuberc", "");
+    let refused = sessions();
+    let stderr = &refused.stderr;
+    assert!(refused.code() != Some(0) && stderr.contains("hint: correct the file"), "{stderr}");
+    fs::remove_file(cluster.directory.join("preferences")).unwrap();
+    cluster.put("version", "v1.30.0");
+    sessions().exited(0);
+    assert_eq!(cluster.read("preferences"), "", "an older one has no such rules");
+}

@@ -39,6 +39,12 @@ pod() {
     printf '"spec":{"nodeName":"node1","initContainers":[{"name":"%s"}],' "$inits"
     printf '"containers":[{"name":"aifo"},{"name":"agent"}]},"status":%s}\n' "$status"
 }
+# The preferences that change this command.
+if [ "$1" = kuberc ]; then
+    cat "$D/kuberc"
+    exit
+fi
+if [ "$KUBERC" != off ]; then cat "$KUBERC" >"$D/preferences" || fail "error: no preferences '$KUBERC'"; fi
 case "$*" in
 "version --client"*)
     echo "{\"clientVersion\":{\"gitVersion\":\"$(cat "$D/version" 2>/dev/null || echo v1.30.0)\"}}"

@@ -68,9 +68,16 @@ pub(super) struct TestCluster {
     remover: Option<(Child, ChildStdin)>,
 }
 
+/// Returns a kubectl without the user's preferences, which change the defaults of options.
+fn kubectl() -> Command {
+    let mut command = Command::new("kubectl");
+    command.env("KUBERC", "off");
+    command
+}
+
 /// Errors: the reason why kubectl does not reach a cluster.
 pub(super) fn reach(context: Option<&str>) -> Result<()> {
-    let mut kubectl = Command::new("kubectl");
+    let mut kubectl = kubectl();
     kubectl.args(context.map(|name| format!("--context={name}")));
     kubectl.args(["get", "--raw=/version", "--request-timeout=10s"]).stdin(Stdio::null());
     match kubectl.output() {
@@ -116,7 +123,10 @@ impl TestCluster {
 
     /// The variables of the tests.
     pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
-        let mut variables = vec![("KUBECONFIG", self.kubeconfig().display().to_string())];
+        let mut variables = vec![
+            ("KUBECONFIG", self.kubeconfig().display().to_string()),
+            ("KUBERC", "off".to_owned()),
+        ];
         let optional = [
             ("AIFO_TEST_CLAIM", &self.claim),
             ("AIFO_TEST_PULL_SECRET", &self.pull_secret),
@@ -145,7 +155,7 @@ impl TestCluster {
     }
 
     fn kubectl<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = kubectl();
         command.env("KUBECONFIG", self.kubeconfig()).args(args).stdin(Stdio::null());
         command
     }
@@ -168,7 +178,7 @@ impl TestCluster {
 
     /// Writes the kubeconfig of the run, and chooses or creates its namespace.
     fn choose(&mut self, options: &Options, prefix: &str) -> Result<()> {
-        let mut view = Command::new("kubectl");
+        let mut view = kubectl();
         view.args(options.context.iter().map(|name| format!("--context={name}")));
         let view = shell::read(view.args(["config", "view", "--raw", "--minify", "--flatten"]))?;
         let mut file = fs::OpenOptions::new();
@@ -195,7 +205,8 @@ impl TestCluster {
         self.output(&["config", "set-context", "--current", &namespace], "")?;
         let mut remover = Command::new("sh");
         remover.args(["-c", REMOVAL]).stdin(Stdio::piped());
-        remover.env("KUBECONFIG", self.kubeconfig()).env("DIRECTORY", &self.directory);
+        remover.env("KUBECONFIG", self.kubeconfig()).env("KUBERC", "off");
+        remover.env("DIRECTORY", &self.directory);
         remover.env("NAMESPACE", &self.namespace).env("NAME", NAME).env("LIST", LIST);
         remover.env("PREFIX", prefix).env("CREATED", if self.is_created { "1" } else { "" });
         let mut remover = remover.spawn().context("cannot run sh")?;
