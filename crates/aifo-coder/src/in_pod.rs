@@ -16,6 +16,7 @@ use aifo_process::{CaughtSignals, SignalSet};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
+use crate::clone_in_pod::{self, CLONE};
 use crate::held;
 use crate::kube::{HOLD_IN_POD, RELAY};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
@@ -174,6 +175,8 @@ pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result
         Some(hold(rest))
     } else if first == RELAY {
         Some(relay())
+    } else if first == CLONE {
+        Some(clone_in_pod::process(rest))
     } else if first == WORKSPACE_IN_POD {
         Some(workspace_in_pod::process(rest))
     } else {

@@ -15,6 +15,7 @@ mod cache;
 mod cleanup;
 mod cli;
 mod clock;
+mod clone_in_pod;
 mod completions;
 mod config;
 mod config_command;
