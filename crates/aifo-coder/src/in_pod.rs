@@ -19,6 +19,7 @@ use anyhow::{Context, bail};
 use crate::clone_in_pod::{self, CLONE};
 use crate::held;
 use crate::kube::{HOLD_IN_POD, RELAY};
+use crate::relayed_in_pod::{self, RELAYED};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The time for clients to receive the end, through the API server.
@@ -177,6 +178,8 @@ pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result
         Some(relay())
     } else if first == CLONE {
         Some(clone_in_pod::process(rest))
+    } else if first == RELAYED {
+        Some(relayed_in_pod::process(rest))
     } else if first == WORKSPACE_IN_POD {
         Some(workspace_in_pod::process(rest))
     } else {

@@ -38,6 +38,7 @@ mod policy;
 mod progress;
 mod proxy;
 mod publish;
+mod relayed_in_pod;
 mod removals;
 mod run;
 mod serve;

@@ -119,6 +119,8 @@ case "$*" in
     export HOME="$D/home"
     while [ "$1" != -- ]; do shift; done
     shift 2
+    relayed=
+    if [ "$1" = _relayed ]; then relayed=_relayed && shift; fi
     if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
     if is_clone; then export AIFO_POD_GIT=1; else export AIFO_POD_UPLOAD=1; fi
     pushes
@@ -145,7 +147,9 @@ case "$*" in
         done ;;
     esac
     echo $$ >"$D/command"
-    "$AIFO_CODER" "$@" && exit
+    # As if a node has lost the connection.
+    [ ! -e "$D/lost-connection" ] || relayed=
+    "$AIFO_CODER" ${relayed:+"$relayed"} "$@" && exit
     echo "command terminated with exit code $?" >&2
     exit 3 ;;
 *) fail "error: unknown command: $*" ;;
