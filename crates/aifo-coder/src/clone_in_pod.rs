@@ -11,7 +11,7 @@ use aifo_process::{CaughtSignals, SignalSet};
 use aifo_types::{Ending, Signal};
 use anyhow::Context;
 
-use crate::console;
+use crate::console::{self, EscapedStderr};
 
 /// The first argument; the command line of git follows.
 pub(crate) const CLONE: &str = "_clone";
@@ -51,7 +51,7 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         git.args(args).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut git = git.spawn().context("cannot run git")?;
         let stderr = git.stderr.take().context("cannot run git")?;
-        let errors = thread::spawn(move || is_unreachable(stderr, io::stderr()));
+        let errors = thread::spawn(move || is_unreachable(stderr, EscapedStderr));
         let code = match end(&mut git, &signals)? {
             Ok(status) => u8::try_from(status.code().unwrap_or(1)).unwrap_or(1),
             Err(signal) => return Ok(ExitCode::from(Ending::Signaled(signal).exit_code())),

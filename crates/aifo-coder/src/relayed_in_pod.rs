@@ -4,13 +4,15 @@
 //! reported in the form in which kubectl reports a failure, as the last line of stderr.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 
 use aifo_process::SignalSet;
 use aifo_types::{Ending, Signal};
 use anyhow::{Context, bail};
+
+use crate::console::EscapedStderr;
 
 /// The first argument; the command line of `aifo-coder` follows.
 pub(crate) const RELAYED: &str = "_relayed";
@@ -31,7 +33,7 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let status = command.wait()?;
     if status.success() {
         // Without a stderr no client reads it.
-        let _ = writeln!(io::stderr(), "{ENDED} 0");
+        let _ = writeln!(EscapedStderr, "{ENDED} 0");
     }
     Ok(ExitCode::from(match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),

@@ -1,7 +1,7 @@
 //! Pods that the cluster ends.
 
+use crate::pod_failure::PodFailure;
 use crate::pod_object::PodObject;
-use crate::pod_state::PodFailure;
 
 impl PodObject {
     /// Returns why the cluster has ended the pod, or ends it now; `None` if it does not.

@@ -22,6 +22,7 @@ mod dns;
 mod event;
 mod network_policy;
 mod pod;
+mod pod_failure;
 mod pod_object;
 mod pod_state;
 mod role;
@@ -34,8 +35,9 @@ mod yaml;
 pub use dns::{DnsServer, DnsServerError};
 pub use event::EventObject;
 pub use pod::{CREDENTIAL_HELPER, RenderError};
+pub use pod_failure::PodFailure;
 pub use pod_object::PodObject;
-pub use pod_state::{PodFailure, PodState};
+pub use pod_state::PodState;
 pub use role::{Right, Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{

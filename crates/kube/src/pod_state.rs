@@ -1,5 +1,6 @@
 //! The state of a session's pod.
 
+use crate::pod_failure::{PodFailure, not_started};
 use crate::pod_object::{ContainerStatus, LAUNCHER, PodObject, Terminated, UPLOAD};
 use crate::waiting::{final_failure, pull_delay};
 
@@ -16,17 +17,6 @@ pub enum PodState {
     Ended(u8),
     /// It cannot start, or was ended from outside.
     Failed(PodFailure),
-}
-
-/// Why a pod failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodFailure {
-    /// What failed, and why.
-    pub message: String,
-    /// The remedy.
-    pub hint: &'static str,
-    /// The container whose log has the cause.
-    pub log_of: Option<String>,
 }
 
 impl PodObject {
@@ -161,14 +151,6 @@ const UNKNOWN: &str = "ContainerStatusUnknown";
 
 fn unknown_end(container: &str, message: &str) -> String {
     format!("the end of the container '{container}' is unknown: {message}")
-}
-
-pub(crate) fn not_started(container: &str, message: &str) -> PodFailure {
-    PodFailure {
-        message: format!("the container '{container}' cannot run: {message}"),
-        hint: "check its image: --image, --toolchain-image, --launcher-image",
-        log_of: None,
-    }
 }
 
 fn init_step(name: &str) -> String {

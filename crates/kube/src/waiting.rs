@@ -1,7 +1,7 @@
 //! Containers that wait: for an image, or because the node cannot create them.
 
+use crate::pod_failure::{PodFailure, not_started};
 use crate::pod_object::{ContainerStatus, Reason};
-use crate::pod_state::{PodFailure, not_started};
 
 /// Returns why an image cannot be pulled now, for a reason that may pass.
 pub(crate) fn pull_delay(container: &ContainerStatus, waiting: &Reason) -> Option<String> {

@@ -238,7 +238,7 @@ fn a_clone_is_tried_again_while_the_network_does_not_work() {
         let git = cluster.directory.join("flaky-git");
         write_executable(
             git.clone(),
-            &format!("#!/bin/sh\ncd '{}'\n{script}", cluster.directory.display()),
+            format!("#!/bin/sh\ncd '{}'\n{script}", cluster.directory.display()),
             0o755,
         );
         Outcome::of(&mut cluster.coder(&["_clone", git.to_str().unwrap(), "clone"]))

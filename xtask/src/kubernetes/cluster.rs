@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::kubectl::{kubectl, last_line};
 use super::options::Options;
 use crate::images::Engine;
 use crate::shell;
@@ -66,30 +67,6 @@ pub(super) struct TestCluster {
     pull_secret: Option<String>,
     load: Option<String>,
     remover: Option<(Child, ChildStdin)>,
-}
-
-/// Returns a kubectl without the user's preferences, which change the defaults of options.
-fn kubectl() -> Command {
-    let mut command = Command::new("kubectl");
-    command.env("KUBERC", "off");
-    command
-}
-
-/// Errors: the reason why kubectl does not reach a cluster.
-pub(super) fn reach(context: Option<&str>) -> Result<()> {
-    let mut kubectl = kubectl();
-    kubectl.args(context.map(|name| format!("--context={name}")));
-    kubectl.args(["get", "--raw=/version", "--request-timeout=10s"]).stdin(Stdio::null());
-    match kubectl.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => bail!("{}", last_line(&output.stderr)),
-        Err(error) => bail!("kubectl: {error}"),
-    }
-}
-
-fn last_line(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    text.trim().lines().last().unwrap_or("it printed no reason").to_owned()
 }
 
 impl TestCluster {
