@@ -447,3 +447,18 @@ fn values_that_no_cluster_accepts_are_errors() {
         check.stderr
     );
 }
+
+#[test]
+fn rules_with_private_addresses_are_in_the_policy_or_a_warning() {
+    let cluster = Cluster::new();
+    cluster.configure(
+        "[net]\nallow = [\"gate.example:4000 address=10.1.2.3\", \"intern.example private\"]\n",
+    );
+    let render = ["kube", "render", "--pvc", "p", "--image", "i", "--", "sh"];
+    let rendered = Outcome::of(&mut cluster.coder(&render));
+    let text = rendered.exited(0).text();
+    let rule = "- {to: [{ipBlock: {cidr: \"10.1.2.3/32\"}}], ports: [{protocol: TCP, port: 4000}]}";
+    assert!(text.contains(rule), "{text}");
+    let stderr = &rendered.stderr;
+    assert!(stderr.contains("stay refused in spite of 'intern.example private'"), "{stderr}");
+}

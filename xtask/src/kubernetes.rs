@@ -2,6 +2,7 @@
 //! (`spec/kubernetes.md#in-other-clusters`).
 
 mod cluster;
+mod kubectl;
 mod options;
 
 use anyhow::{Result, bail};
@@ -29,7 +30,7 @@ pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
         .into_iter()
         .filter(|suite| names.is_empty() || names.iter().any(|name| name == suite));
     let chosen: Vec<&str> = chosen.collect();
-    if let Err(reason) = cluster::reach(options.context.as_deref()) {
+    if let Err(reason) = kubectl::reach(options.context.as_deref()) {
         if let Some(context) = &options.context {
             bail!(
                 "cannot use context '{context}': {reason}\n\

@@ -16,8 +16,10 @@ use aifo_process::{CaughtSignals, SignalSet, signal_selected};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
+use crate::clone_in_pod::{self, CLONE};
 use crate::held::{self, PodTerminal};
 use crate::kube::{HOLD_IN_POD, RELAY, SIGNAL};
+use crate::relayed_in_pod::{self, RELAYED};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The time for clients to receive the end, through the API server.
@@ -200,6 +202,10 @@ pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result
         Some(relay())
     } else if first == SIGNAL {
         Some(signal(rest))
+    } else if first == CLONE {
+        Some(clone_in_pod::process(rest))
+    } else if first == RELAYED {
+        Some(relayed_in_pod::process(rest))
     } else if first == WORKSPACE_IN_POD {
         Some(workspace_in_pod::process(rest))
     } else {

@@ -3,8 +3,9 @@
 //! In scope: the union of rules and groups, without those that a workspace takes away. Out of scope:
 //! files and flags with rules, and the addresses of names (`address.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 
 use crate::groups;
 use crate::name::Name;
@@ -126,6 +127,28 @@ impl NetRules {
         let learnt: &[u16] = if self.mode == Mode::Learn { &LEARNING_PORTS } else { &[] };
         let listed = self.allowed.iter().flat_map(|rule| &rule.ports);
         listed.chain(learnt).copied().collect()
+    }
+
+    /// Returns the addresses of rules with `address=IP`, with their ports.
+    pub fn addresses(&self) -> BTreeMap<IpAddr, BTreeSet<u16>> {
+        let mut found: BTreeMap<IpAddr, BTreeSet<u16>> = BTreeMap::new();
+        for rule in &self.allowed {
+            let is_taken_away =
+                |port: u16| rule.exact_name().is_some_and(|name| self.is_taken_away(name, port));
+            let ports = rule.ports.iter().copied().filter(|port| !is_taken_away(*port));
+            let ports: Vec<u16> = ports.collect();
+            for address in &rule.options.addresses {
+                found.entry(*address).or_default().extend(&ports);
+            }
+        }
+        found.retain(|_, ports| !ports.is_empty());
+        found
+    }
+
+    /// Returns the rules that permit private addresses, and name none.
+    pub fn private_names(&self) -> impl Iterator<Item = &Rule> {
+        let is_private = |rule: &&Rule| rule.options.private && rule.options.addresses.is_empty();
+        self.allowed.iter().filter(is_private)
     }
 
     /// Returns the rules, groups expanded, sorted.
@@ -277,6 +300,22 @@ mod tests {
                 assert_eq!(rules.judge(&name(text), port), verdict, "-{away} {text}:{port}");
             }
         }
+    }
+
+    #[test]
+    fn addresses_have_the_ports_of_their_rules() {
+        let all = rules(&[
+            "db.example:5432 address=10.0.0.7",
+            "gate.example:443 address=10.0.0.7 address=10.0.0.8",
+            "intern.example private",
+            "public.example",
+        ]);
+        let all = all.take_away(&list(&["db.example"])).unwrap();
+        let addresses: Vec<_> = all.addresses().into_iter().collect();
+        let at = |address: &str| (address.parse().unwrap(), BTreeSet::from([443]));
+        assert_eq!(addresses, [at("10.0.0.7"), at("10.0.0.8")]);
+        let private: Vec<_> = all.private_names().map(ToString::to_string).collect();
+        assert_eq!(private, ["intern.example private"]);
     }
 
     #[test]

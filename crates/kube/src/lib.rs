@@ -17,21 +17,29 @@
 //! Architecture invariant: the crate is pure. The same description gives the same text.
 
 mod container;
+mod disruption;
 mod dns;
+mod event;
 mod network_policy;
 mod pod;
+mod pod_failure;
+mod pod_object;
+mod pod_state;
 mod role;
 mod security;
 mod session_pod;
-mod status;
 mod volumes;
+mod waiting;
 mod yaml;
 
 pub use dns::{DnsServer, DnsServerError};
+pub use event::EventObject;
 pub use pod::{CREDENTIAL_HELPER, RenderError};
+pub use pod_failure::PodFailure;
+pub use pod_object::PodObject;
+pub use pod_state::PodState;
 pub use role::{Right, Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{
     AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace,
 };
-pub use status::{EventObject, PodFailure, PodObject, PodState};

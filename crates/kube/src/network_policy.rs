@@ -1,6 +1,7 @@
 //! The network policy of a session.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::dns::DnsServer;
 use crate::security::{SESSION_LABEL, metadata};
@@ -31,6 +32,9 @@ const REFUSED_V6: [&str; 4] = ["2001::/23", "2001:db8::/32", "2002::/16", "3fff:
 /// The only part of IPv6 with public addresses.
 const PUBLIC_V6: &str = "2000::/3";
 
+/// IPv4 addresses as pods without IPv4 reach them, through a translator (RFC 6052).
+const NAT64: &str = "64:ff9b::/96";
+
 /// Returns the policy: no incoming connections, and as few outgoing ones as it can express.
 pub(crate) fn of(pod: &SessionPod) -> Node {
     let selector =
@@ -39,7 +43,10 @@ pub(crate) fn of(pod: &SessionPod) -> Node {
         Network::Ports(ports) => {
             let usual = DnsServer::usual();
             let servers = if pod.dns.is_empty() { &usual[..] } else { &pod.dns };
-            servers.iter().map(dns).chain([public(ports, &pod.api_server)]).collect()
+            let is_api_server = |address: &IpAddr| pod.api_server.contains(address);
+            let further = pod.addresses.iter().filter(|(address, _)| !is_api_server(address));
+            let further = further.map(|(address, ports)| at(*address, ports));
+            servers.iter().map(dns).chain([public(ports, &pod.api_server)]).chain(further).collect()
         }
         Network::Open => vec![map([])],
         Network::None => Vec::new(),
@@ -70,12 +77,20 @@ fn dns(server: &DnsServer) -> Node {
             let selector = map([Entry::new("matchLabels", map([label]))]);
             Entry::new("namespaceSelector", selector)
         }
-        DnsServer::Address(address, _) => {
-            Entry::new("ipBlock", map([Entry::new("cidr", only(*address))]))
-        }
+        DnsServer::Address(address, _) => block_of(*address),
     };
     let ports = list(["UDP", "TCP"].map(|protocol| port(protocol, server.port())));
     map([Entry::new("to", list([map([to])])), Entry::new("ports", ports)])
+}
+
+/// Returns the rule for ports of an address.
+fn at(address: IpAddr, ports: &BTreeSet<u16>) -> Node {
+    let ports = list(ports.iter().map(|number| port("TCP", *number)));
+    map([Entry::new("to", list([map([block_of(address)])])), Entry::new("ports", ports)])
+}
+
+fn block_of(address: IpAddr) -> Entry {
+    Entry::new("ipBlock", map([Entry::new("cidr", only(address))]))
 }
 
 /// Returns the block of one address.
@@ -92,15 +107,28 @@ fn public(ports: &[u16], api_server: &[IpAddr]) -> Node {
             map([Entry::new("cidr", cidr), Entry::new("except", list(except))]),
         )])
     };
+    let own = api_server.iter().map(|address| only(*address));
+    let refused = REFUSED.iter().map(|cidr| (*cidr).to_owned()).chain(own);
+    let translated: Vec<String> = refused.filter_map(|cidr| translated(&cidr)).collect();
+    let translated: Vec<&str> = translated.iter().map(String::as_str).collect();
     // An exception must be in its block.
     let is_public_v6 =
         |it: &IpAddr| matches!(it, IpAddr::V6(address) if address.segments()[0] >> 13 == 1);
     let to = list([
         block("0.0.0.0/0", &REFUSED, &|it| it.is_ipv4()),
         block(PUBLIC_V6, &REFUSED_V6, &is_public_v6),
+        block(NAT64, &translated, &|_| false),
     ]);
     let ports = list(ports.iter().map(|number| port("TCP", *number)));
     map([Entry::new("to", to), Entry::new("ports", ports)])
+}
+
+/// Returns a block of IPv4 addresses as [`NAT64`] has it.
+fn translated(cidr: &str) -> Option<String> {
+    let (network, bits) = cidr.split_once('/')?;
+    let [a, b, c, d] = network.parse::<Ipv4Addr>().ok()?.octets().map(u16::from);
+    let address = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, a << 8 | b, c << 8 | d);
+    Some(format!("{address}/{}", 96 + bits.parse::<u8>().ok()?))
 }
 
 fn port(protocol: &str, number: u16) -> Node {

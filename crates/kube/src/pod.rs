@@ -148,7 +148,8 @@ impl SessionPod {
         let Workspace::Git { url, reference, secret, is_pushed } = &self.workspace else {
             return Vec::new();
         };
-        let mut words = vec!["git"];
+        // It runs git again while the network does not work yet.
+        let mut words = vec!["/usr/local/bin/aifo-coder", "_clone", "git"];
         let helper = format!("credential.helper={CREDENTIAL_HELPER}");
         if secret.is_some() {
             words.extend(["-c", &helper]);
@@ -337,9 +338,14 @@ fn identity(further: &[(String, String)]) -> Vec<Node> {
     let identity = identity.into_iter().map(|(name, value)| variable(name, value));
     identity
         .chain(git_variables())
+        .chain(API_SERVER_VARIABLES.into_iter().map(|name| variable(name, "")))
         .chain(further.iter().map(|(name, value)| variable(name, value)))
         .collect()
 }
+
+/// Variables by which programs find the API server, which Kubernetes sets in every container. Empty, programs take
+/// themselves for outside of a cluster: there is no token for it, and the network policy refuses it.
+const API_SERVER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
 /// Returns the variables by which git accepts the workspace: a volume's root belongs to root.
 fn git_variables() -> impl Iterator<Item = Node> {

@@ -1,5 +1,6 @@
 //! The description of a session that a pod is rendered from.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use aifo_types::Kind;
@@ -51,6 +52,8 @@ pub struct SessionPod {
     pub in_place: Vec<String>,
     /// The destinations that containers can connect to.
     pub network: Network,
+    /// Addresses and their TCP ports to which containers can connect too, with [`Network::Ports`].
+    pub addresses: Vec<(IpAddr, BTreeSet<u16>)>,
     /// The cluster's DNS; empty for the usual ones.
     pub dns: Vec<DnsServer>,
     /// Addresses of the API server, to which containers cannot connect.

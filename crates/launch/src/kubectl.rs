@@ -2,6 +2,7 @@
 
 mod context;
 mod failure;
+mod preferences;
 mod rights;
 mod version;
 
@@ -15,6 +16,7 @@ use aifo_engine::{MissingProgram, Program, Programs};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep};
 
+use preferences::Preferences;
 use version::ClientVersion;
 
 pub use context::KubeContext;
@@ -61,6 +63,7 @@ impl KubeTarget {
 pub struct Kubectl {
     program: Program,
     version: String,
+    preferences: Preferences,
     target: KubeTarget,
 }
 
@@ -103,6 +106,18 @@ pub enum KubectlError {
         /// The start of its output.
         output: String,
     },
+    /// The user's preferences restrict plugins for logins, and cannot be read.
+    #[error(
+        "cannot read the rules for credential plugins of '{}': {output}\n\
+         hint: correct the file; see: kubectl kuberc view",
+        file.display()
+    )]
+    Preferences {
+        /// The file.
+        file: PathBuf,
+        /// The start of kubectl's message.
+        output: String,
+    },
     /// It could not be started or read.
     #[error("cannot run kubectl: {0}")]
     Io(#[from] io::Error),
@@ -128,8 +143,8 @@ impl Kubectl {
             MissingProgram::Absent => KubectlError::Missing,
             MissingProgram::Untrusted { file, why } => KubectlError::Untrusted { file, why },
         })?;
-        let mut kubectl = Kubectl { program, version: String::new(), target };
-        let mut command = kubectl.plain_command();
+        let mut command = plain_command(&program);
+        Preferences::default().apply(&mut command);
         command.args(["version", "--client", "--output=json"]).stdin(Stdio::null());
         let output = tokio::process::Command::from(command).kill_on_drop(true).output().await?;
         let found = ClientVersion::parse(&output.stdout).ok_or_else(|| {
@@ -138,13 +153,13 @@ impl Kubectl {
                 false => &output.stdout,
             };
             let output = String::from_utf8_lossy(text).trim().chars().take(200).collect();
-            KubectlError::NoVersion { file: kubectl.program.file.clone(), output }
+            KubectlError::NoVersion { file: program.file.clone(), output }
         })?;
         if !found.is_supported() {
             return Err(KubectlError::Old { found: found.text });
         }
-        kubectl.version = found.text;
-        Ok(kubectl)
+        let preferences = Preferences::of_user(&program, &found).await?;
+        Ok(Kubectl { program, version: found.text, preferences, target })
     }
 
     /// Returns its path.
@@ -167,7 +182,8 @@ impl Kubectl {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> std::process::Command {
-        let mut command = self.plain_command();
+        let mut command = plain_command(&self.program);
+        self.preferences.apply(&mut command);
         command.args(self.target.options()).args(args);
         command
     }
@@ -247,12 +263,12 @@ impl Kubectl {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         tokio::process::Command::from(command).kill_on_drop(true).spawn()
     }
+}
 
-    fn plain_command(&self) -> std::process::Command {
-        let mut command = std::process::Command::new(&self.program.file);
-        command.env("PATH", &self.program.path);
-        command
-    }
+fn plain_command(program: &Program) -> std::process::Command {
+    let mut command = std::process::Command::new(&program.file);
+    command.env("PATH", &program.path);
+    command
 }
 
 /// The output of a command that succeeded.

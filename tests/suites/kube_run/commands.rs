@@ -140,7 +140,7 @@ fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
         );
     }
     let calls = cluster.read("calls");
-    let call = "aifo-coder why --workspace /workspace --cwd /workspace -- git version";
+    let call = "aifo-coder _relayed why --workspace /workspace --cwd /workspace -- git version";
     assert_eq!(calls.lines().filter(|line| line.ends_with(call)).count(), 2, "{calls}");
     for (line, remedy) in [
         (&["net", id][..], format!("kubectl --namespace=n describe networkpolicy {name}")),
@@ -152,4 +152,48 @@ fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
         let refused = Outcome::of(&mut cluster.coder(line));
         assert!(refused.exited(1).stderr.contains(&remedy), "{}", refused.stderr);
     }
+}
+
+#[test]
+fn preferences_of_kubectl_have_no_effect_but_for_rules_on_plugins() {
+    let cluster = Cluster::new();
+    let home = cluster.setup.scratch().join("home/.kube");
+    fs::create_dir_all(&home).unwrap();
+    let preferences = r#"{"kind":"Preference","apiVersion":"kubectl.config.k8s.io/v1beta1",
+        "defaults":[{"command":"delete","options":[{"name":"interactive","default":"true"}]}]}"#;
+    fs::write(home.join("kuberc"), preferences).unwrap();
+    cluster.put("version", "v1.36.4");
+    let sessions = || Outcome::of(&mut cluster.on_pods(&["sessions"]));
+    sessions().exited(0);
+    assert_eq!(cluster.read("preferences"), "");
+
+    let rules = preferences.replacen('{', r#"{"credentialPluginPolicy":"DenyAll","#, 1);
+    fs::write(home.join("kuberc"), &rules).unwrap();
+    cluster.put("kuberc", &rules);
+    sessions().exited(0);
+    let kept = cluster.read("preferences");
+    assert!(kept.contains(r#""credentialPluginPolicy":"DenyAll""#), "{kept}");
+    assert!(!kept.contains("defaults"), "{kept}");
+
+    cluster.put("kuberc", "");
+    let refused = sessions();
+    let stderr = &refused.stderr;
+    assert!(refused.code() != Some(0) && stderr.contains("hint: correct the file"), "{stderr}");
+    fs::remove_file(cluster.directory.join("preferences")).unwrap();
+    cluster.put("version", "v1.30.0");
+    sessions().exited(0);
+    assert_eq!(cluster.read("preferences"), "", "an older one has no such rules");
+}
+
+#[test]
+fn an_end_that_kubectl_takes_for_a_success_is_a_lost_connection() {
+    let cluster = Cluster::with_agent("exec sleep 600");
+    let id = Outcome::of(&mut cluster.run(&["--detach"])).exited(0).text();
+    let log = || Outcome::of(&mut cluster.coder(&["log", &id[..8]]));
+    eventually("the session runs", || log().code() == Some(0));
+    assert!(!log().stderr.contains("command terminated"), "kubectl's line is not shown");
+    cluster.put("lost-connection", "");
+    let lost = log();
+    let expected = "the connection has ended before the command";
+    assert!(lost.exited(1).stderr.contains(expected), "{}", lost.stderr);
 }

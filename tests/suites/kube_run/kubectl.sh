@@ -43,6 +43,12 @@ pod() {
     printf '"spec":{"nodeName":"node1","initContainers":[{"name":"%s"}],' "$inits"
     printf '"containers":[{"name":"aifo"},{"name":"agent"}]},"status":%s}\n' "$status"
 }
+# The preferences that change this command.
+if [ "$1" = kuberc ]; then
+    cat "$D/kuberc"
+    exit
+fi
+if [ "$KUBERC" != off ]; then cat "$KUBERC" >"$D/preferences" || fail "error: no preferences '$KUBERC'"; fi
 case "$*" in
 "version --client"*)
     echo "{\"clientVersion\":{\"gitVersion\":\"$(cat "$D/version" 2>/dev/null || echo v1.30.0)\"}}"
@@ -120,6 +126,8 @@ case "$*" in
     export HOME="$D/home"
     while [ "$1" != -- ]; do shift; done
     shift 2
+    relayed=
+    if [ "$1" = _relayed ]; then relayed=_relayed && shift; fi
     if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
     if is_clone; then export AIFO_POD_GIT=1; else export AIFO_POD_UPLOAD=1; fi
     pushes
@@ -146,8 +154,10 @@ case "$*" in
         done ;;
     esac
     echo $$ >"$D/command"
+    # As if a node has lost the connection.
+    [ ! -e "$D/lost-connection" ] || relayed=
     # A container runtime gives it a session of its own.
-    setsid --wait "$AIFO_CODER" "$@" && exit
+    setsid --wait "$AIFO_CODER" ${relayed:+"$relayed"} "$@" && exit
     echo "command terminated with exit code $?" >&2
     exit 3 ;;
 *) fail "error: unknown command: $*" ;;

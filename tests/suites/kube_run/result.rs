@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use aifo_tests::{Outcome, Signal, Terminal, eventually, eventually_within, send_signal};
+use aifo_tests::{
+    Outcome, Signal, Terminal, eventually, eventually_within, send_signal, write_executable,
+};
 
 use super::{Cluster, LEAVE};
 
@@ -219,7 +221,7 @@ fn without_a_trusted_git_the_result_is_a_bundle() {
     // The workspace's git is not trusted.
     let bin = cluster.setup.workspace().join("bin");
     fs::create_dir(&bin).unwrap();
-    aifo_tests::write_executable(bin.join("git"), "#!/bin/sh\nexit 9\n", 0o755);
+    write_executable(bin.join("git"), "#!/bin/sh\nexit 9\n", 0o755);
     let tools = cluster.setup.scratch().join("few-tools");
     fs::create_dir(&tools).unwrap();
     for name in ["sh", "cat", "sed", "grep", "sleep", "env", "head"] {
@@ -273,4 +275,29 @@ fn a_push_that_fails_is_reported_and_its_result_is_fetched() {
     terminal.expect("fetch it with: git fetch ");
     let (result, branch) = cluster.result();
     assert_eq!(git(&result, &["--git-dir", ".", "log", "-1", "--format=%s", &branch]), "agent");
+}
+
+#[test]
+fn a_clone_is_tried_again_while_the_network_does_not_work() {
+    let cluster = Cluster::new();
+    let clone = |script: &str| {
+        let git = cluster.directory.join("flaky-git");
+        write_executable(
+            git.clone(),
+            format!("#!/bin/sh\ncd '{}'\n{script}", cluster.directory.display()),
+            0o755,
+        );
+        Outcome::of(&mut cluster.coder(&["_clone", git.to_str().unwrap(), "clone"]))
+    };
+    let script = "[ -e tried ] && exit; : >tried\n\
+        echo \"fatal: unable to access 'u': Could not resolve host: g\" >&2; exit 128\n";
+    let run = clone(script);
+    assert!(
+        run.exited(0).stderr.contains("does not answer yet, trying for 30 s"),
+        "{}",
+        run.stderr
+    );
+    let run = clone("echo x >>runs; echo 'fatal: Authentication failed' >&2; exit 128\n");
+    assert!(run.exited(128).stderr.contains("Authentication failed"), "{}", run.stderr);
+    assert_eq!(cluster.read("runs"), "x\n", "an answer of the server is final");
 }

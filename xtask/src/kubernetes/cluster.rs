@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::kubectl::{kubectl, last_line};
 use super::options::Options;
 use crate::images::Engine;
 use crate::shell;
@@ -68,23 +69,6 @@ pub(super) struct TestCluster {
     remover: Option<(Child, ChildStdin)>,
 }
 
-/// Errors: the reason why kubectl does not reach a cluster.
-pub(super) fn reach(context: Option<&str>) -> Result<()> {
-    let mut kubectl = Command::new("kubectl");
-    kubectl.args(context.map(|name| format!("--context={name}")));
-    kubectl.args(["get", "--raw=/version", "--request-timeout=10s"]).stdin(Stdio::null());
-    match kubectl.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => bail!("{}", last_line(&output.stderr)),
-        Err(error) => bail!("kubectl: {error}"),
-    }
-}
-
-fn last_line(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    text.trim().lines().last().unwrap_or("it printed no reason").to_owned()
-}
-
 impl TestCluster {
     /// Checks all that the suites need, and creates a namespace.
     pub(super) fn prepare(options: &Options, prefix: &str, engine: Engine) -> Result<Self> {
@@ -116,7 +100,10 @@ impl TestCluster {
 
     /// The variables of the tests.
     pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
-        let mut variables = vec![("KUBECONFIG", self.kubeconfig().display().to_string())];
+        let mut variables = vec![
+            ("KUBECONFIG", self.kubeconfig().display().to_string()),
+            ("KUBERC", "off".to_owned()),
+        ];
         let optional = [
             ("AIFO_TEST_CLAIM", &self.claim),
             ("AIFO_TEST_PULL_SECRET", &self.pull_secret),
@@ -145,7 +132,7 @@ impl TestCluster {
     }
 
     fn kubectl<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = kubectl();
         command.env("KUBECONFIG", self.kubeconfig()).args(args).stdin(Stdio::null());
         command
     }
@@ -168,7 +155,7 @@ impl TestCluster {
 
     /// Writes the kubeconfig of the run, and chooses or creates its namespace.
     fn choose(&mut self, options: &Options, prefix: &str) -> Result<()> {
-        let mut view = Command::new("kubectl");
+        let mut view = kubectl();
         view.args(options.context.iter().map(|name| format!("--context={name}")));
         let view = shell::read(view.args(["config", "view", "--raw", "--minify", "--flatten"]))?;
         let mut file = fs::OpenOptions::new();
@@ -195,7 +182,8 @@ impl TestCluster {
         self.output(&["config", "set-context", "--current", &namespace], "")?;
         let mut remover = Command::new("sh");
         remover.args(["-c", REMOVAL]).stdin(Stdio::piped());
-        remover.env("KUBECONFIG", self.kubeconfig()).env("DIRECTORY", &self.directory);
+        remover.env("KUBECONFIG", self.kubeconfig()).env("KUBERC", "off");
+        remover.env("DIRECTORY", &self.directory);
         remover.env("NAMESPACE", &self.namespace).env("NAME", NAME).env("LIST", LIST);
         remover.env("PREFIX", prefix).env("CREATED", if self.is_created { "1" } else { "" });
         let mut remover = remover.spawn().context("cannot run sh")?;

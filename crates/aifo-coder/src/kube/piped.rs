@@ -198,15 +198,15 @@ async fn command(
     words: &[OsString],
     turn: Option<TurnFetch>,
 ) -> anyhow::Result<u8> {
-    let mut kubectl = relay::command(cluster, pod, input.options(), words);
+    let mut command = relay::command(cluster, pod, input.options(), words);
     // A terminal's interrupt ends the command first, then kubectl. A process of the background has no terminal.
-    kubectl.process_group(0);
+    command.kubectl.process_group(0);
     if input == Input::Stdin && io::stdin().is_terminal() {
-        kubectl.stdin(Stdio::piped());
+        command.kubectl.stdin(Stdio::piped());
     }
     let is_copied = turn.is_some() || io::stdout().is_terminal();
     let stdout = if is_copied { Stdio::piped() } else { Stdio::inherit() };
-    let mut exec = relay::spawn(kubectl, stdout)?;
+    let mut exec = relay::spawn(command, stdout)?;
     if let Some(stdin) = exec.kubectl.stdin.take() {
         let mut to = File::from(stdin.into_owned_fd()?);
         thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut to));

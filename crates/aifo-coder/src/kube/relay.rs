@@ -2,12 +2,12 @@
 //! descriptors (`spec/kubernetes.md#commands`).
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use aifo_kube::PodObject;
-use aifo_launch::{ApiFailure, KubectlError, known_agents};
+use aifo_launch::{ApiFailure, FailureCause, KubectlError, known_agents};
 use anyhow::{Context, anyhow};
 use tokio::process::Child;
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
 use crate::cli;
 use crate::console::{self, EscapedStderr};
+use crate::relayed_in_pod::{ENDED, RELAYED};
 
 /// The input of a command in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,10 +228,18 @@ async fn exec(
 /// The time for the rest of stderr after the end of kubectl.
 const STDERR_TIME: Duration = Duration::from_secs(2);
 
+/// A kubectl that is to run `aifo-coder` in a pod.
+pub(super) struct ExecCommand {
+    pub(super) kubectl: Command,
+    /// Whether the command reports a success too.
+    reports_success: bool,
+}
+
 /// A kubectl that runs `aifo-coder` in a pod, and its stderr.
 pub(super) struct Exec {
     pub(super) kubectl: Child,
     stderr: PipeReader,
+    reports_success: bool,
 }
 
 /// Returns the command that runs `aifo-coder` in a pod with this process's stdin, if `options` have it.
@@ -239,39 +248,49 @@ pub(super) fn command(
     pod: &str,
     options: &[&str],
     words: &[OsString],
-) -> Command {
+) -> ExecCommand {
     let mut kubectl = cluster.kubectl.command(["exec"].iter().chain(options));
-    kubectl.args([pod, "--container", CONTAINER, "--", PROGRAM]).args(words);
+    kubectl.args([pod, "--container", CONTAINER, "--", PROGRAM]);
+    // A terminal in the pod has no stderr of its own.
+    let reports_success = !options.contains(&"--tty");
+    kubectl.args(reports_success.then_some(RELAYED)).args(words);
     if options.is_empty() {
         kubectl.stdin(Stdio::null());
     }
-    kubectl
+    ExecCommand { kubectl, reports_success }
 }
 
 /// Starts such a command.
-pub(super) fn spawn(mut kubectl: Command, stdout: Stdio) -> anyhow::Result<Exec> {
-    let (reader, writer) = std::io::pipe()?;
+pub(super) fn spawn(command: ExecCommand, stdout: Stdio) -> anyhow::Result<Exec> {
+    let ExecCommand { mut kubectl, reports_success } = command;
+    let (reader, writer) = io::pipe()?;
     kubectl.stdout(stdout).stderr(writer);
     let mut kubectl = tokio::process::Command::from(kubectl);
     let child = kubectl.kill_on_drop(true).spawn().context("cannot run kubectl")?;
-    Ok(Exec { kubectl: child, stderr: reader })
+    Ok(Exec { kubectl: child, stderr: reader, reports_success })
 }
 
 /// Waits for the end of the command, and returns its exit code. Errors: kubectl has failed.
 pub(super) async fn end_of(exec: Exec, holds_back: bool) -> anyhow::Result<u8> {
-    let Exec { mut kubectl, stderr } = exec;
+    let Exec { mut kubectl, stderr, reports_success } = exec;
     let (sender, copied) = oneshot::channel();
     std::thread::spawn(move || {
         // Without a receiver, kubectl was killed.
-        let _ = sender.send(StderrReport::copy(stderr, holds_back));
+        let _ = sender.send(StderrReport::copy(stderr, EscapedStderr, holds_back));
     });
     let status = kubectl.wait().await?;
     // A helper of kubectl may keep the pipe open.
     let report = timeout(STDERR_TIME, copied).await.ok().and_then(Result::ok).unwrap_or_default();
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     match (report.has_ended, code) {
-        (_, Some(0)) => Ok(0),
         (true, Some(code)) => Ok(code),
+        (false, Some(0)) if !reports_success => Ok(0),
+        // A lost connection, which kubectl does not tell from a success.
+        (false, Some(0)) => Err(KubectlError::Api(ApiFailure {
+            cause: FailureCause::Away,
+            message: "the connection has ended before the command".to_owned(),
+        })
+        .into()),
         _ => Err(KubectlError::Api(ApiFailure::of(&report.own)).into()),
     }
 }
@@ -285,8 +304,6 @@ struct StderrReport {
     own: String,
 }
 
-/// The line of kubectl after the output of a command that failed.
-const ENDED: &str = "command terminated with exit code";
 /// The starts of kubectl's own lines.
 const OWN: [&str; 5] = [
     "error: ",
@@ -297,32 +314,47 @@ const OWN: [&str; 5] = [
 ];
 
 impl StderrReport {
-    /// Copies it to that of this process; with `holds_back`, only if the command fails.
-    fn copy(stderr: impl Read, holds_back: bool) -> Self {
+    /// Copies the command's lines; with `holds_back`, at the end, if it has failed.
+    fn copy(stderr: impl Read, mut to: impl Write, holds_back: bool) -> Self {
         let mut report = StderrReport::default();
         let mut reader = BufReader::new(stderr);
-        let mut line = Vec::new();
-        let mut held = Vec::new();
+        let (mut line, mut held) = (Vec::new(), Vec::new());
+        let mut has_failed = false;
         while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
             let text = String::from_utf8_lossy(&line);
-            if text.starts_with(ENDED) {
+            if let Some(code) = text.strip_prefix(ENDED) {
                 report.has_ended = true;
-            } else if OWN.iter().any(|start| text.starts_with(start)) {
+                has_failed = code.trim() != "0";
+            } else if is_of_kubectl(&text) {
                 report.own += &text;
-            } else if holds_back {
-                held.extend(&line);
             } else {
-                // Without a stderr the lines are lost.
-                let _ = EscapedStderr.write_all(&line);
+                // kubectl's are the last lines, so the earlier ones were the command's.
+                held.extend(std::mem::take(&mut report.own).into_bytes());
+                held.extend_from_slice(&line);
+                if !holds_back {
+                    // Without a stderr the lines are lost.
+                    let _ = to.write_all(&std::mem::take(&mut held));
+                }
             }
             line.clear();
         }
-        if report.has_ended {
-            let _ = EscapedStderr.write_all(&held);
-            let _ = EscapedStderr.write_all(report.own.as_bytes());
+        if report.has_ended && (has_failed || !holds_back) {
+            held.extend_from_slice(report.own.as_bytes());
+            let _ = to.write_all(&held);
         }
         report
     }
+}
+
+/// Returns whether a line can be one of kubectl's own, such as `E0102 15:04:05.000000 7 v2.go:168] ..`.
+fn is_of_kubectl(line: &str) -> bool {
+    let is_log = || {
+        let digits = line.strip_prefix(['E', 'W', 'I']).and_then(|rest| rest.get(..5));
+        let digits = digits.and_then(|it| it.strip_suffix(' '));
+        digits.is_some_and(|it| it.bytes().all(|byte| byte.is_ascii_digit()))
+            && line.contains(".go:")
+    };
+    OWN.iter().any(|start| line.starts_with(start)) || is_log()
 }
 
 #[cfg(test)]
@@ -331,10 +363,24 @@ mod tests {
 
     #[test]
     fn lines_of_kubectl_are_apart_from_those_of_the_command() {
-        let report = StderrReport::copy(&b"command terminated with exit code 3\n"[..], false);
-        assert!(report.has_ended && report.own.is_empty());
-        let report =
-            StderrReport::copy(&b"Error from server (NotFound): pods \"x\" not found\n"[..], false);
-        assert!(!report.has_ended && report.own.contains("NotFound"));
+        let of = |text: &str| {
+            let mut copied = Vec::new();
+            let report = StderrReport::copy(text.as_bytes(), &mut copied, false);
+            (report.has_ended, report.own, String::from_utf8(copied).unwrap())
+        };
+        let (has_ended, _, copied) =
+            of("error: of the command\nmore\nerror: last\ncommand terminated with exit code 0\n");
+        assert!(has_ended);
+        assert_eq!(copied, "error: of the command\nmore\nerror: last\n", "also after a success");
+        let lost = "E1123 22:17:37.126593   19249 v2.go:168] \"Copying stderr failed\" err=\"x\"\n\
+            error: error reading from error stream: next reader: websocket: close 1006 (abnormal closure)\n";
+        assert_eq!(of(lost), (false, lost.to_owned(), String::new()));
+        let missing = "Error from server (NotFound): pods \"x\" not found\n";
+        assert_eq!(of(missing), (false, missing.to_owned(), String::new()));
+        assert!(of("command terminated with exit code 3\n").0);
+        let of_success = "line\nerror: x\ncommand terminated with exit code 0\n";
+        let mut copied = Vec::new();
+        StderrReport::copy(of_success.as_bytes(), &mut copied, true);
+        assert!(copied.is_empty(), "held back");
     }
 }

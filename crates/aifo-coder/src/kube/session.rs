@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
-    AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
+    AgentSpec, Images, Net, NetRules, NetworkRules, Policy, cache_directories, container_variables,
+    key_variables,
 };
 use aifo_process::Restriction;
 use aifo_types::{Kind, WindowSize};
@@ -155,6 +156,7 @@ pub(super) fn describe(
         further_tools: further_tools(config),
         in_place: in_place(config),
         network: network(config, &spec, project)?,
+        addresses: own_rules(config).addresses().into_iter().collect(),
         dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
         api_server: Vec::new(),
         warnings: warnings(config, &spec),
@@ -283,6 +285,13 @@ fn network(config: &Config, spec: &AgentSpec, workspace: &Path) -> anyhow::Resul
     })
 }
 
+/// Returns the rules of the user's settings.
+fn own_rules(config: &Config) -> NetRules {
+    let mut rules = NetworkRules::default();
+    config.names.add_to(&mut rules);
+    rules.of_all()
+}
+
 /// The user and group of all processes, without `--user`.
 const DEFAULT_USER: u32 = 1000;
 /// Models, registries and forges.
@@ -304,6 +313,14 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
              and addresses, not hosts. It holds only if the cluster enforces network policies."
                 .to_owned(),
         );
+    }
+    let private: Vec<_> = own_rules(config).private_names().map(ToString::to_string).collect();
+    if config.net.value.is_by_name() && !private.is_empty() {
+        warnings.push(format!(
+            "a network policy has no names, so private addresses stay refused in spite of '{}'. It obeys rules \
+             with address=IP.",
+            private.join("', '")
+        ));
     }
     if spec.listens {
         warnings.push(format!(

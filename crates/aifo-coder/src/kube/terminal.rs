@@ -6,7 +6,7 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use aifo_attach::{ClientEnd, Connection};
-use aifo_kube::PodState;
+use aifo_kube::{PodFailure, PodObject, PodState};
 use aifo_launch::{ApiFailure, FailureCause, KubectlError, RETRY_TIME};
 use aifo_types::exit;
 use anyhow::Context;
@@ -88,8 +88,8 @@ impl Cluster {
             }
             let is_first = lost_since.is_none();
             let since = *lost_since.get_or_insert_with(Instant::now);
-            let pod_state = match self.pod(pod).await {
-                Ok(pod) => pod.filter(|pod| !pod.is_deleted()).map(|pod| pod.state()),
+            let found = match self.pod(pod).await {
+                Ok(found) => found,
                 Err(error) => {
                     let error = anyhow::Error::from(error);
                     console::fail(&error.context(format!(
@@ -98,7 +98,8 @@ impl Cluster {
                     return Ok(TerminalEnd::Continues(ExitStatus::Lost));
                 }
             };
-            match pod_state {
+            let ended_by = found.as_ref().and_then(PodObject::ended_by_cluster);
+            match found.filter(|pod| !pod.is_deleted()).map(|pod| pod.state()) {
                 Some(PodState::Ended(code)) => {
                     console::say(format_args!("session {id} ended with exit code {code}"));
                     return Ok(TerminalEnd::Ended(code));
@@ -108,7 +109,7 @@ impl Cluster {
                     return Ok(TerminalEnd::Gone);
                 }
                 None => {
-                    console::fail(&anyhow::anyhow!("the pod of session {id} was deleted"));
+                    console::fail(&deleted(id, ended_by));
                     return Ok(TerminalEnd::Gone);
                 }
                 Some(_) if since.elapsed() < RETRY_TIME && may_return(&failure) => {
@@ -137,9 +138,10 @@ impl Cluster {
     async fn has_ended_from_outside(&self, session: &str, pod: &str) -> bool {
         let id = short(session);
         let Ok(found) = self.pod(pod).await else { return false };
+        let ended_by = found.as_ref().and_then(PodObject::ended_by_cluster);
         match found.map(|it| (it.is_deleted(), it.state())) {
             None | Some((true, _)) => {
-                console::fail(&anyhow::anyhow!("the pod of session {id} was deleted"));
+                console::fail(&deleted(id, ended_by));
                 true
             }
             Some((false, PodState::Failed(failure))) => {
@@ -183,6 +185,14 @@ fn finish(kubectl: &mut Child) -> String {
         }
     }
     String::from_utf8_lossy(&stderr).into_owned()
+}
+
+/// Returns the error for a deleted pod, with the cluster's reason, if it has one.
+fn deleted(id: &str, ended_by: Option<PodFailure>) -> anyhow::Error {
+    match ended_by {
+        Some(failure) => anyhow::anyhow!("{}\nhint: {}", failure.message, failure.hint),
+        None => anyhow::anyhow!("the pod of session {id} was deleted"),
+    }
 }
 
 /// Returns whether the cause of a lost connection may pass.

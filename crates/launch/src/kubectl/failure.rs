@@ -47,7 +47,7 @@ pub enum FailureCause {
 }
 
 /// Parts of messages, in lower case, in the order of their search. All parts of a row must be there.
-const MESSAGES: [(&[&str], FailureCause); 54] = [
+const MESSAGES: [(&[&str], FailureCause); 57] = [
     (&["context", "does not exist"], FailureCause::NoContext),
     (&["context was not found"], FailureCause::NoContext),
     (&["no configuration has been provided"], FailureCause::NoContext),
@@ -60,6 +60,7 @@ const MESSAGES: [(&[&str], FailureCause); 54] = [
     (&["(unauthorized)"], FailureCause::Unauthorized),
     (&["error: unauthorized"], FailureCause::Unauthorized),
     (&["getting credentials"], FailureCause::Unauthorized),
+    (&["plugin", "not allowed: policy set to"], FailureCause::Unauthorized),
     (&["x509:"], FailureCause::Unauthorized),
     (&["tls: failed to verify"], FailureCause::Unauthorized),
     (&["exceeded quota"], FailureCause::Quota),
@@ -97,6 +98,8 @@ const MESSAGES: [(&[&str], FailureCause); 54] = [
     (&["timeout exceeded"], FailureCause::Away),
     (&["no route to host"], FailureCause::Away),
     (&["unexpected eof"], FailureCause::Away),
+    (&["error reading from error stream"], FailureCause::Away),
+    (&["websocket: close"], FailureCause::Away),
     (&["serviceunavailable"], FailureCause::Away),
     (&["(toomanyrequests)"], FailureCause::Away),
     (&["etcdserver:"], FailureCause::Away),
@@ -272,6 +275,20 @@ mod tests {
                 FailureCause::Away,
             ),
             ("error: error dialing backend: dial tcp 10.0.0.1:10250: connect", FailureCause::Away),
+            (
+                "E1123 22:17:38.297053   19340 v2.go:168] \"Copying stderr failed\" err=\"next reader: \
+                 websocket: close 1001 (going away)\"\nerror: error reading from error stream: next \
+                 reader: websocket: close 1001 (going away)",
+                FailureCause::Away,
+            ),
+            (
+                r#"error: Internal error occurred: unable to upgrade connection: container not found ("aifo")"#,
+                FailureCause::NotRunning,
+            ),
+            (
+                r#"error: unable to upgrade connection: pods "p" is forbidden: User "u" cannot create resource "pods/exec""#,
+                FailureCause::Forbidden,
+            ),
             (
                 "Error from server (ServiceUnavailable): apiserver is shutting down",
                 FailureCause::Away,

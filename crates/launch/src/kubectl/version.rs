@@ -24,7 +24,12 @@ impl ClientVersion {
     }
 
     pub(super) fn is_supported(&self) -> bool {
-        (self.major, self.minor) >= (1, MIN_KUBECTL_MINOR)
+        self.is_at_least(MIN_KUBECTL_MINOR)
+    }
+
+    /// Returns whether it is not older than a minor version of kubectl 1.
+    pub(super) fn is_at_least(&self, minor: u32) -> bool {
+        (self.major, self.minor) >= (1, minor)
     }
 }
 

@@ -1,0 +1,42 @@
+//! A command that a client runs in a pod, and the report of its success (`spec/kubernetes.md#kubectl`).
+//!
+//! When a node or a container runtime loses the connection, kubectl exits with 0, as after a success. So a success is
+//! reported in the form in which kubectl reports a failure, as the last line of stderr.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitCode};
+
+use aifo_types::Ending;
+use anyhow::{Context, bail};
+
+use crate::console::EscapedStderr;
+
+/// The first argument; the command line of `aifo-coder` follows.
+pub(crate) const RELAYED: &str = "_relayed";
+/// The start of the line; the exit code follows.
+pub(crate) const ENDED: &str = "command terminated with exit code";
+
+/// Runs the command with this process's descriptors, and returns its exit code.
+pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
+    if line.is_empty() {
+        bail!("incomplete command line");
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(program);
+    // A signal for the command's group does not end this process.
+    command.args(line).process_group(0);
+    let status = command.status().context("cannot run the command")?;
+    if status.success() {
+        // Without a stderr no client reads it.
+        let _ = writeln!(EscapedStderr, "{ENDED} 0");
+    }
+    Ok(ExitCode::from(match (status.code(), status.signal()) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (None, signal) => {
+            let signal = signal.and_then(|it| u8::try_from(it).ok()).unwrap_or_default();
+            Ending::Signaled(signal).exit_code()
+        }
+    }))
+}
