@@ -125,7 +125,7 @@ pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey,
-    MissingFileReply, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
+    MissingFileReply, SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
 pub use aifo_engine::{
