@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
-    AgentSpec, Images, Net, Policy, cache_directories, container_variables, key_variables,
+    AgentSpec, Images, Net, Policy, UpstreamUrl, cache_directories, container_variables,
+    key_variables,
 };
 use aifo_process::Restriction;
-use aifo_types::Kind;
+use aifo_types::{Kind, is_secret};
 use anyhow::bail;
 
-use super::agent_variables::variables_for_agent;
+use super::agent_variables::AgentVariables;
 use super::cluster::{self, options_of};
 use super::target::Target;
 use crate::cli::{PodFlags, Run, UsageError};
@@ -124,6 +125,7 @@ pub(super) fn describe(
     let PodRequest { config, flags, workspace: project, target, files, .. } = request;
     let kinds = config.toolchains.value.kinds();
     let (spec, image) = (target.spec, target.image);
+    let of_user = AgentVariables::of_environment(&spec);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
     let limits = Limits {
         memory: config.memory.value.filter(|memory| *memory > 0),
@@ -134,19 +136,18 @@ pub(super) fn describe(
         namespace: config.kube_namespace.value.clone(),
         launcher_image: launcher_image(config),
         arguments,
-        settings: carried_settings()?,
+        settings: carried_settings(config, &spec.name)?,
         client: options_of(&cluster::target(config)),
-        agent_variables: variables_for_agent().0,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
             image,
-            variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
+            variables: variables.into_iter().chain(plain_variables(&spec)).collect(),
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags, matches!(process, PodProcess::Held(_) | PodProcess::Exec(_)))?,
         serves_files: files == AgentFiles::Served,
-        keys: keys(&spec, config, is_passed)?,
+        keys: keys(&spec, config, is_passed, &of_user)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
         limits,
@@ -157,7 +158,8 @@ pub(super) fn describe(
         network: network(config, &spec, project)?,
         dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
         api_server: Vec::new(),
-        warnings: warnings(config, &spec),
+        warnings: warnings(config, &spec, &of_user),
+        agent_variables: of_user.plain,
     })
 }
 
@@ -224,8 +226,13 @@ fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
 }
 
 /// Returns the keys that the launcher's container gets.
-fn keys(spec: &AgentSpec, config: &Config, is_passed: bool) -> anyhow::Result<Option<Keys>> {
-    let variables = match is_passed {
+fn keys(
+    spec: &AgentSpec,
+    config: &Config,
+    is_passed: bool,
+    of_user: &AgentVariables,
+) -> anyhow::Result<Option<Keys>> {
+    let mut variables = match is_passed {
         true => spec.variables.clone(),
         false => key_variables(spec).into_iter().map(str::to_owned).collect(),
     };
@@ -236,8 +243,16 @@ fn keys(spec: &AgentSpec, config: &Config, is_passed: bool) -> anyhow::Result<Op
             spec.name
         );
     }
+    variables.retain(|name| !of_user.has_plain(name));
     let secret = config.keys_secret.value.clone();
     Ok((!variables.is_empty()).then_some(Keys { secret, variables }))
+}
+
+/// Returns the row's variables without secrets, which a manifest does not have.
+fn plain_variables(spec: &AgentSpec) -> impl Iterator<Item = (String, String)> {
+    let is_plain =
+        |(name, value): &&(String, String)| !is_secret(name.as_bytes(), value.as_bytes());
+    spec.set.iter().filter(is_plain).cloned()
 }
 
 fn restrictions(config: &Config) -> Vec<String> {
@@ -273,14 +288,20 @@ fn network(config: &Config, spec: &AgentSpec, workspace: &Path) -> anyhow::Resul
             if let Err(error) = rules.set_agent(&spec.hosts) {
                 tracing::warn!("the agent's hosts are not allowed: {error}");
             }
+            let of_urls = key_urls(config, spec).map(|url| url.port());
             let hosts = spec.hosts.model.iter().map(String::as_str);
             let rules = rules.iter().map(|rule| rule.rule.as_str());
-            let ports: BTreeSet<u16> = hosts.chain(rules).flat_map(ports).collect();
-            Network::Ports(
-                ports.into_iter().chain([HTTPS]).collect::<BTreeSet<_>>().into_iter().collect(),
-            )
+            let ports = hosts.chain(rules).flat_map(ports).chain(of_urls).chain([HTTPS]);
+            Network::Ports(ports.collect::<BTreeSet<u16>>().into_iter().collect())
         }
     })
+}
+
+/// Returns the URLs of `[keys]` for the agent's providers that a pod has.
+fn key_urls(config: &Config, spec: &AgentSpec) -> impl Iterator<Item = UpstreamUrl> {
+    let mut entries = config.key_settings().unwrap_or_default().entries;
+    let urls = spec.keys.iter().filter_map(move |row| entries.remove(row.provider)?.url);
+    urls.filter(|url| !url.is_local())
 }
 
 /// The user and group of all processes, without `--user`.
@@ -296,12 +317,18 @@ fn ports(rule: &str) -> Vec<u16> {
 }
 
 /// Returns what holds less than in containers of an engine.
-fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
+fn warnings(config: &Config, spec: &AgentSpec, of_user: &AgentVariables) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.net.value.is_by_name() {
         warnings.push(
             "--net names is degraded: a pod has one network stack, and a network policy names ports \
              and addresses, not hosts. It holds only if the cluster enforces network policies."
+                .to_owned(),
+        );
+    }
+    if config.net.value.is_by_name() && key_urls(config, spec).next().is_some() {
+        warnings.push(
+            "a URL of [keys] is reached at public addresses only; one with a private address needs --net open."
                 .to_owned(),
         );
     }
@@ -311,14 +338,20 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
             spec.name
         ));
     }
-    let (_, secrets) = variables_for_agent();
-    if !secrets.is_empty() {
+    if !of_user.secrets.is_empty() {
         warnings.push(format!(
             "{} is not passed: a manifest has no secrets. The keys of the agent's models belong into the \
              secret of --keys-secret.",
-            secrets.join(", ")
+            of_user.secrets.join(", ")
         ));
     }
+    if !of_user.urls.is_empty() {
+        warnings.push(format!(
+            "{} is not passed: put it into the secret of --keys-secret, or name the URL with 'url' of [keys].",
+            of_user.urls.join(", ")
+        ));
+    }
+    warnings.extend(config.dropped_in_pod(spec));
     if config.net.value == Net::None && !spec.keys.is_empty() {
         warnings.push("with --net none the agent does not reach its model.".to_owned());
     }
@@ -335,6 +368,7 @@ mod tests {
     use aifo_launch::known_agents;
 
     use super::*;
+    use crate::config::File;
 
     #[test]
     fn ports_of_rules() {
@@ -349,10 +383,34 @@ mod tests {
         let config = Config::builtin();
         let agents = known_agents().into_iter().filter(|agent| {
             let expected = format!("{} listens on localhost", agent.name);
-            warnings(&config, agent).iter().any(|warning| warning.starts_with(&expected))
+            warnings(&config, agent, &AgentVariables::default())
+                .iter()
+                .any(|warning| warning.starts_with(&expected))
         });
         let names: Vec<_> = agents.map(|agent| agent.name).collect();
         assert_eq!(names, ["opencode"]);
+    }
+
+    #[test]
+    fn the_port_of_a_gateway_is_in_the_policy() {
+        let mut config = Config::builtin();
+        let users = "[keys.openai]\nurl = \"https://llm.example:8443/v1\"\n";
+        config.apply_user(&File::new(Path::new("/c.toml"), users.to_owned())).unwrap();
+        let network = |agent: &str| {
+            let spec = config.agent_named(agent).unwrap();
+            match network(&config, spec, Path::new("/")).unwrap() {
+                Network::Ports(ports) => ports,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(network("codex").contains(&8443));
+        assert!(!network("claude").contains(&8443), "it has another provider");
+        let warned = |agent: &str| {
+            let spec = config.agent_named(agent).unwrap();
+            let all = warnings(&config, spec, &AgentVariables::default());
+            all.iter().any(|warning| warning.contains("a private address needs --net open"))
+        };
+        assert!(warned("codex") && !warned("claude"));
     }
 
     #[test]
