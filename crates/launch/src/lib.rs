@@ -170,6 +170,7 @@ pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
+pub use identity::git_identity;
 pub use keys::{
     KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, key_variables,
     providers_of_keys,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
 use aifo_launch::{
     AgentSpec, Images, Net, Policy, UpstreamUrl, cache_directories, container_variables,
-    key_variables,
+    git_identity, key_variables,
 };
 use aifo_process::Restriction;
 use aifo_types::{Kind, is_secret};
@@ -143,6 +143,7 @@ pub(super) fn describe(
             name: spec.name.clone(),
             image,
             variables: variables.into_iter().chain(plain_variables(&spec)).collect(),
+            git: git_settings(project, config),
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags, matches!(process, PodProcess::Held(_) | PodProcess::Exec(_)))?,
@@ -246,6 +247,13 @@ fn keys(
     variables.retain(|name| !of_user.has_plain(name));
     let secret = config.keys_secret.value.clone();
     Ok((!variables.is_empty()).then_some(Keys { secret, variables }))
+}
+
+/// Returns the user's name for commits of the agent, and the name of first branches.
+fn git_settings(workspace: &Path, config: &Config) -> Vec<(String, String)> {
+    let mut settings = git_identity(&settings::programs(workspace, config));
+    settings.retain(|(key, value)| !is_secret(key.as_bytes(), value.as_bytes()));
+    settings
 }
 
 /// Returns the row's variables without secrets, which a manifest does not have.
