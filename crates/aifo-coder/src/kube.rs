@@ -3,6 +3,7 @@
 mod acp;
 mod agent_variables;
 mod cluster;
+mod network;
 mod piped;
 mod records;
 mod relay;

@@ -1,13 +1,13 @@
 //! Describes a session for a pod, from configuration and flags.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
+use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
 use aifo_launch::{
-    AgentSpec, Images, Net, Policy, UpstreamUrl, cache_directories, container_variables,
-    git_identity, key_variables,
+    AgentSpec, Images, Net, Policy, cache_directories, container_variables, git_identity,
+    key_variables,
 };
 use aifo_process::Restriction;
 use aifo_types::{Kind, is_secret};
@@ -15,6 +15,7 @@ use anyhow::bail;
 
 use super::agent_variables::AgentVariables;
 use super::cluster::{self, options_of};
+use super::network::{key_urls, network};
 use super::target::Target;
 use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags, carried_settings};
@@ -282,48 +283,8 @@ fn in_place(config: &Config) -> Vec<String> {
     settings::tools_in_place(config, &judge).map(|tool| tool.to_string()).collect()
 }
 
-/// Returns the connections of a network. A policy has ports, but no names.
-fn network(config: &Config, spec: &AgentSpec, workspace: &Path) -> anyhow::Result<Network> {
-    Ok(match config.net.value {
-        Net::None => Network::None,
-        Net::Shared | Net::Separate => Network::Open,
-        Net::Host => bail!(
-            "a pod of Pod Security \"restricted\" cannot have the network of its node\n\
-             hint: use --net names or --net open"
-        ),
-        Net::Names | Net::Learn => {
-            let (mut rules, _) = config.network_rules(workspace);
-            if let Err(error) = rules.set_agent(&spec.hosts) {
-                tracing::warn!("the agent's hosts are not allowed: {error}");
-            }
-            let of_urls = key_urls(config, spec).map(|url| url.port());
-            let hosts = spec.hosts.model.iter().map(String::as_str);
-            let rules = rules.iter().map(|rule| rule.rule.as_str());
-            let ports = hosts.chain(rules).flat_map(ports).chain(of_urls).chain([HTTPS]);
-            Network::Ports(ports.collect::<BTreeSet<u16>>().into_iter().collect())
-        }
-    })
-}
-
-/// Returns the URLs of `[keys]` for the agent's providers that a pod has.
-fn key_urls(config: &Config, spec: &AgentSpec) -> impl Iterator<Item = UpstreamUrl> {
-    let mut entries = config.key_settings().unwrap_or_default().entries;
-    let urls = spec.keys.iter().filter_map(move |row| entries.remove(row.provider)?.url);
-    urls.filter(|url| !url.is_local())
-}
-
 /// The user and group of all processes, without `--user`.
 const DEFAULT_USER: u32 = 1000;
-/// Models, registries and forges.
-const HTTPS: u16 = 443;
-
-/// Returns the ports of a rule, such as `registry.example:443,8443 private`.
-fn ports(rule: &str) -> Vec<u16> {
-    let name = rule.split_whitespace().next().unwrap_or_default();
-    let ports = name.rsplit_once(':').map_or("", |(_, ports)| ports);
-    ports.split(',').filter_map(|port| port.parse().ok()).collect()
-}
-
 /// Returns what holds less than in containers of an engine.
 fn warnings(config: &Config, spec: &AgentSpec, of_user: &AgentVariables) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -379,14 +340,6 @@ mod tests {
     use crate::config::File;
 
     #[test]
-    fn ports_of_rules() {
-        assert_eq!(ports("registry.example:443,8443 private"), [443, 8443]);
-        assert_eq!(ports("*.example:22"), [22]);
-        assert_eq!(ports("@rust"), [0_u16; 0]);
-        assert_eq!(ports("example"), [0_u16; 0]);
-    }
-
-    #[test]
     fn an_agent_that_listens_is_named() {
         let config = Config::builtin();
         let agents = known_agents().into_iter().filter(|agent| {
@@ -400,19 +353,10 @@ mod tests {
     }
 
     #[test]
-    fn the_port_of_a_gateway_is_in_the_policy() {
+    fn a_gateway_with_a_private_address_is_warned_of() {
         let mut config = Config::builtin();
         let users = "[keys.openai]\nurl = \"https://llm.example:8443/v1\"\n";
         config.apply_user(&File::new(Path::new("/c.toml"), users.to_owned())).unwrap();
-        let network = |agent: &str| {
-            let spec = config.agent_named(agent).unwrap();
-            match network(&config, spec, Path::new("/")).unwrap() {
-                Network::Ports(ports) => ports,
-                other => panic!("{other:?}"),
-            }
-        };
-        assert!(network("codex").contains(&8443));
-        assert!(!network("claude").contains(&8443), "it has another provider");
         let warned = |agent: &str| {
             let spec = config.agent_named(agent).unwrap();
             let all = warnings(&config, spec, &AgentVariables::default());
