@@ -122,13 +122,17 @@ fn provide_launcher(prefix: &str, engine: &Engine) -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
         let image = launcher_image(engine);
-        let id = engine.text(["image", "inspect", "--format", "{{.Id}}", image.name()]);
-        let id = id.trim().trim_start_matches("sha256:");
-        let name = format!("{prefix}aifo-test-launcher:{}", &id[..12]);
+        let name = format!("{prefix}aifo-test-launcher:{}", tag_of(image.name(), engine));
         engine.text(["tag", image.name(), &name]);
         provide(&name, engine);
         name
     })
+}
+
+/// Returns the tag of an image's content.
+fn tag_of(image: &str, engine: &Engine) -> String {
+    let id = engine.text(["image", "inspect", "--format", "{{.Id}}", image]);
+    id.trim().trim_start_matches("sha256:").chars().take(12).collect()
 }
 
 /// Builds the image of the launcher for podman, once: builds and removals at the same time share layers, and
@@ -211,9 +215,10 @@ impl PodCluster {
         &self.launcher
     }
 
-    /// Provides an image of the engine to the cluster; returns its name there.
+    /// Provides an image of the engine to the cluster; returns its name there, whose tag is that of its content.
     pub fn provide(&self, image: &str, engine: &Engine) -> String {
-        let name = format!("{}{image}", self.prefix);
+        let (repository, _) = image.rsplit_once(':').unwrap_or((image, ""));
+        let name = format!("{}{repository}:{}", self.prefix, tag_of(image, engine));
         engine.text(["tag", image, &name]);
         provide(&name, engine);
         name

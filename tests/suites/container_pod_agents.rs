@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use aifo_tests::model::{Agent, FakeModel, Script, Start};
+use aifo_tests::model::{Agent, FakeModel, KEY, Script, Start};
 use aifo_tests::{
     Engine, PodCluster, Running, Signal, Tmux, eventually, fresh_id, is_alive, is_zombie,
     send_signal,
@@ -182,6 +182,9 @@ impl PodAgent {
         let mut run = self.cluster.coder(&["run", "--backend", "kubernetes", "--net", "open"]);
         run.args(["--launcher-image", self.cluster.launcher(), "--image", &self.image]);
         run.args(["--toolchain", "rust", "--toolchain-image", &tools]);
+        if self.agent == Agent::Vibe {
+            run.args(["--keys", "pass"]);
+        }
         run.args(["--keys-secret", &self.secret]).args(&start.command);
         run.envs(plain.iter().map(|(name, value)| (format!("AIFO_ENV_{name}"), value)));
         run.current_dir(self.cluster.setup().workspace());
@@ -202,20 +205,30 @@ impl Drop for PodAgent {
     }
 }
 
+/// The start of the script's task with a key of the secret.
+fn task(agent: Agent, url: &str, script: &Script) -> Start {
+    // opencode and vibe take no base URL from a variable, but from settings.
+    let keyed = (agent != Agent::Opencode).then(|| agent.with_key(url, script)).flatten();
+    let mut start = keyed.unwrap_or_else(|| agent.headless(url, script));
+    if agent == Agent::Vibe {
+        // Its home in the workspace, and the key of its row, as it gets no other.
+        start.environment =
+            vec![("MISTRAL_API_KEY", KEY.to_owned()), ("VIBE_HOME", "/workspace/.vibe".to_owned())];
+        for (_, text) in &mut start.files {
+            *text = text.replace("FAKE_KEY", "MISTRAL_API_KEY");
+        }
+    }
+    start
+}
+
 #[test]
 #[ignore = "container: cargo xtask test kubernetes"]
 fn an_agent_does_its_task_with_tools_in_a_pod() {
     let test = "an_agent_does_its_task_with_tools_in_a_pod";
     let script = Script::new().shell("make where").shell("make slow").say("It is done.");
-    with_agents(test, &[Agent::Codex, Agent::Opencode, Agent::Claude], &script, |pod| {
+    with_agents(test, &Agent::ALL, &script, |pod| {
         let name = pod.agent.name();
-        let url = pod.model.url_at("127.0.0.1");
-        let start = match pod.agent {
-            // It takes no base URL from a variable.
-            Agent::Opencode => Some(pod.agent.headless(&url, &script)),
-            agent => agent.with_key(&url, &script),
-        };
-        let Some(mut start) = start else { return };
+        let mut start = task(pod.agent, &pod.model.url_at("127.0.0.1"), &script);
         start.command.retain(|word| word != "--no-daemon");
         let (reader, mut writer) = std::io::pipe().unwrap();
         let running = Running::start(pod.run(&start).stdin(reader));

@@ -8,6 +8,7 @@ mod agents;
 mod carried;
 mod choices;
 mod definition;
+mod dropped;
 mod environment;
 mod error;
 mod file;

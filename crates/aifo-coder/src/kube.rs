@@ -5,6 +5,7 @@ mod agent_variables;
 mod cluster;
 mod copy;
 mod fetches;
+mod network;
 mod piped;
 mod records;
 mod relay;

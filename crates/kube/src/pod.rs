@@ -186,7 +186,7 @@ impl SessionPod {
             limits: self.limits,
             ..Container::default()
         };
-        let of_switch = [variable("HOME", "/tmp")].into_iter().chain(git_variables());
+        let of_switch = [variable("HOME", "/tmp")].into_iter().chain(git_variables(&[]));
         vec![clone.node(variables), switch.node(of_switch.collect())]
     }
 
@@ -211,7 +211,7 @@ impl SessionPod {
                 limits: self.limits,
                 ..Container::default()
             };
-            runner.node(identity(&container.variables))
+            runner.node(identity(&[], &container.variables))
         }));
         containers
     }
@@ -298,7 +298,7 @@ impl SessionPod {
             limits: self.limits,
             ..Container::default()
         };
-        agent.node(identity(&self.agent.variables))
+        agent.node(identity(&self.agent.git, &self.agent.variables))
     }
 }
 
@@ -333,11 +333,11 @@ fn shared_mounts(volumes: &mut Volumes<'_>, container: &str) -> Vec<Node> {
     ]
 }
 
-fn identity(further: &[(String, String)]) -> Vec<Node> {
+fn identity(git: &[(String, String)], further: &[(String, String)]) -> Vec<Node> {
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     let identity = identity.into_iter().map(|(name, value)| variable(name, value));
     identity
-        .chain(git_variables())
+        .chain(git_variables(git))
         .chain(API_SERVER_VARIABLES.into_iter().map(|name| variable(name, "")))
         .chain(further.iter().map(|(name, value)| variable(name, value)))
         .collect()
@@ -347,12 +347,17 @@ fn identity(further: &[(String, String)]) -> Vec<Node> {
 /// themselves for outside of a cluster: there is no token for it, and the network policy refuses it.
 const API_SERVER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
-/// Returns the variables by which git accepts the workspace: a volume's root belongs to root.
-fn git_variables() -> impl Iterator<Item = Node> {
-    let entries = [
-        ("GIT_CONFIG_COUNT", "1"),
-        ("GIT_CONFIG_KEY_0", "safe.directory"),
-        ("GIT_CONFIG_VALUE_0", WORKSPACE),
-    ];
-    entries.into_iter().map(|(name, value)| variable(name, value))
+/// Returns the variables with settings of git, and the one by which it accepts the workspace: a volume's root
+/// belongs to root.
+fn git_variables(settings: &[(String, String)]) -> impl Iterator<Item = Node> {
+    let safe = ("safe.directory", WORKSPACE);
+    let given = settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let count = variable("GIT_CONFIG_COUNT", &(settings.len() + 1).to_string());
+    let entries = [safe].into_iter().chain(given).enumerate().flat_map(|(index, (key, value))| {
+        [
+            variable(&format!("GIT_CONFIG_KEY_{index}"), key),
+            variable(&format!("GIT_CONFIG_VALUE_{index}"), value),
+        ]
+    });
+    [count].into_iter().chain(entries)
 }

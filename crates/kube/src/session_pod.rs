@@ -71,6 +71,8 @@ pub struct AgentContainer {
     pub image: String,
     /// Its variables; none is secret.
     pub variables: Vec<(String, String)>,
+    /// Keys and values of git's configuration for it, such as the user's name.
+    pub git: Vec<(String, String)>,
 }
 
 /// The container of a kind.

@@ -41,6 +41,7 @@ fn session() -> SessionPod {
             name: "codex".to_owned(),
             image: "aifo-agent-codex:latest".to_owned(),
             variables: vec![("SHELL".to_owned(), "/bin/bash".to_owned())],
+            git: vec![("user.name".to_owned(), "Jo \"J\" $(X)".to_owned())],
         },
         kinds: vec![kind("rust", &[]), kind("go", &["/var/cache/aifo/go"])],
         workspace: Workspace::Git {
@@ -168,6 +169,11 @@ fn git_accepts_the_root_of_a_volume_in_every_container_that_runs_it() {
         let expected = !["install", "clone", "aifo"].contains(&container.name.as_str());
         assert_eq!(value("GIT_CONFIG_KEY_0").is_some(), expected, "{}", container.name);
         assert_eq!(value("GIT_CONFIG_VALUE_0").is_some_and(|it| it == "/workspace"), expected);
+        // Only the agent commits in the user's name.
+        let is_agent = container.name == "agent";
+        assert_eq!(value("GIT_CONFIG_KEY_1").is_some_and(|it| it == "user.name"), is_agent);
+        let count = expected.then_some(if is_agent { "2" } else { "1" });
+        assert_eq!(value("GIT_CONFIG_COUNT").as_deref(), count, "{}", container.name);
     }
 }
 

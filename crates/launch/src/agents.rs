@@ -13,7 +13,7 @@ use aifo_types::env;
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
 pub use self::hosts::AgentHosts;
-pub use self::keys::{BaseUrl, KeyRow, LoginKey};
+pub use self::keys::{BaseUrl, KeyRow, LoginKey, SettingsFile};
 pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
 

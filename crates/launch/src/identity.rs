@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use nix::unistd::{getgid, getuid};
+use tokio::process::Command;
 
 use crate::git::git;
 use crate::own_directories::home;
@@ -59,6 +60,14 @@ pub(crate) async fn git_settings(programs: &TrustedPrograms) -> (String, String)
     (text, excludes)
 }
 
+/// Returns what an agent of a pod gets of git's global configuration: keys and values of [`git_settings`]
+/// without files.
+pub fn git_identity(programs: &TrustedPrograms) -> Vec<(String, String)> {
+    let output = list_command(programs).and_then(|mut git| git.as_std_mut().output().ok());
+    let settings = output.map(|output| parse(output.stdout)).unwrap_or_default();
+    settings.into_iter().filter(|(key, _)| is_carried(key)).collect()
+}
+
 /// The user's ignored files in the agent's container.
 pub(crate) const EXCLUDES: &str = "/etc/git-excludes";
 
@@ -73,11 +82,20 @@ fn is_carried(key: &str) -> bool {
 
 /// Returns keys and values of git's global configuration, in their order.
 async fn global_settings(programs: &TrustedPrograms) -> Vec<(String, String)> {
-    let Some(mut git) = git(programs) else { return Vec::new() };
+    let Some(mut git) = list_command(programs) else { return Vec::new() };
+    let Ok(output) = git.output().await else { return Vec::new() };
+    parse(output.stdout)
+}
+
+fn list_command(programs: &TrustedPrograms) -> Option<Command> {
+    let mut git = git(programs)?;
     // The project's own configuration is in the workspace.
-    let list = git.args(["config", "--global", "--includes", "--null", "--list"]);
-    let Ok(output) = list.output().await else { return Vec::new() };
-    let text = String::from_utf8(output.stdout).unwrap_or_default();
+    git.args(["config", "--global", "--includes", "--null", "--list"]);
+    Some(git)
+}
+
+fn parse(output: Vec<u8>) -> Vec<(String, String)> {
+    let text = String::from_utf8(output).unwrap_or_default();
     let settings = text.split('\0').filter_map(|setting| setting.split_once('\n'));
     settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }

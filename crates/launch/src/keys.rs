@@ -145,6 +145,9 @@ impl ModelKeys {
             let base = format!("http://127.0.0.1:{KEY_PORT}/{}{}", row.provider, row.path);
             row.base.apply(&base, &mut arguments, &mut variables);
             variables.push((row.key.to_owned(), upstream.phantom().as_str().to_owned()));
+            if let Some(file) = row.settings.filter(|file| !is_set(&file.unless)) {
+                variables.push((file.variable.to_owned(), file.path.to_owned()));
+            }
             let names = names.iter().copied().chain(own).chain(row.user_base);
             withheld.extend(names.map(str::to_owned));
             upstreams.push(upstream);
@@ -270,6 +273,15 @@ mod tests {
         let gateway =
             [("ANTHROPIC_AUTH_TOKEN", "x"), ("ANTHROPIC_BASE_URL", "https://llm.example")];
         assert!(keys("claude", &gateway).is_none());
+    }
+
+    #[test]
+    fn gemini_logs_in_by_key_unless_the_user_selects_another_login() {
+        let variable = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
+        let has_file = |keys: &ModelKeys| keys.variables().iter().any(|(name, _)| name == variable);
+        assert!(has_file(&keys("gemini", &[("GEMINI_API_KEY", "x")]).unwrap()));
+        let vertex = [("GOOGLE_API_KEY", "x"), ("GOOGLE_GENAI_USE_VERTEXAI", "true")];
+        assert!(!has_file(&keys("gemini", &vertex).unwrap()));
     }
 
     #[test]

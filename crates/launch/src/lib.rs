@@ -125,7 +125,7 @@ pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey,
-    MissingFileReply, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
+    MissingFileReply, SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
 pub use aifo_engine::{
@@ -170,6 +170,7 @@ pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
+pub use identity::git_identity;
 pub use keys::{
     KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, key_variables,
     providers_of_keys,

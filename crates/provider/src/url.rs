@@ -79,6 +79,14 @@ impl UpstreamUrl {
         })
     }
 
+    /// Returns whether the host is the machine or pod of the process that connects.
+    pub fn is_local(&self) -> bool {
+        let address = self.host.parse::<IpAddr>();
+        self.host == "localhost"
+            || self.host.ends_with(".localhost")
+            || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+    }
+
     /// Takes the path in place of `/v1`.
     #[must_use]
     pub fn with_version(mut self) -> Self {
@@ -94,7 +102,8 @@ impl UpstreamUrl {
         &self.host
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
@@ -159,6 +168,16 @@ mod tests {
         let url = UpstreamUrl::parse("https://api.example/paas/v4").unwrap().with_version();
         assert_eq!(url.request_target("/v1/chat/completions", None), "/paas/v4/chat/completions");
         assert_eq!((url.authority(), url.port()), ("api.example", 443));
+    }
+
+    #[test]
+    fn hosts_of_the_own_machine() {
+        for url in ["http://127.0.0.1:1", "http://[::1]", "https://LOCALHOST", "https://0.0.0.0"] {
+            assert!(UpstreamUrl::parse(url).unwrap().is_local(), "{url}");
+        }
+        for url in ["https://api.example", "https://10.0.0.1", "https://localhost.example"] {
+            assert!(!UpstreamUrl::parse(url).unwrap().is_local(), "{url}");
+        }
     }
 
     #[test]

@@ -174,6 +174,8 @@ impl Agent {
                     .variable("KIMI_BASE_URL", v1)
                     .variable("KIMI_MODEL_NAME", MODEL);
             }
+            // The launcher selects the login by key.
+            Agent::Gemini => start.files.clear(),
             Agent::Vibe => return None,
             _ => {}
         }

@@ -143,13 +143,20 @@ fn the_users_rules_hold_in_the_pod() {
     let cluster = Cluster::with_agent("\"$AIFO_CODER\" config show > shown; exit 0");
     let config = cluster.setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&config).unwrap();
-    let users = "[kind.rust]\ndeny = [\"make\"]\n[kind.zig]\ntools = [\"zig\"]\n";
+    let users = "idle_stop_secs = 60\n[kind.rust]\ndeny = [\"make\"]\n[kind.zig]\ntools = [\"zig\"]\n\
+                 [keys.openai]\nurl = \"https://llm.example:8443/v1\"\nfile = \"/private/key\"\n";
     fs::write(config.join("config.toml"), users).unwrap();
     let terminal = Terminal::sized(120, 24);
     let run = terminal.start(&cluster.run_in(&["--toolchain", "rust"]));
     assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
     let shown = cluster.content("shown");
-    for row in ["kind.rust.deny", "kind.zig.allow"] {
+    terminal.expect("without effect in a pod: idle_stop_secs");
+    let openai = shown.lines().find(|line| line.starts_with("keys.openai")).unwrap_or_default();
+    assert!(
+        openai.contains("https://llm.example:8443/v1") && !openai.contains("private"),
+        "{shown}"
+    );
+    for row in ["kind.rust.deny", "kind.zig.allow", "keys.openai"] {
         let line = shown.lines().find(|line| line.starts_with(row)).unwrap_or_default();
         assert!(line.contains("AIFO_POD_SETTINGS"), "{row}: {shown}");
     }

@@ -155,6 +155,11 @@ impl ConfigEntry {
         self
     }
 
+    /// Returns the layer of the value.
+    pub(crate) fn layer(&self) -> Layer {
+        self.layer
+    }
+
     /// Returns the value as TOML, or the text for an absent one.
     pub(crate) fn shown(&self) -> String {
         match &self.value {

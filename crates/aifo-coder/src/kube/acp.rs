@@ -155,7 +155,7 @@ fn request<'a>(
 ) -> anyhow::Result<PodRequest<'a>> {
     let image = flags.start.image.clone();
     let target = match &flags.agent_command {
-        Some(line) => Target::acp_command(line, image)?,
+        Some(line) => Target::acp_command(line, image, config)?,
         None => Target::agent(agent.unwrap_or_default(), image, config)?,
     };
     let workspace = &flags.session.project.workspace.path;

@@ -1,20 +1,21 @@
 //! Describes a session for a pod, from configuration and flags.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace};
+use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
 use aifo_launch::{
-    AgentSpec, Images, Net, NetRules, NetworkRules, Policy, cache_directories, container_variables,
+    AgentSpec, Images, Net, Policy, cache_directories, container_variables, git_identity,
     key_variables,
 };
 use aifo_process::Restriction;
-use aifo_types::{Kind, WindowSize};
+use aifo_types::{Kind, WindowSize, is_secret};
 use anyhow::bail;
 
-use super::agent_variables::variables_for_agent;
+use super::agent_variables::AgentVariables;
 use super::cluster::{self, options_of};
+use super::network::{key_urls, network, own_rules};
 use super::target::Target;
 use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags, carried_settings};
@@ -125,6 +126,7 @@ pub(super) fn describe(
     let PodRequest { config, flags, workspace: project, target, files, .. } = request;
     let kinds = config.toolchains.value.kinds();
     let (spec, image) = (target.spec, target.image);
+    let of_user = AgentVariables::of_environment(&spec);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
     let limits = Limits {
         memory: config.memory.value.filter(|memory| *memory > 0),
@@ -135,19 +137,19 @@ pub(super) fn describe(
         namespace: config.kube_namespace.value.clone(),
         launcher_image: launcher_image(config),
         arguments,
-        settings: carried_settings()?,
+        settings: carried_settings(config, &spec.name)?,
         client: options_of(&cluster::target(config)),
-        agent_variables: variables_for_agent().0,
         terminal: *process == PodProcess::OnTerminal,
         agent: AgentContainer {
             name: spec.name.clone(),
             image,
-            variables: variables.into_iter().chain(spec.set.iter().cloned()).collect(),
+            variables: variables.into_iter().chain(plain_variables(&spec)).collect(),
+            git: git_settings(project, config),
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags, matches!(process, PodProcess::Held(..) | PodProcess::Exec(_)))?,
         serves_files: files == AgentFiles::Served,
-        keys: keys(&spec, config, is_passed)?,
+        keys: keys(&spec, config, is_passed, &of_user)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
         limits,
@@ -159,7 +161,8 @@ pub(super) fn describe(
         addresses: own_rules(config).addresses().into_iter().collect(),
         dns: config.kube_dns.value.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
         api_server: Vec::new(),
-        warnings: warnings(config, &spec),
+        warnings: warnings(config, &spec, &of_user),
+        agent_variables: of_user.plain,
     })
 }
 
@@ -226,8 +229,13 @@ fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
 }
 
 /// Returns the keys that the launcher's container gets.
-fn keys(spec: &AgentSpec, config: &Config, is_passed: bool) -> anyhow::Result<Option<Keys>> {
-    let variables = match is_passed {
+fn keys(
+    spec: &AgentSpec,
+    config: &Config,
+    is_passed: bool,
+    of_user: &AgentVariables,
+) -> anyhow::Result<Option<Keys>> {
+    let mut variables = match is_passed {
         true => spec.variables.clone(),
         false => key_variables(spec).into_iter().map(str::to_owned).collect(),
     };
@@ -238,8 +246,23 @@ fn keys(spec: &AgentSpec, config: &Config, is_passed: bool) -> anyhow::Result<Op
             spec.name
         );
     }
+    variables.retain(|name| !of_user.has_plain(name));
     let secret = config.keys_secret.value.clone();
     Ok((!variables.is_empty()).then_some(Keys { secret, variables }))
+}
+
+/// Returns the user's name for commits of the agent, and the name of first branches.
+fn git_settings(workspace: &Path, config: &Config) -> Vec<(String, String)> {
+    let mut settings = git_identity(&settings::programs(workspace, config));
+    settings.retain(|(key, value)| !is_secret(key.as_bytes(), value.as_bytes()));
+    settings
+}
+
+/// Returns the row's variables without secrets, which a manifest does not have.
+fn plain_variables(spec: &AgentSpec) -> impl Iterator<Item = (String, String)> {
+    let is_plain =
+        |(name, value): &&(String, String)| !is_secret(name.as_bytes(), value.as_bytes());
+    spec.set.iter().filter(is_plain).cloned()
 }
 
 fn restrictions(config: &Config) -> Vec<String> {
@@ -261,51 +284,10 @@ fn in_place(config: &Config) -> Vec<String> {
     settings::tools_in_place(config, &judge).map(|tool| tool.to_string()).collect()
 }
 
-/// Returns the connections of a network. A policy has ports, but no names.
-fn network(config: &Config, spec: &AgentSpec, workspace: &Path) -> anyhow::Result<Network> {
-    Ok(match config.net.value {
-        Net::None => Network::None,
-        Net::Shared | Net::Separate => Network::Open,
-        Net::Host => bail!(
-            "a pod of Pod Security \"restricted\" cannot have the network of its node\n\
-             hint: use --net names or --net open"
-        ),
-        Net::Names | Net::Learn => {
-            let (mut rules, _) = config.network_rules(workspace);
-            if let Err(error) = rules.set_agent(&spec.hosts) {
-                tracing::warn!("the agent's hosts are not allowed: {error}");
-            }
-            let hosts = spec.hosts.model.iter().map(String::as_str);
-            let rules = rules.iter().map(|rule| rule.rule.as_str());
-            let ports: BTreeSet<u16> = hosts.chain(rules).flat_map(ports).collect();
-            Network::Ports(
-                ports.into_iter().chain([HTTPS]).collect::<BTreeSet<_>>().into_iter().collect(),
-            )
-        }
-    })
-}
-
-/// Returns the rules of the user's settings.
-fn own_rules(config: &Config) -> NetRules {
-    let mut rules = NetworkRules::default();
-    config.names.add_to(&mut rules);
-    rules.of_all()
-}
-
 /// The user and group of all processes, without `--user`.
 const DEFAULT_USER: u32 = 1000;
-/// Models, registries and forges.
-const HTTPS: u16 = 443;
-
-/// Returns the ports of a rule, such as `registry.example:443,8443 private`.
-fn ports(rule: &str) -> Vec<u16> {
-    let name = rule.split_whitespace().next().unwrap_or_default();
-    let ports = name.rsplit_once(':').map_or("", |(_, ports)| ports);
-    ports.split(',').filter_map(|port| port.parse().ok()).collect()
-}
-
 /// Returns what holds less than in containers of an engine.
-fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
+fn warnings(config: &Config, spec: &AgentSpec, of_user: &AgentVariables) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.net.value.is_by_name() {
         warnings.push(
@@ -322,20 +304,33 @@ fn warnings(config: &Config, spec: &AgentSpec) -> Vec<String> {
             private.join("', '")
         ));
     }
+    if config.net.value.is_by_name() && key_urls(config, spec).next().is_some() {
+        warnings.push(
+            "a URL of [keys] is reached at public addresses only; one with a private address needs a network rule \
+             with address=IP."
+                .to_owned(),
+        );
+    }
     if spec.listens {
         warnings.push(format!(
             "{} listens on localhost, which tools share with it in a pod.",
             spec.name
         ));
     }
-    let (_, secrets) = variables_for_agent();
-    if !secrets.is_empty() {
+    if !of_user.secrets.is_empty() {
         warnings.push(format!(
             "{} is not passed: a manifest has no secrets. The keys of the agent's models belong into the \
              secret of --keys-secret.",
-            secrets.join(", ")
+            of_user.secrets.join(", ")
         ));
     }
+    if !of_user.urls.is_empty() {
+        warnings.push(format!(
+            "{} is not passed: put it into the secret of --keys-secret, or name the URL with 'url' of [keys].",
+            of_user.urls.join(", ")
+        ));
+    }
+    warnings.extend(config.dropped_in_pod(spec));
     if config.net.value == Net::None && !spec.keys.is_empty() {
         warnings.push("with --net none the agent does not reach its model.".to_owned());
     }
@@ -352,24 +347,32 @@ mod tests {
     use aifo_launch::known_agents;
 
     use super::*;
-
-    #[test]
-    fn ports_of_rules() {
-        assert_eq!(ports("registry.example:443,8443 private"), [443, 8443]);
-        assert_eq!(ports("*.example:22"), [22]);
-        assert_eq!(ports("@rust"), [0_u16; 0]);
-        assert_eq!(ports("example"), [0_u16; 0]);
-    }
+    use crate::config::File;
 
     #[test]
     fn an_agent_that_listens_is_named() {
         let config = Config::builtin();
         let agents = known_agents().into_iter().filter(|agent| {
             let expected = format!("{} listens on localhost", agent.name);
-            warnings(&config, agent).iter().any(|warning| warning.starts_with(&expected))
+            warnings(&config, agent, &AgentVariables::default())
+                .iter()
+                .any(|warning| warning.starts_with(&expected))
         });
         let names: Vec<_> = agents.map(|agent| agent.name).collect();
         assert_eq!(names, ["opencode"]);
+    }
+
+    #[test]
+    fn a_gateway_with_a_private_address_is_warned_of() {
+        let mut config = Config::builtin();
+        let users = "[keys.openai]\nurl = \"https://llm.example:8443/v1\"\n";
+        config.apply_user(&File::new(Path::new("/c.toml"), users.to_owned())).unwrap();
+        let warned = |agent: &str| {
+            let spec = config.agent_named(agent).unwrap();
+            let all = warnings(&config, spec, &AgentVariables::default());
+            all.iter().any(|warning| warning.contains("a private address needs --net open"))
+        };
+        assert!(warned("codex") && !warned("claude"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use aifo_launch::{AgentSpec, known_agents};
+use aifo_launch::AgentSpec;
 use anyhow::{Context, bail};
 
 use crate::agents;
@@ -25,18 +25,16 @@ impl Target {
         config: &Config,
     ) -> anyhow::Result<Self> {
         let spec = config.agent_named(name)?.clone();
-        if !known_agents().iter().any(|known| known.name == spec.name) {
-            bail!(
-                "a pod does not have the row of agent '{name}', which is in your own file\n\
-                 hint: run its command: --image IMAGE -- COMMAND"
-            );
-        }
         let image = image.unwrap_or_else(|| agents::image(&spec, config));
         Ok(Target { words: vec![spec.name.clone()], spec, image })
     }
 
     /// A command that speaks ACP, in an image.
-    pub(super) fn acp_command(line: &str, image: Option<String>) -> anyhow::Result<Self> {
+    pub(super) fn acp_command(
+        line: &str,
+        image: Option<String>,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
         let Some(image) = image else {
             bail!(UsageError(
                 "--agent-command needs an image in a pod\nhint: name it with --image".to_owned()
@@ -45,7 +43,7 @@ impl Target {
         let name = shlex::split(line).unwrap_or_default().into_iter().next().unwrap_or_default();
         let words =
             vec!["--agent-command".to_owned(), line.to_owned(), "--image".into(), image.clone()];
-        Ok(Target { spec: spec_of(&name), image, words })
+        Ok(Target { spec: spec_of(&name, config), image, words })
     }
 
     /// The agent or command of `run`.
@@ -67,16 +65,16 @@ impl Target {
                 let mut words = vec!["--image".to_owned(), image.clone(), "--".to_owned()];
                 let name = command.first().cloned().unwrap_or_default();
                 words.extend(command);
-                Ok(Target { spec: spec_of(&name), image, words })
+                Ok(Target { spec: spec_of(&name, config), image, words })
             }
         }
     }
 }
 
 /// Returns the row of a program in the table of agents, or an empty one.
-fn spec_of(program: &str) -> AgentSpec {
+fn spec_of(program: &str, config: &Config) -> AgentSpec {
     let name = program.rsplit('/').next().unwrap_or_default();
-    let known = known_agents().iter().find(|known| known.name == name).cloned();
+    let known = config.agent_named(name).ok().cloned();
     known.unwrap_or_else(|| AgentSpec::unknown(name))
 }
 

@@ -17,6 +17,19 @@ pub struct KeyRow {
     pub user_base: Option<&'static str>,
     /// Where the agent's login has the key, if it can have one.
     pub login: Option<LoginKey>,
+    /// A file of settings of the image, without which the agent does not use the key at a base URL.
+    pub settings: Option<SettingsFile>,
+}
+
+/// A file of settings in the image of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettingsFile {
+    /// The variable by which the agent finds it.
+    pub variable: &'static str,
+    /// Its path.
+    pub path: &'static str,
+    /// A variable of the user's that selects another login; then the agent does not get the file.
+    pub unless: &'static str,
 }
 
 /// A key in an agent's login, by JSON pointers.
@@ -46,7 +59,7 @@ const fn row(
     path: &'static str,
 ) -> KeyRow {
     let (base, user_base) = (BaseUrl::Variable(base), Some(base));
-    KeyRow { provider, key, base, path, user_base, login: None }
+    KeyRow { provider, key, base, path, user_base, login: None, settings: None }
 }
 
 /// The path of most base URLs.
@@ -79,8 +92,16 @@ pub(super) const CODEX: &[KeyRow] = &[KeyRow {
 pub(super) const COPILOT: &[KeyRow] =
     &[row("compatible", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL", V1)];
 
-pub(super) const GEMINI: &[KeyRow] =
-    &[row("gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "")];
+pub(super) const GEMINI: &[KeyRow] = &[KeyRow {
+    // With a base URL in a variable and no login in its settings it selects a login `gateway`, which it then
+    // rejects. The file has defaults, which the user's settings override. It must belong to root.
+    settings: Some(SettingsFile {
+        variable: "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
+        path: "/etc/gemini-cli/defaults-with-key.json",
+        unless: "GOOGLE_GENAI_USE_VERTEXAI",
+    }),
+    ..row("gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "")
+}];
 
 /// Its key is of one of several APIs, so it is proxied only at a URL of the user's.
 pub(super) const KIMI: &[KeyRow] = &[row("compatible", "KIMI_API_KEY", "KIMI_BASE_URL", V1)];
@@ -96,7 +117,7 @@ const fn opencode(
 ) -> KeyRow {
     let base = BaseUrl::Json(OPENCODE_SETTINGS, pointer);
     let login = Some(LoginKey { pointer: login, oauth: None });
-    KeyRow { provider, key, base, path, user_base: None, login }
+    KeyRow { provider, key, base, path, user_base: None, login, settings: None }
 }
 
 pub(super) const OPENCODE: &[KeyRow] = &[
