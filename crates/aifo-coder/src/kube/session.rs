@@ -370,7 +370,7 @@ mod tests {
         let warned = |agent: &str| {
             let spec = config.agent_named(agent).unwrap();
             let all = warnings(&config, spec, &AgentVariables::default());
-            all.iter().any(|warning| warning.contains("a private address needs --net open"))
+            all.iter().any(|warning| warning.contains("a private address needs a network rule"))
         };
         assert!(warned("codex") && !warned("claude"));
     }
