@@ -1,6 +1,7 @@
 //! A cluster that runs sessions as pods: that of the user's kubectl, or podman with a script in place of
 //! kubectl (`spec/kubernetes.md#in-other-clusters`).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -325,6 +326,17 @@ impl PodCluster {
             let left = podman.engine.text(list.iter().chain(&["--filter", &name, "--quiet"]));
             assert_eq!(left, "", "{list:?}");
         }
+    }
+
+    /// The names of all pods and policies of the namespace.
+    pub fn objects(&self) -> BTreeSet<String> {
+        let listed = self.kubectl(&["get", "pods,networkpolicies", "--output=name"], "");
+        listed.exited(0).text().lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until the namespace has nothing that it did not have before.
+    pub fn expect_no_more_than(&self, before: &BTreeSet<String>) {
+        eventually("what was created is deleted", || self.objects().is_subset(before));
     }
 
     /// The processes that relay for a client of a session, on this machine.
