@@ -66,6 +66,11 @@ pub(crate) fn is_on_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
+/// Returns a number with its noun: "1 file", "2 files".
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A level, or comma-separated `target=level` pairs: `info`, `warn,aifo_proxy=trace`. Overrides the
 /// flags.
 const RUST_LOG: &str = "RUST_LOG";

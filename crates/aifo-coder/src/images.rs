@@ -66,12 +66,9 @@ pub(crate) async fn build_named(
     let start = Instant::now();
     let (built, errors) = aifo_images::build(&host, &lock, &options, &mut EscapedStderr)?;
     let seconds = start.elapsed().as_secs();
-    match built.len() {
-        0 => {}
-        1 => console::say(format_args!("built 1 image with {} in {seconds} s", host.flavor)),
-        count => {
-            console::say(format_args!("built {count} images with {} in {seconds} s", host.flavor));
-        }
+    if !built.is_empty() {
+        let images = console::counted(built.len(), "image");
+        console::say(format_args!("built {images} with {} in {seconds} s", host.flavor));
     }
     let failed = !errors.is_empty();
     for error in errors {

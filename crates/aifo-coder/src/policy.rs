@@ -74,7 +74,8 @@ fn test(workspace: &Path) -> anyhow::Result<()> {
     let (rules, examples) = config.argument_rules.count();
     let defaults: usize = default_rules().iter().map(|(rule, _)| rule.examples.len()).sum();
     paint::print(&format!(
-        "{rules} rules of files: {examples} examples hold\n{} default rules: {defaults} examples hold\n",
+        "rules of files: {rules}, examples that hold: {examples}\n\
+         default rules: {}, examples that hold: {defaults}\n",
         default_rules().len()
     ))
 }

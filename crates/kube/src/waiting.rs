@@ -18,8 +18,14 @@ pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Reason) -> Op
     let Reason { reason, message } = waiting;
     let failure = |message: String, hint| Some(PodFailure { message, hint, log_of: None });
     let lower = message.to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
     match reason.as_str() {
-        "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if is_missing(&lower) => failure(
+        "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&REFUSED) => failure(
+            format!("the registry refuses image '{image}' of container '{name}': {message}"),
+            "name the secret with the registry's login by --image-pull-secret, or check the login in the one \
+             that is named",
+        ),
+        "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&MISSING) => failure(
             format!("the cluster cannot pull image '{image}' of container '{name}': {message}"),
             "push it to a registry of the cluster, name another with --image, --toolchain-image or \
              --launcher-image, or name the registry's secret with --image-pull-secret",
@@ -30,7 +36,7 @@ pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Reason) -> Op
         ),
         // The node is slow; it tries again.
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
-            if PASSING.iter().any(|part| lower.contains(part)) =>
+            if has(&PASSING) =>
         {
             None
         }
@@ -58,21 +64,16 @@ const PASSING: [&str; 4] = [
     "name is reserved for",
 ];
 
-/// Returns whether a registry has answered that it does not give the image.
-fn is_missing(message: &str) -> bool {
-    MISSING.iter().any(|part| message.contains(part))
-}
+/// Parts of messages, in lower case, of containerd and CRI-O whose login a registry does not accept.
+const REFUSED: [&str; 4] =
+    ["unauthorized", "403 forbidden", "authorization failed", "authentication required"];
 
-/// Parts of messages, in lower case, of containerd and CRI-O.
-const MISSING: [&str; 11] = [
+/// The same, where there is no such image. Some registries also answer so without a login.
+const MISSING: [&str; 7] = [
     "not found",
     "manifest unknown",
     "does not exist",
     "denied",
-    "unauthorized",
-    "403 forbidden",
-    "authorization failed",
-    "authentication required",
     "no match for platform",
     "no image found in image index",
     // CRI-O asks no registry for an image without one.
@@ -109,7 +110,7 @@ mod tests {
             (
                 "ErrImagePull",
                 "failed to authorize: failed to fetch oauth token: 401 Unauthorized",
-                "--image-pull-secret",
+                "check the login",
             ),
             ("InvalidImageName", "x", "--image"),
             ("SignatureValidationFailed", "x", "cannot be used"),

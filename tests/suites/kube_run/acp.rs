@@ -88,7 +88,7 @@ fn an_editor_works_with_its_own_paths_and_has_the_files_after_each_turn() {
     assert!(editor.received().iter().all(Value::is_object), "stdout has only messages");
     let outcome = editor.finish();
     outcome.exited(0);
-    assert!(outcome.stderr.contains("1 files written"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("1 file written"), "{}", outcome.stderr);
     assert!(!cluster.read("deleted").is_empty(), "the pod is deleted");
 }
 

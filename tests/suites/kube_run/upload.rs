@@ -70,14 +70,14 @@ fn a_client_that_leaves_fetches_and_conflicts_are_shown() {
     terminal.press(LEAVE);
     assert_eq!(run.finish(), Ok(0), "{}", terminal.shown());
     terminal
-        .expect("1 files written, 0 removed")
+        .expect("1 file written, 0 removed")
         .expect("not fetched: 'link' is a link to '/etc/passwd'");
     assert_eq!(cluster.content("made"), "in the pod");
     assert!(!cluster.here("link").is_symlink());
 
     fs::write(cluster.there("made"), "by hand").unwrap();
     let fetched = Outcome::of(&mut cluster.coder(&["kube", "fetch"]));
-    assert!(fetched.exited(0).stderr.contains("1 files written"), "{}", fetched.stderr);
+    assert!(fetched.exited(0).stderr.contains("1 file written"), "{}", fetched.stderr);
     assert_eq!(cluster.content("made"), "by hand");
 
     cluster.write("both", "mine");

@@ -186,8 +186,7 @@ fn report(session: &str, result: &ReceivedResult, path: &Path, is_clone: bool) {
         return;
     };
     let commits = match first.commits {
-        Some(1) => "1 commit".to_owned(),
-        Some(count) => format!("{count} commits"),
+        Some(count) => console::counted(usize::try_from(count).unwrap_or(usize::MAX), "commit"),
         None => "commits".to_owned(),
     };
     let files = if first.has_uncommitted { ", the last with the uncommitted files" } else { "" };

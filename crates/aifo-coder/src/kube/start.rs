@@ -55,9 +55,10 @@ impl Files {
 
     fn step(&self) -> String {
         let (files, kib) = (self.upload.files(), self.upload.bytes().div_ceil(1024));
+        let files = console::counted(files, "file");
         match kib < 10_000 {
-            true => format!("uploading {files} files, {kib} KiB"),
-            false => format!("uploading {files} files, {} MiB", kib / 1024),
+            true => format!("uploading {files}, {kib} KiB"),
+            false => format!("uploading {files}, {} MiB", kib / 1024),
         }
     }
 

@@ -150,7 +150,8 @@ pub(super) fn report(session: &str, reports: &[FetchReport]) {
     let (written, removed) = (sum(|it| it.written), sum(|it| it.removed));
     if written + removed > 0 {
         console::say(format_args!(
-            "fetched from the pod of session {id}: {written} files written, {removed} removed"
+            "fetched from the pod of session {id}: {} written, {removed} removed",
+            console::counted(written, "file")
         ));
     }
     for conflict in reports.iter().flat_map(|it| &it.conflicts) {
