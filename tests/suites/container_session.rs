@@ -327,16 +327,17 @@ fn a_start_that_fails_halfway_leaves_nothing() {
     let of = || ContainerSetup::of(&engine).kind("python").kind("rust");
     let missing = "localhost:1/aifo-test-nobody-has-this:latest";
     let scratch = Scratch::new();
-    let odd = scratch.path().join("no engine, takes this");
+    let odd = scratch.path().join("no engine\ntakes this");
     fs::create_dir(&odd).unwrap();
-    for (what, containers) in [
-        ("an image", of().kind_from("c-cpp", missing)),
-        ("a port", of().flag("--publish", "198.51.100.7:39999:3000")),
-        ("a path", of().workspace(&odd)),
+    for (what, containers, cause) in [
+        ("an image", of().kind_from("c-cpp", missing), "nobody-has-this"),
+        ("a port", of().flag("--publish", "198.51.100.7:39999:3000"), "198.51.100.7"),
+        ("a path", of().workspace(&odd), "contains a line break"),
     ] {
         let outcome = Outcome::of(containers.command("exec").args(["--", "make"]));
         outcome.exited(86);
-        assert!(outcome.stderr.starts_with("aifo-coder: "), "{what}: {outcome:?}");
+        let lines = &outcome.stderr;
+        assert!(lines.starts_with("aifo-coder: ") && lines.contains(cause), "{what}: {outcome:?}");
         let setup = containers.setup();
         assert_eq!(engine.all_of(&setup.runtime()), [""; 0], "{what}");
         assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "{what}");
