@@ -60,8 +60,8 @@ pub(crate) async fn git_settings(programs: &TrustedPrograms) -> (String, String)
     (text, excludes)
 }
 
-/// Returns what an agent of a pod gets of git's global configuration: keys and values of [`git_settings`]
-/// without files.
+/// Returns what an agent in a pod gets of git's global configuration: keys and values of `user.*` and
+/// `init.defaultBranch`.
 pub fn git_identity(programs: &TrustedPrograms) -> Vec<(String, String)> {
     let output = list_command(programs).and_then(|mut git| git.as_std_mut().output().ok());
     let settings = output.map(|output| parse(output.stdout)).unwrap_or_default();
