@@ -1,4 +1,4 @@
-//! A way to the API server of a cluster that a test can close.
+//! A TCP relay to a cluster's API server that a test can close.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub struct ApiRelay {
 }
 
 impl ApiRelay {
-    /// Opens it, and writes a kubeconfig whose cluster it is.
+    /// Starts a relay, and writes a kubeconfig that connects through it.
     pub fn open(kubeconfig: &Path) -> Self {
         let view = ["config", "view", "--raw", "--minify", "--flatten", "--output=json"];
         let text = Outcome::of(Command::new("kubectl").args(view)).exited(0).text();

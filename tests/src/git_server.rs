@@ -1,4 +1,4 @@
-//! A git server over HTTP, which demands a login for pushes.
+//! A git server over HTTP, which requires a login for pushes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -15,7 +15,7 @@ pub struct GitServer {
 #[derive(Clone)]
 struct Repositories {
     directory: PathBuf,
-    /// The value of `Authorization` that may push.
+    /// The value of `Authorization` that a push needs.
     login: String,
 }
 

@@ -130,7 +130,7 @@ fn provide_launcher(prefix: &str, engine: &Engine) -> &'static str {
     })
 }
 
-/// Returns the tag of an image's content.
+/// Returns a tag that is derived from an image's content.
 fn tag_of(image: &str, engine: &Engine) -> String {
     let id = engine.text(["image", "inspect", "--format", "{{.Id}}", image]);
     id.trim().trim_start_matches("sha256:").chars().take(12).collect()

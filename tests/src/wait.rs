@@ -28,7 +28,7 @@ pub(crate) fn eventually_shows(what: &str, text: &str, output: impl Fn() -> Stri
     while !output().contains(text) {
         assert!(
             start.elapsed() < deadline,
-            "timed out after {deadline:?}: {what} never shows {text:?}, but:\n{}",
+            "timed out after {deadline:?}: {what} does not show {text:?}; it shows:\n{}",
             output()
         );
         sleep(Duration::from_millis(2));

@@ -318,7 +318,9 @@ fn a_clone_is_pushed_over_http_and_a_failed_push_waits() {
         }
         let output = session.output("aifo");
         assert!(
-            output.contains("the pod waits 24 h until its work is fetched: aifo-coder kube fetch"),
+            output.contains(
+                "the pod waits up to 24 h for a fetch of its work: aifo-coder kube fetch"
+            ),
             "{output}"
         );
         let state = session.engine.inspect(&session.container("aifo"), "{{.State.Status}}");

@@ -154,7 +154,7 @@ fn own_address() -> IpAddr {
     let nodes = kubectl.args(["get", "nodes", "--output", path]).output().unwrap();
     let node = String::from_utf8(nodes.stdout).unwrap();
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // One with two IP families has two.
+    // A dual-stack node has two addresses.
     let address = node.split_whitespace().next().unwrap_or_default();
     socket.connect((address, 9)).expect("the first node has an address");
     socket.local_addr().unwrap().ip()

@@ -122,7 +122,7 @@ fn a_pod_that_ends_from_outside_is_reported_and_leaves_nothing() {
         assert!(evicted, "the eviction is accepted");
     };
     let ends: [&dyn Fn(&str); 3] = [&delete, &evict, &|_| {}];
-    let rows = ["was deleted", "was deleted", "deadline is over"].into_iter().zip(ends);
+    let rows = ["was deleted", "was deleted", "deadline has passed"].into_iter().zip(ends);
     for (message, end) in rows {
         let flags: &[&str] =
             if message.starts_with("deadline") { &["--deadline", "25"] } else { &[] };

@@ -328,7 +328,6 @@ fn a_pod_that_cannot_start_is_deleted() {
     }
 }
 
-/// Also the progress: the reason of the scheduler, and events.
 #[test]
 fn an_agent_starts_with_the_size_of_the_terminal_that_started_it() {
     let cluster = Cluster::with_agent("stty size >\"${0%/*}/size\"; exec sleep 600");
@@ -340,6 +339,7 @@ fn an_agent_starts_with_the_size_of_the_terminal_that_started_it() {
     });
 }
 
+/// Also shows the progress: the scheduler's reason, and events.
 #[test]
 fn a_signal_during_the_start_deletes_the_pod() {
     let cluster = Cluster::new();
@@ -460,5 +460,8 @@ fn rules_with_private_addresses_are_in_the_policy_or_a_warning() {
     let rule = "- {to: [{ipBlock: {cidr: \"10.1.2.3/32\"}}], ports: [{protocol: TCP, port: 4000}]}";
     assert!(text.contains(rule), "{text}");
     let stderr = &rendered.stderr;
-    assert!(stderr.contains("stay refused in spite of 'intern.example private'"), "{stderr}");
+    assert!(
+        stderr.contains("private addresses of these rules: 'intern.example private'"),
+        "{stderr}"
+    );
 }

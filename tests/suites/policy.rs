@@ -57,7 +57,7 @@ fn an_example_that_does_not_hold_is_an_error_with_its_line() {
     fs::write(&file, "[[rule]]\nrun = 'make x'\nthen = 'ask'\nexamples = { yes = ['make x'] }\n")
         .unwrap();
     let outcome = coder(&setup, &["policy", "test"]);
-    assert!(outcome.exited(0).text().starts_with("rules of files: 1, examples that hold: 1\n"));
+    assert!(outcome.exited(0).text().starts_with("rules in files: 1, examples passed: 1\n"));
 }
 
 #[test]

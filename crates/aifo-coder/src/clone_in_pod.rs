@@ -1,4 +1,4 @@
-//! The process of the init container `clone`: runs git, again while the pod's network does not work yet
+//! The process of the init container `clone`: runs git, and repeats it while the network does not work yet
 //! (`spec/kubernetes.md#the-workspace`).
 
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ pub(crate) const CLONE: &str = "_clone";
 const RETRY_TIME: Duration = Duration::from_secs(30);
 /// The pause before git is run again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time in which the end of git or a signal is noticed.
+/// The interval at which the end of git and signals are polled.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Parts of git's errors, in lower case, of a network that does not work.
@@ -51,8 +51,8 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         git.args(args).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut git = git.spawn().context("cannot run git")?;
         let stderr = git.stderr.take().context("cannot run git")?;
-        let errors = thread::spawn(move || is_unreachable(stderr, EscapedStderr));
-        let code = match end(&mut git, &signals)? {
+        let errors = thread::spawn(move || copy_errors(stderr, EscapedStderr));
+        let code = match wait(&mut git, &signals)? {
             Ok(status) => u8::try_from(status.code().unwrap_or(1)).unwrap_or(1),
             Err(signal) => return Ok(ExitCode::from(Ending::Signaled(signal).exit_code())),
         };
@@ -63,16 +63,14 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         }
         if std::mem::take(&mut is_first) {
             let secs = RETRY_TIME.as_secs();
-            console::say(format_args!(
-                "the network of the pod does not answer yet, trying for {secs} s"
-            ));
+            console::say(format_args!("the pod's network does not work yet, trying for {secs} s"));
         }
         thread::sleep(PAUSE);
     }
 }
 
 /// Waits for the end of git. A signal kills it; `Err` has its number.
-fn end(git: &mut Child, signals: &CaughtSignals) -> io::Result<Result<ExitStatus, u8>> {
+fn wait(git: &mut Child, signals: &CaughtSignals) -> io::Result<Result<ExitStatus, u8>> {
     loop {
         if let Some(status) = git.try_wait()? {
             return Ok(Ok(status));
@@ -87,7 +85,7 @@ fn end(git: &mut Child, signals: &CaughtSignals) -> io::Result<Result<ExitStatus
 }
 
 /// Copies git's stderr. Returns whether a line reports that the network does not work.
-fn is_unreachable(from: impl Read, mut to: impl Write) -> bool {
+fn copy_errors(from: impl Read, mut to: impl Write) -> bool {
     let mut reader = BufReader::new(from);
     let (mut line, mut found) = (Vec::new(), false);
     while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
@@ -105,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_network_are_told_from_others() {
+    fn network_errors_are_recognized() {
         for (text, expected) in [
             ("fatal: unable to access 'u': Could not resolve host: git.example\n", true),
             (
@@ -117,7 +115,7 @@ mod tests {
             ("fatal: Remote branch x not found in upstream origin\n", false),
         ] {
             let mut copied = Vec::new();
-            assert_eq!(is_unreachable(text.as_bytes(), &mut copied), expected, "{text}");
+            assert_eq!(copy_errors(text.as_bytes(), &mut copied), expected, "{text}");
             assert_eq!(copied, text.as_bytes());
         }
     }

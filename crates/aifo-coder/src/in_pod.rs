@@ -17,9 +17,9 @@ use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 
 use crate::clone_in_pod::{self, CLONE};
+use crate::command_in_pod::{self, COMMAND};
 use crate::held::{self, PodTerminal};
 use crate::kube::{HOLD_IN_POD, RELAY, SIGNAL};
-use crate::relayed_in_pod::{self, RELAYED};
 use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
 
 /// The time for clients to receive the end, through the API server.
@@ -29,8 +29,8 @@ const END_KEPT: Duration = Duration::from_secs(60 * 60);
 /// The time for the holder to listen, after the start of the container.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 
-/// Holds the terminal of the pod's session: `_pod SECS SIZE COMMAND ARGS`, or waits for the commands of clients:
-/// `_pod SECS`. SECS is the time for a first client; 0 is without a limit.
+/// Holds the terminal of the pod's session (`_pod SECS SIZE COMMAND ARGS`), or waits for clients' commands
+/// (`_pod SECS`). SECS is the time for the first client; with a terminal, 0 means no limit.
 pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let [secs, rest @ ..] = line else { bail!("incomplete command line") };
     let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
@@ -182,14 +182,14 @@ const COMMANDS: [&[u8]; 3] = [b"run", b"prompt", b"acp"];
 /// terminal. Errors: no such command runs.
 fn signal(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let number = line.first().and_then(|word| word.to_str()?.parse().ok());
-    let signal = number.and_then(Signal::from_number).context("invalid number of a signal")?;
+    let signal = number.and_then(Signal::from_number).context("invalid signal number")?;
     let variable = format!("{}={}", env::POD_SESSION, session()?);
     let is_command = |arguments: &[&[u8]], variables: &[&[u8]]| {
         arguments.get(1).is_some_and(|word| COMMANDS.contains(word))
             && variables.contains(&variable.as_bytes())
     };
     if !signal_selected(is_command, signal) {
-        bail!("no command of a client runs");
+        bail!("no client command is running");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -204,8 +204,8 @@ pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result
         Some(signal(rest))
     } else if first == CLONE {
         Some(clone_in_pod::process(rest))
-    } else if first == RELAYED {
-        Some(relayed_in_pod::process(rest))
+    } else if first == COMMAND {
+        Some(command_in_pod::process(rest))
     } else if first == WORKSPACE_IN_POD {
         Some(workspace_in_pod::process(rest))
     } else {

@@ -4,8 +4,8 @@ mod acp;
 mod agent_variables;
 mod cluster;
 mod copy;
-mod fetches;
 mod network;
+mod periodic_fetches;
 mod piped;
 mod records;
 mod relay;
@@ -37,11 +37,11 @@ use crate::console::{self, LogLevel};
 use crate::kube::session::{PodProcess, PodRequest};
 use crate::paint;
 
-/// The first argument of the first process of the container `aifo`: `_pod SECS run ARGS`.
+/// The first argument of the first process of the container `aifo`: `_pod SECS [SIZE COMMAND ARGS..]`.
 pub(crate) const HOLD_IN_POD: &str = "_pod";
-/// The argument of its process that sends a signal to the command of a client: `_signal NUMBER`.
+/// The first argument of the process that sends a signal to a client's command: `_signal NUMBER`.
 pub(crate) const SIGNAL: &str = "_signal";
-/// The argument of its process that connects a client with the holder.
+/// The first argument of the process that connects a client with the holder.
 pub(crate) const RELAY: &str = "_relay";
 
 pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
@@ -52,7 +52,7 @@ pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Fetches the files of an uploaded workspace.
+/// `kube fetch`: fetches the files and commits of a session.
 async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
     console::start(LogLevel::Warnings);
     let cluster = match Cluster::recorded(&flags.cluster, flags.session.as_deref()).await? {

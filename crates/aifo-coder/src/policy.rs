@@ -74,8 +74,8 @@ fn test(workspace: &Path) -> anyhow::Result<()> {
     let (rules, examples) = config.argument_rules.count();
     let defaults: usize = default_rules().iter().map(|(rule, _)| rule.examples.len()).sum();
     paint::print(&format!(
-        "rules of files: {rules}, examples that hold: {examples}\n\
-         default rules: {}, examples that hold: {defaults}\n",
+        "rules in files: {rules}, examples passed: {examples}\n\
+         default rules: {}, examples passed: {defaults}\n",
         default_rules().len()
     ))
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
         return held::start(keep, target.command.first().map_or("run".as_ref(), |word| word));
     }
     let share = if flags.start.force_share { Share::Yes } else { Share::No };
-    // The first process of a rendered pod pushes itself, and waits.
+    // No other process of a rendered pod pushes the result and waits for a fetch.
     let is_first = config.backend.value == BackendChoice::Pod && workspace_in_pod::record_start()?;
     let ended =
         run_target(target, &flags.session, &config, share, flags.held.clone(), Vec::new()).await;

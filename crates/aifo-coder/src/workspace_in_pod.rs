@@ -242,14 +242,14 @@ fn with_request<T>(
     })
 }
 
-/// Pushes the result of a session that has ended, if it has to be, and marks the end. Returns how long its workspace
+/// Pushes the result of a session that has ended, if the session pushes, and marks the end. Returns how long its workspace
 /// waits for a fetch; `None` if it was neither uploaded nor cloned.
 fn end_session() -> anyhow::Result<Option<Duration>> {
     let is_clone = std::env::var_os(env::POD_GIT).is_some();
     if !is_clone && std::env::var_os(env::POD_UPLOAD).is_none() {
         return Ok(None);
     }
-    // A repository that cannot be read has to be looked at.
+    // A repository that cannot be read waits too, so that the user can inspect it.
     let waits = match push_once()? {
         Some(report) => {
             console::say(report);
@@ -280,7 +280,9 @@ pub(crate) async fn wait_in_rendered_pod() -> anyhow::Result<()> {
     let Some(within) = end_session()? else { return Ok(()) };
     if within == FETCH_WITHIN {
         let (hours, fetch) = (within.as_secs() / 3600, user_command("kube fetch"));
-        console::say(format_args!("the pod waits {hours} h until its work is fetched: {fetch}"));
+        console::say(format_args!(
+            "the pod waits up to {hours} h for a fetch of its work: {fetch}"
+        ));
     }
     tokio::select! {
         () = tokio::time::sleep(within) => {}

@@ -145,8 +145,8 @@ impl NetRules {
         found
     }
 
-    /// Returns the rules that permit private addresses, and name none.
-    pub fn private_names(&self) -> impl Iterator<Item = &Rule> {
+    /// Returns the rules with `private` and without `address=IP`.
+    pub fn private_rules(&self) -> impl Iterator<Item = &Rule> {
         let is_private = |rule: &&Rule| rule.options.private && rule.options.addresses.is_empty();
         self.allowed.iter().filter(is_private)
     }
@@ -314,7 +314,7 @@ mod tests {
         let addresses: Vec<_> = all.addresses().into_iter().collect();
         let at = |address: &str| (address.parse().unwrap(), BTreeSet::from([443]));
         assert_eq!(addresses, [at("10.0.0.7"), at("10.0.0.8")]);
-        let private: Vec<_> = all.private_names().map(ToString::to_string).collect();
+        let private: Vec<_> = all.private_rules().map(ToString::to_string).collect();
         assert_eq!(private, ["intern.example private"]);
     }
 

@@ -4,7 +4,7 @@ use crate::pod_failure::PodFailure;
 use crate::pod_object::PodObject;
 
 impl PodObject {
-    /// Returns why the cluster has ended the pod, or ends it now; `None` if it does not.
+    /// Returns why the cluster has ended the pod, or is ending it; `None` if it is not.
     pub fn ended_by_cluster(&self) -> Option<PodFailure> {
         let status = &self.status;
         if status.phase == "Failed" && !status.reason.is_empty() {
@@ -21,9 +21,11 @@ fn failure(reason: &str, message: &str) -> PodFailure {
             "the pod was evicted",
             "start the session again; without a claim, files and commits that were not fetched or pushed are lost",
         ),
-        "DeadlineExceeded" => ("the pod's deadline is over", "give it more time with --deadline"),
+        "DeadlineExceeded" => {
+            ("the pod's deadline has passed", "give it more time with --deadline")
+        }
         "Preempting" | "Preempted" | "PreemptionByScheduler" => {
-            ("the pod gave way to one of higher priority", START_AGAIN)
+            ("the pod was preempted by one of higher priority", START_AGAIN)
         }
         "NodeLost"
         | "NodeShutdown"
@@ -31,7 +33,7 @@ fn failure(reason: &str, message: &str) -> PodFailure {
         | "Terminated"
         | "DeletionByTaintManager"
         | "DeletionByPodGC" => ("the pod's node is lost", START_AGAIN),
-        "TerminationByKubelet" => ("the pod's node has ended it", START_AGAIN),
+        "TerminationByKubelet" => ("the pod's node terminated it", START_AGAIN),
         "NodeAffinity" | "UnexpectedAdmissionError" | "TopologyAffinityError" => {
             ("the node does not admit the pod", START_AGAIN)
         }
@@ -84,7 +86,7 @@ mod tests {
             ("PreemptionByScheduler", "higher priority"),
             ("DeletionByTaintManager", "node is lost"),
             ("DeletionByPodGC", "node is lost"),
-            ("TerminationByKubelet", "node has ended it"),
+            ("TerminationByKubelet", "node terminated it"),
         ] {
             let text = ended(&status(reason, "True")).unwrap();
             assert!(text.contains(part), "{text}");

@@ -32,7 +32,7 @@ const REFUSED_V6: [&str; 4] = ["2001::/23", "2001:db8::/32", "2002::/16", "3fff:
 /// The only part of IPv6 with public addresses.
 const PUBLIC_V6: &str = "2000::/3";
 
-/// IPv4 addresses as pods without IPv4 reach them, through a translator (RFC 6052).
+/// The prefix (RFC 6052) at which pods without IPv4 reach IPv4 addresses through NAT64.
 const NAT64: &str = "64:ff9b::/96";
 
 /// Returns the policy: no incoming connections, and as few outgoing ones as it can express.
@@ -45,7 +45,7 @@ pub(crate) fn of(pod: &SessionPod) -> Node {
             let servers = if pod.dns.is_empty() { &usual[..] } else { &pod.dns };
             let is_api_server = |address: &IpAddr| pod.api_server.contains(address);
             let further = pod.addresses.iter().filter(|(address, _)| !is_api_server(address));
-            let further = further.map(|(address, ports)| at(*address, ports));
+            let further = further.map(|(address, ports)| egress_to(*address, ports));
             servers.iter().map(dns).chain([public(ports, &pod.api_server)]).chain(further).collect()
         }
         Network::Open => vec![map([])],
@@ -84,7 +84,7 @@ fn dns(server: &DnsServer) -> Node {
 }
 
 /// Returns the rule for ports of an address.
-fn at(address: IpAddr, ports: &BTreeSet<u16>) -> Node {
+fn egress_to(address: IpAddr, ports: &BTreeSet<u16>) -> Node {
     let ports = list(ports.iter().map(|number| port("TCP", *number)));
     map([Entry::new("to", list([map([block_of(address)])])), Entry::new("ports", ports)])
 }
@@ -123,7 +123,7 @@ fn public(ports: &[u16], api_server: &[IpAddr]) -> Node {
     map([Entry::new("to", to), Entry::new("ports", ports)])
 }
 
-/// Returns a block of IPv4 addresses as [`NAT64`] has it.
+/// Returns a block of IPv4 addresses embedded in [`NAT64`].
 fn translated(cidr: &str) -> Option<String> {
     let (network, bits) = cidr.split_once('/')?;
     let [a, b, c, d] = network.parse::<Ipv4Addr>().ok()?.octets().map(u16::from);

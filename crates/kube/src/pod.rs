@@ -343,8 +343,8 @@ fn identity(git: &[(String, String)], further: &[(String, String)]) -> Vec<Node>
         .collect()
 }
 
-/// Variables by which programs find the API server, which Kubernetes sets in every container. Empty, programs take
-/// themselves for outside of a cluster: there is no token for it, and the network policy refuses it.
+/// Variables by which programs find the API server, which Kubernetes sets in every container. They are empty, so
+/// that programs do not try it: they have no token, and the network policy refuses the connection.
 const API_SERVER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
 /// Returns the variables with settings of git, and the one by which it accepts the workspace: a volume's root

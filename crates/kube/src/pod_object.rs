@@ -69,7 +69,7 @@ pub(crate) struct ContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContainerState {
-    pub(crate) waiting: Option<Reason>,
+    pub(crate) waiting: Option<Waiting>,
     pub(crate) running: Option<Running>,
     pub(crate) terminated: Option<Terminated>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Running {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Reason {
+pub(crate) struct Waiting {
     pub(crate) reason: String,
     pub(crate) message: String,
 }
@@ -159,7 +159,7 @@ impl PodObject {
         containers.any(|it| it.name == UPLOAD && it.state.running.is_some())
     }
 
-    /// Returns why the cluster ends it, as `DisruptionTarget` says, since 1.26: its reason and message.
+    /// Returns the condition `DisruptionTarget` (since 1.26) of a pod that the cluster ends.
     pub(crate) fn disruption(&self) -> Option<&Condition> {
         let mut conditions = self.status.conditions.iter();
         conditions.find(|it| it.r#type == "DisruptionTarget" && it.status == "True")

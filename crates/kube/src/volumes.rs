@@ -3,7 +3,7 @@
 use crate::session_pod::{SessionPod, Workspace};
 use crate::yaml::{Entry, Node, map};
 
-/// The volumes of a pod, in the order of their first mount. All but a claim are empty directories.
+/// The volumes of a pod, in the order of their first mount. All but a claim are `emptyDir`.
 pub(crate) struct Volumes<'a> {
     pod: &'a SessionPod,
     names: Vec<String>,

@@ -1,10 +1,10 @@
 //! Containers that wait: for an image, or because the node cannot create them.
 
 use crate::pod_failure::{PodFailure, not_started};
-use crate::pod_object::{ContainerStatus, Reason};
+use crate::pod_object::{ContainerStatus, Waiting};
 
 /// Returns why an image cannot be pulled now, for a reason that may pass.
-pub(crate) fn pull_delay(container: &ContainerStatus, waiting: &Reason) -> Option<String> {
+pub(crate) fn pull_delay(container: &ContainerStatus, waiting: &Waiting) -> Option<String> {
     let reasons = ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"];
     let (image, message) = (&container.image, &waiting.message);
     reasons
@@ -13,17 +13,16 @@ pub(crate) fn pull_delay(container: &ContainerStatus, waiting: &Reason) -> Optio
 }
 
 /// Returns the failure of a container that waits for something that does not come by itself.
-pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Reason) -> Option<PodFailure> {
+pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Waiting) -> Option<PodFailure> {
     let ContainerStatus { name, image, .. } = container;
-    let Reason { reason, message } = waiting;
+    let Waiting { reason, message } = waiting;
     let failure = |message: String, hint| Some(PodFailure { message, hint, log_of: None });
     let lower = message.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
     match reason.as_str() {
         "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&REFUSED) => failure(
             format!("the registry refuses image '{image}' of container '{name}': {message}"),
-            "name the secret with the registry's login by --image-pull-secret, or check the login in the one \
-             that is named",
+            "pass the secret with the registry's login by --image-pull-secret; if you did, check the login in it",
         ),
         "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&MISSING) => failure(
             format!("the cluster cannot pull image '{image}' of container '{name}': {message}"),
@@ -36,7 +35,7 @@ pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Reason) -> Op
         ),
         // The node is slow; it tries again.
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
-            if has(&PASSING) =>
+            if has(&TRANSIENT) =>
         {
             None
         }
@@ -57,18 +56,18 @@ pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Reason) -> Op
 
 /// Parts of messages, in lower case, of a node that tries again: its cache of secrets is not filled, or its
 /// container runtime is slow.
-const PASSING: [&str; 4] = [
+const TRANSIENT: [&str; 4] = [
     "timed out waiting for the condition",
     "context deadline exceeded",
     "failed to reserve container name",
     "name is reserved for",
 ];
 
-/// Parts of messages, in lower case, of containerd and CRI-O whose login a registry does not accept.
+/// Parts of messages of containerd and CRI-O, in lower case, if the registry does not accept the login.
 const REFUSED: [&str; 4] =
     ["unauthorized", "403 forbidden", "authorization failed", "authentication required"];
 
-/// The same, where there is no such image. Some registries also answer so without a login.
+/// Parts of their messages if there is no such image. Some registries also answer so without a login.
 const MISSING: [&str; 7] = [
     "not found",
     "manifest unknown",
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn container(reason: &str, message: &str) -> (ContainerStatus, Reason) {
+    fn container(reason: &str, message: &str) -> (ContainerStatus, Waiting) {
         let status = serde_json::from_value(json!({"name": "rust", "image": "i"})).unwrap();
         let reason = json!({"reason": reason, "message": message});
         (status, serde_json::from_value(reason).unwrap())

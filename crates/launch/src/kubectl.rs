@@ -106,7 +106,7 @@ pub enum KubectlError {
         /// The start of its output.
         output: String,
     },
-    /// The user's preferences restrict plugins for logins, and cannot be read.
+    /// The user's preferences restrict credential plugins, and cannot be read.
     #[error(
         "cannot read the rules for credential plugins of '{}': {output}\n\
          hint: correct the file; see: kubectl kuberc view",

@@ -3,7 +3,7 @@
 //! In scope: spawning a program in its own process group with given standard descriptors, limits and
 //! terminal; OOM scores; reaping; signals of any number; the INT/TERM/KILL escalation as a state
 //! machine without a clock; finding the processes of an exec by its exec tag; Landlock confinement;
-//! a filter of system calls; paths that stay below a directory; a child with a limit of time;
+//! a filter of system calls; paths that stay below a directory; a child with a time limit;
 //! terminals and pseudo terminals; passing descriptors over unix sockets; and a program start that
 //! bypasses the standard library's changes to inherited descriptors and signals.
 //!

@@ -1,4 +1,4 @@
-//! Signals for processes that are selected by their command line.
+//! Signals for processes that are selected by their arguments and variables.
 
 use std::fs;
 
@@ -7,8 +7,9 @@ use aifo_types::Signal;
 use crate::descendants::all_processes;
 use crate::{signal_group_number, signal_process};
 
-/// Sends a signal to every process whose arguments and variables `is_selected` accepts. INT reaches the process group
-/// of a leader, as from a terminal. Returns `false` if none is selected; processes of other users are not.
+/// Sends a signal to every process whose arguments and variables `is_selected` accepts. INT goes to the whole
+/// process group of a leader, as from a terminal. Returns `false` if none is selected. The variables of another
+/// user's process are empty.
 pub fn signal_selected(is_selected: impl Fn(&[&[u8]], &[&[u8]]) -> bool, signal: Signal) -> bool {
     let mut is_sent = false;
     for pid in all_processes() {

@@ -1,4 +1,4 @@
-//! A child process with a limit of time.
+//! A child process with a time limit.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A child that a thread kills when its time is over. So a caller that reads its pipes gets their end.
+/// A child that a thread kills at its time limit, so that a caller who reads its pipes gets end of file.
 #[derive(Debug)]
 pub struct TimedChild {
     child: Arc<Mutex<Child>>,
@@ -16,7 +16,7 @@ pub struct TimedChild {
 }
 
 impl TimedChild {
-    /// Starts the time of a child. Errors: no thread can be started; the child is killed.
+    /// Starts the time limit of a child. Errors: no thread can be started; the child is killed.
     pub fn watch(child: Child, within: Duration) -> io::Result<Self> {
         let child = Arc::new(Mutex::new(child));
         let (stop, stopped) = mpsc::channel();
@@ -38,13 +38,13 @@ impl TimedChild {
         }
     }
 
-    /// Kills the child before its time is over.
+    /// Kills the child at once.
     pub fn kill(&self) {
         kill(&self.child);
     }
 
-    /// Waits for the end of the child, and kills it after `grace`. Returns its status, and whether its time was over
-    /// before this call.
+    /// Waits for the end of the child, and kills it after `grace`. Returns its status, and whether the time
+    /// limit killed it before this call.
     pub fn finish(self, grace: Duration) -> io::Result<(ExitStatus, bool)> {
         drop(self.stop);
         let is_late = self.watcher.join().unwrap_or_default();

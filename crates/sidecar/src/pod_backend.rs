@@ -46,8 +46,7 @@ impl PodBackend {
         if !self.is_first_start(&kind) {
             return Err(failed(io::Error::other(format!(
                 "the container '{kind}' of this pod has ended\n\
-                 hint: a pod does not start it again; it may have needed more memory than --memory, see: kubectl describe \
-                 pod POD"
+                 hint: a pod does not restart it; it may have exceeded --memory, see: kubectl describe pod POD"
             ))));
         }
         let listener = RunnerListener::bind(&self.sockets.join(kind.as_str())).map_err(failed)?;

@@ -37,13 +37,13 @@ impl FromStr for WindowSize {
     }
 }
 
-/// A text is no size of a terminal.
+/// The error for an invalid terminal size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidWindowSize(String);
 
 impl fmt::Display for InvalidWindowSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no size of a terminal, such as 80x24", self.0)
+        write!(f, "invalid terminal size '{}': expected COLUMNSxROWS, such as 80x24", self.0)
     }
 }
 

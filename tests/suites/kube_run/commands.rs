@@ -140,7 +140,7 @@ fn why_explains_a_call_in_the_pod_and_other_commands_name_the_remedy() {
         );
     }
     let calls = cluster.read("calls");
-    let call = "aifo-coder _relayed why --workspace /workspace --cwd /workspace -- git version";
+    let call = "aifo-coder _command why --workspace /workspace --cwd /workspace -- git version";
     assert_eq!(calls.lines().filter(|line| line.ends_with(call)).count(), 2, "{calls}");
     for (line, remedy) in [
         (&["net", id][..], format!("kubectl --namespace=n describe networkpolicy {name}")),
@@ -194,6 +194,6 @@ fn an_end_that_kubectl_takes_for_a_success_is_a_lost_connection() {
     assert!(!log().stderr.contains("command terminated"), "kubectl's line is not shown");
     cluster.put("lost-connection", "");
     let lost = log();
-    let expected = "the connection has ended before the command";
+    let expected = "the connection ended before the command";
     assert!(lost.exited(1).stderr.contains(expected), "{}", lost.stderr);
 }

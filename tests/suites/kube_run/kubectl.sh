@@ -43,7 +43,7 @@ pod() {
     printf '"spec":{"nodeName":"node1","initContainers":[{"name":"%s"}],' "$inits"
     printf '"containers":[{"name":"aifo"},{"name":"agent"}]},"status":%s}\n' "$status"
 }
-# The preferences that change this command.
+# `kuberc view` prints the preferences.
 if [ "$1" = kuberc ]; then
     cat "$D/kuberc"
     exit
@@ -127,7 +127,7 @@ case "$*" in
     while [ "$1" != -- ]; do shift; done
     shift 2
     relayed=
-    if [ "$1" = _relayed ]; then relayed=_relayed && shift; fi
+    if [ "$1" = _command ]; then relayed=_command && shift; fi
     if [ -d "$D/files" ]; then cd "$D/files" && export TMPDIR="$D/tmp"; fi
     if is_clone; then export AIFO_POD_GIT=1; else export AIFO_POD_UPLOAD=1; fi
     pushes

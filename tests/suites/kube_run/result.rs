@@ -147,7 +147,7 @@ fn a_pod_is_kept_until_its_commits_are_fetched() {
     assert!(!cluster.read("deleted").is_empty(), "the session has ended");
 }
 
-/// Only when the references have changed.
+/// Commits are fetched only when the references have changed.
 #[test]
 fn an_eviction_loses_only_the_commits_since_the_last_fetch() {
     let script = format!("echo one > file; {COMMIT} -am agent; echo begin; read -r word");
@@ -292,11 +292,7 @@ fn a_clone_is_tried_again_while_the_network_does_not_work() {
     let script = "[ -e tried ] && exit; : >tried\n\
         echo \"fatal: unable to access 'u': Could not resolve host: g\" >&2; exit 128\n";
     let run = clone(script);
-    assert!(
-        run.exited(0).stderr.contains("does not answer yet, trying for 30 s"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.exited(0).stderr.contains("does not work yet, trying for 30 s"), "{}", run.stderr);
     let run = clone("echo x >>runs; echo 'fatal: Authentication failed' >&2; exit 128\n");
     assert!(run.exited(128).stderr.contains("Authentication failed"), "{}", run.stderr);
     assert_eq!(cluster.read("runs"), "x\n", "an answer of the server is final");

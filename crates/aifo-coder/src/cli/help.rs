@@ -110,8 +110,8 @@ Exit codes:
 pub(super) const KUBE_FETCH: &str = "\
 Fetches the changed files of an upload, and the commits of an upload or a clone. The commits, in a clone with the \
 uncommitted files, are the branch aifo/SESSION of a repository of aifo's, and the command that fetches it is printed. \
-Fetches happen when a client leaves and at the session's end, and those of files every 30 s while a client is \
-attached. This command fetches at any other time. If the session has ended, its pod is deleted. A file that changed here \
+The client also fetches every 30 s while it is attached, when it leaves, and at the session's end. This command \
+     fetches at any other time. If the session has ended, its pod is deleted. A file that changed here \
 and in the pod stays; the pod's version is in .aifo-conflicts.
 
 Examples:

@@ -24,10 +24,10 @@ pub(super) const CARRIED: [(&str, &[&str]); 11] = [
     ("permissions", &[]),
     ("rule", &[]),
 ];
-/// Carried keys whose variables are those of this machine.
+/// Carried keys that a variable of this machine can set.
 const BY_VARIABLE: [&str; 5] =
     ["agent.node", "agent.python", "agent.smart", "local_python", "max_executions"];
-/// The containers have the images.
+/// Not carried: the containers already run the images.
 const IMAGE: &str = "image";
 /// Keys of an agent's row about this machine's files.
 const OF_HOME: [&str; 6] =
@@ -93,7 +93,7 @@ fn kept(table: Table, agent: &str) -> Table {
             for row in table.iter_mut().filter_map(|(_, row)| row.as_table_mut()) {
                 match key.as_str() {
                     "kind" => row.retain(|name, _| name != IMAGE),
-                    "agents" => row_in_pod(row),
+                    "agents" => restrict_row(row),
                     _ => {}
                 }
             }
@@ -106,19 +106,19 @@ fn kept(table: Table, agent: &str) -> Table {
     all
 }
 
-/// Removes from an agent's row what is of this machine, and secrets.
-fn row_in_pod(row: &mut Table) {
+/// Removes secrets and the keys about this machine from an agent's row.
+fn restrict_row(row: &mut Table) {
     row.retain(|name, _| name != IMAGE && !OF_HOME.contains(&name));
-    let plain = |row: &mut Table| {
+    let remove_secrets = |row: &mut Table| {
         if let Some(Value::Table(set)) = row.get_mut("set") {
             set.retain(|name, value| {
                 !is_secret(name.as_bytes(), value.as_str().unwrap_or_default().as_bytes())
             });
         }
     };
-    plain(row);
+    remove_secrets(row);
     if let Some(Value::Table(acp)) = row.get_mut("acp") {
-        plain(acp);
+        remove_secrets(acp);
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::config::source::Layer;
 use crate::config::table::Config;
 
-/// Keys without an effect in a pod, and the word that says what holds there.
+/// Keys that have no effect in a pod. The second word is the value that a pod has anyway, which is not reported.
 const DROPPED: [(&str, &str); 21] = [
     ("agent.state", "own"),
     ("agent.state_import", "settings"),
@@ -49,7 +49,7 @@ impl Config {
         let secrets: Vec<_> = secrets.map(|(name, _)| name.as_str()).collect();
         if !secrets.is_empty() {
             sentences.push(format!(
-                "{} of [agents.{}] is not passed: a manifest has no secrets.",
+                "{} of [agents.{}] is not passed, because a manifest must not contain secrets.",
                 secrets.join(", "),
                 agent.name
             ));
@@ -82,8 +82,7 @@ impl Config {
             let name = row.provider;
             if let Some(url) = entry.url.as_ref().filter(|url| url.is_local()) {
                 sentences.push(format!(
-                    "the URL of keys.{name} is not passed: it names port {} of this machine, which a pod does not \
-                     reach.",
+                    "the URL of keys.{name} is not passed: it names port {} of this machine, which a pod cannot reach.",
                     url.port()
                 ));
             }
@@ -94,11 +93,11 @@ impl Config {
                 Some(SecretSource::Command { .. }) => "command",
             };
             let variables = key_variables(agent);
-            // Some agents read it from another variable than the user's.
+            // Some agents read the key from a variable other than the user's.
             let of_user =
                 variables.get(row.key).or_else(|| variables.iter().find(|it| it.ends_with("_KEY")));
             sentences.push(format!(
-                "'{source}' of keys.{name} is not passed: a pod has the keys of the secret '{}', such as {}.",
+                "'{source}' of keys.{name} is not passed: a pod takes keys from the secret '{}', such as {}.",
                 self.keys_secret.value,
                 of_user.copied().unwrap_or(row.key)
             ));

@@ -14,7 +14,7 @@ const WITHIN: Duration = Duration::from_secs(1800);
 /// The time for a kubectl to end by itself.
 pub(super) const END_TIME: Duration = Duration::from_secs(2);
 
-/// A kubectl whose pipes are in use.
+/// A running `kubectl exec` whose stdin and stdout the caller uses.
 pub(super) struct PodCopy {
     kubectl: TimedChild,
     stderr: ChildStderr,
@@ -32,8 +32,8 @@ impl PodCopy {
         Ok((stdin, stdout, PodCopy { kubectl, stderr }))
     }
 
-    /// Ends a kubectl whose streams are complete or useless. Returns `copied`, with the error of kubectl if the
-    /// connection has failed.
+    /// Ends kubectl when its streams are no longer needed. Returns `copied`, but kubectl's error if the
+    /// connection failed.
     pub(super) fn finish<T>(self, copied: anyhow::Result<T>) -> anyhow::Result<T> {
         self.finish_within(END_TIME, copied)
     }

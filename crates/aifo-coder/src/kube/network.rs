@@ -50,7 +50,7 @@ pub(super) fn own_rules(config: &Config) -> NetRules {
     rules.of_all()
 }
 
-/// Models, registries and forges.
+/// The port of models, registries and forges.
 const HTTPS: u16 = 443;
 
 /// Returns the ports of a rule, such as `registry.example:443,8443 private`.

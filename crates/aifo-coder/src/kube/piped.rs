@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
-use super::fetches::Fetches;
+use super::periodic_fetches::PeriodicFetches;
 use super::relay::{self, Input};
 use super::result::HasEnded;
 use super::session::{PodProcess, PodRequest};
@@ -43,9 +43,9 @@ pub(super) enum Turns {
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// The bytes of a message that are read at once. The end of a turn has a few hundred.
 const MAX_LINE: u64 = 1 << 20;
-/// The time for a signal that this process and kubectl get.
+/// The time to wait for a signal after kubectl failed, as both may get it.
 const SIGNAL_TIME: Duration = Duration::from_millis(200);
-/// The time for the command in the pod to end after a signal: that to cancel a turn, to end the agent, and of
+/// The time for the command in the pod to end after a signal: enough to cancel a turn, to end the agent, and for
 /// [`FETCH_TIME`].
 const CANCEL_TIME: Duration = Duration::from_secs(20);
 /// The time for the last output of a command that did not get the signal.
@@ -65,7 +65,7 @@ pub(super) async fn run_piped(
     };
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let work = cluster.work(&id, &name).await?;
-    let fetches = Fetches::start(&cluster, &id, &name, &work).ok();
+    let fetches = PeriodicFetches::start(&cluster, &id, &name, &work).ok();
     let turn = match (turns, &work.record) {
         (Turns::Seen, Some(record)) => Some(TurnFetch {
             kubectl: cluster.kubectl.clone(),
@@ -77,7 +77,7 @@ pub(super) async fn run_piped(
     let ended = cluster
         .run_to_end(&name, &mut signals, command(&cluster, &name, input, &words, turn))
         .await;
-    let fetched = fetches.map(Fetches::finish).unwrap_or_default();
+    let fetched = fetches.map(PeriodicFetches::finish).unwrap_or_default();
     upload::report(&id, &fetched.reports);
     let end = match ended {
         Ok(code) => PipedEnd::Known(code),
@@ -127,7 +127,7 @@ impl Cluster {
             }
             ended = &mut command => match ended {
                 Ok(code) => Ok(ExitCode::from(code)),
-                // A supervisor may send a signal to all processes.
+                // A supervisor may send the signal to kubectl too, which then ends first.
                 Err(error) => match timeout(SIGNAL_TIME, signals.recv()).await {
                     Ok(signal) => Ok(signal_exit_code(signal)),
                     Err(_) => Err(error),
@@ -199,7 +199,8 @@ async fn command(
     turn: Option<TurnFetch>,
 ) -> anyhow::Result<u8> {
     let mut command = relay::command(cluster, pod, input.options(), words);
-    // A terminal's interrupt ends the command first, then kubectl. A process of the background has no terminal.
+    // The interrupt key must not end kubectl before the command. A background process group cannot use the
+    // terminal, so its input and output are copied.
     command.kubectl.process_group(0);
     if input == Input::Stdin && io::stdin().is_terminal() {
         command.kubectl.stdin(Stdio::piped());
@@ -236,7 +237,7 @@ fn copy(
             Some(turn) => turn.copy(from, to),
             None => io::copy(&mut from, &mut to).map(drop),
         };
-        // The command may be given up.
+        // No receiver: this process no longer waits for the command.
         let _ = sender.send(copied);
     });
     Ok(copied)

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
 use crate::cli;
+use crate::command_in_pod::{COMMAND, ENDED};
 use crate::console::{self, EscapedStderr};
-use crate::relayed_in_pod::{ENDED, RELAYED};
 
 /// The input of a command in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +253,7 @@ pub(super) fn command(
     kubectl.args([pod, "--container", CONTAINER, "--", PROGRAM]);
     // A terminal in the pod has no stderr of its own.
     let reports_success = !options.contains(&"--tty");
-    kubectl.args(reports_success.then_some(RELAYED)).args(words);
+    kubectl.args(reports_success.then_some(COMMAND)).args(words);
     if options.is_empty() {
         kubectl.stdin(Stdio::null());
     }
@@ -285,10 +285,10 @@ pub(super) async fn end_of(exec: Exec, holds_back: bool) -> anyhow::Result<u8> {
     match (report.has_ended, code) {
         (true, Some(code)) => Ok(code),
         (false, Some(0)) if !reports_success => Ok(0),
-        // A lost connection, which kubectl does not tell from a success.
+        // A lost connection: kubectl then exits with 0, as after a success.
         (false, Some(0)) => Err(KubectlError::Api(ApiFailure {
             cause: FailureCause::Away,
-            message: "the connection has ended before the command".to_owned(),
+            message: "the connection ended before the command".to_owned(),
         })
         .into()),
         _ => Err(KubectlError::Api(ApiFailure::of(&report.own)).into()),
@@ -314,7 +314,7 @@ const OWN: [&str; 5] = [
 ];
 
 impl StderrReport {
-    /// Copies the command's lines; with `holds_back`, at the end, if it has failed.
+    /// Copies the command's lines; with `holds_back`, only at the end and only if it failed.
     fn copy(stderr: impl Read, mut to: impl Write, holds_back: bool) -> Self {
         let mut report = StderrReport::default();
         let mut reader = BufReader::new(stderr);
@@ -328,7 +328,7 @@ impl StderrReport {
             } else if is_of_kubectl(&text) {
                 report.own += &text;
             } else {
-                // kubectl's are the last lines, so the earlier ones were the command's.
+                // kubectl prints its own lines last, so the earlier ones were the command's.
                 held.extend(std::mem::take(&mut report.own).into_bytes());
                 held.extend_from_slice(&line);
                 if !holds_back {

@@ -8,7 +8,7 @@ use aifo_process::terminal::window_size;
 use anyhow::bail;
 
 use super::cluster::{Cluster, without_backend};
-use super::fetches::Fetches;
+use super::periodic_fetches::PeriodicFetches;
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
 use super::result::HasEnded;
@@ -100,7 +100,7 @@ impl Cluster {
     /// session that has ended; one whose files could not be fetched is kept.
     async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
         let work = self.work(session, pod).await?;
-        let fetches = Fetches::start(self, session, pod, &work)?;
+        let fetches = PeriodicFetches::start(self, session, pod, &work)?;
         let end = self.show(session, pod).await;
         let fetched = fetches.finish();
         upload::report(session, &fetched.reports);

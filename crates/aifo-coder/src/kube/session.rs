@@ -286,7 +286,8 @@ fn in_place(config: &Config) -> Vec<String> {
 
 /// The user and group of all processes, without `--user`.
 const DEFAULT_USER: u32 = 1000;
-/// Returns what holds less than in containers of an engine.
+/// Returns the warnings: weaker isolation than in an engine's containers, and settings that a pod does not
+/// get.
 fn warnings(config: &Config, spec: &AgentSpec, of_user: &AgentVariables) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.net.value.is_by_name() {
@@ -296,11 +297,11 @@ fn warnings(config: &Config, spec: &AgentSpec, of_user: &AgentVariables) -> Vec<
                 .to_owned(),
         );
     }
-    let private: Vec<_> = own_rules(config).private_names().map(ToString::to_string).collect();
+    let private: Vec<_> = own_rules(config).private_rules().map(ToString::to_string).collect();
     if config.net.value.is_by_name() && !private.is_empty() {
         warnings.push(format!(
-            "a network policy has no names, so private addresses stay refused in spite of '{}'. It obeys rules \
-             with address=IP.",
+            "a network policy cannot match names, so the pod cannot reach the private addresses of these rules: '{}'. \
+             Add address=IP to them.",
             private.join("', '")
         ));
     }
@@ -319,20 +320,20 @@ fn warnings(config: &Config, spec: &AgentSpec, of_user: &AgentVariables) -> Vec<
     }
     if !of_user.secrets.is_empty() {
         warnings.push(format!(
-            "{} is not passed: a manifest has no secrets. The keys of the agent's models belong into the \
-             secret of --keys-secret.",
+            "{} is not passed, because a manifest must not contain secrets. Put the keys of the agent's models in \
+             the secret of --keys-secret.",
             of_user.secrets.join(", ")
         ));
     }
     if !of_user.urls.is_empty() {
         warnings.push(format!(
-            "{} is not passed: put it into the secret of --keys-secret, or name the URL with 'url' of [keys].",
+            "{} is not passed: put it in the secret of --keys-secret, or set the URL as 'url' in [keys].",
             of_user.urls.join(", ")
         ));
     }
     warnings.extend(config.dropped_in_pod(spec));
     if config.net.value == Net::None && !spec.keys.is_empty() {
-        warnings.push("with --net none the agent does not reach its model.".to_owned());
+        warnings.push("with --net none the agent cannot reach its model.".to_owned());
     }
     warnings
 }
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_with_a_private_address_is_warned_of() {
+    fn a_url_of_keys_is_warned_about() {
         let mut config = Config::builtin();
         let users = "[keys.openai]\nurl = \"https://llm.example:8443/v1\"\n";
         config.apply_user(&File::new(Path::new("/c.toml"), users.to_owned())).unwrap();

@@ -19,7 +19,7 @@ use super::{KubectlError, plain_command};
 const VARIABLE: &str = "KUBERC";
 /// Its value without a file.
 const OFF: &str = "off";
-/// The start of the keys that restrict the plugins for logins.
+/// The start of the keys that restrict credential plugins.
 const PLUGIN_KEYS: &str = "credentialPlugin";
 /// The first minor version of kubectl 1 with such keys.
 const PLUGIN_MINOR: u32 = 35;
@@ -29,7 +29,7 @@ const PLUGIN_MINOR: u32 = 35;
 pub(super) struct Preferences(Option<Arc<File>>);
 
 impl Preferences {
-    /// Returns the user's restrictions of plugins for logins; all else has no effect.
+    /// Returns the user's restrictions of credential plugins; all else has no effect.
     pub(super) async fn of_user(
         program: &Program,
         version: &ClientVersion,
@@ -58,10 +58,10 @@ impl Preferences {
         Ok(Preferences(Some(Arc::new(file))))
     }
 
-    /// Sets the variable of a command. A command can start while these preferences exist.
+    /// Sets the variable of a command, which must start before `self` is dropped.
     pub(super) fn apply(&self, command: &mut std::process::Command) {
         let value = match &self.0 {
-            // The file has no name, and an open file of this process has one.
+            // The file is unlinked, and can be opened only through this process's descriptor.
             Some(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
             None => OFF.to_owned(),
         };

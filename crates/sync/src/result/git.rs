@@ -247,7 +247,7 @@ impl<'a> PrivateRepository<'a> {
 }
 
 const MAX_STDERR: u64 = 64 << 10;
-/// The time of a command to end after its pipes.
+/// The time for a command to end after its pipes are closed.
 const END_TIME: Duration = Duration::from_secs(10);
 const MAX_CAUSES: usize = 3;
 

@@ -76,7 +76,7 @@ pub fn receive_result(
         read_chunks(from, std::io::sink(), 0)?;
         return Ok(result);
     }
-    let above = created_parent(repository)?;
+    let above = create_parent(repository)?;
     let staging = tempfile::Builder::new().prefix(".receiving-").tempdir_in(above);
     let staging = staging.map_err(SyncError::file("write", above))?;
     let private = PrivateRepository::create(git, staging.path(), header.format)?;
@@ -105,8 +105,8 @@ pub fn receive_result(
     Ok(result)
 }
 
-/// Creates the directory that a result is received in, beside the one that it replaces.
-fn created_parent(path: &Path) -> Result<&Path, SyncError> {
+/// Creates and returns the parent directory of a result, where the new result is staged.
+fn create_parent(path: &Path) -> Result<&Path, SyncError> {
     let parent = path.parent().unwrap_or(path);
     let created = DirBuilder::new().recursive(true).mode(0o700).create(parent);
     created.map_err(SyncError::file("create", parent))?;
@@ -138,7 +138,7 @@ pub fn receive_bundle(
         read_chunks(from, std::io::sink(), 0)?;
         return Ok(result);
     }
-    let above = created_parent(file)?;
+    let above = create_parent(file)?;
     let mut staged =
         tempfile::NamedTempFile::new_in(above).map_err(SyncError::file("write", above))?;
     let mut out = BufWriter::new(staged.as_file_mut());

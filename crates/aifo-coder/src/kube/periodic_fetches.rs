@@ -1,4 +1,4 @@
-//! Fetches from time to time while a client shows a session (`spec/kubernetes.md#upload`).
+//! Periodic fetches while a client is attached (`spec/kubernetes.md#upload`).
 
 use std::io;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use crate::console;
 
 /// The pause between fetches; a fetch that takes long makes it longer.
 const FETCH_PAUSE: Duration = Duration::from_secs(30);
-/// How much longer the pause is than the fetch.
+/// The pause is at least this many times as long as the last fetch.
 const PAUSE_FACTOR: u32 = 10;
 
-/// A thread that fetches. Failures are not reported: the last fetch of a session does, if they persist.
-pub(super) struct Fetches {
+/// A thread that fetches. It reports no failures: the last fetch of the session reports those that persist.
+pub(super) struct PeriodicFetches {
     stop: mpsc::Sender<()>,
     thread: Option<JoinHandle<Fetched>>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Fetched {
     pub(super) result: Option<(ReceivedResult, PathBuf)>,
 }
 
-impl Fetches {
+impl PeriodicFetches {
     /// Starts the thread of a session that has work.
     pub(super) fn start(
         cluster: &Cluster,
@@ -44,9 +44,9 @@ impl Fetches {
     ) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         if !work.exists() {
-            return Ok(Fetches { stop, thread: None });
+            return Ok(PeriodicFetches { stop, thread: None });
         }
-        let mut source = Source {
+        let mut source = Fetcher {
             cluster: cluster.clone(),
             session: session.to_owned(),
             pod: pod.to_owned(),
@@ -56,7 +56,7 @@ impl Fetches {
         };
         let thread = thread::Builder::new().spawn(move || {
             // Commits take longer than files, and do not delay them.
-            let (mut files, mut commits) = (Pace::start(), Pace::start());
+            let (mut files, mut commits) = (FetchTimer::start(), FetchTimer::start());
             loop {
                 let pause = files.due.min(commits.due).saturating_duration_since(Instant::now());
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
@@ -66,7 +66,7 @@ impl Fetches {
                 commits.run_if_due(|| source.fetch_commits());
             }
         })?;
-        Ok(Fetches { stop, thread: Some(thread) })
+        Ok(PeriodicFetches { stop, thread: Some(thread) })
     }
 
     /// Stops, and returns the fetched work.
@@ -76,14 +76,14 @@ impl Fetches {
     }
 }
 
-/// The times of one kind of fetch.
-struct Pace {
+/// The time of the next fetch of files, or of commits.
+struct FetchTimer {
     due: Instant,
 }
 
-impl Pace {
+impl FetchTimer {
     fn start() -> Self {
-        Pace { due: Instant::now() + FETCH_PAUSE }
+        FetchTimer { due: Instant::now() + FETCH_PAUSE }
     }
 
     fn run_if_due(&mut self, fetch: impl FnOnce()) {
@@ -96,8 +96,8 @@ impl Pace {
     }
 }
 
-/// The pod, and its work so far.
-struct Source {
+/// Fetches the work of a pod, and keeps the reports and the last result.
+struct Fetcher {
     cluster: Cluster,
     session: String,
     pod: String,
@@ -107,7 +107,7 @@ struct Source {
     fetched: Fetched,
 }
 
-impl Source {
+impl Fetcher {
     fn fetch_files(&mut self) {
         let Some(record) = &self.record else { return };
         let report = fetch(&self.cluster.kubectl, &self.pod, record).ok();
@@ -136,7 +136,7 @@ impl Cluster {
     pub(super) fn report_lost(&self, session: &str, work: &PodWork, fetched: &Fetched) {
         console::say(match work.is_clone {
             true => {
-                "commits and files of the pod since the last fetch are lost, but those that it pushed"
+                "the pod's commits and files since the last fetch are lost, except those that were pushed"
             }
             false => "changes of the pod's workspace since the last fetch are lost",
         });

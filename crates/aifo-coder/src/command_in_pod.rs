@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use crate::console::EscapedStderr;
 
 /// The first argument; the command line of `aifo-coder` follows.
-pub(crate) const RELAYED: &str = "_relayed";
+pub(crate) const COMMAND: &str = "_command";
 /// The start of the line; the exit code follows.
 pub(crate) const ENDED: &str = "command terminated with exit code";
 
