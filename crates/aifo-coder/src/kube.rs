@@ -4,6 +4,7 @@ mod acp;
 mod agent_variables;
 mod cluster;
 mod copy;
+mod last_fetch;
 mod network;
 mod periodic_fetches;
 mod piped;

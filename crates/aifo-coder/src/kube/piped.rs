@@ -11,17 +11,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use aifo_kube::PodState;
 use aifo_launch::{EndSignals, Kubectl};
-use aifo_types::exit;
+use aifo_types::{Ending, exit};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::last_fetch::{LastFetch, SessionEnd};
 use super::periodic_fetches::PeriodicFetches;
 use super::relay::{self, Input};
-use super::result::HasEnded;
 use super::session::{PodProcess, PodRequest};
 use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::upload::{self, PodWorkspace, fetch};
@@ -29,7 +28,6 @@ use crate::banner::short;
 use crate::cli::Session;
 use crate::console;
 use crate::kube::SIGNAL;
-use crate::start::signal_exit_code;
 
 /// Whether the client sees the end of an agent's turns in the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,35 +77,24 @@ pub(super) async fn run_piped(
         .await;
     let fetched = fetches.map(PeriodicFetches::finish).unwrap_or_default();
     upload::report(&id, &fetched.reports);
-    let end = match ended {
-        Ok(code) => PipedEnd::Known(code),
-        Err(error) => cluster.lost(&id, &name, error).await,
+    let end = match &ended {
+        Ok(end) => *end,
+        Err(_) => SessionEnd::Lost,
     };
-    let is_fetched = match &end {
-        PipedEnd::Gone if work.exists() => {
-            cluster.report_lost(&id, &work, &fetched);
-            true
-        }
-        PipedEnd::Known(_) | PipedEnd::Gone => cluster.fetch_work(&id, &name, &work, HasEnded::Yes),
-        // The command may still run.
-        PipedEnd::Lost => cluster.fetch_work(&id, &name, &work, HasEnded::No),
-    };
-    if is_fetched && cluster.delete(&id).await {
+    let last = cluster.fetch_last((&id, &name), &work, &fetched, end).await;
+    if let (Err(error), false) = (ended, last == LastFetch::Gone) {
+        let id = short(&id);
+        console::fail(
+            &error.context(format!("the connection to session {id} is lost, and its command ends")),
+        );
+    }
+    if last != LastFetch::Kept && cluster.delete(&id).await {
         work.remove_record();
     }
-    Ok(match end {
-        PipedEnd::Known(code) => code,
-        PipedEnd::Lost | PipedEnd::Gone => ExitCode::from(exit::UNKNOWN),
-    })
-}
-
-/// How a command in a pod has ended.
-enum PipedEnd {
-    Known(ExitCode),
-    /// The connection is lost.
-    Lost,
-    /// The pod was deleted or has failed.
-    Gone,
+    Ok(ExitCode::from(match (last, end) {
+        (LastFetch::Gone, _) | (_, SessionEnd::Lost) => exit::UNKNOWN,
+        (_, SessionEnd::Ended(code) | SessionEnd::Cancelled(code)) => code,
+    }))
 }
 
 impl Cluster {
@@ -117,19 +104,20 @@ impl Cluster {
         pod: &str,
         signals: &mut EndSignals,
         command: impl Future<Output = anyhow::Result<u8>>,
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<SessionEnd> {
+        let cancelled = |signal| SessionEnd::Cancelled(Ending::Signaled(signal).exit_code());
         let mut command = pin!(command);
         tokio::select! {
             biased;
             signal = signals.recv() => {
                 self.cancel(pod, signal, &mut command, signals).await;
-                Ok(signal_exit_code(signal))
+                Ok(cancelled(signal))
             }
             ended = &mut command => match ended {
-                Ok(code) => Ok(ExitCode::from(code)),
+                Ok(code) => Ok(SessionEnd::Ended(code)),
                 // A supervisor may send the signal to kubectl too, which then ends first.
                 Err(error) => match timeout(SIGNAL_TIME, signals.recv()).await {
-                    Ok(signal) => Ok(signal_exit_code(signal)),
+                    Ok(signal) => Ok(cancelled(signal)),
                     Err(_) => Err(error),
                 }
             },
@@ -164,30 +152,6 @@ impl Cluster {
             _ = signals.recv() => {}
             _ = timeout(CANCEL_TIME, ended) => {}
         }
-    }
-
-    /// Reports why the connection to a command is lost.
-    async fn lost(&self, session: &str, name: &str, error: anyhow::Error) -> PipedEnd {
-        let id = short(session);
-        let pod = match self.pod(name).await {
-            Ok(pod) => pod.filter(|pod| !pod.is_deleted()),
-            Err(error) => {
-                let lost = format!("the connection to session {id} is lost");
-                console::fail(&anyhow::Error::from(error).context(lost));
-                return PipedEnd::Lost;
-            }
-        };
-        match pod.map(|pod| pod.state()) {
-            None => console::fail(&anyhow::anyhow!("the pod of session {id} was deleted")),
-            Some(PodState::Failed(failure)) => console::fail(&self.explained(name, failure).await),
-            Some(_) => {
-                console::fail(&error.context(format!(
-                    "the connection to session {id} is lost, and its command ends"
-                )));
-                return PipedEnd::Lost;
-            }
-        }
-        PipedEnd::Gone
     }
 }
 

@@ -87,23 +87,16 @@ fn command(path: &Path, branch: &str) -> String {
 }
 
 impl Cluster {
-    /// Fetches the commits of a session, and reports them. Returns false if they are still in the pod only.
+    /// Fetches the commits of a session, and reports them.
     pub(super) fn fetch_result(
         &self,
         session: &str,
         pod: &str,
         (is_clone, has_ended): (bool, HasEnded),
-    ) -> bool {
-        match self.receive(session, pod, has_ended) {
-            Ok(received) => {
-                self.report_result(session, &received, is_clone);
-                true
-            }
-            Err(error) => {
-                self.report_kept(session, "commits", error);
-                false
-            }
-        }
+    ) -> anyhow::Result<()> {
+        let received = self.receive(session, pod, has_ended)?;
+        self.report_result(session, &received, is_clone);
+        Ok(())
     }
 
     /// Prints the branches of a result, and the command that fetches them.

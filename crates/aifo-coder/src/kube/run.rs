@@ -5,9 +5,11 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use aifo_process::terminal::window_size;
+use aifo_types::exit;
 use anyhow::bail;
 
 use super::cluster::{Cluster, without_backend};
+use super::last_fetch::{LastFetch, SessionEnd};
 use super::periodic_fetches::PeriodicFetches;
 use super::piped::{Turns, run_piped};
 use super::relay::Input;
@@ -105,21 +107,28 @@ impl Cluster {
         let fetched = fetches.finish();
         upload::report(session, &fetched.reports);
         let end = end?;
-        let is_fetched = match end {
-            _ if !work.exists() => true,
-            TerminalEnd::Gone => {
-                self.report_lost(session, &work, &fetched);
-                true
+        let code = end.exit_code();
+        let last = match end {
+            TerminalEnd::Ended(code) => {
+                let end = SessionEnd::Ended(code);
+                self.fetch_last((session, pod), &work, &fetched, end).await
             }
-            TerminalEnd::Continues(ExitStatus::Lost) => false,
-            TerminalEnd::Ended(_) => self.fetch_work(session, pod, &work, HasEnded::Yes),
+            TerminalEnd::Gone => {
+                if work.exists() {
+                    self.report_lost(session, &work, &fetched);
+                }
+                LastFetch::Gone
+            }
+            TerminalEnd::Continues(ExitStatus::Lost) => return Ok(code),
             TerminalEnd::Continues(ExitStatus::Left) => {
-                self.fetch_work(session, pod, &work, HasEnded::No)
+                let failures = self.fetch_work(session, pod, &work, HasEnded::No);
+                self.report_kept(session, failures);
+                return Ok(code);
             }
         };
-        if is_fetched && !matches!(end, TerminalEnd::Continues(_)) && self.delete(session).await {
+        if last != LastFetch::Kept && self.delete(session).await {
             work.remove_record();
         }
-        Ok(end.exit_code())
+        Ok(if last == LastFetch::Gone { ExitCode::from(exit::UNKNOWN) } else { code })
     }
 }

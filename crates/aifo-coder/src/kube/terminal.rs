@@ -6,13 +6,14 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use aifo_attach::{ClientEnd, Connection};
-use aifo_kube::{PodFailure, PodObject, PodState};
+use aifo_kube::{PodObject, PodState};
 use aifo_launch::{ApiFailure, FailureCause, KubectlError, RETRY_TIME};
 use aifo_types::exit;
 use anyhow::Context;
 use tokio::time::sleep;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
+use super::last_fetch::deleted;
 use crate::banner::short;
 use crate::console;
 use crate::kube::RELAY;
@@ -68,13 +69,7 @@ impl Cluster {
             let (id, options) = (short(session), self.options());
             let again = format!("return with: aifo-coder attach{options} {id}");
             match end {
-                ClientEnd::Ended(ending) => {
-                    let code = ending.exit_code();
-                    if code >= exit::UNKNOWN && self.has_ended_from_outside(session, pod).await {
-                        return Ok(TerminalEnd::Gone);
-                    }
-                    return Ok(TerminalEnd::Ended(code));
-                }
+                ClientEnd::Ended(ending) => return Ok(TerminalEnd::Ended(ending.exit_code())),
                 ClientEnd::HungUp => return Ok(TerminalEnd::Continues(ExitStatus::Left)),
                 ClientEnd::Left | ClientEnd::Disconnected => {
                     let was = if end == ClientEnd::Left { "continues" } else { "was detached" };
@@ -134,24 +129,6 @@ impl Cluster {
         }
     }
 
-    /// Returns whether the cluster has ended a pod, whose agent then ends by a signal, and reports it.
-    async fn has_ended_from_outside(&self, session: &str, pod: &str) -> bool {
-        let id = short(session);
-        let Ok(found) = self.pod(pod).await else { return false };
-        let ended_by = found.as_ref().and_then(PodObject::ended_by_cluster);
-        match found.map(|it| (it.is_deleted(), it.state())) {
-            None | Some((true, _)) => {
-                console::fail(&deleted(id, ended_by));
-                true
-            }
-            Some((false, PodState::Failed(failure))) => {
-                console::fail(&self.explained(pod, failure).await);
-                true
-            }
-            Some(_) => false,
-        }
-    }
-
     /// Connects a client once. Returns how it ended, and what kubectl printed.
     fn connect(&self, pod: &str) -> anyhow::Result<(ClientEnd, ApiFailure)> {
         let mut command = self.kubectl.exec(pod, CONTAINER, [PROGRAM, RELAY]);
@@ -185,14 +162,6 @@ fn finish(kubectl: &mut Child) -> String {
         }
     }
     String::from_utf8_lossy(&stderr).into_owned()
-}
-
-/// Returns the error for a deleted pod, with the cluster's reason, if it has one.
-fn deleted(id: &str, ended_by: Option<PodFailure>) -> anyhow::Error {
-    match ended_by {
-        Some(failure) => anyhow::anyhow!("{}\nhint: {}", failure.message, failure.hint),
-        None => anyhow::anyhow!("the pod of session {id} was deleted"),
-    }
 }
 
 /// Returns whether the cause of a lost connection may pass.

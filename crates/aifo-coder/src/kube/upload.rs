@@ -181,17 +181,9 @@ pub(super) fn report(session: &str, reports: &[FetchReport]) {
 }
 
 impl Cluster {
-    /// Fetches the changes of a session, and reports them. Returns false if they are still in the pod only.
-    pub(super) fn fetch(&self, pod: &str, record: &PodWorkspace) -> bool {
-        match fetch(&self.kubectl, pod, record) {
-            Ok(done) => {
-                report(&record.session, &[done]);
-                true
-            }
-            Err(error) => {
-                self.report_kept(&record.session, "files", error);
-                false
-            }
-        }
+    /// Fetches the changes of a session, and reports them.
+    pub(super) fn fetch(&self, pod: &str, record: &PodWorkspace) -> anyhow::Result<()> {
+        report(&record.session, &[fetch(&self.kubectl, pod, record)?]);
+        Ok(())
     }
 }

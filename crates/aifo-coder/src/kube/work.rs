@@ -18,6 +18,9 @@ pub(super) struct PodWork {
     pub(super) is_clone: bool,
 }
 
+/// Files or commits, and why they could not be fetched.
+pub(super) type NotFetched = (&'static str, anyhow::Error);
+
 impl PodWork {
     /// Returns whether the session has files or commits to fetch.
     pub(super) fn exists(&self) -> bool {
@@ -39,27 +42,35 @@ impl Cluster {
         Ok(PodWork { record, is_clone })
     }
 
-    /// Fetches files and commits, and reports them. Returns false if some are still in the pod only.
+    /// Fetches files and commits, and reports them. Returns what was not fetched, and why.
     pub(super) fn fetch_work(
         &self,
         session: &str,
         pod: &str,
         work: &PodWork,
         has_ended: HasEnded,
-    ) -> bool {
-        let has_files = work.record.as_ref().is_none_or(|record| self.fetch(pod, record));
-        let has_result =
-            !work.exists() || self.fetch_result(session, pod, (work.is_clone, has_ended));
-        has_files && has_result
+    ) -> Vec<NotFetched> {
+        let mut failures = Vec::new();
+        if let Some(Err(error)) = work.record.as_ref().map(|record| self.fetch(pod, record)) {
+            failures.push(("files", error));
+        }
+        if work.exists()
+            && let Err(error) = self.fetch_result(session, pod, (work.is_clone, has_ended))
+        {
+            failures.push(("commits", error));
+        }
+        failures
     }
 
     /// Reports work that could not be fetched. It is still in the pod only.
-    pub(super) fn report_kept(&self, session: &str, work: &str, error: anyhow::Error) {
+    pub(super) fn report_kept(&self, session: &str, failures: Vec<NotFetched>) {
         let (id, options) = (short(session), self.options());
-        console::fail(&error.context(format!(
-            "cannot fetch the {work} of session {id}; its pod is kept, try again with: \
-             aifo-coder kube fetch{options} {id}"
-        )));
+        for (what, error) in failures {
+            console::fail(&error.context(format!(
+                "cannot fetch the {what} of session {id}; its pod is kept, try again with: \
+                 aifo-coder kube fetch{options} {id}"
+            )));
+        }
     }
 
     /// `kube fetch`: fetches changes and commits, and deletes the pod of a session that has ended.
@@ -72,7 +83,9 @@ impl Cluster {
                  hint: its files are in a claim, or another user or machine has uploaded them"
             );
         }
-        if !self.fetch_work(id, pod.name(), &work, HasEnded::No) {
+        let failures = self.fetch_work(id, pod.name(), &work, HasEnded::No);
+        if !failures.is_empty() {
+            self.report_kept(id, failures);
             return Ok(false);
         }
         if self.has_ended(pod).await? && self.delete(id).await {
