@@ -5,9 +5,10 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 
+use aifo_process::run_with_signals;
 use aifo_types::Ending;
 use anyhow::{Context, bail};
 
@@ -24,10 +25,9 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
         bail!("incomplete command line");
     }
     let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
-    // A signal for the command's group does not end this process.
-    command.args(line).process_group(0);
-    let status = command.status().context("cannot run the command")?;
+    // This process gets the signals of `_signal`, as the command may be one that nobody may read or trace.
+    let status =
+        run_with_signals(Command::new(program).args(line)).context("cannot run the command")?;
     if status.success() {
         // Without a stderr no client reads it.
         let _ = writeln!(EscapedStderr, "{ENDED} 0");

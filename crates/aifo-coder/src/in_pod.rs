@@ -175,17 +175,18 @@ fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The commands that clients start without a terminal.
+/// The commands of clients without a terminal that get signals.
 const COMMANDS: [&[u8]; 3] = [b"run", b"prompt", b"acp"];
 
-/// Sends a signal to the command that a client runs without a terminal. INT reaches its process group, as at a
-/// terminal. Errors: no such command runs.
+/// Sends a signal to the command that a client runs without a terminal. Errors: no such command runs.
 fn signal(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let number = line.first().and_then(|word| word.to_str()?.parse().ok());
     let signal = number.and_then(Signal::from_number).context("invalid signal number")?;
     let variable = format!("{}={}", env::POD_SESSION, session()?);
     let is_command = |arguments: &[&[u8]], variables: &[&[u8]]| {
-        arguments.get(1).is_some_and(|word| COMMANDS.contains(word))
+        let command = arguments.get(2).is_some_and(|word| COMMANDS.contains(word));
+        command
+            && arguments.get(1) == Some(&COMMAND.as_bytes())
             && variables.contains(&variable.as_bytes())
     };
     if !signal_selected(is_command, signal) {

@@ -30,6 +30,7 @@ mod descriptor_path;
 mod escalation;
 mod exec_tag;
 mod fd_passing;
+mod forwarded_signals;
 mod initial_stack;
 mod limits;
 mod lookup;
@@ -60,6 +61,7 @@ pub use descriptor_path::{current_path, descriptor_path};
 pub use escalation::{Escalation, EscalationPlan};
 pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};
 pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
+pub use forwarded_signals::run_with_signals;
 pub use initial_stack::{InitialStack, StackLayout, parse_stack};
 pub use limits::{
     ResourceLimit, current_limits, nice, raise_open_files, with_inherited_open_files,

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, exit};
 use std::thread::yield_now;
 
@@ -17,7 +17,7 @@ use aifo_process::{
     CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, Restriction, SendMode, SignalSet, Spawn,
     closed_standard_fds, die_by_signal, drop_capabilities, forbid_tracing, ignore_broken_pipes,
     ignored_signals, reap, receive_with_fds, reset_dispositions, resize, restrict_system_calls,
-    send_with_fds, signal_group_number, terminal,
+    run_with_signals, send_with_fds, signal_group_number, terminal,
 };
 use aifo_types::{Ending, TerminalModes, WindowSize};
 use nix::errno::Errno;
@@ -43,6 +43,7 @@ fn run() -> ! {
         Ok("lead") => lead(),
         Ok("drop_caps") => drop_caps(),
         Ok("restrict") => restrict(),
+        Ok("forward") => forward(),
         Ok("namespace") => namespace::enter(),
         Ok(other) => panic!("no role '{other}'"),
     }
@@ -62,6 +63,7 @@ fn tests() {
         ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
         ("capabilities_are_dropped_for_good", capabilities_are_dropped_for_good),
         ("restricted_calls_fail_in_descendants_too", restricted_calls_fail_in_descendants_too),
+        ("a_command_gets_the_signals_of_its_parent", a_command_gets_the_signals_of_its_parent),
         ("a_namespace_cannot_be_left_or_changed", namespace::a_namespace_cannot_be_left_or_changed),
     ];
     // The test runner's parent may ignore signals.
@@ -125,6 +127,20 @@ fn die() {
     let number = std::env::args().nth(1).unwrap().parse().unwrap();
     SignalSet::all().block().unwrap();
     die_by_signal(number);
+}
+
+fn a_command_gets_the_signals_of_its_parent() {
+    let (output, ending) = output_of("forward", &[], 1, |_| {});
+    assert_eq!((output.as_str(), ending), ("Some(7)\nSome(2)\n", Ending::Exited(0)));
+}
+
+fn forward() {
+    let run = |script: &str| {
+        let script = format!("{script}; while :; do sleep 0.01; done");
+        run_with_signals(Command::new("/bin/sh").args(["-c", &script])).unwrap()
+    };
+    println!("{:?}", run("trap 'exit 7' TERM; kill -TERM $PPID").code());
+    println!("{:?}", run("kill -INT $PPID").signal());
 }
 
 fn fds_lost_to_a_full_table_are_not_leaked() {
