@@ -304,6 +304,13 @@ struct StderrReport {
     own: String,
 }
 
+/// The bytes of a line that are read at once; a longer line is copied in parts.
+const MAX_LINE: u64 = 64 * 1024;
+/// The bytes of lines that may be kubectl's; what follows is copied as the command's.
+const MAX_OWN: usize = 64 * 1024;
+/// The last bytes of output that are held back.
+const MAX_HELD: usize = 256 * 1024;
+
 /// The starts of kubectl's own lines.
 const OWN: [&str; 5] = [
     "error: ",
@@ -320,21 +327,24 @@ impl StderrReport {
         let mut reader = BufReader::new(stderr);
         let (mut line, mut held) = (Vec::new(), Vec::new());
         let mut has_failed = false;
-        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+        while reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|it| it > 0) {
             let text = String::from_utf8_lossy(&line);
-            if let Some(code) = text.strip_prefix(ENDED) {
-                report.has_ended = true;
-                has_failed = code.trim() != "0";
-            } else if is_of_kubectl(&text) {
+            let end = end_of_command(&line);
+            if end.is_none() && is_of_kubectl(&text) && report.own.len() < MAX_OWN {
                 report.own += &text;
             } else {
                 // kubectl prints its own lines last, so the earlier ones were the command's.
                 held.extend(std::mem::take(&mut report.own).into_bytes());
-                held.extend_from_slice(&line);
+                held.extend_from_slice(end.map_or(&*line, |(last, _)| last));
+                if let Some((_, code)) = end {
+                    report.has_ended = true;
+                    has_failed = code != b"0";
+                }
                 if !holds_back {
                     // Without a stderr the lines are lost.
                     let _ = to.write_all(&std::mem::take(&mut held));
                 }
+                held.drain(..held.len().saturating_sub(MAX_HELD));
             }
             line.clear();
         }
@@ -344,6 +354,16 @@ impl StderrReport {
         }
         report
     }
+}
+
+/// Returns the end of the command's output and its exit code, if a line has them. Output without a line ending is on
+/// the same line.
+fn end_of_command(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = line.windows(ENDED.len()).rposition(|part| part == ENDED.as_bytes())?;
+    let (output, end) = line.split_at_checked(at)?;
+    let code = end.get(ENDED.len()..)?.trim_ascii();
+    let is_code = !code.is_empty() && code.iter().all(u8::is_ascii_digit);
+    is_code.then_some((output, code))
 }
 
 /// Returns whether a line can be one of kubectl's own, such as `E0102 15:04:05.000000 7 v2.go:168] ..`.
@@ -378,6 +398,15 @@ mod tests {
         let missing = "Error from server (NotFound): pods \"x\" not found\n";
         assert_eq!(of(missing), (false, missing.to_owned(), String::new()));
         assert!(of("command terminated with exit code 3\n").0);
+        let (has_ended, _, copied) =
+            of("error: x\n50 %\u{1b}[?25hcommand terminated with exit code 0\n");
+        assert!(has_ended, "after output without a line ending");
+        assert_eq!(copied, "error: x\n50 %\u{1b}[?25h");
+        assert!(!of("command terminated with exit code \n").0);
+        assert!(!of("command terminated with exit code 3, they say\n").0);
+        let long = "error: ".to_owned() + &"x".repeat(200_000);
+        let (_, own, copied) = of(&long);
+        assert_eq!((own.len() + copied.len(), own.len() <= 2 * MAX_OWN), (long.len(), true));
         let of_success = "line\nerror: x\ncommand terminated with exit code 0\n";
         let mut copied = Vec::new();
         StderrReport::copy(of_success.as_bytes(), &mut copied, true);
