@@ -20,14 +20,14 @@ pub(crate) fn final_failure(container: &ContainerStatus, waiting: &Waiting) -> O
     let lower = message.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
     match reason.as_str() {
-        "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&REFUSED) => failure(
-            format!("the registry refuses image '{image}' of container '{name}': {message}"),
-            "pass the secret with the registry's login by --image-pull-secret; if you did, check the login in it",
-        ),
         "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&MISSING) => failure(
             format!("the cluster cannot pull image '{image}' of container '{name}': {message}"),
             "push it to a registry of the cluster, name another with --image, --toolchain-image or \
              --launcher-image, or name the registry's secret with --image-pull-secret",
+        ),
+        "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" if has(&REFUSED) => failure(
+            format!("the registry refuses image '{image}' of container '{name}': {message}"),
+            "pass the secret with the registry's login by --image-pull-secret; if you did, check the login in it",
         ),
         "InvalidImageName" | "ErrImageNeverPull" | "SignatureValidationFailed" => failure(
             format!("the image '{image}' of container '{name}' cannot be used: {message}"),
@@ -99,7 +99,12 @@ mod tests {
                  resolve reference \"i\": i: not found",
                 "--launcher-image",
             ),
-            ("ImagePullBackOff", "pull access denied", "--image-pull-secret"),
+            (
+                "ImagePullBackOff",
+                "pull access denied, repository does not exist or may require authorization: server message: \
+                 insufficient_scope: authorization failed",
+                "push it to a registry",
+            ),
             (
                 "ImagePullBackOff",
                 "Back-off pulling image \"i\": ErrImagePull: unexpected status from HEAD request to \

@@ -1,4 +1,4 @@
-//! The last fetch of a session, and whether the cluster has ended its pod (`spec/kubernetes.md#faults`).
+//! The last fetch of a session, and whether the cluster has ended its pod (`spec/kubernetes.md#the-terminal`).
 
 use std::time::Duration;
 
