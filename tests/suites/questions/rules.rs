@@ -91,7 +91,7 @@ fn always_changes_the_file_by_the_shown_lines_and_the_next_session_obeys() {
         check.current_dir(session.workspace()).args(["policy"]).args(args);
         Outcome::of(&mut check).exited(0).text()
     };
-    assert!(policy(&["test"]).contains("examples passed:  "));
+    assert!(policy(&["test"]).contains("examples passed: "));
     let allowed = policy(&["check", "--", "make", "count", "ran"]);
     assert!(allowed.starts_with("verdict:  allow"), "{allowed}");
     let asked = policy(&["check", "--", "make", "count", "ran", "x"]);
