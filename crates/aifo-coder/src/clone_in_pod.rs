@@ -41,8 +41,7 @@ const UNREACHABLE: [&str; 9] = [
 pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
     let [program, args @ ..] = line else { anyhow::bail!("incomplete command line") };
     // The first process of a container ignores the signals that it does not catch.
-    let mut set = SignalSet::default();
-    [Signal::Term, Signal::Int, Signal::Hup].iter().for_each(|it| set.insert(it.number()));
+    let set = SignalSet::from_iter([Signal::Term, Signal::Int, Signal::Hup]);
     let signals = CaughtSignals::new(set)?;
     let deadline = Instant::now() + RETRY_TIME;
     let mut is_first = true;

@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 
 use aifo_process::run_with_signals;
@@ -26,17 +25,11 @@ pub(crate) fn process(line: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     let program = std::env::current_exe().context("cannot find this program")?;
     // This process gets the signals of `_signal`, as the command may be one that nobody may read or trace.
-    let status =
+    let ending =
         run_with_signals(Command::new(program).args(line)).context("cannot run the command")?;
-    if status.success() {
+    if ending == Ending::Exited(0) {
         // Without a stderr no client reads it.
         let _ = writeln!(EscapedStderr, "{ENDED} 0");
     }
-    Ok(ExitCode::from(match (status.code(), status.signal()) {
-        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
-        (None, signal) => {
-            let signal = signal.and_then(|it| u8::try_from(it).ok()).unwrap_or_default();
-            Ending::Signaled(signal).exit_code()
-        }
-    }))
+    Ok(ExitCode::from(ending.exit_code()))
 }

@@ -86,11 +86,7 @@ fn has_other_processes() -> io::Result<bool> {
 }
 
 fn end_signals() -> SignalSet {
-    let mut set = SignalSet::default();
-    for signal in [Signal::Term, Signal::Int, Signal::Hup] {
-        set.insert(signal.number());
-    }
-    set
+    SignalSet::from_iter([Signal::Term, Signal::Int, Signal::Hup])
 }
 
 fn session() -> anyhow::Result<String> {

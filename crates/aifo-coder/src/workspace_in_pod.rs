@@ -293,9 +293,5 @@ pub(crate) async fn wait_in_rendered_pod() -> anyhow::Result<()> {
 
 /// Catches the signals that end the pod: the first process of a container ignores others.
 fn ends() -> io::Result<CaughtSignals> {
-    let mut set = SignalSet::default();
-    for signal in [Signal::Term, Signal::Int] {
-        set.insert(signal.number());
-    }
-    Ok(CaughtSignals::new(set)?)
+    Ok(CaughtSignals::new(SignalSet::from_iter([Signal::Term, Signal::Int]))?)
 }

@@ -177,11 +177,12 @@ impl PodObject {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pod(status: &Value) -> PodObject {
+    /// A pod of a session with this status.
+    pub(crate) fn pod(status: &Value) -> PodObject {
         let containers = json!([{"name": "aifo"}, {"name": "agent"}, {"name": "rust"}]);
         let labels = json!({"dev.aifo.session": "5d0c", "dev.aifo.agent": "codex"});
         let object = json!({

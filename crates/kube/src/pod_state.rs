@@ -165,18 +165,8 @@ fn init_step(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod_object::tests::pod;
     use serde_json::{Value, json};
-
-    fn pod(status: &Value) -> PodObject {
-        let containers = json!([{"name": "aifo"}, {"name": "agent"}, {"name": "rust"}]);
-        let labels = json!({"dev.aifo.session": "5d0c", "dev.aifo.agent": "codex"});
-        let object = json!({
-            "metadata": {"name": "aifo-5d0c", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"containers": containers, "nodeName": "n1"},
-            "status": status,
-        });
-        serde_json::from_value(object).unwrap()
-    }
 
     fn containers(states: [Value; 3]) -> Value {
         let named = ["aifo", "agent", "rust"].into_iter().zip(states);

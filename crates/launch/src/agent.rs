@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{signal_process, with_inherited_open_files};
+use aifo_process::{ending_of, signal_process, with_inherited_open_files};
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
 use aifo_types::{
     Ending, Signal, Token, container_path, encode_variables, env, protective_git_variables,
@@ -104,7 +103,7 @@ impl Agent {
         };
         loop {
             tokio::select! {
-                status = child.wait() => return Ok(AgentEnd::Ended(ending(status?))),
+                status = child.wait() => return Ok(AgentEnd::Ended(ending_of(status?))),
                 _ = interrupts.recv() => {}
                 _ = quits.recv() => {}
                 _ = terms.recv() => forward(Signal::Term),
@@ -319,14 +318,6 @@ fn write_settings(path: &Path, shim_variables: &[(OsString, OsString)]) -> io::R
         _ => {}
     }
     File::options().write(true).create_new(true).mode(0o400).open(path)?.write_all(&text)
-}
-
-fn ending(status: std::process::ExitStatus) -> Ending {
-    let byte = |number: i32| u8::try_from(number & 0xff).unwrap_or_default();
-    match status.signal() {
-        Some(signal) => Ending::Signaled(byte(signal)),
-        None => Ending::Exited(byte(status.code().unwrap_or_default())),
-    }
 }
 
 #[cfg(test)]

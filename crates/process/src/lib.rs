@@ -27,6 +27,7 @@
 mod confine;
 mod descendants;
 mod descriptor_path;
+mod ending;
 mod escalation;
 mod exec_tag;
 mod fd_passing;
@@ -58,6 +59,7 @@ mod unix_address;
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants, parent_of};
 pub use descriptor_path::{current_path, descriptor_path};
+pub use ending::ending_of;
 pub use escalation::{Escalation, EscalationPlan};
 pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};
 pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use aifo_types::Signal;
 use nix::libc;
 use nix::unistd::read;
 
@@ -63,6 +64,19 @@ impl SignalSet {
     /// Sets the thread's mask to exactly these signals and returns the previous mask.
     pub fn restore(self) -> nix::Result<SignalSet> {
         sys::change_mask(MaskOperation::Set, self.0).map(SignalSet)
+    }
+}
+
+impl FromIterator<u8> for SignalSet {
+    /// Makes a set of signal numbers. Ignores a number that is not a signal.
+    fn from_iter<I: IntoIterator<Item = u8>>(numbers: I) -> Self {
+        SignalSet(numbers.into_iter().fold(0, |bits, number| bits | bit(number)))
+    }
+}
+
+impl FromIterator<Signal> for SignalSet {
+    fn from_iter<I: IntoIterator<Item = Signal>>(signals: I) -> Self {
+        signals.into_iter().map(Signal::number).collect()
     }
 }
 

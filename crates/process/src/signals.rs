@@ -29,11 +29,8 @@ pub fn signal_process(pid: Pid, signal: Signal) {
 /// parent, such as `nohup`, unless the process changed them. The standard library's start ignores
 /// SIGPIPE; [`crate::entry`] does not.
 pub fn ignored_signals() -> u64 {
-    let mut ignored = SignalSet::default();
-    for number in SignalSet::all().iter().filter(|number| sys::is_ignored_number(*number)) {
-        ignored.insert(number);
-    }
-    ignored.bits()
+    let all = SignalSet::all().iter();
+    all.filter(|number| sys::is_ignored_number(*number)).collect::<SignalSet>().bits()
 }
 
 /// Returns whether this process ignores a signal.
