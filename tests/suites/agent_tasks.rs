@@ -4,6 +4,7 @@
 
 mod approval;
 mod held;
+mod private_places;
 mod server;
 mod terminal;
 

@@ -2,6 +2,7 @@
 //! and its ending (`spec/agents.md`).
 
 mod in_place;
+mod places;
 mod start;
 mod state;
 

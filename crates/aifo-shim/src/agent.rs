@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::{decode_variables, env, exit, protective_git_variables};
+use aifo_types::{container_path, decode_variables, env, exit, protective_git_variables};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
@@ -28,6 +30,10 @@ const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 /// The directory with a directory for each tool that may run in place.
 const IN_PLACE: &str = "/opt/aifo/bin/in-place";
 
+/// The variables of runtimes and terminals that select where code is unpacked or cached, and where sockets are.
+/// Their defaults are in `/tmp`, where tools can replace files (`spec/trust.md#who-writes-and-who-executes`).
+const PRIVATE: [&str; 4] = ["BUN_TMPDIR", "NODE_COMPILE_CACHE", "TMUX_TMPDIR", "XDG_RUNTIME_DIR"];
+
 /// Replaces this process by the command, in the agent's environment. Returns only on failure.
 pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
     let Some((command, args)) = words.split_first() else {
@@ -36,6 +42,8 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
     };
     let variables = system_file_variables();
     let environment = environment(std::env::vars_os(), &variables, Path::new(IN_PLACE));
+    // It exists for every further command. Without it, programs fail rather than use `/tmp`.
+    let _ = DirBuilder::new().mode(0o700).create(container_path::PRIVATE_DIR);
     let Err(errno) = program(command, &environment)
         .and_then(|program| execute(&program, command, args, &environment));
     log::line(format_args!(
@@ -78,8 +86,9 @@ fn environment(
     let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
     let given = decode_variables(given.as_bytes()).into_iter();
     let given = given.map(|(name, value)| (of(name), of(value)));
+    let private = PRIVATE.map(|name| (name.into(), container_path::PRIVATE_DIR.into()));
     let session = session.iter().map(|(name, value)| (name.into(), value.into()));
-    for (name, value) in given.chain([("PATH".into(), path)]).chain(session) {
+    for (name, value) in given.chain([("PATH".into(), path)]).chain(private).chain(session) {
         own.retain(|(known, _)| *known != name);
         own.push((name, value));
     }
@@ -171,6 +180,7 @@ mod tests {
         let path = format!("{SHIMS}:{USUAL_PATH}:/image");
         let expected = [
             ("AIFO_WORKSPACE", "/workspace"),
+            ("BUN_TMPDIR", container_path::PRIVATE_DIR),
             ("CI", "1"),
             ("GIT_CONFIG_COUNT", "3"),
             ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
@@ -178,8 +188,11 @@ mod tests {
             ("GIT_CONFIG_VALUE_1", "false"),
             ("GIT_CONFIG_VALUE_2", "explicit"),
             ("LANG", "C"),
+            ("NODE_COMPILE_CACHE", container_path::PRIVATE_DIR),
             ("PATH", &path),
             ("TERM", "x"),
+            ("TMUX_TMPDIR", container_path::PRIVATE_DIR),
+            ("XDG_RUNTIME_DIR", container_path::PRIVATE_DIR),
         ];
         assert_eq!(environment, pairs(&expected));
     }
@@ -189,8 +202,8 @@ mod tests {
         for inherited in [pairs(&[]), pairs(&[("PATH", "")])] {
             let none = Path::new("/nonexistent");
             let environment = environment(inherited.into_iter(), &HashMap::new(), none);
-            let path = format!("{SHIMS}:{USUAL_PATH}");
-            assert_eq!(environment[0], ("PATH".into(), path.into()));
+            let path = ("PATH".into(), format!("{SHIMS}:{USUAL_PATH}").into());
+            assert!(environment.contains(&path), "{environment:?}");
         }
     }
 

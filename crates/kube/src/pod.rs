@@ -194,7 +194,7 @@ impl SessionPod {
         let mut containers = vec![self.launcher(volumes), self.agent(volumes)];
         containers.extend(self.kinds.iter().map(|container| {
             let kind = container.kind.as_str();
-            let mut mounts = shared_mounts(volumes, kind);
+            let mut mounts = self.shared_mounts(volumes, kind);
             mounts.push(volumes.mount(&back(kind), container_path::SOCKET_DIR, Access::Read));
             let mut writable = Vec::new();
             for (index, cache) in container.caches.iter().enumerate() {
@@ -284,8 +284,23 @@ impl SessionPod {
         list(words)
     }
 
+    /// Mounts of the containers of agent and tools. The containers of a pod would share `/dev/shm`.
+    fn shared_mounts(&self, volumes: &mut Volumes<'_>, container: &str) -> Vec<Node> {
+        let mut mounts = vec![
+            volumes.mount("bin", container_path::SHIM_DIR, Access::Read),
+            volumes.workspace(Access::Write),
+            volumes.mount("tmp", "/tmp", Access::Write),
+            volumes.mount(&format!("home-{container}"), HOME, Access::Write),
+            volumes.mount(&format!("shm-{container}"), "/dev/shm", Access::Write),
+        ];
+        for (index, path) in self.agent.private.iter().enumerate() {
+            mounts.push(volumes.mount(&format!("own-{container}-{index}"), path, Access::Write));
+        }
+        mounts
+    }
+
     fn agent(&self, volumes: &mut Volumes<'_>) -> Node {
-        let mut mounts = shared_mounts(volumes, "agent");
+        let mut mounts = self.shared_mounts(volumes, "agent");
         let own = container_path::AGENT_SOCKET_DIR;
         mounts.push(volumes.mount("front", container_path::SOCKET_DIR, Access::Read));
         mounts.push(volumes.mount(&back("agent"), own, Access::Read));
@@ -321,16 +336,6 @@ pub const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && printf \
 
 fn back(kind: &str) -> String {
     format!("back-{kind}")
-}
-
-/// Mounts of the containers of agent and tools.
-fn shared_mounts(volumes: &mut Volumes<'_>, container: &str) -> Vec<Node> {
-    vec![
-        volumes.mount("bin", container_path::SHIM_DIR, Access::Read),
-        volumes.workspace(Access::Write),
-        volumes.mount("tmp", "/tmp", Access::Write),
-        volumes.mount(&format!("home-{container}"), HOME, Access::Write),
-    ]
 }
 
 fn identity(git: &[(String, String)], further: &[(String, String)]) -> Vec<Node> {

@@ -73,6 +73,8 @@ pub struct AgentContainer {
     pub variables: Vec<(String, String)>,
     /// Keys and values of git's configuration for it, such as the user's name.
     pub git: Vec<(String, String)>,
+    /// Directories in `/tmp` of which it and each kind have their own.
+    pub private: Vec<String>,
 }
 
 /// The container of a kind.

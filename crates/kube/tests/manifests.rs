@@ -42,6 +42,7 @@ fn session() -> SessionPod {
             image: "aifo-agent-codex:latest".to_owned(),
             variables: vec![("SHELL".to_owned(), "/bin/bash".to_owned())],
             git: vec![("user.name".to_owned(), "Jo \"J\" $(X)".to_owned())],
+            private: vec!["/tmp/sockets".to_owned()],
         },
         kinds: vec![kind("rust", &[]), kind("go", &["/var/cache/aifo/go"])],
         workspace: Workspace::Git {
@@ -341,6 +342,29 @@ fn each_side_has_only_its_own_sockets() {
     assert_eq!(mount("agent", "front"), Some(("/run/aifo".to_owned(), true)));
     assert_eq!(mount("aifo", "back-go"), Some(("/run/aifo-pod/back/go".to_owned(), false)));
     assert_eq!(mount("aifo", "workspace"), Some(("/workspace".to_owned(), true)));
+}
+
+/// A tool could replace what the agent's programs map, execute or listen at.
+#[test]
+fn agent_and_tools_share_only_workspace_and_tmp() {
+    let spec = rendered(&session()).1.spec.unwrap();
+    let mut shared: BTreeMap<String, usize> = BTreeMap::new();
+    for container in spec.containers.iter().filter(|it| it.name != "aifo") {
+        let mounts = container.volume_mounts.iter().flatten();
+        let writable = mounts.filter(|mount| !mount.read_only.unwrap_or_default());
+        for mount in writable {
+            *shared.entry(format!("{} {}", mount.name, mount.mount_path)).or_default() += 1;
+        }
+        let mounts = container.volume_mounts.iter().flatten();
+        let paths: Vec<_> = mounts.map(|mount| mount.mount_path.as_str()).collect();
+        for own in ["/dev/shm", "/home/coder", "/tmp/sockets"] {
+            assert!(paths.contains(&own), "{}: {paths:?}", container.name);
+        }
+    }
+    shared.retain(|_, containers| *containers > 1);
+    let shared: Vec<_> = shared.into_keys().collect();
+    let volume = |name: &str, path: &str| format!("aifo-0000000000000001-{name} {path}");
+    assert_eq!(shared, [volume("tmp", "/tmp"), volume("workspace", "/workspace")]);
 }
 
 #[test]

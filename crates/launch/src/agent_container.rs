@@ -56,13 +56,14 @@ pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchErro
     state.try_for_each(|state| workspace_check::check_state(&state)).map_err(LaunchError::from)
 }
 
-/// Returns the description of the container. The files need not exist yet. `own_home` has the
-/// state of the agent's own, if it works with that; `interpreters` are covered by shims.
+/// Returns the description of the container, whose processes are those of `uid`. The files need not exist yet.
+/// `own_home` has the state of the agent's own, if it works with that; `interpreters` are covered by shims.
 pub(crate) fn container(
     agent: &AgentContainerConfig,
     own_home: Option<&Path>,
     interpreters: Vec<PathBuf>,
     session_dir: &Path,
+    uid: u32,
 ) -> AgentContainer {
     let mut mounts =
         vec![Mount::bind(&frontend_dir(session_dir), Path::new(container_path::SOCKET_DIR), true)];
@@ -82,6 +83,7 @@ pub(crate) fn container(
         interpreters,
         mounts,
         variables,
+        private: agent.spec.private_in_tmp(uid),
     }
 }
 
@@ -118,7 +120,7 @@ pub(crate) async fn configure(
         fs::write(&file, bytes).map_err(|source| directory_error(&file, source))?;
     }
     let (Some(home), StateMode::Host) = (&agent.home, agent.state) else { return Ok(()) };
-    for state in agent.spec.state.iter().chain(&agent.spec.private) {
+    for state in agent.spec.state.iter().chain(agent.spec.private_in_state()) {
         let state = home.join(state);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
         made.map_err(|source| directory_error(&state, source))?;
@@ -177,9 +179,8 @@ fn state_mounts(
             mounts.extend(socket_covers(agent, &real, &to, session_dir));
         }
     }
-    let private =
-        agent.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
-    mounts.extend(private);
+    let private = agent.spec.private_in_state();
+    mounts.extend(private.map(|private| Mount::Scratch { to: inside.join(private) }));
     mounts
 }
 
@@ -192,7 +193,7 @@ fn socket_covers(
     session_dir: &Path,
 ) -> Vec<Mount> {
     let is_private = |path: &Path| {
-        let mut private = agent.spec.private.iter();
+        let mut private = agent.spec.private_in_state();
         private.any(|private| path.starts_with(Path::new(CONTAINER_HOME).join(private)))
     };
     let sockets = sockets_below(real).into_iter();

@@ -87,6 +87,19 @@ impl SmartRuntimes {
 }
 
 impl AgentSpec {
+    /// Returns the private directories below its state.
+    pub(crate) fn private_in_state(&self) -> impl Iterator<Item = &PathBuf> {
+        self.private.iter().filter(|path| path.is_relative())
+    }
+
+    /// Returns the names in `/tmp` where its programs meet, for processes of this user: each container has
+    /// its own directory there.
+    pub fn private_in_tmp(&self, uid: u32) -> Vec<PathBuf> {
+        let names = self.private.iter().filter(|path| path.is_absolute());
+        let named = |path: &PathBuf| path.to_string_lossy().replace(UID, &uid.to_string()).into();
+        names.map(named).collect()
+    }
+
     /// Returns a row with only a name, which is also the command.
     pub fn unknown(name: &str) -> Self {
         AgentSpec {
@@ -112,6 +125,9 @@ impl AgentSpec {
     }
 }
 
+/// Stands for the number of the container's user in a private name.
+const UID: &str = "UID";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,7 +147,10 @@ mod tests {
             assert!(!agent.state.is_empty() && agent.state.iter().all(below), "{}", agent.name);
             let of_state = |path: &PathBuf| agent.state.iter().any(|state| path.starts_with(state));
             assert!(
-                agent.private.iter().all(|path| below(path) && of_state(path)),
+                agent.private.iter().all(|path| match path.strip_prefix("/tmp") {
+                    Ok(name) => below(&name.to_owned()),
+                    Err(_) => below(path) && of_state(path),
+                }),
                 "{}",
                 agent.name
             );

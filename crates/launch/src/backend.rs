@@ -2,7 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_engine::{Engine, Flavor, Labels};
@@ -190,6 +190,11 @@ impl Containers {
         namespaced || nix::unistd::getuid().is_root()
     }
 
+    /// Returns the caller's uid in containers.
+    pub(crate) fn uid(&self) -> u32 {
+        if self.runs_as_root() { 0 } else { nix::unistd::getuid().as_raw() }
+    }
+
     /// True if the container's processes are root on this machine too.
     pub fn run_as_host_root(&self) -> bool {
         nix::unistd::getuid().is_root() && !self.engine.facts().rootless
@@ -316,8 +321,10 @@ pub(crate) fn prepare_mounts(
     workspace: &Path,
     linked: Option<&LinkedRepository>,
     tmp: &Path,
+    private: &[PathBuf],
 ) -> Result<(), LaunchError> {
     check_workspace(workspace)?;
+    private.iter().try_for_each(|path| make_mount_point(tmp, path))?;
     if let Some(linked) = linked {
         make_mount_point(tmp, &linked.common)?;
     }

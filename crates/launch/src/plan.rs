@@ -40,7 +40,9 @@ pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchEr
             let own_home = own_home.as_deref();
             let label = containers.engine.image_label(&asked.image, INTERPRETERS_LABEL).await;
             let interpreters = covered_interpreters(label.as_deref());
-            agent = Some(agent_container::container(asked, own_home, interpreters, &session_dir));
+            let uid = containers.uid();
+            agent =
+                Some(agent_container::container(asked, own_home, interpreters, &session_dir, uid));
         }
         let linked = containers.linked(&workspace).unwrap_or_default();
         let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));

@@ -281,7 +281,7 @@ impl Backends {
                 }
                 containers.warn_of_removed_logins();
                 let directory = dirs.directory.path();
-                let mut agent = None;
+                let (mut agent, mut private) = (None, Vec::new());
                 if let Some(asked) = &config.agent {
                     let tools = config.shim_tools();
                     let programs = TrustedPrograms::for_workspace(workspace);
@@ -297,14 +297,21 @@ impl Backends {
                     }
                     let own_home = dirs.state.as_ref().map(OpenState::home);
                     let own_home = own_home.as_deref();
-                    agent =
-                        Some(agent_container::container(asked, own_home, interpreters, directory));
+                    let container = agent_container::container(
+                        asked,
+                        own_home,
+                        interpreters,
+                        directory,
+                        containers.uid(),
+                    );
+                    private.clone_from(&container.private);
+                    agent = Some(container);
                 }
                 let linked = containers.linked(workspace).unwrap_or_else(|reason| {
                     tracing::warn!("git does not work in this workspace in containers: {reason}");
                     None
                 });
-                backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp)?;
+                backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp, &private)?;
                 let mounted = (workspace.as_path(), linked, dirs.caches.clone());
                 let stacks =
                     network.clone().map(|network| Arc::new(network) as Arc<dyn StackServer>);

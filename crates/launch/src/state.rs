@@ -77,7 +77,7 @@ impl StatePlace {
         let lock = lock_file(&self.directory.join(LOCK))?;
         let lock = lock_within(lock, FlockArg::LockSharedNonblock)?;
         let own = Beneath::open(&home)?;
-        for directory in agent.spec.state.iter().chain(&agent.spec.private) {
+        for directory in agent.spec.state.iter().chain(agent.spec.private_in_state()) {
             own.create_directory(directory)?;
         }
         let users = agent.home.as_deref().map(Beneath::open).transpose()?;

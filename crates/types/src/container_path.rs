@@ -17,3 +17,6 @@ pub const LAUNCHER_ENDED: &str = "ended";
 pub const AGENT_SOCKET_DIR: &str = "/run/aifo-agent";
 /// The shim's settings, in an agent's container.
 pub const SHIM_SETTINGS: &str = "/run/aifo/shim.env";
+/// A directory of the agent's container that no tool has, for files that its programs map or execute and for
+/// sockets.
+pub const PRIVATE_DIR: &str = "/home/coder/.private";

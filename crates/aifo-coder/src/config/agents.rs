@@ -72,7 +72,7 @@ static KEYS: &[&dyn AgentKey] = &[
     &field!("image", image, IMAGE),
     &field!("command", command, COMMAND),
     &field!("state", state, BELOW_HOME),
-    &field!("private", private, BELOW_HOME),
+    &field!("private", private, PRIVATE),
     &field!("credentials", credentials, CREDENTIALS),
     &field!("import", import, IMPORT),
     &field!("conversations", conversations, BELOW_HOME),
@@ -116,16 +116,13 @@ const COMMAND: Format<Vec<String>> = Format::new(
     },
     plain,
 );
-const BELOW_HOME: Format<Vec<PathBuf>> = Format::new(
+const BELOW_HOME: Format<Vec<PathBuf>> =
+    Format::new(|item| paths(item, is_below, "is not below HOME", "[\".mine\"]"), plain);
+const PRIVATE: Format<Vec<PathBuf>> = Format::new(
     |item| {
-        let paths: Vec<PathBuf> = item.toml()?;
-        match paths.iter().find(|path| !is_below(path)) {
-            Some(outside) => {
-                let what = format!("'{}' is not below HOME", outside.display());
-                Err(item.error(what).hint("for example: [\".mine\"]"))
-            }
-            None => Ok(paths),
-        }
+        let is_private = |path: &Path| is_below(path.strip_prefix("/tmp").unwrap_or(path));
+        let example = "[\".mine/run\", \"/tmp/mine-UID\"]";
+        paths(item, is_private, "is neither below HOME nor in /tmp", example)
     },
     plain,
 );
@@ -329,6 +326,23 @@ fn whole_file(path: PathBuf) -> StateFile {
     };
     let keys = if format == FileFormat::Text { Vec::new() } else { vec!["**".to_owned()] };
     StateFile { from: path.clone(), to: path, format, keys }
+}
+
+/// Parses a list of paths, each of which must be valid.
+fn paths(
+    item: &Item<'_>,
+    is_valid: impl Fn(&Path) -> bool,
+    problem: &str,
+    example: &str,
+) -> Result<Vec<PathBuf>, ConfigError> {
+    let paths: Vec<PathBuf> = item.toml()?;
+    match paths.iter().find(|path| !is_valid(path)) {
+        Some(path) => {
+            let what = format!("'{}' {problem}", path.display());
+            Err(item.error(what).hint(format!("for example: {example}")))
+        }
+        None => Ok(paths),
+    }
 }
 
 fn is_below(directory: &Path) -> bool {

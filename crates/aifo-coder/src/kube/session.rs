@@ -126,6 +126,7 @@ pub(super) fn describe(
     let PodRequest { config, flags, workspace: project, target, files, .. } = request;
     let kinds = config.toolchains.value.kinds();
     let (spec, image) = (target.spec, target.image);
+    let user = flags.user.unwrap_or(DEFAULT_USER);
     let of_user = AgentVariables::of_environment(&spec);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
     let limits = Limits {
@@ -145,6 +146,11 @@ pub(super) fn describe(
             image,
             variables: variables.into_iter().chain(plain_variables(&spec)).collect(),
             git: git_settings(project, config),
+            private: spec
+                .private_in_tmp(user)
+                .iter()
+                .map(|it| it.to_string_lossy().into())
+                .collect(),
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(flags, matches!(process, PodProcess::Held(..) | PodProcess::Exec(_)))?,
@@ -154,7 +160,7 @@ pub(super) fn describe(
         restrictions: restrictions(config),
         limits,
         deadline_secs: flags.deadline,
-        user: flags.user.unwrap_or(DEFAULT_USER),
+        user,
         further_tools: further_tools(config),
         in_place: in_place(config),
         network: network(config, &spec, project)?,

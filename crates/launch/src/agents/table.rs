@@ -102,7 +102,7 @@ const ROWS: &[AgentRow] = &[
         listens: false,
         local_python: None,
         state: &[".claude"],
-        private: &[],
+        private: &["/tmp/cc-daemon-UID", "/tmp/cc-socks", "/tmp/cc-socks-UID"],
         copied: state::CLAUDE,
         settings: &[],
         variables: &[

@@ -27,6 +27,10 @@ pub struct AgentContainer {
     pub mounts: Vec<Mount>,
     /// Further variables; none is secret.
     pub variables: Vec<(OsString, Value)>,
+    /// Directories in `/tmp` of which each container of the session has its own, so that no tool reaches
+    /// what the agent's programs listen at there. A tool could remove a mount point that its own container
+    /// does not have.
+    pub private: Vec<PathBuf>,
 }
 
 pub(super) fn container(

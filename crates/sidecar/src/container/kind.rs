@@ -170,6 +170,8 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
         Mount::bind(&config.tmp, &config.tmp, false),
         Mount::Scratch { to: HOME.into() },
     ]);
+    let private = config.agent.iter().flat_map(|agent| agent.private.iter().cloned());
+    spec.mounts.extend(private.map(|to| Mount::Scratch { to }));
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     spec.variables.extend(identity.map(plain));
     if !is_served {
