@@ -46,6 +46,7 @@ mod container_registries;
 mod container_repository;
 mod container_restrictions;
 mod container_session;
+mod container_sockets;
 mod container_stacks;
 mod container_venv;
 mod container_versions;

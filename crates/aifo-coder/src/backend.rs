@@ -159,6 +159,7 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     containers.host_ports.clone_from(&config.host_ports.value);
     containers.agent_ports.clone_from(&config.agent_ports.value);
     containers.join.clone_from(&config.join.value);
+    containers.sockets.clone_from(&config.sockets.value);
     containers.publish.clone_from(&config.publish.value);
     containers.pools.clone_from(&config.pools.value);
     let limits = &mut containers.limits;

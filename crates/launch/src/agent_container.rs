@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value};
@@ -16,6 +16,7 @@ use crate::error::LaunchError;
 use crate::identity;
 use crate::keys::ModelKeys;
 use crate::shims::{ShimTools, link_names_apart};
+use crate::sockets::sockets_below;
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check;
 
@@ -70,7 +71,7 @@ pub(crate) fn container(
     let files = files_dir(session_dir);
     mounts
         .extend(FILES.iter().map(|(name, to)| Mount::bind(&files.join(name), Path::new(to), true)));
-    mounts.extend(state_mounts(agent, own_home, session_dir));
+    mounts.extend(state_mounts(agent, own_home));
     mounts.extend(settings_mounts(agent, session_dir));
     let plain = |(name, value): &(String, String)| {
         (OsString::from(name), Value::Plain(OsString::from(value)))
@@ -113,8 +114,6 @@ pub(crate) async fn configure(
         let file = files.join(name);
         fs::write(&file, text).map_err(|source| directory_error(&file, source))?;
     }
-    let empty = files.join(EMPTY_FILE);
-    fs::write(&empty, "").map_err(|source| directory_error(&empty, source))?;
     for (name, bytes) in settings(agent) {
         let file = files.join(name);
         fs::write(&file, bytes).map_err(|source| directory_error(&file, source))?;
@@ -153,11 +152,7 @@ fn link_shims(shims: &Path, tools: ShimTools<'_>) -> io::Result<()> {
 
 /// Mounts the agent's state directories. Their parents become scratch directories; otherwise the
 /// engine would create them as root.
-fn state_mounts(
-    agent: &AgentContainerConfig,
-    own_home: Option<&Path>,
-    session_dir: &Path,
-) -> Vec<Mount> {
+fn state_mounts(agent: &AgentContainerConfig, own_home: Option<&Path>) -> Vec<Mount> {
     let Some(home) = own_home.or(agent.home.as_deref()) else { return Vec::new() };
     let inside = Path::new(CONTAINER_HOME);
     let mut mounts: Vec<Mount> = Vec::new();
@@ -176,7 +171,7 @@ fn state_mounts(
         let to = inside.join(state);
         mounts.push(Mount::bind(&real, &to, false));
         if own_home.is_none() {
-            mounts.extend(socket_covers(agent, &real, &to, session_dir));
+            mounts.extend(socket_covers(agent, &real, &to));
         }
     }
     let private = agent.spec.private_in_state();
@@ -186,20 +181,17 @@ fn state_mounts(
 
 /// Covers the sockets in a directory of the user: programs of this machine listen there, and would
 /// act for the agent outside of the container.
-fn socket_covers(
-    agent: &AgentContainerConfig,
-    real: &Path,
-    to: &Path,
-    session_dir: &Path,
-) -> Vec<Mount> {
+fn socket_covers(agent: &AgentContainerConfig, real: &Path, to: &Path) -> Vec<Mount> {
     let is_private = |path: &Path| {
         let mut private = agent.spec.private_in_state();
         private.any(|private| path.starts_with(Path::new(CONTAINER_HOME).join(private)))
     };
     let sockets = sockets_below(real).into_iter();
     let paths = sockets.filter_map(|socket| Some(to.join(socket.strip_prefix(real).ok()?)));
-    let empty = files_dir(session_dir).join(EMPTY_FILE);
-    paths.filter(|path| !is_private(path)).map(|path| Mount::bind(&empty, path, true)).collect()
+    paths
+        .filter(|path| !is_private(path))
+        .map(|path| Mount::bind(Path::new(NULL), path, true))
+        .collect()
 }
 
 /// Mounts copies of the settings files that exist.
@@ -230,41 +222,14 @@ fn settings(agent: &AgentContainerConfig) -> Vec<(String, Vec<u8>)> {
     found.collect()
 }
 
-/// Finds the sockets in a state directory, down to [`MAX_DEPTH`] and [`MAX_ENTRIES`].
-fn sockets_below(directory: &Path) -> Vec<PathBuf> {
-    let mut sockets = Vec::new();
-    let mut pending = vec![(directory.to_owned(), 0)];
-    let mut entries_seen = 0;
-    while let Some((directory, depth)) = pending.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            entries_seen += 1;
-            if entries_seen > MAX_ENTRIES {
-                return sockets;
-            }
-            match entry.file_type() {
-                Ok(kind) if kind.is_socket() => sockets.push(entry.path()),
-                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => {
-                    pending.push((entry.path(), depth + 1));
-                }
-                _ => {}
-            }
-        }
-    }
-    sockets
-}
-
-/// Limits of the search for sockets. Programs keep their paths short.
-const MAX_DEPTH: u32 = 4;
-const MAX_ENTRIES: u32 = 20_000;
+/// Covers sockets: nothing has to be created, and nothing connects to it.
+const NULL: &str = "/dev/null";
 
 /// Settings are written by hand.
 const MAX_SETTINGS: u64 = 1 << 20;
 
 /// Copies of settings files, followed by their index in the row.
 const SETTINGS_FILE: &str = "settings-";
-
-/// An empty file that is mounted over sockets.
-const EMPTY_FILE: &str = "nothing";
 
 fn create_directory(directory: &Path) -> Result<(), LaunchError> {
     let made = DirBuilder::new().mode(0o700).create(directory);
@@ -306,7 +271,7 @@ mod tests {
             scratch(".local/state"),
             state(".local/state/it"),
         ];
-        assert_eq!(state_mounts(&agent, None, Path::new("/s")), expected);
+        assert_eq!(state_mounts(&agent, None), expected);
 
         // Copies of settings are mounted read-only if they exist. Links are not followed.
         fs::write(home.join(".it.yml"), "x").unwrap();
@@ -325,16 +290,15 @@ mod tests {
         let _listening = sockets.map(|path| UnixListener::bind(home.join(path)).unwrap());
         agent.spec.state.truncate(1);
         agent.spec.private = vec![".it/own".into()];
-        let cover = |path: &str| {
-            Mount::bind(Path::new("/s/agent/nothing"), Path::new("/home/coder").join(path), true)
-        };
-        let mounts = state_mounts(&agent, None, Path::new("/s"));
+        let cover =
+            |path: &str| Mount::bind(Path::new(NULL), Path::new("/home/coder").join(path), true);
+        let mounts = state_mounts(&agent, None);
         let expected = [state(".it"), cover(".it/z"), cover(".it/a/b/y"), scratch(".it/own")];
         assert_eq!(mounts.len(), expected.len(), "{mounts:?}");
         assert!(expected.iter().all(|mount| mounts.contains(mount)), "{mounts:?}");
 
         // A state of its own has none of the user's.
-        let own = state_mounts(&agent, Some(Path::new("/own")), Path::new("/s"));
+        let own = state_mounts(&agent, Some(Path::new("/own")));
         let it = Mount::bind(Path::new("/own/.it"), Path::new("/home/coder/.it"), false);
         assert_eq!(own, [it, scratch(".it/own")]);
     }

@@ -21,6 +21,7 @@ use crate::named_network::{NamedNetwork, StackPorts};
 use crate::network_rules::NetworkRules;
 use crate::pod::PodSession;
 use crate::published_port::engine_value;
+use crate::sockets::listening_below;
 use crate::toolchain::Toolchain;
 use crate::workspace_check::is_system_directory;
 
@@ -113,6 +114,8 @@ pub struct Containers {
     pub agent_ports: Vec<u16>,
     /// The engine's network that tools have with [`Net::Names`], instead of the named one.
     pub join: Option<String>,
+    /// Sockets of this machine's programs that agent and tools may use: paths in the workspace.
+    pub sockets: Vec<PathBuf>,
     /// Published ports, as for the engine's `--publish`; without an address at 127.0.0.1.
     pub publish: Vec<String>,
     /// Address pools of podman's networks, if its configuration sets them.
@@ -140,6 +143,7 @@ impl Containers {
             host_ports: Vec::new(),
             agent_ports: Vec::new(),
             join: None,
+            sockets: Vec::new(),
             publish: Vec::new(),
             pools: None,
             limits: aifo_engine::ContainerLimits {
@@ -245,13 +249,31 @@ impl Containers {
         }
     }
 
+    /// Finds the sockets in the workspace, and in its linked repository, that containers must not use.
+    pub(crate) fn covered_sockets(
+        &self,
+        workspace: &Path,
+        linked: Option<&LinkedRepository>,
+    ) -> Vec<PathBuf> {
+        let mut found = listening_below(workspace);
+        let admitted = |path: &PathBuf| {
+            let path = workspace.join(path);
+            self.sockets.iter().any(|admitted| workspace.join(admitted) == path)
+        };
+        found.extend(linked.iter().flat_map(|linked| {
+            listening_below(&linked.common).into_iter().map(|path| linked.common.join(path))
+        }));
+        found.retain(|path| !admitted(path));
+        found
+    }
+
     /// Returns the backend of a session.
     pub(crate) fn backend(
         &self,
         session: &str,
         session_dir: &Path,
         runner: RunnerOptions<'_>,
-        (workspace, linked, caches): (&Path, Option<LinkedRepository>, Caches),
+        (workspace, linked, sockets_of_host, caches): Mounted<'_>,
         tmp: &Path,
         (agent, stacks): (Option<AgentContainer>, Option<Arc<dyn StackServer>>),
     ) -> ContainerBackend {
@@ -264,6 +286,7 @@ impl Containers {
             sockets: session_dir.join("back"),
             workspace: workspace.to_owned(),
             linked,
+            sockets_of_host,
             tmp: tmp.to_owned(),
             images: self.images.clone(),
             net: self.net,
@@ -283,6 +306,9 @@ impl Containers {
         })
     }
 }
+
+/// The workspace, its linked repository, the covered sockets in them, and the caches.
+pub(crate) type Mounted<'a> = (&'a Path, Option<LinkedRepository>, Vec<PathBuf>, Caches);
 
 /// Returns limits of each process in a container, by the engine's names: no core dumps, which the host
 /// would store, and half of the open files and pending signals that this machine allows, so that one

@@ -104,6 +104,7 @@ mod session_dir;
 mod session_dirs;
 mod shim_binary;
 mod shims;
+mod sockets;
 mod start;
 mod state;
 mod tool_stacks;

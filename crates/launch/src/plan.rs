@@ -45,7 +45,8 @@ pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchEr
                 Some(agent_container::container(asked, own_home, interpreters, &session_dir, uid));
         }
         let linked = containers.linked(&workspace).unwrap_or_default();
-        let mounted = (workspace.as_path(), linked, config.caches.caches(&workspace));
+        let sockets = containers.covered_sockets(&workspace, linked.as_ref());
+        let mounted = (workspace.as_path(), linked, sockets, config.caches.caches(&workspace));
         let network = containers.named_network(&config.kinds())?;
         let stacks = network.map(|network| Arc::new(network) as Arc<dyn StackServer>);
         let options = (agent, stacks);

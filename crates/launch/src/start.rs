@@ -280,6 +280,15 @@ impl Backends {
                     publications = Some(Arc::new(publish(network, containers)?));
                 }
                 containers.warn_of_removed_logins();
+                let linked = containers.linked(workspace).unwrap_or_else(|reason| {
+                    tracing::warn!("git does not work in this workspace in containers: {reason}");
+                    None
+                });
+                let searched = (containers.clone(), workspace.clone(), linked.clone());
+                let sockets = tokio::task::spawn_blocking(move || {
+                    let (containers, workspace, linked) = searched;
+                    containers.covered_sockets(&workspace, linked.as_ref())
+                });
                 let directory = dirs.directory.path();
                 let (mut agent, mut private) = (None, Vec::new());
                 if let Some(asked) = &config.agent {
@@ -307,12 +316,9 @@ impl Backends {
                     private.clone_from(&container.private);
                     agent = Some(container);
                 }
-                let linked = containers.linked(workspace).unwrap_or_else(|reason| {
-                    tracing::warn!("git does not work in this workspace in containers: {reason}");
-                    None
-                });
                 backend::prepare_mounts(workspace, linked.as_ref(), shared_tmp, &private)?;
-                let mounted = (workspace.as_path(), linked, dirs.caches.clone());
+                let sockets = sockets.await.map_err(|error| LaunchError::System(error.into()))?;
+                let mounted = (workspace.as_path(), linked, sockets, dirs.caches.clone());
                 let stacks =
                     network.clone().map(|network| Arc::new(network) as Arc<dyn StackServer>);
                 let options = (agent, stacks);

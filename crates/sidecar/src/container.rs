@@ -14,6 +14,7 @@ mod network_isolation;
 mod pod;
 mod repository;
 mod runner_listener;
+mod sockets;
 mod starting;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ use crate::progress::Progress;
 use crate::stack_server::StackServer;
 
 use self::repository::{MountPoints, Repository, RepositoryPlace};
+use self::sockets::SocketCovers;
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
@@ -65,6 +67,9 @@ pub struct ContainerConfig {
     pub workspace: PathBuf,
     /// The repository outside of the workspace that the workspace belongs to.
     pub linked: Option<LinkedRepository>,
+    /// Sockets of this machine's programs that containers get covers over: relative to the workspace, or
+    /// absolute in the linked repository.
+    pub sockets_of_host: Vec<PathBuf>,
     /// The session's temporary directory; a real path.
     pub tmp: PathBuf,
     /// The image of each kind.
@@ -179,7 +184,8 @@ impl ContainerBackend {
         let mut commands = shared.pod_commands(&kinds)?;
         for kind in &kinds {
             let repository = shared.repository(kind);
-            commands.push(shared.config.engine.run(&shared.sidecar(kind, &repository))?);
+            let spec = shared.sidecar(kind, &repository, &shared.socket_covers());
+            commands.push(shared.config.engine.run(&spec)?);
         }
         let mut names: Vec<_> = kinds.iter().map(|kind| shared.container_name(kind)).collect();
         names.extend(shared.stacks_of(&kinds).iter().map(|(stack, _)| shared.pod_name(stack)));
@@ -269,11 +275,29 @@ impl Shared {
         self.agent(kind).map_or_else(|| self.config.images.of(kind), |agent| agent.image.clone())
     }
 
-    fn sidecar(&self, kind: &Kind, repository: &Repository) -> ContainerSpec {
-        match self.agent(kind) {
+    fn sidecar(
+        &self,
+        kind: &Kind,
+        repository: &Repository,
+        sockets: &SocketCovers,
+    ) -> ContainerSpec {
+        let mut spec = match self.agent(kind) {
             Some(agent) => agent::container(self, agent, repository),
             None => kind::sidecar(self, kind, repository),
-        }
+        };
+        spec.mounts.extend(sockets.mounts());
+        spec.args.extend(sockets.expectations());
+        spec
+    }
+
+    /// Opens the sockets to cover. An engine on another kernel has none, as none can be connected to.
+    fn socket_covers(&self) -> SocketCovers {
+        let config = &self.config;
+        let sockets = match config.engine.facts().shares_host_kernel() {
+            true => &config.sockets_of_host[..],
+            false => &[],
+        };
+        SocketCovers::find(&config.workspace, sockets)
     }
 
     /// Finds the repositories that a container gets: a sidecar the workspace's, every container the linked

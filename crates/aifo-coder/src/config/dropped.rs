@@ -8,7 +8,7 @@ use crate::config::source::Layer;
 use crate::config::table::Config;
 
 /// Keys that have no effect in a pod. The second word is the value that a pod has anyway, which is not reported.
-const DROPPED: [(&str, &str); 21] = [
+const DROPPED: [(&str, &str); 22] = [
     ("agent.state", "own"),
     ("agent.state_import", "settings"),
     ("ask.command", ""),
@@ -22,6 +22,7 @@ const DROPPED: [(&str, &str); 21] = [
     ("net.agent_ports", ""),
     ("net.host_ports", ""),
     ("net.join", ""),
+    ("net.sockets", ""),
     ("notify.allow", ""),
     ("notify.command", ""),
     ("notify.enabled", "false"),

@@ -203,6 +203,8 @@ table! {
         setting("net.join", at!(join), NETWORK, "joins a network of the engine")
             .unset("none").flag("--join", Takes::One("NETWORK"), FlagGroup::Containers,
                 "Join tools to this network of the engine, such as one of compose, instead of the names");
+    [sockets: Vec<PathBuf> = Vec::new()]
+        setting("net.sockets", at!(sockets), PATHS, "lets programs of this machine through");
     // Shown as those of `allow`.
     []
         rule("kind.NAME.tools", |config, item| config.kinds.allow(item), Err("lists tools"));

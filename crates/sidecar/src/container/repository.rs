@@ -43,18 +43,18 @@ pub(super) struct Repository {
 
 /// A file or directory with its own mount.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// Relative to the workspace, or absolute outside of it.
     path: PathBuf,
     read_only: bool,
     /// Keeps the inode number from being used again.
     file: File,
-    metadata: Metadata,
+    pub(super) metadata: Metadata,
 }
 
 /// Identifies a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileId {
+pub(super) struct FileId {
     device: u64,
     inode: u64,
 }
@@ -221,7 +221,7 @@ impl Repository {
 
 impl Entry {
     /// Opens a file in a directory without following a link.
-    fn open(parent: &Path, path: &Path, name: impl AsRef<OsStr>) -> Option<Self> {
+    pub(super) fn open(parent: &Path, path: &Path, name: impl AsRef<OsStr>) -> Option<Self> {
         let name = name.as_ref();
         let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(parent.join(name));
@@ -230,13 +230,13 @@ impl Entry {
         Some(Entry { path: path.join(name), read_only: true, file, metadata })
     }
 
-    fn id(&self) -> FileId {
+    pub(super) fn id(&self) -> FileId {
         FileId::from(&self.metadata)
     }
 }
 
 impl FileId {
-    fn of(path: &Path) -> Option<Self> {
+    pub(super) fn of(path: &Path) -> Option<Self> {
         path.symlink_metadata().ok().as_ref().map(FileId::from)
     }
 }

@@ -59,18 +59,22 @@ impl Shared {
     ) -> Result<Runner, SidecarError> {
         self.ensure_network(&kind, progress).await?;
         let repository = self.prepare_repository(&kind);
-        let spec = self.sidecar(&kind, &repository);
+        let sockets = self.socket_covers();
+        let spec = self.sidecar(&kind, &repository, &sockets);
         let is_agent = self.agent(&kind).is_some();
         let of = kind.clone();
         let runner = self.start_in_stack(kind, &spec, progress).await?;
         let has_lost_stack = self.stack_loss(&of).await;
-        Ok(match is_agent {
-            true => runner,
-            false => runner.with_outdated(move || match repository.is_current() {
+        if is_agent {
+            tokio::spawn(sockets.report_uncovered(runner.lost()));
+            return Ok(runner);
+        }
+        Ok(runner.with_outdated(move || {
+            match repository.is_current() && sockets.uncovered().next().is_none() {
                 false => Some(OutdatedCause::ReplacedMount),
                 true => has_lost_stack().then_some(OutdatedCause::LostStack),
-            }),
-        })
+            }
+        }))
     }
 
     /// Starts a container and returns when its runner has answered, with the clients of its network

@@ -1,0 +1,98 @@
+//! Sockets of this machine's programs in the workspace (`spec/containers.md#sockets`).
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+
+use aifo_tests::{ContainerSetup, Engine, Outcome, Running, eventually};
+
+use crate::container_agents::{contained, user_file};
+
+/// Connects to each socket and prints how that ended.
+const PROBE: &str = r"
+import errno, os, socket, sys
+for path in sys.argv[2:]:
+    with socket.socket(socket.AF_UNIX) as it:
+        code = it.connect_ex(path)
+        print(sys.argv[1], path, errno.errorcode.get(code, 'connected'), flush=True)
+";
+
+/// As the agent, then as a tool.
+const BOTH: &str = "/usr/bin/python3 probe.py agent \"$@\"; python3 probe.py tool \"$@\"";
+
+fn setup(engine: &Engine) -> ContainerSetup {
+    let containers = ContainerSetup::of(engine).kind("python");
+    let workspace = containers.setup().workspace();
+    fs::create_dir(workspace.join("run")).unwrap();
+    fs::write(workspace.join("probe.py"), PROBE).unwrap();
+    containers
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn no_container_connects_to_a_program_of_this_machine() {
+    let Some(engine) = Engine::of_run("no_container_connects_to_a_program_of_this_machine") else {
+        return;
+    };
+    for net in ["names", "none", "open"] {
+        let containers = setup(&engine);
+        let workspace = containers.setup().workspace();
+        let _database = UnixListener::bind(workspace.join("run/database")).unwrap();
+        let _admitted = UnixListener::bind(workspace.join("run/admitted")).unwrap();
+        // One that is left by a program that has ended stays usable.
+        drop(UnixListener::bind(workspace.join("run/left")).unwrap());
+        let network = format!("[containers]\nnet = '{net}'\n[net]\nsockets = ['run/admitted']\n");
+        user_file(&containers, &network);
+        let database = workspace.join("run/database").display().to_string();
+        let paths = [&database, "/workspace/run/database", "run/admitted", "run/left"];
+        let script = format!("{BOTH}; rm run/left && rm -f run/database; ls run");
+        let mut run = contained(&containers, &["sh", "-c", &script, "-"]);
+        let outcome = Outcome::of(run.args(paths));
+        let line = |side: &str, path: &str, how: &str| format!("{side} {path} {how}\n");
+        let of = |side: &str| {
+            let refused = [&paths[..2], &paths[3..]].concat();
+            let [first, second, left] = refused[..] else { panic!("{refused:?}") };
+            let refused = |path| line(side, path, "ECONNREFUSED");
+            let admitted = line(side, "run/admitted", "connected");
+            [refused(first), refused(second), admitted, refused(left)].concat()
+        };
+        let expected = [of("agent"), of("tool"), "admitted\ndatabase\n".to_owned()].concat();
+        assert_eq!(String::from_utf8_lossy(&outcome.stdout), expected, "{net}: {outcome:?}");
+        assert!(workspace.join("run/database").exists());
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_replaced_socket_is_covered_again_for_tools_and_named() {
+    let Some(engine) = Engine::of_run("a_replaced_socket_is_covered_again_for_tools_and_named")
+    else {
+        return;
+    };
+    let containers = setup(&engine);
+    let workspace = containers.setup().workspace();
+    let database = workspace.join("run/database");
+    let first = UnixListener::bind(&database).unwrap();
+    let script = format!(
+        "{BOTH}; echo > ready; while [ ! -e replaced ]; do sleep 0.02; done; {BOTH}; \
+         while [ ! -e named ]; do sleep 0.02; done"
+    );
+    let mut run = contained(&containers, &["sh", "-c", &script, "-", "run/database"]);
+    let running = Running::start(&mut run);
+    eventually("the first calls have ended", || workspace.join("ready").exists());
+    drop(first);
+    fs::remove_file(&database).unwrap();
+    let _second = UnixListener::bind(&database).unwrap();
+    fs::write(workspace.join("replaced"), "").unwrap();
+    let warning = "a program of this machine has replaced its socket 'run/database'";
+    let log = || {
+        let logs = containers.setup().scratch().join("home/.local/state/aifo/log");
+        let files = aifo_tests::files_below(&logs).into_iter();
+        files.filter_map(|file| fs::read_to_string(file).ok()).collect::<String>()
+    };
+    eventually("the log names the socket", || log().contains(warning));
+    fs::write(workspace.join("named"), "").unwrap();
+    let outcome = running.finish();
+    let expected = "agent run/database ECONNREFUSED\ntool run/database ECONNREFUSED\n\
+                    agent run/database connected\ntool run/database ECONNREFUSED\n";
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), expected, "{outcome:?}");
+}
