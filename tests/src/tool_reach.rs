@@ -10,7 +10,7 @@ use crate::scratch::files_below;
 
 /// Lists executable mappings, open FIFOs and listening sockets of the processes in the agent's container below
 /// directories that tools can write: the workspace and the session's temporary directory, at all their paths.
-/// Also lists files of compiled code in the temporary directory.
+/// Also lists files of compiled code in the temporary directory, and files that arguments name.
 pub fn tool_reach(workspace: &Path) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut has_agent = false;
@@ -23,7 +23,8 @@ pub fn tool_reach(workspace: &Path) -> Vec<String> {
         has_agent = true;
         let program = argv(pid).into_iter().next().unwrap_or_default();
         let root = PathBuf::from(format!("/proc/{pid}/root"));
-        for (what, path) in mapped(pid).chain(fifos(pid)).chain(listening(pid)).chain(code(&root)) {
+        let seen = mapped(pid).chain(fifos(pid)).chain(listening(pid));
+        for (what, path) in seen.chain(code(&root)).chain(named(pid, &root)) {
             if is_shared(&mounts, Path::new(&path)) {
                 found.insert(format!("{program}: {what} {path}"));
             }
@@ -111,6 +112,15 @@ fn code(root: &Path) -> impl Iterator<Item = (&'static str, String)> {
         .map(|path| ("may load", path))
         .collect::<Vec<_>>()
         .into_iter()
+}
+
+/// Files that the arguments name, also in the text of a shell.
+fn named(pid: i32, root: &Path) -> impl Iterator<Item = (&'static str, String)> {
+    let separators = |it: char| it.is_whitespace() || "'\"`;&|<>()=".contains(it);
+    let words = argv(pid);
+    let paths = words.iter().flat_map(|word| word.split(separators));
+    let is_file = |path: &&str| path.starts_with('/') && root.join(&path[1..]).is_file();
+    paths.filter(is_file).map(|path| ("names", path.to_owned())).collect::<Vec<_>>().into_iter()
 }
 
 fn read(pid: i32, file: &str) -> String {
