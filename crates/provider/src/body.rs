@@ -15,14 +15,12 @@ use crate::usage::UsageScanner;
 pub(crate) type ResponseBody = Either<Full<Bytes>, Passing>;
 
 /// A body that passes through, without trailers. It has no buffer: it reads as fast as its receiver.
-#[derive(Debug)]
 pub(crate) struct Passing {
     body: Incoming,
     meter: Arc<Meter>,
     direction: Direction,
 }
 
-#[derive(Debug)]
 enum Direction {
     ToProvider,
     ToAgent(Option<UsageScanner>, Option<Redactor>),

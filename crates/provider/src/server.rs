@@ -231,6 +231,10 @@ impl Shared {
         if response.status() == StatusCode::UNAUTHORIZED {
             upstream.key.refuse(&key).await;
         }
+        if headers::is_encoded(response.headers()) {
+            let reason = "its response is encoded, although the request forbids that".to_owned();
+            return Err(Refusal::Upstream(reason));
+        }
         let redactor = Redactor::of(&key);
         let mut headers = headers::to_agent(response.headers());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
