@@ -294,7 +294,7 @@ fn a_limit_that_an_agent_could_exceed_starts_nothing() {
         assert_eq!(outcome.code(), Some(86), "{outcome:?}");
         let expected = format!("{name} does not limit this agent: it runs on this machine\nhint: ");
         assert!(outcome.stderr.contains(&expected), "{outcome:?}");
-        let outcome = coder(&setup, &["run", "--backend", "local", "--", "true"]);
+        let outcome = coder(&setup, &["run", "--backend", "local", "--", "/bin/true"]);
         assert_eq!(outcome.code(), Some(0), "no agent: {outcome:?}");
     }
 }
