@@ -81,8 +81,8 @@ impl Counted {
                     }
                 }
             }
-            // After an error a body seems to end.
-            Some(Err(_)) => self.scanner = None,
+            // The body seems to end afterwards. The reservation is charged in full.
+            Some(Err(_)) => self.reservation = None,
             None => self.finish(),
         }
         Poll::Ready(data)
@@ -90,9 +90,10 @@ impl Counted {
 
     /// The response has ended: it costs the usage of the whole, if it has that.
     fn finish(&mut self) {
-        let is_final = self.scanner.as_ref().is_some_and(UsageScanner::is_final);
-        if let Some(mut reservation) = self.reservation.take_if(|_| is_final) {
-            reservation.settle();
+        let Some(mut reservation) = self.reservation.take() else { return };
+        match self.scanner.as_ref().is_some_and(UsageScanner::is_final) {
+            true => reservation.settle(),
+            false => reservation.end(),
         }
     }
 

@@ -11,9 +11,12 @@ use crate::refusal::Refusal;
 pub(crate) struct Demand {
     /// Bytes of its body.
     pub(crate) sent: u64,
-    /// The most tokens of all its answers.
-    pub(crate) stated: u64,
+    /// The most tokens of all its answers; `None` if it states none for its one answer.
+    pub(crate) stated: Option<u64>,
 }
+
+/// Tokens of the longest answers of models.
+pub(crate) const LONGEST_ANSWER: u64 = 128 << 10;
 
 /// The members of a body that decide on the tokens of its answers. A member that occurs twice is an error, as
 /// servers differ in which one counts.
@@ -72,7 +75,9 @@ impl Demand {
             generation.max_output_tokens,
         ]);
         let answers = most([body.n, body.best_of, generation.candidate_count, None]);
-        let stated = tokens.unwrap_or(0).saturating_mul(answers.unwrap_or(1).max(1));
+        let answers = answers.unwrap_or(1).max(1);
+        let tokens = tokens.or((answers > 1).then_some(LONGEST_ANSWER));
+        let stated = tokens.map(|tokens| tokens.saturating_mul(answers));
         Ok(Demand { sent, stated })
     }
 }
@@ -113,18 +118,22 @@ mod tests {
     #[test]
     fn the_most_that_a_body_states() {
         for (body, stated) in [
-            ("", 0),
-            ("{}", 0),
-            (r#"{"max_tokens": 10}"#, 10),
-            (r#"{"max_\u0074okens": 10}"#, 10),
-            (r#"{"max_tokens": 1, "max_completion_tokens": 9.5, "max_output_tokens": 3}"#, 10),
-            (r#"{"max_tokens": 10, "n": 128}"#, 1280),
-            (r#"{"max_tokens": 10, "n": 2, "best_of": 20}"#, 200),
-            (r#"{"max_tokens": 10, "n": -3}"#, 10),
-            (r#"{"max_tokens": 1e300, "n": 2}"#, u64::MAX),
-            (r#"{"max_tokens": null, "messages": [{"max_tokens": 7}]}"#, 0),
-            (r#"{"generationConfig": {"maxOutputTokens": 10, "candidateCount": 8}}"#, 80),
-            (r#"{"generation_config": {"max_output_tokens": 10, "candidate_count": 8}}"#, 80),
+            ("", None),
+            ("{}", None),
+            (r#"{"max_tokens": 10}"#, Some(10)),
+            (r#"{"max_\u0074okens": 10}"#, Some(10)),
+            (
+                r#"{"max_tokens": 1, "max_completion_tokens": 9.5, "max_output_tokens": 3}"#,
+                Some(10),
+            ),
+            (r#"{"max_tokens": 10, "n": 128}"#, Some(1280)),
+            (r#"{"max_tokens": 10, "n": 2, "best_of": 20}"#, Some(200)),
+            (r#"{"max_tokens": 10, "n": -3}"#, Some(10)),
+            (r#"{"max_tokens": 1e300, "n": 2}"#, Some(u64::MAX)),
+            (r#"{"max_tokens": null, "messages": [{"max_tokens": 7}]}"#, None),
+            (r#"{"n": 2}"#, Some(2 * LONGEST_ANSWER)),
+            (r#"{"generationConfig": {"maxOutputTokens": 10, "candidateCount": 8}}"#, Some(80)),
+            (r#"{"generation_config": {"max_output_tokens": 10, "candidate_count": 8}}"#, Some(80)),
         ] {
             let demand = Demand::of_body(body.as_bytes()).unwrap();
             assert_eq!(demand, Demand { sent: body.len() as u64, stated }, "{body}");

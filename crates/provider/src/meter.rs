@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::demand::Demand;
+use crate::demand::{Demand, LONGEST_ANSWER};
 use crate::refusal::Refusal;
 use crate::usage::Tokens;
 
@@ -55,6 +55,9 @@ struct Counts {
 pub(crate) struct Reservation {
     meter: Arc<Meter>,
     tokens: u64,
+    /// What it is charged without usage. At the response's end `guess`.
+    charge: u64,
+    guess: u64,
     /// Bytes of the request's body, and of the response's so far.
     bytes: u64,
     /// What the response has counted so far.
@@ -90,26 +93,34 @@ impl Meter {
     pub(crate) async fn reserve(self: &Arc<Self>, demand: Demand) -> Result<Reservation, Refusal> {
         loop {
             let settled = self.settled.notified();
-            if let Some(tokens) = self.try_reserve(demand)? {
+            if let Some((tokens, guess)) = self.try_reserve(demand)? {
                 let (meter, counted) = (Arc::clone(self), Tokens::default());
-                let bytes = demand.sent;
-                return Ok(Reservation { meter, tokens, bytes, counted, is_settled: false });
+                let (bytes, is_settled) = (demand.sent, false);
+                return Ok(Reservation {
+                    meter,
+                    tokens,
+                    charge: tokens,
+                    guess,
+                    bytes,
+                    counted,
+                    is_settled,
+                });
             }
             settled.await;
         }
     }
 
-    fn try_reserve(&self, demand: Demand) -> Result<Option<u64>, Refusal> {
+    fn try_reserve(&self, demand: Demand) -> Result<Option<(u64, u64)>, Refusal> {
         let mut counts = self.lock();
         let left = self.left(&counts)?;
-        let mut tokens = 0;
+        let (mut tokens, mut guess) = (0, 0);
         if let Some((limit, left)) = self.limits.tokens.zip(left) {
-            let stated = demand.stated;
-            if stated > left {
+            if let Some(stated) = demand.stated.filter(|&stated| stated > left) {
                 return Err(Refusal::Room { limit, left, stated });
             }
-            tokens = stated.saturating_add(demand.sent / BYTES_PER_TOKEN);
-            tokens = tokens.max(counts.largest).max(limit / SMALLEST_PART);
+            guess = counts.largest.max(limit / SMALLEST_PART);
+            tokens = demand.stated.unwrap_or(LONGEST_ANSWER);
+            tokens = tokens.saturating_add(demand.sent / BYTES_PER_TOKEN).max(guess);
             // A request that is alone is admitted even if only a guess at its size has no room.
             if counts.reserved > 0 && tokens > left.saturating_sub(counts.reserved) {
                 return Ok(None);
@@ -117,7 +128,7 @@ impl Meter {
         }
         counts.usage.requests += 1;
         counts.reserved = counts.reserved.saturating_add(tokens);
-        Ok(Some(tokens))
+        Ok(Some((tokens, guess)))
     }
 
     /// Returns the tokens that are left, or the limit that is reached.
@@ -165,6 +176,11 @@ impl Reservation {
         self.meter.limits_tokens() && !self.is_settled
     }
 
+    /// The response has ended without usage: its answer is what was read, and only its prompt is unknown.
+    pub(crate) fn end(&mut self) {
+        self.charge = self.guess;
+    }
+
     /// The response costs what it has counted.
     pub(crate) fn settle(&mut self) {
         self.is_settled = true;
@@ -180,7 +196,7 @@ impl Drop for Reservation {
         tokens.input = tokens.input.saturating_add(self.counted.input);
         tokens.output = tokens.output.saturating_add(self.counted.output);
         if self.is_open() {
-            let estimate = self.tokens.max(self.bytes / BYTES_PER_TOKEN);
+            let estimate = self.charge.max(self.bytes / BYTES_PER_TOKEN);
             let more = estimate.saturating_sub(self.counted.sum());
             counts.usage.estimated = counts.usage.estimated.saturating_add(more);
             tracing::info!("a response without usage costs {estimate} tokens of the limit");
@@ -199,7 +215,7 @@ mod tests {
     }
 
     async fn reserve(meter: &Arc<Meter>, sent: u64, stated: u64) -> Result<Reservation, Refusal> {
-        let reserving = meter.reserve(Demand { sent, stated });
+        let reserving = meter.reserve(Demand { sent, stated: Some(stated) });
         let waits = Refusal::Upstream("waits".to_owned());
         tokio::select! { biased; result = reserving => result, () = std::future::ready(()) => Err(waits) }
     }
@@ -256,7 +272,7 @@ mod tests {
         let first = reserve(&meter, 0, 60).await.unwrap();
         let other = Arc::clone(&meter);
         let waiting =
-            tokio::spawn(async move { other.reserve(Demand { sent: 0, stated: 60 }).await });
+            tokio::spawn(async move { other.reserve(Demand { sent: 0, stated: Some(60) }).await });
         tokio::task::yield_now().await;
         cost(first, 10, 10);
         drop(waiting.await.unwrap().unwrap());
@@ -266,7 +282,9 @@ mod tests {
     #[tokio::test]
     async fn a_response_without_usage_costs_its_reservation_or_what_was_read() {
         let meter = meter(None, Some(1_000_000));
-        drop(reserve(&meter, 0, 0).await.unwrap());
+        let mut ended = reserve(&meter, 0, 70_000).await.unwrap();
+        ended.end();
+        drop(ended);
         assert_eq!(meter.usage().estimated, 62_500);
         let mut long = reserve(&meter, 400, 100_000).await.unwrap();
         long.add_received(800_000);
