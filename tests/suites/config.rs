@@ -296,6 +296,11 @@ fn a_limit_that_an_agent_could_exceed_starts_nothing() {
         assert!(outcome.stderr.contains(&expected), "{outcome:?}");
         let outcome = coder(&setup, &["run", "--backend", "local", "--", "/bin/true"]);
         assert_eq!(outcome.code(), Some(0), "no agent: {outcome:?}");
+        for words in [&["crush"][..], &["--keys", "pass", "qwen"]] {
+            let outcome = coder(&setup, &[&["kube", "render"], words].concat());
+            let expected = format!("{name} does not limit this agent: aifo adds no key");
+            assert!(outcome.stderr.contains(&expected), "{words:?}: {outcome:?}");
+        }
     }
 }
 

@@ -155,9 +155,10 @@ mod tests {
             r#"{"generationConfig": {"maxOutputTokens": 1, "max_output_tokens": 8}}"#,
             r#"{"prompt": ["a", "b"]}"#,
             r#"{"background": true}"#,
+            &format!("{{\"x\":{}", "[".repeat(1_000_000)),
         ] {
             let refusal = Demand::of_body(body.as_bytes()).unwrap_err();
-            assert!(matches!(refusal, Refusal::Uncounted(_)), "{body}");
+            assert!(matches!(refusal, Refusal::Uncounted(_)), "{body:.80}");
         }
     }
 

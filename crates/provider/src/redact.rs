@@ -120,7 +120,8 @@ fn compare_character(bytes: &[u8], character: u8) -> Comparison {
         (_, [first, ..]) if *first == character && character == b'/' => {
             return Comparison::Equal(backslashes + 1);
         }
-        _ => format!("u{character:04x}"),
+        (_, [] | [b'u' | b'U', ..]) => format!("u{character:04x}"),
+        _ => return Comparison::Different,
     };
     let (read, code) = (escape.len().min(code.len()), code.as_bytes());
     match escape.split_at(read).0.eq_ignore_ascii_case(code.split_at(read).0) {
