@@ -286,6 +286,25 @@ fn agents_are_listed_with_the_keys_that_they_use() {
 }
 
 #[test]
+fn a_limit_that_an_agent_could_exceed_starts_nothing() {
+    let setup = SessionSetup::new().env("OPENAI_API_KEY", "sk-x");
+    for (limit, name) in [("max_tokens", "--max-tokens"), ("max_requests", "--max-requests")] {
+        write(&setup, USER, &format!("[agent]\n{limit} = 5"));
+        let outcome = coder(&setup, &["run", "--backend", "local", "--", "qwen"]);
+        assert_eq!(outcome.code(), Some(86), "{outcome:?}");
+        let expected = format!("{name} does not limit this agent: it runs on this machine\nhint: ");
+        assert!(outcome.stderr.contains(&expected), "{outcome:?}");
+        let outcome = coder(&setup, &["run", "--backend", "local", "--", "/bin/true"]);
+        assert_eq!(outcome.code(), Some(0), "no agent: {outcome:?}");
+        for words in [&["crush"][..], &["--keys", "pass", "qwen"]] {
+            let outcome = coder(&setup, &[&["kube", "render"], words].concat());
+            let expected = format!("{name} does not limit this agent: aifo adds no key");
+            assert!(outcome.stderr.contains(&expected), "{words:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
 fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
     let setup = SessionSetup::new();
     let rows = [

@@ -68,6 +68,29 @@ fn a_limit_and_a_key_that_is_passed() {
     let text = outcome.exited(0).text();
     assert!(text.contains("\"right_key\": true") && text.contains(" 429 "), "{text}");
     assert!(text.contains("insufficient_quota") && text.contains("--max-requests"), "{text}");
+    let body = "ask \"$OPENAI_API_KEY\" $base/chat/completions";
+    for (options, expected) in [
+        (&["--max-tokens", "9"][..], ""),
+        (&["--max-tokens", "9", "--keys", "pass"], "aifo adds no key"),
+        (&["--max-tokens", "9", "--net", "host"], "aifo adds no key"),
+        (&["--max-requests", "9", "--keys", "pass"], "aifo adds no key"),
+    ] {
+        let outcome = Outcome::of(&mut run(&containers, &server, options, body));
+        if expected.is_empty() {
+            assert!(outcome.exited(0).text().contains("\"right_key\": true"), "{options:?}");
+            continue;
+        }
+        assert_eq!(outcome.code(), Some(86), "{options:?}: {outcome:?}");
+        assert!(
+            outcome.stderr.contains(expected) && outcome.stderr.contains("hint: "),
+            "{outcome:?}"
+        );
+    }
+    let login = containers.setup().scratch().join("home/.qwen/oauth_creds.json");
+    fs::create_dir_all(login.parent().unwrap()).unwrap();
+    fs::write(&login, "{\"access_token\": \"x\"}").unwrap();
+    let outcome = Outcome::of(&mut run(&containers, &server, &["--max-tokens", "9"], body));
+    assert!(outcome.stderr.contains("the login '~/.qwen/oauth_creds.json'"), "{outcome:?}");
     let print = "echo \"$OPENAI_API_KEY $OPENAI_BASE_URL\"";
     let outcome = Outcome::of(&mut run(&containers, &server, &["--keys", "pass"], print));
     assert_eq!(outcome.exited(0).text(), format!("{KEY} {}\n", server.url()));

@@ -301,12 +301,16 @@ pub(crate) fn model_usage(usage: &Usage) -> Option<String> {
         1 => format!("1 {one}"),
         count => format!("{count} {one}s"),
     };
-    let Usage { requests, received, tokens, .. } = usage;
+    let Usage { requests, received, tokens, estimated, .. } = usage;
     (*requests > 0).then(|| {
         let requests = count(*requests, "request");
         let (input, output) = (count(tokens.input, "token"), count(tokens.output, "token"));
+        let estimated = match estimated {
+            0 => String::new(),
+            more => format!(", {} estimated", count(*more, "token")),
+        };
         format!(
-            "{requests} to models, {} received, {input} of prompts, {output} of answers",
+            "{requests} to models, {} received, {input} of prompts, {output} of answers{estimated}",
             size(*received)
         )
     })

@@ -190,6 +190,7 @@ struct ModelRow {
     received_bytes: u64,
     input_tokens: u64,
     output_tokens: u64,
+    estimated_tokens: u64,
 }
 
 #[derive(Serialize)]
@@ -242,6 +243,7 @@ impl<'a> Row<'a> {
                 received_bytes: usage.received,
                 input_tokens: usage.tokens.input,
                 output_tokens: usage.tokens.output,
+                estimated_tokens: usage.estimated,
             }),
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),

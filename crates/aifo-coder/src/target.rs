@@ -8,7 +8,7 @@ use aifo_launch::{
     Net, SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use aifo_process::forbid_tracing;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use crate::agents;
 use crate::config::Config;
@@ -25,6 +25,8 @@ pub(crate) struct Target {
     state: (StateMode, StateImport),
     /// The settings for model keys; `None` if the agent gets the keys.
     keys: Option<KeySettings>,
+    /// The flag of a limit of requests to models.
+    limit: Option<&'static str>,
     /// PEM files of certificates beside this machine's.
     certificates: Vec<PathBuf>,
     /// Whether the agent reaches hosts that no setting of `[net]` names.
@@ -79,6 +81,7 @@ impl Target {
             image,
             state: (config.state.value, config.state_import.value),
             keys: config.key_settings(),
+            limit: config.model_limit(),
             certificates: config.ca_bundle.value.iter().cloned().collect(),
             has_default_rules: config.net_defaults.value,
         }
@@ -98,7 +101,12 @@ impl Target {
     /// Configures a session for an agent in a container. Does nothing for one on this machine.
     /// Errors: the default image is missing.
     pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
-        let (Some(image), Some(spec)) = (&self.image, &self.spec) else { return Ok(()) };
+        let (Some(image), Some(spec)) = (&self.image, &self.spec) else {
+            return match (&self.spec, self.limit) {
+                (Some(_), Some(limit)) => Err(without_effect(limit, "it runs on this machine")),
+                _ => Ok(()),
+            };
+        };
         if let SidecarBackend::Containers(containers) = &mut session.backend {
             self.allow_hosts(spec, containers);
             let is_default = !image.is_named && containers.images.prefix.is_empty();
@@ -124,6 +132,19 @@ impl Target {
         }
         let has_copy = state == StateMode::Own && !spec.state.is_empty();
         let keys = self.model_keys(spec, session, home.as_deref().filter(|_| has_copy))?;
+        if let Some(limit) = self.limit {
+            let variable = |name: &str| std::env::var(name).ok();
+            let own =
+                keys.as_ref().map(|keys| keys.own_credential(spec, home.as_deref(), variable));
+            let reason = match own {
+                None => "aifo adds no key to its requests".to_owned(),
+                Some(Some(credential)) => format!("it also gets {credential}"),
+                Some(None) => String::new(),
+            };
+            if !reason.is_empty() {
+                return Err(without_effect(limit, &reason));
+            }
+        }
         session.contain_agent(AgentContainerConfig {
             keys,
             spec: spec.clone(),
@@ -172,6 +193,15 @@ impl Target {
             unreachable.iter().for_each(|url| tracing::warn!("{url}"));
         }
     }
+}
+
+/// The error that an agent could exceed a limit: not all of its requests to models pass through aifo.
+pub(crate) fn without_effect(limit: &str, reason: &str) -> anyhow::Error {
+    anyhow!(
+        "{limit} does not limit this agent: {reason}\n\
+         hint: run it in a container, with nothing but keys that aifo adds ('aifo-coder agents' lists \
+         them), or with {limit} 0"
+    )
 }
 
 fn host_state_warning(spec: &AgentSpec) -> String {

@@ -1,6 +1,7 @@
 //! The keys that an agent works with, without having them (`spec/keys.md`).
 
 mod login;
+mod own;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,6 +16,7 @@ struct UsageFile {
     received_bytes: u64,
     input_tokens: u64,
     output_tokens: u64,
+    estimated_tokens: u64,
 }
 
 /// Name of the file.
@@ -47,6 +48,7 @@ fn write(usage: &Usage, directory: &Path) -> io::Result<()> {
         received_bytes: usage.received,
         input_tokens: usage.tokens.input,
         output_tokens: usage.tokens.output,
+        estimated_tokens: usage.estimated,
     };
     let mut new = NamedTempFile::new_in(directory)?;
     new.write_all(&serde_json::to_vec(&counts)?)?;
@@ -62,5 +64,6 @@ pub(crate) fn read(directory: &Path) -> Option<Usage> {
         sent: counts.sent_bytes,
         received: counts.received_bytes,
         tokens: Tokens { input: counts.input_tokens, output: counts.output_tokens },
+        estimated: counts.estimated_tokens,
     })
 }

@@ -1,74 +1,145 @@
 //! Bodies that pass through, counted.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use tokio::time::timeout;
 
-use crate::meter::Meter;
+use crate::background::Background;
+use crate::meter::{Meter, Reservation};
 use crate::redact::Redactor;
 use crate::usage::UsageScanner;
 
-/// The body of a response: of the proxy itself, or a provider's.
-pub(crate) type ResponseBody = Either<Full<Bytes>, Passing>;
+/// The body of a request to a provider: as it arrives, or read before to count it.
+pub(crate) type RequestBody = Either<Sent, Full<Bytes>>;
 
-/// A body that passes through, without trailers. It has no buffer: it reads as fast as its receiver.
-#[derive(Debug)]
-pub(crate) struct Passing {
+/// The body of a response: of the proxy itself, or a provider's.
+pub(crate) type ResponseBody = Either<Full<Bytes>, Received>;
+
+/// A request's body that passes through, without trailers. It has no buffer: it reads as fast as its receiver.
+pub(crate) struct Sent {
     body: Incoming,
     meter: Arc<Meter>,
-    direction: Direction,
 }
 
-#[derive(Debug)]
-enum Direction {
-    ToProvider,
-    ToAgent(Option<UsageScanner>, Option<Redactor>),
+/// A response's body that passes through in the same way.
+pub(crate) struct Received {
+    /// `None` once it is dropped.
+    counted: Option<Counted>,
+    redactor: Option<Redactor>,
+    background: Arc<Background>,
 }
 
-impl Passing {
-    pub(crate) fn to_provider(body: Incoming, meter: Arc<Meter>) -> Self {
-        Passing { body, meter, direction: Direction::ToProvider }
+/// A response's body whose bytes and tokens are counted.
+pub(crate) struct Counted {
+    body: Incoming,
+    meter: Arc<Meter>,
+    /// `None` for a type without usage.
+    scanner: Option<UsageScanner>,
+    /// `None` for a request that costs no tokens, and after the end.
+    reservation: Option<Reservation>,
+}
+
+/// Limits of what is read of a response after the agent has left.
+const MAX_UNSENT: usize = 16 << 20;
+const UNSENT_TIME: Duration = Duration::from_secs(60);
+
+impl Sent {
+    pub(crate) fn new(body: Incoming, meter: Arc<Meter>) -> Self {
+        Sent { body, meter }
     }
+}
 
-    /// Tokens are counted if the scanner finds some. The redactor overwrites the key.
-    pub(crate) fn to_agent(
+impl Counted {
+    pub(crate) fn new(
         body: Incoming,
         meter: Arc<Meter>,
-        scanner: Option<UsageScanner>,
-        redactor: Option<Redactor>,
+        content_type: &str,
+        reservation: Option<Reservation>,
     ) -> Self {
-        Passing { body, meter, direction: Direction::ToAgent(scanner, redactor) }
+        Counted { body, meter, scanner: UsageScanner::of(content_type), reservation }
     }
 
-    /// Counts the bytes, and returns those that may pass now.
-    fn pass(&mut self, data: Bytes) -> Bytes {
-        match &mut self.direction {
-            Direction::ToProvider => self.meter.add_sent(data.len()),
-            Direction::ToAgent(scanner, redactor) => {
+    fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+        let data = ready!(poll_data(&mut self.body, context));
+        match &data {
+            Some(Ok(data)) => {
                 self.meter.add_received(data.len());
-                if let Some(scanner) = scanner {
-                    scanner.read(&data);
-                }
-                if let Some(redactor) = redactor {
-                    return redactor.read(data);
+                if let Some(reservation) = &mut self.reservation {
+                    reservation.add_received(data.len());
+                    if let Some(scanner) = &mut self.scanner {
+                        scanner.read(data);
+                        reservation.counted = scanner.tokens();
+                    }
                 }
             }
+            // The body seems to end afterwards. The reservation is charged in full.
+            Some(Err(_)) => self.reservation = None,
+            None => self.finish(),
         }
-        data
+        Poll::Ready(data)
     }
 
-    fn redactor(&self) -> Option<&Redactor> {
-        match &self.direction {
-            Direction::ToAgent(_, redactor) => redactor.as_ref(),
-            Direction::ToProvider => None,
+    /// The response has ended: it costs the usage of the whole, if it has that.
+    fn finish(&mut self) {
+        let Some(mut reservation) = self.reservation.take() else { return };
+        match self.scanner.as_ref().is_some_and(UsageScanner::is_final) {
+            true => reservation.settle(),
+            false => reservation.end(),
+        }
+    }
+
+    /// Reads the rest within its limits. The reservation is charged for what is not read.
+    async fn read_rest(mut self) {
+        let reading = async {
+            let mut read = 0;
+            while let Some(Ok(data)) = poll_fn(|context| self.poll_data(context)).await
+                && read < MAX_UNSENT
+            {
+                read += data.len();
+            }
+        };
+        let _ = timeout(UNSENT_TIME, reading).await;
+    }
+}
+
+impl Received {
+    /// The redactor overwrites the key.
+    pub(crate) fn new(
+        counted: Counted,
+        redactor: Option<Redactor>,
+        background: Arc<Background>,
+    ) -> Self {
+        Received { counted: Some(counted), redactor, background }
+    }
+
+    fn held(&self) -> usize {
+        self.redactor.as_ref().map_or(0, Redactor::held)
+    }
+}
+
+impl Drop for Received {
+    /// An agent that leaves a response does not hide its usage.
+    fn drop(&mut self) {
+        let Some(mut counted) = self.counted.take() else { return };
+        if counted.body.is_end_stream() {
+            counted.finish();
+        }
+        if counted.reservation.as_ref().is_some_and(Reservation::is_open) {
+            self.background.spawn(counted.read_rest());
         }
     }
 }
 
-impl Body for Passing {
+impl Body for Sent {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -76,20 +147,41 @@ impl Body for Passing {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let passing = self.get_mut();
+        let Sent { body, meter } = self.get_mut();
+        let data = ready!(poll_data(body, context));
+        if let Some(Ok(data)) = &data {
+            meter.add_sent(data.len());
+        }
+        Poll::Ready(data.map(|data| data.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Received { counted: Some(counted), redactor, .. } = self.get_mut() else {
+            return Poll::Ready(None);
+        };
         loop {
-            let data = match ready!(Pin::new(&mut passing.body).poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => passing.pass(data),
-                    Err(_trailers) => continue,
-                },
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => match &mut passing.direction {
-                    Direction::ToAgent(_, Some(redactor)) if redactor.held() > 0 => {
-                        redactor.finish()
-                    }
-                    _ => return Poll::Ready(None),
-                },
+            let data = match (ready!(counted.poll_data(context)), redactor.as_mut()) {
+                (Some(Ok(data)), Some(redactor)) => redactor.read(data),
+                (Some(Ok(data)), None) => data,
+                (Some(Err(error)), _) => return Poll::Ready(Some(Err(error))),
+                (None, Some(redactor)) if redactor.held() > 0 => redactor.finish(),
+                (None, _) => return Poll::Ready(None),
             };
             if !data.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -98,12 +190,14 @@ impl Body for Passing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream() && self.redactor().is_none_or(|redactor| redactor.held() == 0)
+        let is_end = self.counted.as_ref().is_none_or(|counted| counted.body.is_end_stream());
+        is_end && self.held() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut hint = self.body.size_hint();
-        let held = self.redactor().map_or(0, Redactor::held) as u64;
+        let body = self.counted.as_ref().map(|counted| &counted.body);
+        let mut hint = body.map(Body::size_hint).unwrap_or_default();
+        let held = self.held() as u64;
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + held);
         }
@@ -112,11 +206,20 @@ impl Body for Passing {
     }
 }
 
-impl Drop for Passing {
-    /// Also for a response that the agent leaves: what was read of it was spent.
-    fn drop(&mut self) {
-        if let Direction::ToAgent(Some(scanner), _) = &self.direction {
-            self.meter.add_tokens(scanner.tokens());
+/// Reads the next data, past trailers.
+fn poll_data(
+    body: &mut Incoming,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    loop {
+        match ready!(Pin::new(&mut *body).poll_frame(context)) {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => return Poll::Ready(None),
         }
     }
 }

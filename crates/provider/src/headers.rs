@@ -1,9 +1,10 @@
 //! The headers that pass.
 
 use hyper::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST,
-    HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    SEC_WEBSOCKET_EXTENSIONS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT,
+    FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, IF_RANGE, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, RANGE, SEC_WEBSOCKET_EXTENSIONS, SET_COOKIE, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 
 use crate::key::{Key, PhantomKey};
@@ -25,8 +26,9 @@ const OVERRIDES: [&str; 5] = [
     "x-rewrite-url",
 ];
 
-/// Headers about the client, which is this proxy.
-const OF_CLIENT: [HeaderName; 6] = [HOST, AUTHORIZATION, COOKIE, EXPECT, FORWARDED, VIA];
+/// Headers about the client, which is this proxy, and those that ask for a part of a response.
+const OF_CLIENT: [HeaderName; 8] =
+    [HOST, AUTHORIZATION, COOKIE, EXPECT, FORWARDED, IF_RANGE, RANGE, VIA];
 
 /// Returns whether the request has the phantom key, and no other one. `in_query` is the key of its query.
 pub(crate) fn has_key(headers: &HeaderMap, in_query: Option<&str>, phantom: &PhantomKey) -> bool {
@@ -77,6 +79,18 @@ pub(crate) fn to_agent(headers: &HeaderMap) -> HeaderMap {
     let mut passed = without_hop_by_hop(headers);
     passed.remove(SET_COOKIE);
     passed
+}
+
+/// True for a response whose body is in another coding, where neither a key nor usage is found.
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
+    let codings = |name: HeaderName, plain: &str| {
+        let values = headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        values.flat_map(|value| value.split(|&byte| byte == b',')).any(|coding| {
+            let coding = coding.trim_ascii();
+            !coding.is_empty() && !coding.eq_ignore_ascii_case(plain.as_bytes())
+        })
+    };
+    codings(CONTENT_ENCODING, "identity") || codings(TRANSFER_ENCODING, "chunked")
 }
 
 /// True for a request or response that changes to a WebSocket.
@@ -154,6 +168,7 @@ mod tests {
             ("x-forwarded-for", "a"),
             ("x-http-method-override", "DELETE"),
             ("x-original-url", "/v1/files"),
+            ("range", "bytes=0-9"),
             ("te", "trailers"),
             ("transfer-encoding", "chunked"),
             ("content-length", "3"),
@@ -170,5 +185,15 @@ mod tests {
         ]);
         assert_eq!(sent, expected);
         assert!(sent["x-api-key"].is_sensitive() && !format!("{sent:?}").contains("real"));
+    }
+
+    #[test]
+    fn codings_of_a_response() {
+        let is = |lines: &[(&str, &str)]| is_encoded(&headers(lines));
+        assert!(!is(&[]) && !is(&[("content-encoding", "Identity, ")]));
+        assert!(!is(&[("transfer-encoding", "Chunked")]));
+        assert!(is(&[("content-encoding", "identity"), ("content-encoding", "gzip")]));
+        assert!(is(&[("content-encoding", "identity,br")]));
+        assert!(is(&[("transfer-encoding", "gzip, chunked")]));
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Permitted {
     pub(crate) path: String,
     pub(crate) query: Option<String>,
     pub(crate) is_web_socket: bool,
+    /// Whether it costs tokens.
+    pub(crate) is_counted: bool,
 }
 
 /// A provider at which this proxy has a key.
@@ -68,13 +70,13 @@ pub(crate) fn judge<'a, S: Served>(
         Method::POST => Some(RouteMethod::Post),
         _ => None,
     };
-    match judge_route(served.provider(), method, target.path) {
-        RouteVerdict::Permitted => {}
+    let is_counted = match judge_route(served.provider(), method, target.path) {
+        RouteVerdict::Permitted { is_counted } => is_counted,
         RouteVerdict::OtherMethod => return Err(refuse(Refusal::Method)),
         RouteVerdict::Unknown => return Err(refuse(Refusal::Path)),
-    }
+    };
     let path = target.path.to_owned();
-    Ok((served, Permitted { path, query: target.query, is_web_socket }))
+    Ok((served, Permitted { path, query: target.query, is_web_socket, is_counted }))
 }
 
 /// Requests with another host come from a page or a program that was led here.

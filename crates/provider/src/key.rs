@@ -19,7 +19,7 @@ pub enum KeyError {
     /// Nothing but white space.
     #[error("it is empty")]
     Empty,
-    /// It has a space or a character that is not visible ASCII.
+    /// It has a space, `"`, a backslash, or a character that is not visible ASCII.
     #[error("it has a character that no key has")]
     Character,
     /// More than [`MAX_KEY`] bytes.
@@ -41,7 +41,7 @@ impl Key {
         match text {
             "" => Err(KeyError::Empty),
             _ if text.len() > MAX_KEY => Err(KeyError::TooLong),
-            _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => Err(KeyError::Character),
+            _ if !text.bytes().all(is_of_key) => Err(KeyError::Character),
             _ => Ok(Key(Zeroizing::new(text.to_owned()))),
         }
     }
@@ -49,6 +49,11 @@ impl Key {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+}
+
+/// JSON would escape `"` and the backslash in another way than by code.
+fn is_of_key(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'
 }
 
 impl fmt::Debug for Key {
@@ -141,6 +146,8 @@ mod tests {
             ("a b", KeyError::Character),
             ("a\r\nx: y", KeyError::Character),
             ("é", KeyError::Character),
+            ("a\"b", KeyError::Character),
+            ("a\\u0062", KeyError::Character),
             (&"a".repeat(MAX_KEY + 1), KeyError::TooLong),
         ] {
             assert_eq!(Key::parse(text).unwrap_err(), error);

@@ -15,11 +15,13 @@
 //! ```
 //!
 //! [`ReverseProxy::serve`] owns its connections, and closes them when it is dropped. The judgement
-//! (`judge`, `target`, `headers`, `usage`) does no I/O.
+//! (`judge`, `target`, `headers`, `demand`, `usage`) does no I/O.
 //!
 //! Architecture invariant: a [`Key`] is in no `Debug` output, log or error, and is overwritten in responses.
 
+mod background;
 mod body;
+mod demand;
 mod headers;
 mod judge;
 mod key;

@@ -1,7 +1,10 @@
-//! Counts of a session's requests, and their limits.
+//! Counts of a session's requests, and their limits (`spec/keys.md#limits`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
+use crate::demand::{Demand, LONGEST_ANSWER};
 use crate::refusal::Refusal;
 use crate::usage::Tokens;
 
@@ -16,6 +19,8 @@ pub struct Usage {
     pub received: u64,
     /// Tokens, where a response has counts.
     pub tokens: Tokens,
+    /// Tokens that were charged to the limit for responses without counts.
+    pub estimated: u64,
 }
 
 /// Limits of a session. None is unlimited.
@@ -30,74 +35,267 @@ pub struct UsageLimits {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     limits: UsageLimits,
-    requests: AtomicU64,
-    sent: AtomicU64,
-    received: AtomicU64,
-    input: AtomicU64,
-    output: AtomicU64,
+    counts: Mutex<Counts>,
+    /// A reservation has ended.
+    settled: Notify,
 }
+
+#[derive(Debug, Default)]
+struct Counts {
+    usage: Usage,
+    /// Tokens of the requests that are being answered.
+    reserved: u64,
+    /// Tokens of the largest response so far.
+    largest: u64,
+}
+
+/// Tokens that are reserved for a request until its response has ended. Without [`Reservation::settle`] it
+/// is charged in full: the response may cost what was not read.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    meter: Arc<Meter>,
+    tokens: u64,
+    /// What it is charged without usage. At the response's end `guess`.
+    charge: u64,
+    guess: u64,
+    /// Bytes of the request's body, and of the response's so far.
+    bytes: u64,
+    /// What the response has counted so far.
+    pub(crate) counted: Tokens,
+    is_settled: bool,
+}
+
+/// A reservation is at least this part of the limit: the first requests may be small, and the next ones large.
+const SMALLEST_PART: u64 = 16;
+
+/// Bytes of a token of most texts.
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 impl Meter {
     pub(crate) fn new(limits: UsageLimits) -> Self {
         Meter { limits, ..Meter::default() }
     }
 
-    /// Counts a request, unless a limit is reached.
+    /// Returns whether tokens are limited.
+    pub(crate) fn limits_tokens(&self) -> bool {
+        self.limits.tokens.is_some()
+    }
+
+    /// Counts a request that costs no tokens, unless a limit is reached.
     pub(crate) fn admit(&self) -> Result<(), Refusal> {
-        let Usage { tokens, .. } = self.usage();
-        let spent = tokens.input.saturating_add(tokens.output);
-        if let Some(limit) = self.limits.tokens.filter(|&limit| spent >= limit) {
+        let mut counts = self.lock();
+        self.left(&counts)?;
+        counts.usage.requests += 1;
+        Ok(())
+    }
+
+    /// Counts a request and reserves its tokens. Waits while only other reservations leave no room for it.
+    pub(crate) async fn reserve(self: &Arc<Self>, demand: Demand) -> Result<Reservation, Refusal> {
+        loop {
+            let settled = self.settled.notified();
+            if let Some((tokens, guess)) = self.try_reserve(demand)? {
+                let (meter, counted) = (Arc::clone(self), Tokens::default());
+                let (bytes, is_settled) = (demand.sent, false);
+                return Ok(Reservation {
+                    meter,
+                    tokens,
+                    charge: tokens,
+                    guess,
+                    bytes,
+                    counted,
+                    is_settled,
+                });
+            }
+            settled.await;
+        }
+    }
+
+    fn try_reserve(&self, demand: Demand) -> Result<Option<(u64, u64)>, Refusal> {
+        let mut counts = self.lock();
+        let left = self.left(&counts)?;
+        let (mut tokens, mut guess) = (0, 0);
+        if let Some((limit, left)) = self.limits.tokens.zip(left) {
+            if let Some(stated) = demand.stated.filter(|&stated| stated > left) {
+                return Err(Refusal::Room { limit, left, stated });
+            }
+            guess = counts.largest.max(limit / SMALLEST_PART);
+            tokens = demand.stated.unwrap_or(LONGEST_ANSWER);
+            tokens = tokens.saturating_add(demand.sent / BYTES_PER_TOKEN).max(guess);
+            // A request that is alone is admitted even if only a guess at its size has no room.
+            if counts.reserved > 0 && tokens > left.saturating_sub(counts.reserved) {
+                return Ok(None);
+            }
+        }
+        counts.usage.requests += 1;
+        counts.reserved = counts.reserved.saturating_add(tokens);
+        Ok(Some((tokens, guess)))
+    }
+
+    /// Returns the tokens that are left, or the limit that is reached.
+    fn left(&self, counts: &Counts) -> Result<Option<u64>, Refusal> {
+        let left = self.limits.tokens.map(|limit| limit.saturating_sub(counts.spent()));
+        if let Some((limit, 0)) = self.limits.tokens.zip(left) {
             return Err(Refusal::Limit(format!("{limit} tokens"), "--max-tokens"));
         }
-        let most = self.limits.requests.unwrap_or(u64::MAX);
-        let admit = |count: u64| (count < most).then(|| count.saturating_add(1));
-        match self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Refusal::Limit(format!("{most} requests"), "--max-requests")),
+        match self.limits.requests.filter(|&most| counts.usage.requests >= most) {
+            Some(most) => Err(Refusal::Limit(format!("{most} requests"), "--max-requests")),
+            None => Ok(left),
         }
     }
 
     pub(crate) fn add_sent(&self, bytes: usize) {
-        add(&self.sent, bytes as u64);
+        self.lock().usage.sent += bytes as u64;
     }
 
     pub(crate) fn add_received(&self, bytes: usize) {
-        add(&self.received, bytes as u64);
-    }
-
-    pub(crate) fn add_tokens(&self, tokens: Tokens) {
-        add(&self.input, tokens.input);
-        add(&self.output, tokens.output);
+        self.lock().usage.received += bytes as u64;
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Usage {
-            requests: of(&self.requests),
-            sent: of(&self.sent),
-            received: of(&self.received),
-            tokens: Tokens { input: of(&self.input), output: of(&self.output) },
-        }
+        self.lock().usage
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
+impl Counts {
+    fn spent(&self) -> u64 {
+        self.usage.tokens.sum().saturating_add(self.usage.estimated)
+    }
+}
+
+impl Reservation {
+    pub(crate) fn add_received(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+    }
+
+    /// Returns whether more is charged than what the response has counted.
+    pub(crate) fn is_open(&self) -> bool {
+        self.meter.limits_tokens() && !self.is_settled
+    }
+
+    /// The response has ended without usage: its answer is what was read, and only its prompt is unknown.
+    pub(crate) fn end(&mut self) {
+        self.charge = self.guess;
+    }
+
+    /// The response costs what it has counted.
+    pub(crate) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut counts = self.meter.lock();
+        counts.reserved = counts.reserved.saturating_sub(self.tokens);
+        counts.largest = counts.largest.max(self.counted.sum());
+        let tokens = &mut counts.usage.tokens;
+        tokens.input = tokens.input.saturating_add(self.counted.input);
+        tokens.output = tokens.output.saturating_add(self.counted.output);
+        if self.is_open() {
+            let estimate = self.charge.max(self.bytes / BYTES_PER_TOKEN);
+            let more = estimate.saturating_sub(self.counted.sum());
+            counts.usage.estimated = counts.usage.estimated.saturating_add(more);
+            tracing::info!("a response without usage costs {estimate} tokens of the limit");
+        }
+        drop(counts);
+        self.meter.settled.notify_waiters();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn limits_are_exact() {
-        let meter = Meter::new(UsageLimits { requests: Some(2), tokens: None });
-        let admitted = (0..4).filter(|_| meter.admit().is_ok()).count();
-        assert_eq!((admitted, meter.usage().requests), (2, 2));
-        let meter = Meter::new(UsageLimits { requests: None, tokens: Some(10) });
-        meter.admit().unwrap();
-        meter.add_tokens(Tokens { input: 9, output: 1 });
-        let refused = meter.admit().unwrap_err().to_string();
+    fn meter(requests: Option<u64>, tokens: Option<u64>) -> Arc<Meter> {
+        Arc::new(Meter::new(UsageLimits { requests, tokens }))
+    }
+
+    async fn reserve(meter: &Arc<Meter>, sent: u64, stated: u64) -> Result<Reservation, Refusal> {
+        let reserving = meter.reserve(Demand { sent, stated: Some(stated) });
+        let waits = Refusal::Upstream("waits".to_owned());
+        tokio::select! { biased; result = reserving => result, () = std::future::ready(()) => Err(waits) }
+    }
+
+    fn cost(mut reservation: Reservation, input: u64, output: u64) {
+        reservation.counted = Tokens { input, output };
+        reservation.settle();
+    }
+
+    #[tokio::test]
+    async fn limits_are_exact() {
+        let two = meter(Some(2), None);
+        let admitted = (0..4).filter(|_| two.admit().is_ok()).count();
+        assert_eq!((admitted, two.usage().requests), (2, 2));
+        assert!(reserve(&two, 0, 0).await.is_err());
+        let ten = meter(None, Some(10));
+        cost(reserve(&ten, 0, 0).await.unwrap(), 9, 1);
+        let refused = reserve(&ten, 0, 0).await.unwrap_err().to_string();
         assert!(refused.contains("10 tokens") && refused.contains("--max-tokens"), "{refused}");
+        assert!(ten.admit().is_err());
+    }
+
+    #[tokio::test]
+    async fn reservations_of_parallel_requests_are_within_the_limit() {
+        let all = meter(None, Some(1600));
+        let mut held = Vec::new();
+        while let Ok(reservation) = reserve(&all, 0, 0).await {
+            held.push(reservation);
+        }
+        assert_eq!(held.len(), 16, "the smallest part");
+        held.drain(..15).for_each(|reservation| cost(reservation, 10, 0));
+        // 1,450 are left, of which 100 are reserved.
+        assert!(reserve(&all, 0, 1351).await.is_err(), "it waits");
+        assert!(matches!(reserve(&all, 0, 1451).await, Err(Refusal::Room { left: 1450, .. })));
+        held.push(reserve(&all, 400, 1250).await.unwrap());
+        assert!(reserve(&all, 0, 0).await.is_err(), "it waits");
+        cost(held.remove(1), 0, 400);
+        // The largest so far is 400.
+        let next = [(); 4].map(|()| reserve(&all, 0, 0));
+        let mut admitted = 0;
+        for reserving in next {
+            if let Ok(reservation) = reserving.await {
+                admitted += 1;
+                held.push(reservation);
+            }
+        }
+        assert_eq!(admitted, 2);
+        assert_eq!(all.lock().reserved, 900);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_request_follows_a_settled_one() {
+        let meter = meter(None, Some(100));
+        let first = reserve(&meter, 0, 60).await.unwrap();
+        let other = Arc::clone(&meter);
+        let waiting =
+            tokio::spawn(async move { other.reserve(Demand { sent: 0, stated: Some(60) }).await });
+        tokio::task::yield_now().await;
+        cost(first, 10, 10);
+        drop(waiting.await.unwrap().unwrap());
+        assert_eq!((meter.usage().tokens.sum(), meter.usage().estimated), (20, 60));
+    }
+
+    #[tokio::test]
+    async fn a_response_without_usage_costs_its_reservation_or_what_was_read() {
+        let meter = meter(None, Some(1_000_000));
+        let mut ended = reserve(&meter, 0, 70_000).await.unwrap();
+        ended.end();
+        drop(ended);
+        assert_eq!(meter.usage().estimated, 62_500);
+        let mut long = reserve(&meter, 400, 100_000).await.unwrap();
+        long.add_received(800_000);
+        long.counted.input = 100;
+        drop(long);
+        assert_eq!(meter.usage().estimated, 62_500 + 200_000);
+        let huge = reserve(&meter, 0, 0).await.unwrap();
+        cost(huge, u64::MAX, u64::MAX);
+        assert!(meter.admit().is_err());
+        let free = self::meter(None, None);
+        drop(reserve(&free, 400, u64::MAX).await.unwrap());
+        assert_eq!(free.usage().estimated, 0);
     }
 }

@@ -41,11 +41,13 @@ pub enum ErrorForm {
     Google,
 }
 
-/// A method, and paths of which `*` is one segment.
+/// A method, and paths of which `*` is one segment, or its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) method: RouteMethod,
     pub(crate) paths: &'static [&'static str],
+    /// Whether a request costs tokens.
+    pub(crate) is_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +59,16 @@ pub(crate) enum RouteMethod {
 }
 
 const fn get(paths: &'static [&'static str]) -> Route {
-    Route { method: RouteMethod::Get, paths }
+    Route { method: RouteMethod::Get, paths, is_counted: false }
 }
 
 const fn post(paths: &'static [&'static str]) -> Route {
-    Route { method: RouteMethod::Post, paths }
+    Route { method: RouteMethod::Post, paths, is_counted: true }
+}
+
+/// Counts tokens, and costs none.
+const fn count(paths: &'static [&'static str]) -> Route {
+    Route { method: RouteMethod::Post, paths, is_counted: false }
 }
 
 /// The API that most providers share.
@@ -71,16 +78,31 @@ const CHAT: &[Route] = &[
 ];
 
 const RESPONSES: &[Route] =
-    &[post(&["/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens"])];
+    &[post(&["/v1/responses", "/v1/responses/compact"]), count(&["/v1/responses/input_tokens"])];
 
-const WEB_SOCKET: &[Route] = &[Route { method: RouteMethod::WebSocket, paths: &["/v1/responses"] }];
+const WEB_SOCKET: &[Route] =
+    &[Route { method: RouteMethod::WebSocket, paths: &["/v1/responses"], is_counted: true }];
 
-const MESSAGES: &[Route] =
-    &[get(&["/v1/models", "/v1/models/*"]), post(&["/v1/messages", "/v1/messages/count_tokens"])];
+const MESSAGES: &[Route] = &[
+    get(&["/v1/models", "/v1/models/*"]),
+    post(&["/v1/messages"]),
+    count(&["/v1/messages/count_tokens"]),
+];
 
+/// Other methods of models answer later, such as `batchGenerateContent`.
 const GENERATE: &[Route] = &[
     get(&["/v1beta/models", "/v1beta/models/*", "/v1/models", "/v1/models/*"]),
-    post(&["/v1beta/models/*", "/v1/models/*"]),
+    post(&[
+        "/v1beta/models/*:generateContent",
+        "/v1beta/models/*:streamGenerateContent",
+        "/v1beta/models/*:embedContent",
+        "/v1beta/models/*:batchEmbedContents",
+        "/v1/models/*:generateContent",
+        "/v1/models/*:streamGenerateContent",
+        "/v1/models/*:embedContent",
+        "/v1/models/*:batchEmbedContents",
+    ]),
+    count(&["/v1beta/models/*:countTokens", "/v1/models/*:countTokens"]),
 ];
 
 /// Any API that is compatible with OpenAI's, at a URL of the user's.

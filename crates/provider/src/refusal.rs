@@ -24,6 +24,15 @@ pub(crate) enum Refusal {
     Key,
     #[error("this session's limit of {0} is reached\nhint: raise it with {1}")]
     Limit(String, &'static str),
+    #[error(
+        "this session's limit of {limit} tokens leaves {left}, and the request may use {stated}\n\
+         hint: raise it with --max-tokens"
+    )]
+    Room { limit: u64, left: u64, stated: u64 },
+    #[error("a session with --max-tokens cannot count this request: {0}")]
+    Uncounted(String),
+    #[error("a session with --max-tokens has no WebSockets\nhint: send the request by HTTP")]
+    WebSocket,
     #[error("cannot read the key of '{provider}': {reason}")]
     Source { provider: String, reason: String },
     #[error("cannot reach the provider: {0}")]
@@ -35,13 +44,15 @@ pub(crate) enum Refusal {
 impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Refusal::Malformed => StatusCode::BAD_REQUEST,
+            Refusal::Malformed | Refusal::Uncounted(_) => StatusCode::BAD_REQUEST,
+            // Agents take it as the end of WebSockets, not of the conversation.
+            Refusal::WebSocket => StatusCode::UPGRADE_REQUIRED,
             Refusal::Head => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
             Refusal::Path | Refusal::Provider(_) => StatusCode::NOT_FOUND,
             Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Key => StatusCode::UNAUTHORIZED,
-            Refusal::Limit(..) => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::Limit(..) | Refusal::Room { .. } => StatusCode::TOO_MANY_REQUESTS,
             Refusal::Source { .. } | Refusal::Upstream(_) => StatusCode::BAD_GATEWAY,
             Refusal::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -54,7 +65,7 @@ impl Refusal {
         match form {
             ErrorForm::OpenAi => {
                 let kind = match self {
-                    Refusal::Limit(..) => "insufficient_quota",
+                    Refusal::Limit(..) | Refusal::Room { .. } => "insufficient_quota",
                     Refusal::Key => "invalid_api_key",
                     _ if status.is_server_error() => "server_error",
                     _ => "invalid_request_error",

@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_egress::Connector;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
@@ -21,19 +21,20 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::body::{Passing, ResponseBody};
+use crate::background::Background;
+use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent};
+use crate::demand::{self, Demand};
 use crate::headers;
 use crate::judge::{Head, MAX_HEAD, Permitted, Served, judge};
 use crate::key::{Key, PhantomKey};
-use crate::meter::{Meter, Usage, UsageLimits};
+use crate::meter::{Meter, Reservation, Usage, UsageLimits};
 use crate::providers::{ErrorForm, Provider};
 use crate::redact::Redactor;
 use crate::refusal::Refusal;
 use crate::source::{KeptKey, KeySource};
 use crate::tunnel;
-use crate::upstream::Upstreams;
+use crate::upstream::{NoResponse, Upstreams};
 use crate::url::{UpstreamUrl, UrlError};
-use crate::usage::UsageScanner;
 
 /// Connections of an agent at once. Further ones wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -44,6 +45,11 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 
 /// Limit until the head of a response, in minutes: models think before the first byte.
 const RESPONSE_MINUTES: u64 = 15;
+
+/// Limits of bodies that are read before they are sent: bytes, how many at once, and how long.
+const MAX_BODY: usize = 32 << 20;
+const MAX_BODIES: usize = 4;
+const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Pause after a failed accept, as when the descriptor table is full.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -111,8 +117,10 @@ struct Shared {
     upstreams: Vec<Upstream>,
     connections: Upstreams,
     meter: Arc<Meter>,
-    /// WebSockets, which outlive their request.
-    tunnels: Mutex<JoinSet<()>>,
+    /// What outlives its request.
+    background: Arc<Background>,
+    /// Bodies that are read before they are sent.
+    bodies: Semaphore,
 }
 
 impl ReverseProxy {
@@ -125,8 +133,9 @@ impl ReverseProxy {
         limits: UsageLimits,
     ) -> Self {
         let connections = Upstreams::new(connector, certificates);
-        let (meter, tunnels) = (Arc::new(Meter::new(limits)), Mutex::default());
-        ReverseProxy(Arc::new(Shared { upstreams, connections, meter, tunnels }))
+        let (meter, background) = (Arc::new(Meter::new(limits)), Arc::default());
+        let bodies = Semaphore::new(MAX_BODIES);
+        ReverseProxy(Arc::new(Shared { upstreams, connections, meter, background, bodies }))
     }
 
     /// Returns the counts so far.
@@ -139,7 +148,7 @@ impl ReverseProxy {
         let Ok(port) = listener.local_addr().map(|address| address.port()) else { return };
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
-        let _tunnels = EndTunnels(&self.0);
+        let _background = EndBackground(&self.0.background);
         loop {
             let permit = Arc::clone(&permits).acquire_owned();
             let (permit, accepted) = tokio::join!(permit, listener.accept());
@@ -220,16 +229,26 @@ impl Shared {
     ) -> Result<Response<ResponseBody>, Refusal> {
         let unreadable = |reason| Refusal::Source { provider: upstream.name.clone(), reason };
         let key = upstream.key.get().await.map_err(unreadable)?;
-        self.meter.admit()?;
         let agent_side = permitted.is_web_socket.then(|| hyper::upgrade::on(&mut request));
+        let (outgoing, mut reservation) = self.admit(permitted, request).await?;
+        let outgoing = self.outgoing(upstream, permitted, outgoing, &key)?;
         let limit = Duration::from_secs(RESPONSE_MINUTES * 60);
-        let outgoing = self.outgoing(upstream, permitted, request, &key)?;
-        let mut response = timeout(limit, self.connections.send(&upstream.url, outgoing))
-            .await
-            .map_err(|_| Refusal::Timeout(RESPONSE_MINUTES))?
-            .map_err(Refusal::Upstream)?;
+        let sending = timeout(limit, self.connections.send(&upstream.url, outgoing));
+        let mut response = match sending.await.map_err(|_| Refusal::Timeout(RESPONSE_MINUTES))? {
+            Ok(response) => response,
+            Err(NoResponse { reason, is_sent }) => {
+                if let Some(reservation) = reservation.as_mut().filter(|_| !is_sent) {
+                    reservation.settle();
+                }
+                return Err(Refusal::Upstream(reason));
+            }
+        };
         if response.status() == StatusCode::UNAUTHORIZED {
             upstream.key.refuse(&key).await;
+        }
+        if headers::is_encoded(response.headers()) {
+            let reason = "its response is encoded, although the request forbids that".to_owned();
+            return Err(Refusal::Upstream(reason));
         }
         let redactor = Redactor::of(&key);
         let mut headers = headers::to_agent(response.headers());
@@ -247,11 +266,51 @@ impl Shared {
         let (mut parts, body) = response.into_parts();
         // The reason phrase is the provider's text too.
         parts.extensions.clear();
+        if let Some(reservation) = reservation.as_mut().filter(|_| is_refusal(parts.status)) {
+            reservation.settle();
+        }
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let scanner = UsageScanner::of(content_type.unwrap_or_default());
+        let content_type = content_type.unwrap_or_default();
+        let counted = Counted::new(body, Arc::clone(&self.meter), content_type, reservation);
         (parts.headers, parts.version) = (headers, Version::HTTP_11);
-        let body = Passing::to_agent(body, Arc::clone(&self.meter), scanner, redactor);
+        let body = Received::new(counted, redactor, Arc::clone(&self.background));
         Ok(Response::from_parts(parts, Either::Right(body)))
+    }
+
+    /// Counts a request. With a limit of tokens, one that costs some is read to see how many.
+    async fn admit(
+        &self,
+        permitted: &Permitted,
+        request: Request<Incoming>,
+    ) -> Result<(Request<RequestBody>, Option<Reservation>), Refusal> {
+        let pass = |body| Either::Left(Sent::new(body, Arc::clone(&self.meter)));
+        if !permitted.is_counted {
+            self.meter.admit()?;
+            return Ok((request.map(pass), None));
+        }
+        if !self.meter.limits_tokens() {
+            let reservation = self.meter.reserve(Demand::default()).await?;
+            return Ok((request.map(pass), Some(reservation)));
+        }
+        if permitted.is_web_socket {
+            return Err(Refusal::WebSocket);
+        }
+        demand::check_form(permitted.query.as_deref(), request.headers())?;
+        let (head, body) = request.into_parts();
+        let permit = self.bodies.acquire().await;
+        let reading = timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect());
+        let body = reading.await.map_err(|_| Refusal::Malformed)?;
+        let is_long = |error: &(dyn std::error::Error + 'static)| error.is::<LengthLimitError>();
+        let body = body.map_err(|error| match is_long(&*error) {
+            true => Refusal::Uncounted("its body is longer than 32 MiB".to_owned()),
+            false => Refusal::Malformed,
+        })?;
+        let body = body.to_bytes();
+        let reservation = self.meter.reserve(Demand::of_body(&body)?).await?;
+        drop(permit);
+        self.meter.add_sent(body.len());
+        let body = Either::Right(Full::new(body));
+        Ok((Request::from_parts(head, body), Some(reservation)))
     }
 
     /// Returns the request to the provider, whose head is new.
@@ -259,9 +318,9 @@ impl Shared {
         &self,
         upstream: &Upstream,
         permitted: &Permitted,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         key: &Key,
-    ) -> Result<Request<Passing>, Refusal> {
+    ) -> Result<Request<RequestBody>, Refusal> {
         let headers = headers::to_provider(request.headers(), upstream.provider.key_header, key);
         let authority = HeaderValue::from_str(upstream.url.authority());
         let (Some(mut headers), Ok(authority)) = (headers, authority) else {
@@ -273,7 +332,7 @@ impl Shared {
         }
         let target = upstream.url.request_target(&permitted.path, permitted.query.as_deref());
         let (parts, body) = request.into_parts();
-        let mut outgoing = Request::new(Passing::to_provider(body, Arc::clone(&self.meter)));
+        let mut outgoing = Request::new(body);
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = target.parse().map_err(|_| Refusal::Malformed)?;
         *outgoing.headers_mut() = headers;
@@ -283,9 +342,7 @@ impl Shared {
     /// Relays a WebSocket until either side closes.
     fn tunnel(&self, agent: OnUpgrade, provider: OnUpgrade, redactor: Option<Redactor>) {
         let meter = Arc::clone(&self.meter);
-        let mut tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
-        while tunnels.try_join_next().is_some() {}
-        tunnels.spawn(async move {
+        self.background.spawn(async move {
             let (Ok(agent), Ok(provider)) = tokio::join!(agent, provider) else { return };
             let (agent, provider) = (TokioIo::new(agent), TokioIo::new(provider));
             // The end of a side that has failed closes the other one.
@@ -294,13 +351,19 @@ impl Shared {
     }
 }
 
-/// Ends the tunnels when it is dropped.
-struct EndTunnels<'a>(&'a Shared);
+/// Ends the tasks when it is dropped.
+struct EndBackground<'a>(&'a Background);
 
-impl Drop for EndTunnels<'_> {
+impl Drop for EndBackground<'_> {
     fn drop(&mut self) {
-        self.0.tunnels.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.0.end();
     }
+}
+
+/// True for the answer of a provider that has done nothing for it. That of a gateway leaves open what the
+/// provider did.
+fn is_refusal(status: StatusCode) -> bool {
+    !status.is_success() && !matches!(status.as_u16(), 502 | 504 | 520..=524)
 }
 
 fn refused(refusal: &Refusal, form: ErrorForm) -> Response<ResponseBody> {
@@ -310,7 +373,7 @@ fn refused(refusal: &Refusal, form: ErrorForm) -> Response<ResponseBody> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
-    if matches!(refusal, Refusal::Limit(..)) {
+    if refusal.status() == StatusCode::TOO_MANY_REQUESTS {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     response

@@ -69,7 +69,10 @@ fn is_parameter(name: &str) -> bool {
 /// Result of looking for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteVerdict {
-    Permitted,
+    Permitted {
+        /// Whether a request costs tokens.
+        is_counted: bool,
+    },
     /// The path is known, with another method.
     OtherMethod,
     Unknown,
@@ -85,7 +88,7 @@ pub(crate) fn judge_route(
     let mut verdict = RouteVerdict::Unknown;
     for route in routes.filter(|route| route.paths.iter().any(|pattern| matches(pattern, path))) {
         if Some(route.method) == method {
-            return RouteVerdict::Permitted;
+            return RouteVerdict::Permitted { is_counted: route.is_counted };
         }
         verdict = RouteVerdict::OtherMethod;
     }
@@ -97,8 +100,11 @@ fn matches(pattern: &str, path: &str) -> bool {
     loop {
         match (pattern.next(), path.next()) {
             (None, None) => return true,
-            (Some("*"), Some(_)) => {}
-            (Some(expected), Some(segment)) if expected == segment => {}
+            (Some(expected), Some(segment)) => match expected.strip_prefix('*') {
+                Some(end) if segment.ends_with(end) => {}
+                None if expected == segment => {}
+                _ => return false,
+            },
             _ => return false,
         }
     }
@@ -121,23 +127,27 @@ mod tests {
     #[test]
     fn only_the_providers_own_paths_are_permitted() {
         use RouteMethod::{Get, Post, WebSocket};
+        let counted = RouteVerdict::Permitted { is_counted: true };
+        let free = RouteVerdict::Permitted { is_counted: false };
         for (method, target, expected) in [
-            (Post, "/openai/v1/responses", RouteVerdict::Permitted),
-            (WebSocket, "/openai/v1/responses", RouteVerdict::Permitted),
+            (Post, "/openai/v1/responses", counted),
+            (Post, "/openai/v1/responses/input_tokens", free),
+            (WebSocket, "/openai/v1/responses", counted),
             (Get, "/openai/v1/responses", RouteVerdict::OtherMethod),
-            (Get, "/openai/v1/models/gpt-9", RouteVerdict::Permitted),
+            (Get, "/openai/v1/models/gpt-9", free),
             (Get, "/openai/v1/models/a/b", RouteVerdict::Unknown),
             (Get, "/openai/v1/files", RouteVerdict::Unknown),
             (Post, "/openai/v1/organization/admin_api_keys", RouteVerdict::Unknown),
-            (Post, "/anthropic/v1/messages?beta=true", RouteVerdict::Permitted),
+            (Post, "/anthropic/v1/messages?beta=true", counted),
+            (Post, "/anthropic/v1/messages/count_tokens", free),
             (Post, "/anthropic/v1/complete", RouteVerdict::Unknown),
-            (
-                Post,
-                "/gemini/v1beta/models/gemini-9:generateContent?alt=sse",
-                RouteVerdict::Permitted,
-            ),
+            (Post, "/gemini/v1beta/models/gemini-9:generateContent?alt=sse", counted),
+            (Post, "/gemini/v1/models/m:countTokens", free),
+            (Post, "/gemini/v1/models/m:countTokens:generateContent", counted),
+            (Post, "/gemini/v1/models/m:batchGenerateContent", RouteVerdict::OtherMethod),
+            (Post, "/gemini/v1/models/m:predictLongRunning", RouteVerdict::OtherMethod),
             (Post, "/gemini/upload/v1beta/files", RouteVerdict::Unknown),
-            (Get, "/openrouter/v1/models/a/b/endpoints", RouteVerdict::Permitted),
+            (Get, "/openrouter/v1/models/a/b/endpoints", free),
         ] {
             assert_eq!(verdict(method, target), Ok(expected), "{target}");
         }

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::body::Passing;
+use crate::body::RequestBody;
 use crate::tls;
 use crate::url::UpstreamUrl;
 
@@ -38,7 +38,14 @@ pub(crate) struct Upstreams {
 }
 
 /// A connection, and when its last request was sent.
-type Idle = (SendRequest<Passing>, Instant);
+type Idle = (SendRequest<RequestBody>, Instant);
+
+/// Why a request has no response. It has no part of the request.
+pub(crate) struct NoResponse {
+    pub(crate) reason: String,
+    /// False if the provider has received nothing of the request.
+    pub(crate) is_sent: bool,
+}
 
 impl Upstreams {
     pub(crate) fn new(connector: Connector, certificates: &[PathBuf]) -> Self {
@@ -46,32 +53,39 @@ impl Upstreams {
         Upstreams { connector, certificates, tls, idle }
     }
 
-    /// Sends a request and returns the response's head. Errors have no part of the request.
+    /// Sends a request and returns the response's head.
     pub(crate) async fn send(
         &self,
         url: &UpstreamUrl,
-        mut request: Request<Passing>,
-    ) -> Result<Response<Incoming>, String> {
-        while let Some(mut sender) = self.take(url) {
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, NoResponse> {
+        let unsent = |reason| NoResponse { reason, is_sent: false };
+        loop {
+            let idle = self.take(url);
+            let is_idle = idle.is_some();
+            let mut sender = match idle {
+                Some(sender) => sender,
+                None => {
+                    let timed_out = |_| format!("timed out after {} s", CONNECT.as_secs());
+                    let connected = timeout(CONNECT, self.connect(url)).await.map_err(timed_out);
+                    connected.flatten().map_err(unsent)?
+                }
+            };
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok(self.keep(url, sender, response)),
                 Err(mut error) => match error.take_message() {
                     // The provider closed the connection while it was idle.
-                    Some(unsent) => request = unsent,
-                    None => return Err(error.into_error().to_string()),
+                    Some(unsent) if is_idle => request = unsent,
+                    message => {
+                        let (is_sent, reason) = (message.is_none(), error.into_error().to_string());
+                        return Err(NoResponse { reason, is_sent });
+                    }
                 },
             }
         }
-        let connected = timeout(CONNECT, self.connect(url)).await;
-        let timed_out = || format!("timed out after {} s", CONNECT.as_secs());
-        let mut sender = connected.map_err(|_| timed_out())??;
-        match sender.send_request(request).await {
-            Ok(response) => Ok(self.keep(url, sender, response)),
-            Err(error) => Err(error.to_string()),
-        }
     }
 
-    async fn connect(&self, url: &UpstreamUrl) -> Result<SendRequest<Passing>, String> {
+    async fn connect(&self, url: &UpstreamUrl) -> Result<SendRequest<RequestBody>, String> {
         let connecting = self.connector.connect(url.host(), url.port(), url.addresses());
         let stream = connecting.await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -95,7 +109,7 @@ impl Upstreams {
         self.tls.get_or_try_init(make).await
     }
 
-    fn take(&self, url: &UpstreamUrl) -> Option<SendRequest<Passing>> {
+    fn take(&self, url: &UpstreamUrl) -> Option<SendRequest<RequestBody>> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.get_mut(url.authority())?;
         kept.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < KEEP_IDLE);
@@ -108,7 +122,7 @@ impl Upstreams {
     fn keep(
         &self,
         url: &UpstreamUrl,
-        sender: SendRequest<Passing>,
+        sender: SendRequest<RequestBody>,
         response: Response<Incoming>,
     ) -> Response<Incoming> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +136,7 @@ impl Upstreams {
 
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<Passing>, String> {
+) -> Result<SendRequest<RequestBody>, String> {
     let handshake = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(|error| error.to_string())?;
     // It ends with the sender and the response's body.

@@ -11,19 +11,49 @@ pub struct Tokens {
     pub output: u64,
 }
 
+impl Tokens {
+    pub(crate) fn sum(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
 /// Reads JSON, or server-sent events with JSON, in parts of any size. It keeps at most [`MAX_OBJECT`] bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct UsageScanner {
     /// A line end begins anew: JSON in events has none.
     lines: bool,
     depth: u32,
+    /// The usage in the open object at the top, and in the one within it. `None` in a list, and in members of
+    /// the model.
+    top: Option<Extent>,
+    inner: Option<Extent>,
     string: Option<Text>,
     /// The last string, until another token than `:` follows.
     key: Option<Text>,
-    /// The key `usage` was read, and its value may follow.
-    expected: bool,
+    /// The key of the value that may follow.
+    member: Member,
     object: Option<Object>,
     tokens: Tokens,
+    is_final: bool,
+}
+
+/// The part of the response of which an object has the usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// The object at the top, one of a list at the top, or `response`.
+    Whole,
+    /// `message`, with which a stream begins.
+    Beginning,
+}
+
+/// A member whose value counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Member {
+    Usage,
+    Response,
+    Message,
+    #[default]
+    Other,
 }
 
 /// A string that may be a key.
@@ -36,15 +66,14 @@ struct Text {
 #[derive(Debug)]
 struct Object {
     depth: u32,
+    extent: Extent,
     bytes: Vec<u8>,
 }
 
 /// The longest object with usage in bytes. Longer ones are not counted.
 const MAX_OBJECT: usize = 8 * 1024;
 
-/// Keys of usage, and their depth: at the top, or within `response` or `message`. Deeper ones are the model's.
-const KEYS: [&[u8]; 2] = [b"usage", b"usageMetadata"];
-const MAX_DEPTH: u32 = 2;
+/// The longest key that is compared.
 const MAX_KEY: usize = 16;
 
 impl UsageScanner {
@@ -56,14 +85,17 @@ impl UsageScanner {
             "text/event-stream" | "application/x-ndjson" => true,
             _ => return None,
         };
-        let tokens = Tokens::default();
-        let (string, key, object) = (None, None, None);
-        Some(UsageScanner { lines, depth: 0, string, key, expected: false, object, tokens })
+        Some(UsageScanner { lines, ..UsageScanner::default() })
     }
 
     /// The largest counts so far.
     pub(crate) fn tokens(&self) -> Tokens {
         self.tokens
+    }
+
+    /// Returns whether the counts are of the whole response, if it has ended.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
     }
 
     pub(crate) fn read(&mut self, bytes: &[u8]) {
@@ -75,7 +107,7 @@ impl UsageScanner {
     fn step(&mut self, byte: u8) {
         if self.lines && byte == b'\n' {
             (self.depth, self.string, self.key, self.object) = (0, None, None, None);
-            self.expected = false;
+            self.member = Member::Other;
             return;
         }
         if let Some(object) = &mut self.object {
@@ -102,37 +134,60 @@ impl UsageScanner {
         match byte {
             b'"' => self.string = Some(Text::default()),
             b':' => {
-                let key = self.key.take();
-                let is_usage = key.is_some_and(|key| KEYS.contains(&key.bytes.as_slice()));
-                self.expected = is_usage && self.depth <= MAX_DEPTH && self.object.is_none();
+                let key = self.key.take().map(|key| key.bytes);
+                self.member = match key.as_deref().unwrap_or_default() {
+                    b"usage" | b"usageMetadata" => Member::Usage,
+                    b"response" => Member::Response,
+                    b"message" => Member::Message,
+                    _ => Member::Other,
+                };
                 return;
             }
-            b'{' | b'[' => {
-                if self.expected && byte == b'{' {
-                    self.object = Some(Object { depth: self.depth, bytes: vec![b'{'] });
-                }
-                self.depth = self.depth.saturating_add(1);
-            }
+            b'{' | b'[' => self.open(byte == b'{'),
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);
                 if let Some(object) = self.object.take_if(|object| object.depth == self.depth) {
-                    self.count(&object.bytes);
+                    self.count(&object);
                 }
             }
             b' ' | b'\t' | b'\r' | b'\n' => return,
             _ => {}
         }
-        self.expected = false;
+        self.member = Member::Other;
         if byte != b'"' {
             self.key = None;
         }
     }
 
-    fn count(&mut self, object: &[u8]) {
-        let Ok(usage) = serde_json::from_slice::<Value>(object) else { return };
+    fn open(&mut self, is_object: bool) {
+        let extent = match self.depth {
+            1 => self.top,
+            2 => self.inner,
+            _ => None,
+        };
+        if let Some(extent) = extent.filter(|_| is_object && self.member == Member::Usage) {
+            self.object = Some(Object { depth: self.depth, extent, bytes: vec![b'{'] });
+        }
+        match self.depth {
+            0 => self.top = is_object.then_some(Extent::Whole),
+            1 => {
+                self.inner = match (self.top, self.member) {
+                    (None, _) | (_, Member::Response) => Some(Extent::Whole),
+                    (_, Member::Message) => Some(Extent::Beginning),
+                    _ => None,
+                };
+                self.inner = self.inner.filter(|_| is_object);
+            }
+            _ => {}
+        }
+        self.depth = self.depth.saturating_add(1);
+    }
+
+    fn count(&mut self, object: &Object) {
+        let Ok(usage) = serde_json::from_slice::<Value>(&object.bytes) else { return };
         let sum = |names: &[&str]| {
             let counts = names.iter().filter_map(|name| usage.get(name)?.as_u64());
-            counts.fold(0, u64::saturating_add)
+            counts.reduce(u64::saturating_add)
         };
         // A provider has one of these groups; the parts of a group add up.
         let input =
@@ -142,6 +197,11 @@ impl UsageScanner {
         let output = sum(&["output_tokens"])
             .max(sum(&["completion_tokens"]))
             .max(sum(&["candidatesTokenCount", "thoughtsTokenCount"]));
+        let all = sum(&["total_tokens"]).max(sum(&["totalTokenCount"]));
+        self.is_final |= object.extent == Extent::Whole && input.max(output).max(all).is_some();
+        let input = input.unwrap_or(0);
+        // Some providers have thoughts in the total only.
+        let output = output.max(all.map(|all| all.saturating_sub(input))).unwrap_or(0);
         self.tokens.input = self.tokens.input.max(input);
         self.tokens.output = self.tokens.output.max(output);
     }
@@ -150,6 +210,13 @@ impl UsageScanner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The tokens of a text, if they are final.
+    fn final_tokens(content_type: &str, text: &str) -> Option<(u64, u64)> {
+        let mut scanner = UsageScanner::of(content_type).unwrap();
+        scanner.read(text.as_bytes());
+        scanner.is_final().then(|| tokens(content_type, text))
+    }
 
     /// The tokens of a text, read in parts of each size.
     fn tokens(content_type: &str, text: &str) -> (u64, u64) {
@@ -205,6 +272,38 @@ mod tests {
         );
         assert_eq!(tokens(JSON, &long), (0, 0));
         assert_eq!(tokens(JSON, "]]}}{\"usage\":{\"input_tokens\":-1}}"), (0, 0));
+    }
+
+    #[test]
+    fn only_the_usage_of_a_whole_response_is_final() {
+        for (text, expected) in [
+            (r#"{"usage": {"prompt_tokens": 1}}"#, Some((1, 0))),
+            (
+                r#"{"usage": {"total_tokens": 9, "prompt_tokens": 1, "completion_tokens": 2}}"#,
+                Some((1, 8)),
+            ),
+            (r#"{"us\u0061ge": {"prompt_tokens": 1}}"#, None),
+            (r#"{"message": {"usage": {"input_tokens": 1}}}"#, None),
+            (r#"{"response": {"usage": {"input_tokens": 1}}}"#, Some((1, 0))),
+            (r#"{"response": {"usage": null, "x": {"usage": {"input_tokens": 1}}}}"#, None),
+            (r#"[{"usageMetadata": {"promptTokenCount": 1}},"#, Some((1, 0))),
+            (r#"[[{"usageMetadata": {"promptTokenCount": 1}}]]"#, None),
+            (r#"{"metadata": {"usage": {"input_tokens": 1}}}"#, None),
+            (r#"{"content": [{"usage": {"input_tokens": 1}}]}"#, None),
+            (r#"{"text": "\"usage\":{\"input_tokens\":1}", "usage": {}}"#, None),
+            (r#"{"usage": {"input_tokens": -1, "output_tokens": 1e9}}"#, None),
+            (r#"{"usage": {"input_tokens": "1"}}"#, None),
+            (r#"{"usage": [{"input_tokens": 1}]}"#, None),
+            (
+                r#"{"usage": {"input_tokens": 18446744073709551615, "cache_read_input_tokens": 9}}"#,
+                Some((u64::MAX, 0)),
+            ),
+            (r#"{"usage": {"input_tokens": 1"#, None),
+        ] {
+            assert_eq!(final_tokens(JSON, text), expected, "{text}");
+            let event = format!("data: {text}\r\n\r\ndata: [DONE]\n\n");
+            assert_eq!(final_tokens(EVENTS, &event), expected, "{event}");
+        }
     }
 
     #[test]

@@ -11,7 +11,12 @@ pub fn escape_line(text: &str) -> String {
 
 /// Escapes as [`escape_line`], but keeps line ends, tabs and joiners within words.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
-    escape(text, |char| matches!(char, '\n' | '\t' | JOINER | NON_JOINER), escape_char)
+    escape(text, passes_in_text, escape_char)
+}
+
+/// Replaces the characters that [`escape_text`] escapes by U+FFFD.
+pub fn replace_hidden(text: &str) -> Cow<'_, str> {
+    escape(text, passes_in_text, |_, replaced| replaced.push(char::REPLACEMENT_CHARACTER))
 }
 
 /// Escapes these characters in JSON strings; the JSON's value stays the same.
@@ -59,6 +64,10 @@ fn escape(
         }
     }
     Cow::Owned(escaped)
+}
+
+fn passes_in_text(char: char) -> bool {
+    matches!(char, '\n' | '\t' | JOINER | NON_JOINER)
 }
 
 const NON_JOINER: char = '\u{200c}';
@@ -113,6 +122,11 @@ mod tests {
         let text = "a\n\tb \u{1f469}\u{200d}\u{1f467}";
         assert_eq!(escape_line(text), "a\\n\\tb \u{1f469}\\u{200d}\u{1f467}");
         assert_eq!(escape_text(text), text);
+        assert_eq!(replace_hidden(text), text);
+        assert_eq!(
+            replace_hidden("a\u{202e}\u{200b}\u{1b}\r"),
+            "a\u{fffd}\u{fffd}\u{fffd}\u{fffd}"
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod variables;
 
 pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
-pub use escape::{escape_json, escape_line, escape_text, quote_word};
+pub use escape::{escape_json, escape_line, escape_text, quote_word, replace_hidden};
 pub use exec_id::{ExecId, InvalidExecId};
 pub use git_variables::{is_protective_git_entry, protective_git_variables};
 pub use kind::{InvalidKind, Kind};

@@ -7,6 +7,7 @@ mod sanitiser;
 use std::ops::Range;
 
 use aifo_acp::Image;
+use aifo_types::replace_hidden;
 use pulldown_cmark::{
     CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd, TextMergeWithOffset,
 };
@@ -48,7 +49,10 @@ pub(crate) fn render(text: &str) -> Vec<RenderedBlock> {
         if depth == 0 {
             let mut html = String::new();
             pulldown_cmark::html::push_html(&mut html, events.drain(..));
-            blocks.push(RenderedBlock { end: range.end, html: sanitise(&html) });
+            blocks.push(RenderedBlock {
+                end: range.end,
+                html: replace_hidden(&sanitise(&html)).into_owned(),
+            });
             writer = Writer::default();
         }
     }
@@ -115,30 +119,21 @@ fn has_data_uri(text: &str) -> bool {
 
 const SCHEME: &[u8] = b"data:";
 
-/// Escapes text for HTML.
+/// Escapes text for HTML. Characters that have no glyph or reorder others could show a command as another one
+/// than it is.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
+    for char in replace_hidden(text).chars() {
         match char {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Terminal colours and other controls have no glyphs; bidirectional controls could
-            // show a command in another order than it runs.
-            '\n' | '\t' => escaped.push(char),
-            char if char.is_control() || is_bidi(char) => {
-                escaped.push('\u{fffd}');
-            }
             char => escaped.push(char),
         }
     }
     escaped
-}
-
-fn is_bidi(char: char) -> bool {
-    matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Changes events on their way to HTML.

@@ -82,7 +82,12 @@ async fn guard(
 }
 
 fn credentials(headers: &HeaderMap) -> Credentials<'_> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    // A second value, or one that is not text, is not the right one either.
+    let text = |name: HeaderName| {
+        let mut values = headers.get_all(name).into_iter();
+        let text = values.next()?.to_str().ok().filter(|_| values.next().is_none());
+        Some(text.unwrap_or_default())
+    };
     Credentials {
         host: text(header::HOST),
         origin: text(header::ORIGIN),

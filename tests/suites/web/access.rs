@@ -113,6 +113,34 @@ fn a_foreign_host_is_refused() {
 }
 
 #[test]
+fn a_second_value_of_a_checked_header_is_refused() {
+    let signed = signed(&Script::conforming());
+    let (host, key) = (signed.server.host.as_str(), signed.browser.key.as_str());
+    let origin = format!("http://{host}");
+    let rows = [
+        ("Host", host, "evil.example", 421),
+        ("Host", host, host, 421),
+        ("Host", host, "", 421),
+        ("Origin", &origin, "http://evil.example", 403),
+        ("Sec-Fetch-Site", "none", "cross-site", 403),
+        ("X-Aifo-Key", key, "x", 401),
+    ];
+    for (name, own, other, status) in rows {
+        for values in [[own, other], [other, own]] {
+            let mut headers = signed.browser.headers();
+            headers.retain(|(known, _)| *known != name);
+            headers.extend(values.map(|value| (name, value)));
+            let answer = web_request(signed.server.port, "GET", "/api/sessions", &headers, b"");
+            assert_eq!(answer.status, status, "{name}: {values:?}");
+        }
+    }
+    for (name, status) in [("Origin", 403), ("Sec-Fetch-Site", 403)] {
+        let answer = signed.send("GET", "/api/sessions", &[(name, "\u{e9}")]);
+        assert_eq!(answer.status, status, "{name} that is not ASCII");
+    }
+}
+
+#[test]
 fn a_link_cannot_be_used_again() {
     let signed = signed(&Script::conforming());
     let host = [("Host", signed.server.host.as_str())];

@@ -121,6 +121,12 @@ impl Config {
         is_proxied.then(|| KeySettings { entries: self.keys.entries(), limits })
     }
 
+    /// Returns the flag of a limit of requests to models that is set.
+    pub(crate) fn model_limit(&self) -> Option<&'static str> {
+        let tokens = self.max_tokens.value.map(|_| "--max-tokens");
+        tokens.or(self.max_requests.value.map(|_| "--max-requests"))
+    }
+
     /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
     pub(crate) fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
         registries::resolve(&self.admit, self.ca_bundle.value.as_deref())

@@ -21,6 +21,7 @@ use crate::cli::{PodFlags, Run, UsageError};
 use crate::config::{Config, Flags, carried_settings};
 use crate::kube::HOLD_IN_POD;
 use crate::settings;
+use crate::target::without_effect;
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +113,10 @@ pub(super) fn describe(
     process: &PodProcess,
 ) -> anyhow::Result<SessionPod> {
     let is_passed = request.config.key_settings().is_none();
+    let has_key = !is_passed && !request.target.spec.keys.is_empty();
+    if let Some(limit) = request.config.model_limit().filter(|_| !has_key) {
+        return Err(without_effect(limit, "aifo adds no key to its requests"));
+    }
     let mut arguments: Vec<String> = match process {
         PodProcess::Held(within, size) => {
             let secs = within.unwrap_or_default().as_secs().to_string();

@@ -57,7 +57,7 @@ impl StateFile {
     }
 
     /// Returns the allowed part of an object, without values that are not among their key's words.
-    pub(super) fn select(&self, object: &Value) -> Value {
+    pub(crate) fn select(&self, object: &Value) -> Value {
         let mut dropped = false;
         select(object, &self.rules(), &mut dropped).unwrap_or_else(|| Map::new().into())
     }

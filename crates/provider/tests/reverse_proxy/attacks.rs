@@ -11,6 +11,7 @@
 //! | `Connection` lists the key's header; overrides of method and path; an upgrade to another protocol | `no_header_changes_the_request` |
 //! | a redirect to another host | `a_redirect_is_neither_followed_nor_has_it_the_key` |
 //! | the provider's response has the key: body, header, reason, trailer, cut in parts, WebSocket | `a_key_that_the_provider_echoes_does_not_reach_the_agent` |
+//! | the same in another coding: compressed, escaped in JSON or a URL, of which a part is asked for | `a_key_in_another_coding_does_not_reach_the_agent` |
 //! | the phantom key after the session, and in the next one | `a_phantom_key_ends_with_its_session` |
 //! | slow heads and bodies | `a_slow_head_ends` `main::stalled_sides_hold_only_themselves` |
 //! | debug output | `debug_output_has_no_key` |
@@ -276,6 +277,38 @@ fn a_key_that_the_provider_echoes_does_not_reach_the_agent() {
     assert!(answer.starts_with("HTTP/1.1 101") && answer.ends_with(&expected), "{answer}");
     let received = provider.received();
     assert_eq!(received.last().unwrap().values("sec-websocket-extensions"), [""; 0]);
+}
+
+#[test]
+fn a_key_in_another_coding_does_not_reach_the_agent() {
+    let escaped: String = KEY.bytes().map(|byte| format!("\\u{byte:04X}")).collect();
+    let text = escaped.clone();
+    let provider = TestProvider::start(move |request: &Received, tls: &mut Tls| {
+        assert_eq!(request.values("range"), [""; 0]);
+        let body = String::from_utf8_lossy(&request.body);
+        let head = format!("HTTP/1.1 401 Unauthorized\r\n{body}");
+        if body.starts_with("Transfer-Encoding") {
+            let _ = write!(tls, "{head}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+            return false;
+        }
+        let (first, second) = text.split_at(45);
+        let _ =
+            write!(tls, "{head}\r\nX-Key: {text}\r\nContent-Length: {}\r\n\r\n{first}", text.len());
+        write!(tls, "{second}").is_ok()
+    });
+    let agent = Agent::start(&provider, NO_LIMITS);
+    let key = format!("Authorization: Bearer {}", agent.phantom("openai"));
+    let send =
+        |body: &str| agent.request("POST /openai/v1/responses", &[&key, "Range: bytes=0-9"], body);
+    for coding in ["gzip", "br", "x-any", "identity, gzip", "identity\r\nContent-Encoding: gzip"] {
+        let answer = send(&format!("Content-Encoding: {coding}"));
+        assert_eq!(answer.status, 502, "{coding}");
+        assert!(answer.body.contains("encoded"), "{}", answer.body);
+    }
+    assert_eq!(send("Transfer-Encoding: gzip, chunked").status, 502);
+    let answer = send("Content-Encoding: identity");
+    assert_eq!((answer.status, answer.body), (401, "*".repeat(escaped.len())));
+    assert!(!answer.head.contains(&escaped[..20]), "{}", answer.head);
 }
 
 #[test]

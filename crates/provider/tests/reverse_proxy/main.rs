@@ -3,6 +3,7 @@
 mod agent;
 mod attacks;
 mod figures;
+mod limits;
 mod provider;
 
 use std::io::{Read, Write};

@@ -72,6 +72,37 @@ fn scripts_and_foreign_requests_do_not_survive() {
 }
 
 #[test]
+fn text_hides_and_reorders_nothing() {
+    let name = "a".repeat(64);
+    let places = [
+        "x{}y".to_owned(),
+        "`x{}y`".to_owned(),
+        "```sh\nrm {}x\n```".to_owned(),
+        "    rm {}x".to_owned(),
+        "[x{}](https://a.example \"t{}\")".to_owned(),
+        format!("![x{{}}](/media/{name} \"t{{}}\")"),
+        "<b title='{}'>".to_owned(),
+        "# x{}\n\n- [ ] {}\n\n|a{}|\n|-|\n|{}|".to_owned(),
+        "https://a.example/{}".to_owned(),
+    ];
+    let hidden =
+        ['\u{202e}', '\u{2066}', '\u{200e}', '\u{61c}', '\u{200b}', '\u{2060}', '\u{feff}'];
+    let hidden = hidden.into_iter().chain(['\u{ad}', '\u{e0041}', '\u{3164}', '\u{1b}', '\u{9b}']);
+    for char in hidden {
+        for place in &places {
+            for written in [char.to_string(), format!("&#x{:x};", u32::from(char))] {
+                let html = html(&place.replace("{}", &written));
+                assert!(!html.contains(char), "{place:?} {char:?} gives {html:?}");
+            }
+        }
+    }
+    let family = "\u{1f469}\u{200d}\u{1f467}";
+    assert_eq!(html(family), format!("<p>{family}</p>\n"));
+    let lines = "a\r\nb\r\n\r\n```\r\nc\r\n\td\r\n```\r\n";
+    assert_eq!(html(lines), "<p>a\nb</p>\n<pre><code>c\n\td\n</code></pre>\n");
+}
+
+#[test]
 fn only_stored_images_are_shown() {
     let name = "a".repeat(64);
     let shown = html(&format!("![a \"b\"](/media/{name})"));

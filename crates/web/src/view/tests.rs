@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn every_text_of_an_agent_is_escaped() {
-    let evil = "<script>x</script>\"'>\u{202e}".to_owned();
+    let evil = "<script>x</script>\"'>\u{202e}\u{200b}".to_owned();
     let question = QuestionBlock {
         id: evil.clone(),
         title: evil.clone(),
@@ -58,7 +58,8 @@ fn every_text_of_an_agent_is_escaped() {
     let mut all: Vec<String> = blocks.iter().map(block).collect();
     all.push(super::question(&question));
     for html in all {
-        assert!(!html.contains("<script") && !html.contains("\u{202e}"), "{html}");
+        assert!(!html.contains("<script"), "{html}");
+        assert!(!html.contains(['\u{202e}', '\u{200b}']), "{html}");
         assert!(!html.contains("\"'>"), "{html}");
         assert!(html.contains("&lt;script&gt;"), "{html}");
     }
