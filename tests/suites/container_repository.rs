@@ -288,6 +288,17 @@ fn an_agent_cannot_replace_what_leads_to_the_configuration() {
     assert_eq!(daily.exited(0).text(), "three\nfour\n", "{daily:?}");
     assert_eq!(git(dir, &["log", "--format=%s"]), "four\nthree\ntwo\none\n");
 
+    // A repository that the agent creates has no mounts.
+    let new = Scratch::new();
+    let outcome = agent(
+        new.path(),
+        &format!("git init --quiet && {POINTERS} echo ../.evil > .git/commondir"),
+    );
+    let line = "'.git/commondir' was changed in this session and leads git to another repository: it was removed\n";
+    assert!(outcome.exited(0).stderr.contains(line), "{outcome:?}");
+    assert!(outcome.stderr.contains("execute or obey them: .evil, .git\n"), "{outcome:?}");
+    assert!(!new.path().join(".git/commondir").exists());
+
     // A worktree's file, whose repository other workspaces share, and one of a repository in the root.
     git(dir, &["worktree", "add", "--quiet", "--detach", "wt"]);
     let file = "echo gitdir: x > .git || mv .git y || rm -f .git || echo held; git status --short";
