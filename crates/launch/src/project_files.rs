@@ -1,7 +1,7 @@
 //! Files of the workspace that agents, tools and git execute or obey
 //! (`spec/trust.md#changed-project-files`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -84,7 +84,13 @@ impl ProjectFiles {
 
     /// Returns whether a file that the search at the start did not reach is older than that.
     fn is_old(&self, path: &Path, state: &FileState) -> bool {
-        let is_unsearched = path.is_relative() && self.names.depth(path) >= self.levels;
+        let is_checkout = |above: &Path| self.workspace.join(above).join(".git").exists();
+        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        let depth = match above.any(is_checkout) {
+            true => path.components().count() - 1,
+            false => self.names.depth(path),
+        };
+        let is_unsearched = path.is_relative() && depth >= self.levels;
         let Ok(metadata) = self.workspace.join(path).symlink_metadata() else { return false };
         let changed = match state {
             // The names in a repository change often.
@@ -103,7 +109,9 @@ impl ProjectFiles {
         for (item, state) in &changes {
             let is_git_file = item.path == Path::new(".git")
                 && state.as_ref().is_some_and(|it| *it != FileState::Directory);
-            if (item.path.ends_with("commondir") && state.is_some()) || is_git_file {
+            let is_common_dir = item.path.ends_with("commondir") && state.is_some();
+            let has_head = || self.workspace.join(&item.path).with_file_name("HEAD").exists();
+            if is_git_file || is_common_dir && has_head() {
                 lines.push(self.describe_pointer(item));
             }
         }
@@ -134,16 +142,27 @@ impl ProjectFiles {
         )
     }
 
-    /// Returns the names of changed files with their parts. A new repository has one name.
+    /// Returns the names of changed files with their parts, new ones last, as anything can create many. A
+    /// new repository has one name, with the new files of its checkout.
     fn names(&self, changes: &[(Item, Option<FileState>)]) -> Vec<String> {
-        let is_new = |item: &Item, state: &Option<FileState>| {
-            *state == Some(FileState::Directory) && !self.files.contains_key(item)
+        let is_new = |path: &Path| {
+            let mut from = self.files.range(Item::whole(path)..);
+            from.next().is_none_or(|(item, _)| item.path != path)
         };
-        let new = changes.iter().filter(|(item, state)| is_new(item, state));
-        let new: Vec<_> = new.map(|(item, _)| item.path.as_path()).collect();
+        let mut changes: Vec<_> =
+            changes.iter().map(|(item, state)| (is_new(&item.path), item, state)).collect();
+        changes.sort_by_key(|(is_new, ..)| *is_new);
+        let mut covered = BTreeSet::new();
+        for (_, Item { path, .. }, state) in changes.iter().filter(|(is_new, ..)| *is_new) {
+            let checkout =
+                path.parent().filter(|it| path.ends_with(".git") && *it != Path::new(""));
+            covered.extend(checkout);
+            covered.extend((**state == Some(FileState::Directory)).then_some(path.as_path()));
+        }
         let mut names: Vec<(&Path, Vec<&str>)> = Vec::new();
-        for (Item { path, part }, _) in changes {
-            if path.ancestors().skip(1).any(|above| new.contains(&above)) {
+        for (is_new, Item { path, part }, _) in &changes {
+            let mut above = path.ancestors().skip(1);
+            if *is_new && !path.ends_with(".git") && above.any(|above| covered.contains(&above)) {
                 continue;
             }
             match names.last_mut().filter(|(last, _)| last == path) {

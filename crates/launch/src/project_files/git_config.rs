@@ -9,11 +9,16 @@ use std::path::PathBuf;
 pub(super) fn possible_paths(config: &[u8]) -> Vec<PathBuf> {
     let config = without_branches(config);
     let words = config.split(|byte| *byte == b'\n').flat_map(|line| {
-        let at = line.iter().position(|byte| *byte == b'=').unwrap_or(line.len());
-        let (key, value) = line.split_at(at);
+        let mut sides = line.splitn(2, |byte| *byte == b'=');
+        let (key, value) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
         let key = key.trim_ascii_end().to_ascii_lowercase();
         let is_path = key.ends_with(b"path") || key.ends_with(b"file");
         let words = value.split(|byte| b" \t\r\"'`;|&<>()$!:=".contains(byte));
+        // With spaces in it.
+        let whole = value.trim_ascii();
+        let whole =
+            whole.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(whole);
+        let words = words.chain([whole]);
         words.filter(move |word| !word.is_empty() && (is_path || word.contains(&b'/')))
     });
     words.map(|word| PathBuf::from(OsStr::from_bytes(word))).collect()

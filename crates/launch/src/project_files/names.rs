@@ -26,8 +26,16 @@ const FILES: [&str; 14] = [
 ];
 
 /// Further data. Git ignores the files of other programs' lists, such as `.dockerignore`, too.
-const DATA: [&str; 7] =
-    [".*.swp", ".*cache", ".*ignore", ".DS_Store", ".editorconfig", ".gitkeep", ".swe-swe"];
+const DATA: [&str; 8] = [
+    ".*.swp",
+    ".*cache",
+    ".*ignore",
+    ".DS_Store",
+    ".editorconfig",
+    ".gitkeep",
+    ".swe-swe",
+    "bazel-*",
+];
 
 /// The role of a file in a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,7 +112,9 @@ impl Search<'_> {
     /// Returns whether a file says the same as its absence. Sessions create such mount points.
     fn is_default(&mut self, path: &Path) -> bool {
         let directory = path.parent().unwrap_or(path);
-        let is_worktree = directory.parent().is_some_and(|it| it.ends_with("worktrees"));
+        let worktrees = directory.parent().filter(|it| it.ends_with("worktrees"));
+        let main = worktrees.and_then(Path::parent);
+        let is_worktree = main.is_some_and(|main| self.is_git_directory(main));
         match path.file_name().and_then(OsStr::to_str) {
             Some("config.worktree") => {
                 self.metadata(path).is_some_and(|it| it.is_file() && it.len() == 0)

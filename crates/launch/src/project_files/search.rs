@@ -76,6 +76,8 @@ pub(super) struct Search<'a> {
     pub(super) workspace: &'a Path,
     pub(super) names: &'a Names,
     pub(super) files: BTreeMap<Item, FileState>,
+    /// Checkouts below files that count, such as an agent's worktrees: they are searched as the workspace.
+    checkouts: Vec<PathBuf>,
     /// Bytes that may still be read.
     bytes: u64,
     /// Entries that may still be seen.
@@ -93,8 +95,9 @@ pub(super) enum Scope {
 
 impl<'a> Search<'a> {
     pub(super) fn new(workspace: &'a Path, names: &'a Names) -> Self {
-        let files = BTreeMap::new();
-        Search { workspace, names, files, bytes: MAX_TOTAL_BYTES, entries: MAX_ENTRIES }
+        let (files, checkouts) = (BTreeMap::new(), Vec::new());
+        let (bytes, entries) = (MAX_TOTAL_BYTES, MAX_ENTRIES);
+        Search { workspace, names, files, checkouts, bytes, entries }
     }
 
     /// Searches the workspace level by level. Returns the number of levels that it has read.
@@ -112,6 +115,7 @@ impl<'a> Search<'a> {
                 }
                 self.directory(&directory, &mut next, &mut data);
             }
+            next.append(&mut self.checkouts);
             level = next;
             if level.is_empty() {
                 break;
@@ -146,6 +150,10 @@ impl<'a> Search<'a> {
                 Role::Manifest(parts) => self.manifest(&path, parts),
                 Role::Data if kind.is_dir() => data.push(path),
                 Role::Other if kind.is_dir() => next.push(path),
+                // In its place could be a directory with project files.
+                Role::Other if kind.is_symlink() && self.workspace.join(&path).is_dir() => {
+                    self.whole(&path);
+                }
                 Role::Repository | Role::Data | Role::Other => {}
             }
         }
@@ -195,11 +203,11 @@ impl<'a> Search<'a> {
             return;
         }
         let Some(depth) = depth.checked_sub(1) else { return };
-        let entries = self.repositories(path);
-        if self.metadata(&path.join(".git")).is_some() {
-            // A checkout, such as an agent's worktree: only its repository counts.
+        if path != walk.name && self.metadata(&path.join(".git")).is_some() {
+            self.checkouts.push(path.to_owned());
             return;
         }
+        let entries = self.repositories(path);
         for (name, _) in entries {
             let path = path.join(name);
             if walk.is_of_git || self.names.role(&path) != Role::Data {
@@ -257,7 +265,7 @@ impl<'a> Search<'a> {
         self.insert(path, state);
     }
 
-    fn is_git_directory(&self, path: &Path) -> bool {
+    pub(super) fn is_git_directory(&self, path: &Path) -> bool {
         self.files.get(&Item::whole(path)) == Some(&FileState::Directory)
     }
 

@@ -85,13 +85,13 @@ fn changed_files_are_listed() {
     write(dir, &[(".claude/commands/a\nb.md", "")]);
     symlink("/etc", dir.join(".codex")).unwrap();
     let changed = [
-        ".claude/commands/a\\nb.md",
-        ".codex",
         ".envrc",
         ".git/config",
         ".husky/pre-commit",
         "AGENTS.md",
         "CLAUDE.md",
+        ".claude/commands/a\\nb.md",
+        ".codex",
     ];
     assert_eq!(before.changed(), changed);
     let line = before.report().concat();
@@ -116,6 +116,8 @@ fn what_programs_execute_or_obey_is_named() {
         (".github/workflows/ci.yml", "on: push"),
         ("scripts/filter.sh", ""),
         ("shared/git.inc", ""),
+        ("my hooks/pre-commit", ""),
+        ("worktrees/.git/HEAD", ""),
     ];
     let names = [
         ".agents/skills/x/SKILL.md",
@@ -180,6 +182,7 @@ fn what_programs_execute_or_obey_is_named() {
         "library/.git/config",
         "tree/.git",
         // Of the configuration.
+        "my hooks/pre-commit",
         "scripts/filter.sh",
         "shared/git.inc",
     ];
@@ -201,7 +204,11 @@ fn what_programs_execute_or_obey_is_named() {
         ("node_modules/a/b/.git/config", EVIL, "node_modules/a/b/.git"),
         ("target/x/.git", "gitdir: y", "target/x/.git"),
         (".venv/x/.git/config", EVIL, ".venv/x/.git"),
-        (".claude/worktrees/x/.git", "gitdir: y", ".claude/worktrees/x/.git"),
+        ("worktrees/.git/commondir", "../..\n", "worktrees/.git/commondir"),
+        // A repository hides no file beside it.
+        (".vscode/.git/config", "", ".vscode/.git"),
+        (".vscode/tasks.json", "", ".vscode/tasks.json"),
+        ("docs/x/build.rs", "", "docs/x/build.rs"),
     ];
     let rows = names.iter().map(|name| (*name, EVIL, *name)).chain(parts);
     let workspace = workspace();
@@ -209,6 +216,7 @@ fn what_programs_execute_or_obey_is_named() {
     write(dir, &before);
     git(dir, &["config", "filter.x.clean", "sh -c \"$PWD/x\"; scripts/filter.sh %f"]);
     git(dir, &["config", "include.path", "../shared/git.inc"]);
+    git(dir, &["config", "core.hooksPath", "my hooks"]);
     for (path, text, expected) in rows {
         let before = ProjectFiles::read_earlier(dir);
         assert_eq!(before.report(), [""; 0], "{path}");
@@ -291,6 +299,43 @@ fn a_day_of_work_is_not_named() {
     git(dir, &["worktree", "remove", "other"]);
     git(&dir.join("module"), &["commit", "--quiet", "--allow-empty", "--message=seven"]);
     assert_eq!(before.report(), [""; 0]);
+}
+
+#[test]
+fn a_checkout_is_named_once_and_then_searched_as_the_workspace() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let files = [".claude/settings.json", ".git", "Makefile", "src/main.rs"];
+    let write_all = |text: &str| {
+        for file in files {
+            write(dir, &[(&format!(".claude/worktrees/x/{file}"), text)]);
+        }
+    };
+    let before = ProjectFiles::read(dir);
+    write_all("");
+    assert_eq!(before.changed(), [".claude/worktrees/x/.git"]);
+    let before = ProjectFiles::read(dir);
+    write_all("x");
+    let expected = files[..3].iter().map(|file| format!(".claude/worktrees/x/{file}"));
+    assert_eq!(before.changed(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_link_in_place_of_a_directory_and_many_new_files_hide_no_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    write(dir, &[("crates/x/build.rs", ""), ("Makefile", "")]);
+    let before = ProjectFiles::read(dir);
+    fs::create_dir(dir.join(".mycache")).unwrap();
+    fs::rename(dir.join("crates"), dir.join(".mycache/crates")).unwrap();
+    symlink(".mycache/crates", dir.join("crates")).unwrap();
+    write(dir, &[(".mycache/crates/y/build.rs", ""), ("Makefile", "x")]);
+    for number in 0..100 {
+        write(dir, &[(&format!(".a{number}"), "")]);
+    }
+    let changed = before.changed();
+    assert_eq!((&*changed[0], changed.last().unwrap().as_str()), ("Makefile", "crates"));
+    assert!(before.report()[0].ends_with("and 82 more"), "{:?}", before.report());
 }
 
 /// Files that the search at the start does not reach are compared by their times.
