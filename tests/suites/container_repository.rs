@@ -225,6 +225,94 @@ fn a_refused_write_of_configuration_or_hooks_is_followed_by_a_hint() {
     session.finish();
 }
 
+/// An agent's image, which has git.
+const WITH_GIT: &str = "aifo-agent-base:latest";
+
+/// Makes git use another configuration, in ways that leave the repository's own as it is. Prints each
+/// success, and undoes it.
+const POINTERS: &str = r#"
+attempt() { sh -c "$2" 2>/dev/null && echo "$1"; }
+mkdir .evil && cp -r .git/objects .git/refs .git/HEAD .evil/
+printf '[core]\n\tfsmonitor = touch ran\n' > .evil/config
+for root in . /workspace; do
+    attempt 'write commondir' "echo ../.evil > $root/.git/commondir"
+    attempt 'replace commondir' "echo ../.evil > $root/.git/new && mv -f $root/.git/new $root/.git/commondir"
+    attempt 'remove commondir' "rm -f $root/.git/commondir"
+    attempt 'link commondir' "ln -sf ../.evil/config $root/.git/commondir"
+    attempt 'move .git' "mv $root/.git $root/.kept && mv $root/.kept $root/.git"
+    attempt 'exchange .git' "mv --exchange -T $root/.git $root/.evil"
+    attempt 'file in place of .git' "rm -f $root/.git && echo gitdir: .evil > $root/.git"
+done
+rm -f .git/new
+true
+"#;
+
+/// The daily git of an agent.
+const DAILY: &str = r#"
+set -e
+git config user.name it && git config user.email it@example.org && git config --local alias.x status
+git remote add origin https://example.org/x && git config --unset remote.origin.fetch
+echo two > file && git commit --quiet --all --message two
+git switch --quiet --create topic HEAD~1
+echo three > other && git add other && git commit --quiet --message three
+git rebase --quiet - && git switch --quiet - && git merge --quiet topic
+echo x > file && git stash --quiet && git stash pop --quiet && git checkout --quiet file
+git worktree add --quiet wt topic~1 2>/dev/null || git worktree add --quiet --detach wt
+git -C wt status --short && git worktree remove wt
+git tag one && git gc --quiet && git clone --quiet . /tmp/clone && git -C /tmp/clone log --format=%s -1
+echo exit 0 > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit
+git commit --quiet --allow-empty --message four && git fsck --no-progress --no-dangling && git log --format=%s -1
+"#;
+
+/// The agent's git writes configuration and hooks, which the end of the session names, but cannot make
+/// git read others.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn an_agent_cannot_replace_what_leads_to_the_configuration() {
+    let test = "an_agent_cannot_replace_what_leads_to_the_configuration";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let agent = |dir: &Path, script: &str| {
+        let containers = ContainerSetup::of(&engine).kind("python");
+        let mut run = containers.command_in("run", dir);
+        run.args(["--image", WITH_GIT, "--", "sh", "-c", script]).current_dir(dir);
+        Outcome::of(&mut run)
+    };
+    let project = Scratch::new();
+    let dir = project.path();
+    init(dir);
+    assert_eq!(agent(dir, POINTERS).exited(0).text(), "");
+    git(dir, &["status"]);
+    assert!(!dir.join("ran").exists() && !dir.join(".git/commondir").exists());
+
+    let daily = agent(dir, DAILY);
+    assert_eq!(daily.exited(0).text(), "three\nfour\n", "{daily:?}");
+    assert_eq!(git(dir, &["log", "--format=%s"]), "four\nthree\ntwo\none\n");
+
+    // A repository that the agent creates has no mounts.
+    let new = Scratch::new();
+    let outcome = agent(
+        new.path(),
+        &format!("git init --quiet && {POINTERS} echo ../.evil > .git/commondir"),
+    );
+    let line = "'.git/commondir' was changed in this session and leads git to another repository: it was removed\n";
+    assert!(outcome.exited(0).stderr.contains(line), "{outcome:?}");
+    assert!(outcome.stderr.contains("execute or obey them: .evil, .git\n"), "{outcome:?}");
+    assert!(!new.path().join(".git/commondir").exists());
+
+    // A worktree's file, whose repository other workspaces share, and one of a repository in the root.
+    git(dir, &["worktree", "add", "--quiet", "--detach", "wt"]);
+    let file = "echo gitdir: x > .git || mv .git y || rm -f .git || echo held; git status --short";
+    for (place, store) in [("wt", false), ("", true)] {
+        let dir = dir.join(place);
+        if store {
+            fs::rename(dir.join(".git"), dir.join(".store")).unwrap();
+            fs::write(dir.join(".git"), "gitdir: .store\n").unwrap();
+        }
+        let outcome = agent(&dir, file);
+        assert!(outcome.exited(0).text().starts_with("held\n"), "{outcome:?}");
+    }
+}
+
 /// Between two starts of a sidecar, the agent can put links into the workspace.
 #[test]
 #[ignore = "container: cargo xtask test docker"]

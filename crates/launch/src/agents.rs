@@ -9,6 +9,7 @@ mod table;
 
 use std::path::PathBuf;
 
+use aifo_policy::ProjectNames;
 use aifo_types::env;
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
@@ -45,6 +46,8 @@ pub struct AgentSpec {
     pub conversations: Vec<PathBuf>,
     /// Settings files relative to HOME, mounted read-only if they exist.
     pub settings: Vec<PathBuf>,
+    /// Files of a project that it executes or obeys. Names that start with '.' need no entry.
+    pub project: ProjectNames,
     /// The user's variables that it gets, by exact name.
     pub variables: Vec<String>,
     /// The providers whose keys it does not need to have.
@@ -115,6 +118,7 @@ impl AgentSpec {
             import: Vec::new(),
             conversations: Vec::new(),
             settings: Vec::new(),
+            project: ProjectNames::of(&[]),
             variables: Vec::new(),
             keys: &[],
             set: Vec::new(),
@@ -162,6 +166,7 @@ mod tests {
                 let words = ["mcp", "hook", "plugin", "command", "notify", "**"];
                 assert!(!words.iter().any(|word| file.keys.join(" ").contains(word)), "{file:?}");
             }
+            assert!(!agent.project.files.is_empty(), "{}", agent.name);
             assert!(agent.conversations.iter().all(of_state), "{}", agent.name);
             let is_reserved = |name: &str| name.starts_with(env::PREFIX);
             assert!(!agent.variables.iter().any(|name| is_reserved(name) || name.contains('*')));

@@ -1,65 +1,31 @@
-//! Files of the workspace that agents and git execute or obey (`spec/trust.md#changed-project-files`).
+//! Files of the workspace that agents, tools and git execute or obey
+//! (`spec/trust.md#changed-project-files`).
 
-use std::collections::BTreeMap;
-use std::fs::{Metadata, OpenOptions};
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
+use aifo_process::{Links, RootDirectory};
 use nix::fcntl::OFlag;
-use sha2::{Digest, Sha256};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// Files and directories in the workspace's root.
-const NAMES: [&str; 33] = [
-    ".aider.conf.yml",
-    ".aifo.toml",
-    ".claude",
-    ".codex",
-    ".copilot",
-    ".crush.json",
-    ".cursor",
-    ".devcontainer",
-    ".envrc",
-    ".gemini",
-    ".git",
-    ".git/config",
-    WORKTREE_CONFIG,
-    ".git/hooks",
-    ".gitattributes",
-    ".githooks",
-    ".github/copilot-instructions.md",
-    ".gitmodules",
-    ".husky",
-    ".kimi",
-    ".mcp.json",
-    ".opencode",
-    ".openhands",
-    ".pre-commit-config.yaml",
-    ".qwen",
-    ".vibe",
-    ".vscode",
-    "AGENTS.md",
-    "CLAUDE.md",
-    "GEMINI.md",
-    "QWEN.md",
-    "crush.json",
-    "opencode.json",
-];
+use crate::linked::linked_repository;
 
-const WORKTREE_CONFIG: &str = ".git/config.worktree";
+mod git_config;
+mod manifest;
+mod names;
+mod repository;
+mod search;
 
-/// Number of files below a name of the list that are compared one by one. Further ones are compared
-/// together, by their attributes, so that no file hides the change of another.
-const MAX_FILES: usize = 2000;
-/// Entries below a name of the list. With more, the name counts as changed.
-const MAX_WALK: usize = 100_000;
-/// Depth below a directory of the list.
-const MAX_DEPTH: usize = 8;
-/// A larger file is compared by size, mode and time of change.
-const MAX_BYTES: u64 = 1 << 20;
-/// Bytes that a snapshot reads; further files are compared as large ones.
-const MAX_TOTAL_BYTES: u64 = 64 << 20;
+use self::names::Names;
+use self::search::{FileState, Item, Scope, Search};
+
+/// Directories that are read at the start, each in some 10 to 20 us.
+const DIRECTORIES_AT_START: usize = 1000;
+const DIRECTORIES_AT_END: usize = 100_000;
+/// The clock of file systems is late by less.
+const CLOCK_DELAY: Duration = Duration::from_secs(1);
 /// Names in a report.
 const MAX_NAMES: usize = 20;
 
@@ -67,314 +33,183 @@ const MAX_NAMES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct ProjectFiles {
     workspace: PathBuf,
-    files: BTreeMap<PathBuf, FileState>,
-    /// Bytes that may still be read.
-    budget: u64,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum FileState {
-    Content {
-        digest: [u8; 32],
-        mode: u32,
-    },
-    Link(PathBuf),
-    /// A large file, or one that cannot be read. Its owner cannot set the time of a change, unlike that of
-    /// a modification.
-    Attributes {
-        size: u64,
-        changed: (i64, i64),
-        mode: u32,
-    },
-    Directory,
-    /// The further files of a directory, compared by their attributes.
-    Rest([u8; 32]),
-    /// Not all of them were seen.
-    TooMany,
+    /// The repository outside of the workspace.
+    linked: Option<PathBuf>,
+    names: Names,
+    /// Files that the configuration of the repository names.
+    named: Vec<PathBuf>,
+    files: BTreeMap<Item, FileState>,
+    started: SystemTime,
+    /// The levels of directories that were searched as a whole.
+    levels: usize,
 }
 
 impl ProjectFiles {
     /// Reads the files, without following links.
     pub(crate) fn read(workspace: &Path) -> Self {
-        let mut found = ProjectFiles {
-            workspace: workspace.to_owned(),
-            files: BTreeMap::default(),
-            budget: MAX_TOTAL_BYTES,
+        let started = SystemTime::now() - CLOCK_DELAY;
+        let names = Names::of_rows();
+        let linked = linked_repository(workspace).ok().flatten().map(|it| it.common);
+        let mut search = Search::new(workspace, &names);
+        let git = linked.as_deref().unwrap_or(Path::new(".git"));
+        let named = search.named_paths(git);
+        let levels = search.all(linked.as_deref(), &named, Scope::Start(DIRECTORIES_AT_START));
+        let files = search.files;
+        let workspace = workspace.to_owned();
+        ProjectFiles { workspace, linked, names, named, files, started, levels }
+    }
+
+    /// Returns the items that were changed, created or removed since, sorted, with their state now.
+    fn changes(&self) -> Vec<(Item, Option<FileState>)> {
+        let mut now = Search::new(&self.workspace, &self.names);
+        now.all(self.linked.as_deref(), &self.named, Scope::End(DIRECTORIES_AT_END));
+        let missing = self.files.keys().filter(|item| !now.files.contains_key(item));
+        for path in missing.map(|item| item.path.clone()).collect::<Vec<_>>() {
+            // The search did not reach them.
+            now.again(&path);
+        }
+        let mut now = now.files;
+        let mut changes = Vec::new();
+        for (item, state) in &self.files {
+            let found = now.remove(item);
+            if found.as_ref() != Some(state) || found == Some(FileState::TooMany) {
+                changes.push((item.clone(), found));
+            }
+        }
+        now.retain(|item, state| !self.is_old(&item.path, state));
+        changes.extend(now.into_iter().map(|(item, state)| (item, Some(state))));
+        changes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        changes
+    }
+
+    /// Returns whether a file that the search at the start did not reach is older than that.
+    fn is_old(&self, path: &Path, state: &FileState) -> bool {
+        let is_checkout = |above: &Path| self.workspace.join(above).join(".git").exists();
+        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        let depth = match above.any(is_checkout) {
+            true => path.components().count() - 1,
+            false => self.names.depth(path),
         };
-        for name in NAMES {
-            // A linked directory on the way is listed itself, or is no part of the project.
-            let parent = Path::new(name).parent().filter(|it| !it.as_os_str().is_empty());
-            let is_linked = |path: &Path| workspace.join(path).is_symlink();
-            if !parent.is_some_and(is_linked) {
-                let depth = if name == ".git" { 0 } else { MAX_DEPTH };
-                let mut walk = Walk { name, seen: 0, rest: None };
-                found.add(Path::new(name), depth, &mut walk);
-                if let Some(rest) = walk.rest {
-                    let rest = FileState::Rest(rest.finalize().into());
-                    found.files.entry(Path::new(name).join(REST)).or_insert(rest);
-                }
-            }
-        }
-        found
+        let is_unsearched = path.is_relative() && depth >= self.levels;
+        let Ok(metadata) = self.workspace.join(path).symlink_metadata() else { return false };
+        let changed = match state {
+            // The names in a repository change often.
+            FileState::Directory => metadata.created().ok(),
+            _ => None,
+        };
+        let changed = changed.unwrap_or_else(|| changed_at(&metadata));
+        (is_unsearched || self.names.is_in_data(path)) && changed < self.started
     }
 
-    fn add(&mut self, path: &Path, depth: usize, walk: &mut Walk) {
-        let full = self.workspace.join(path);
-        let Ok(metadata) = full.symlink_metadata() else { return };
-        walk.seen += 1;
-        if walk.seen > MAX_WALK {
-            self.files.insert(PathBuf::from(walk.name).join(REST), FileState::TooMany);
-            return;
-        }
-        // Another session of the workspace creates it, empty, and removes it at its end.
-        let is_placeholder = path == Path::new(WORKTREE_CONFIG) && metadata.is_file();
-        if is_placeholder && metadata.len() == 0 {
-            return;
-        }
-        if !metadata.is_dir() {
-            if walk.seen > MAX_FILES {
-                walk.add_to_rest(path, &metadata);
-                return;
-            }
-            let state = FileState::of(&full, &metadata, &mut self.budget);
-            self.files.insert(path.to_owned(), state);
-            return;
-        }
-        if depth == 0 {
-            self.files.insert(path.to_owned(), FileState::Directory);
-            return;
-        }
-        let Ok(entries) = full.read_dir() else { return };
-        let mut names: Vec<_> =
-            entries.flatten().take(MAX_WALK + 1).map(|entry| entry.file_name()).collect();
-        names.sort();
-        for name in names {
-            self.add(&path.join(name), depth - 1, walk);
-        }
-    }
-
-    /// Returns the paths whose files were changed, created or removed since, sorted.
-    pub(crate) fn changes(&self) -> Vec<PathBuf> {
-        let now = ProjectFiles::read(&self.workspace);
-        let mut names: Vec<_> = self.files.keys().chain(now.files.keys()).collect();
-        names.sort();
-        names.dedup();
-        names.retain(|name| {
-            let now = now.files.get(*name);
-            now == Some(&FileState::TooMany) || self.files.get(*name) != now
-        });
-        names.into_iter().cloned().collect()
-    }
-
-    /// Describes the changes in one line. `None` if there are none.
-    pub(crate) fn report(&self) -> Option<String> {
+    /// Describes the changes in lines. A pointer of git to another repository that the session has
+    /// created is removed.
+    pub(crate) fn report(&self) -> Vec<String> {
         let changes = self.changes();
-        let names = changes.iter().take(MAX_NAMES);
-        let names: Vec<_> =
-            names.map(|path| aifo_types::escape_line(&path.to_string_lossy())).collect();
-        let more = match changes.len().saturating_sub(MAX_NAMES) {
+        let mut lines = Vec::new();
+        for (item, state) in &changes {
+            let is_git_file = item.path == Path::new(".git")
+                && state.as_ref().is_some_and(|it| *it != FileState::Directory);
+            let is_common_dir = item.path.ends_with("commondir") && state.is_some();
+            let has_head = || self.workspace.join(&item.path).with_file_name("HEAD").exists();
+            if is_git_file || is_common_dir && has_head() {
+                lines.push(self.describe_pointer(item));
+            }
+        }
+        let names = self.names(&changes);
+        let more = match names.len().saturating_sub(MAX_NAMES) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        (!names.is_empty()).then(|| {
-            format!(
-                "changed in this session, and agents or git execute or obey them: {}{more}",
+        if let Some(names) = names.get(..names.len().min(MAX_NAMES)).filter(|it| !it.is_empty()) {
+            lines.push(format!(
+                "changed in this session, and agents, tools or git execute or obey them: {}{more}",
                 names.join(", ")
-            )
-        })
+            ));
+        }
+        lines
     }
-}
 
-/// The walk below a name of the list.
-struct Walk {
-    name: &'static str,
-    seen: usize,
-    /// Covers the files that are not compared one by one.
-    rest: Option<Sha256>,
-}
-
-/// Stands for them in a report.
-const REST: &str = "..";
-
-impl Walk {
-    fn add_to_rest(&mut self, path: &Path, metadata: &Metadata) {
-        let rest = self.rest.get_or_insert_with(Sha256::new);
-        rest.update(path.as_os_str().as_bytes());
-        rest.update([0]);
-        for number in [metadata.ino(), metadata.size(), metadata.mode().into()] {
-            rest.update(number.to_le_bytes());
-        }
-        for number in [metadata.ctime(), metadata.ctime_nsec()] {
-            rest.update(number.to_le_bytes());
-        }
-    }
-}
-
-impl FileState {
-    fn of(path: &Path, metadata: &Metadata, budget: &mut u64) -> Self {
-        if metadata.is_symlink() {
-            return FileState::Link(path.read_link().unwrap_or_default());
-        }
-        let mode = metadata.mode();
-        digest(path, budget).map_or_else(
-            || FileState::Attributes {
-                size: metadata.size(),
-                changed: (metadata.ctime(), metadata.ctime_nsec()),
-                mode,
-            },
-            |digest| FileState::Content { digest, mode },
+    fn describe_pointer(&self, item: &Item) -> String {
+        let name = shown(&item.path);
+        let is_worktree = item.path.iter().rev().nth(2).is_some_and(|it| it == "worktrees");
+        let was_there = self.files.contains_key(item) || is_worktree || item.path.ends_with(".git");
+        let remedy = match !was_there && remove(&self.workspace, &item.path).is_ok() {
+            true => "it was removed",
+            false => "check it before you run git here",
+        };
+        format!(
+            "'{name}' was changed in this session and leads git to another repository: {remedy}"
         )
     }
-}
 
-/// Returns the digest of a regular file that is not too large. Never blocks.
-fn digest(path: &Path, budget: &mut u64) -> Option<[u8; 32]> {
-    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.size() > MAX_BYTES.min(*budget) {
-        return None;
-    }
-    *budget -= metadata.size();
-    let mut content = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut content).ok()?;
-    if path.as_os_str().as_bytes().ends_with(b"/.git/config") {
-        content = without_branches(&content);
-    }
-    Some(Sha256::digest(&content).into())
-}
-
-/// Leaves out the sections that name where a branch is pushed to: git writes them often. A line that
-/// git could read as part of another section is kept.
-fn without_branches(config: &[u8]) -> Vec<u8> {
-    let (mut is_kept, mut is_continued) = (true, false);
-    let lines = config.split_inclusive(|byte| *byte == b'\n').filter(|line| {
-        let line = line.trim_ascii();
-        // After a backslash it is a part of the value before.
-        if line.starts_with(b"[") && !(is_kept && is_continued) {
-            is_kept = !is_branch_header(line);
+    /// Returns the names of changed files with their parts, new ones last, as anything can create many. A
+    /// new repository has one name, with the new files of its checkout.
+    fn names(&self, changes: &[(Item, Option<FileState>)]) -> Vec<String> {
+        let is_new = |path: &Path| {
+            let mut from = self.files.range(Item::whole(path)..);
+            from.next().is_none_or(|(item, _)| item.path != path)
+        };
+        let mut changes: Vec<_> =
+            changes.iter().map(|(item, state)| (is_new(&item.path), item, state)).collect();
+        changes.sort_by_key(|(is_new, ..)| *is_new);
+        let mut covered = BTreeSet::new();
+        for (_, Item { path, .. }, state) in changes.iter().filter(|(is_new, ..)| *is_new) {
+            let checkout =
+                path.parent().filter(|it| path.ends_with(".git") && *it != Path::new(""));
+            covered.extend(checkout);
+            covered.extend((**state == Some(FileState::Directory)).then_some(path.as_path()));
         }
-        is_continued = line.ends_with(b"\\");
-        is_kept
-    });
-    lines.collect::<Vec<_>>().concat()
+        let mut names: Vec<(&Path, Vec<&str>)> = Vec::new();
+        for (is_new, Item { path, part }, _) in &changes {
+            let mut above = path.ancestors().skip(1);
+            if *is_new && !path.ends_with(".git") && above.any(|above| covered.contains(&above)) {
+                continue;
+            }
+            match names.last_mut().filter(|(last, _)| last == path) {
+                Some((_, parts)) => parts.extend(part.as_deref()),
+                None => names.push((path, part.as_deref().into_iter().collect())),
+            }
+        }
+        let name = |(path, parts): &(&Path, Vec<&str>)| match parts.as_slice() {
+            [] => shown(path),
+            parts => format!("{} ({})", shown(path), aifo_types::escape_line(&parts.join(", "))),
+        };
+        names.iter().map(name).collect()
+    }
 }
 
-/// Returns whether a line is only the header of a branch's section. Another section may follow on it.
-fn is_branch_header(line: &[u8]) -> bool {
-    let name = line.strip_prefix(b"[branch \"").and_then(|rest| rest.strip_suffix(b"\"]"));
-    name.is_some_and(|name| !name.iter().any(|byte| matches!(byte, b'"' | b'\\')))
+impl Search<'_> {
+    /// Adds all project files. Returns the levels of directories that were searched as a whole.
+    fn all(&mut self, linked: Option<&Path>, named: &[PathBuf], scope: Scope) -> usize {
+        if let Some(linked) = linked {
+            self.repository(linked);
+        }
+        for path in named {
+            self.whole(path);
+        }
+        self.tree(scope)
+    }
+}
+
+fn shown(path: &Path) -> String {
+    aifo_types::escape_line(&path.to_string_lossy())
+}
+
+fn changed_at(metadata: &std::fs::Metadata) -> SystemTime {
+    use std::os::unix::fs::MetadataExt;
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let nanos = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)
+}
+
+/// Removes a file of the workspace; no link is followed.
+fn remove(workspace: &Path, path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    let parent = RootDirectory::open(workspace)?.open_beneath(parent, flags, Links::Reject)?;
+    let name = path.file_name().unwrap_or_default();
+    Ok(unlinkat(parent.as_fd(), name, UnlinkatFlags::NoRemoveDir)?)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    #[test]
-    fn changed_files_are_listed() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        fs::create_dir_all(dir.join(".husky")).unwrap();
-        fs::create_dir_all(dir.join(".git")).unwrap();
-        for name in ["AGENTS.md", ".husky/pre-commit", ".git/config", ".envrc", "other"] {
-            fs::write(dir.join(name), "before\n").unwrap();
-        }
-        fs::write(dir.join("CLAUDE.md"), vec![0; 2 << 20]).unwrap();
-        let before = ProjectFiles::read(dir);
-        assert_eq!(before.report(), None);
-
-        let branch = "before\n[branch \"main\"]\n\tremote = origin\n";
-        fs::write(dir.join(".git/config"), branch).unwrap();
-        fs::write(dir.join("other"), "after").unwrap();
-        assert_eq!(before.report(), None);
-
-        let of_worktree = dir.join(WORKTREE_CONFIG);
-        fs::write(&of_worktree, "").unwrap();
-        assert_eq!(before.report(), None, "an empty one of another session");
-        fs::write(&of_worktree, "[alias]\n").unwrap();
-        assert_eq!(before.changes(), [PathBuf::from(WORKTREE_CONFIG)]);
-        fs::remove_file(of_worktree).unwrap();
-
-        fs::write(dir.join("AGENTS.md"), "after").unwrap();
-        fs::write(dir.join(".git/config"), format!("{branch}[core]\n")).unwrap();
-        fs::set_permissions(dir.join(".husky/pre-commit"), fs::Permissions::from_mode(0o700))
-            .unwrap();
-        fs::remove_file(dir.join(".envrc")).unwrap();
-        fs::write(dir.join("CLAUDE.md"), vec![0; 3 << 20]).unwrap();
-        fs::create_dir_all(dir.join(".claude/commands")).unwrap();
-        fs::write(dir.join(".claude/commands/a\nb.md"), "").unwrap();
-        symlink("/etc", dir.join(".codex")).unwrap();
-        let changed = [
-            ".claude/commands/a\nb.md",
-            ".codex",
-            ".envrc",
-            ".git/config",
-            ".husky/pre-commit",
-            "AGENTS.md",
-            "CLAUDE.md",
-        ];
-        assert_eq!(before.changes(), changed.map(PathBuf::from));
-        assert!(before.report().unwrap().contains("a\\nb.md, .codex, .envrc"));
-
-        for number in 0..MAX_FILES {
-            fs::write(dir.join(format!(".claude/{number}")), "").unwrap();
-        }
-        assert!(before.changes().len() <= MAX_FILES + 7);
-        assert!(before.report().unwrap().ends_with("more"));
-    }
-
-    #[test]
-    fn many_files_hide_no_change() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        for directory in [".claude", ".vscode"] {
-            fs::create_dir(dir.join(directory)).unwrap();
-        }
-        for number in 0..=MAX_FILES {
-            fs::write(dir.join(format!(".claude/{number:05}")), "").unwrap();
-        }
-        fs::write(dir.join(".claude/last"), "before").unwrap();
-        fs::write(dir.join(".vscode/tasks.json"), "before").unwrap();
-        let before = ProjectFiles::read(dir);
-        assert_eq!(before.report(), None);
-        fs::write(dir.join(".claude/last"), "change").unwrap();
-        fs::write(dir.join(".vscode/tasks.json"), "change").unwrap();
-        assert_eq!(before.changes(), [".claude/..", ".vscode/tasks.json"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn a_large_file_with_an_old_time_has_changed() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("AGENTS.md");
-        fs::write(&file, vec![b'a'; 2 << 20]).unwrap();
-        let before = ProjectFiles::read(dir.path());
-        let time = file.metadata().unwrap().modified().unwrap();
-        fs::write(&file, vec![b'b'; 2 << 20]).unwrap();
-        fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
-        assert_eq!(before.changes(), [PathBuf::from("AGENTS.md")]);
-    }
-
-    #[test]
-    fn only_the_section_of_a_branch_is_left_out() {
-        let left_out =
-            ["[branch \"a\"]\n\tremote = origin\n", "  [branch \"a/b]\"]\r\n\tmerge = x\n"];
-        for text in left_out {
-            let text = format!("[core]\n\tbare = false\n{text}[remote \"o\"]\n\turl = u\n");
-            let rest = without_branches(text.as_bytes());
-            assert_eq!(rest, b"[core]\n\tbare = false\n[remote \"o\"]\n\turl = u\n", "{text}");
-        }
-        // git reads another section in each of these.
-        for text in [
-            "[branch \"a\"][core]fsmonitor = evil #]\n",
-            "[branch \"a\"][core]fsmonitor = evil #\"]\n",
-            "[branch \"a\\\"\"][core]fsmonitor = evil #\"]\n",
-            "[core]\n\teditor = a \\\n[branch \"a\"]\n\tfsmonitor = evil\n",
-            "[branch \"a\"]\n# \\\n[core]\n\tfsmonitor = evil\n",
-        ] {
-            let rest = without_branches(text.as_bytes());
-            assert!(String::from_utf8(rest).unwrap().contains("evil"), "{text}");
-        }
-    }
-}
+mod tests;

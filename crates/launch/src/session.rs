@@ -206,8 +206,8 @@ impl Session {
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
-        if let Some(report) = self.project_files.report() {
-            tracing::warn!("{report}");
+        for line in self.project_files.report() {
+            tracing::warn!("{line}");
         }
         for line in self.network.iter().flat_map(NamedNetwork::report) {
             tracing::warn!("{line}");

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use aifo_sidecar::Caches;
 
@@ -27,7 +28,8 @@ pub(crate) struct SessionDirs {
     /// Real path of the temporary directory.
     pub(crate) shared_tmp: PathBuf,
     pub(crate) caches: Caches,
-    pub(crate) project_files: ProjectFiles,
+    /// Read while the sidecars start.
+    pub(crate) project_files: JoinHandle<ProjectFiles>,
     /// The agent's own state, if it has one.
     pub(crate) state: Option<OpenState>,
 }
@@ -66,7 +68,8 @@ impl SessionDirs {
             record_session(&workspace);
         }
         let caches = config.caches.caches(&workspace);
-        let project_files = ProjectFiles::read(&workspace);
+        let of_project = workspace.clone();
+        let project_files = thread::spawn(move || ProjectFiles::read(&of_project));
         let state = OpenState::of(config.agent.as_ref(), &workspace)?;
         Ok(SessionDirs { id, workspace, directory, tmp, shared_tmp, caches, project_files, state })
     }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -101,6 +102,8 @@ impl Session {
     ) -> Result<Self, LaunchError> {
         let frontend_dir = dirs.frontend(&config.backend);
         let SessionDirs { id, workspace, directory, tmp, project_files, state, .. } = dirs;
+        // Before the first call.
+        let project_files = project_files.join().unwrap_or_else(|panic| resume_unwind(panic));
         let Running {
             fleet,
             agent_endpoint,

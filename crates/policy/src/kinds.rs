@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use aifo_types::Kind;
 
+use crate::project_names::{CARGO_TOML, DENO_JSON, PACKAGE_JSON, PYPROJECT_TOML, ProjectNames};
+
 /// A built-in toolchain: all that is specific to it, except for the Dockerfile of its image
 /// (`crates/images/recipes/NAME.Dockerfile`).
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub struct KindSpec {
     pub markers: &'static [&'static str],
     /// Files that may name a version, the first of which decides.
     pub version_files: &'static [(&'static str, VersionFormat)],
+    /// Further files of a project that its tools execute or obey. Names that start with '.' need no entry.
+    pub project: ProjectNames,
     /// Its names in `.tool-versions` and `mise.toml`.
     pub version_names: &'static [&'static str],
     /// The repository of official images on Docker Hub, whose tags are versions.
@@ -121,6 +125,20 @@ const KINDS: &[KindSpec] = &[
         interpreters: &[],
         markers: &["Makefile", "CMakeLists.txt", "meson.build", ".c", ".cc", ".cpp"],
         version_files: &[],
+        project: ProjectNames {
+            files: &[
+                "*.cmake",
+                "*.mk",
+                "CMakeLists.txt",
+                "CMakePresets.json",
+                "CMakeUserPresets.json",
+                "conanfile.py",
+                "configure",
+                "meson.build",
+            ],
+            manifests: &[],
+            data: &["_build", "build", "builddir", "cmake-build-*"],
+        },
         version_names: &[],
         official_image: None,
         caches: &[cache("CCACHE_DIR", "ccache", Some("/var/cache/aifo/ccache"))],
@@ -150,6 +168,7 @@ const KINDS: &[KindSpec] = &[
             TOOL_VERSIONS,
             MISE,
         ],
+        project: ProjectNames { files: &["build.rs"], manifests: &[CARGO_TOML], data: &["target"] },
         version_names: &["rust"],
         official_image: Some("rust"),
         // cargo's home is more than a cache: `aifo-sidecar` creates it.
@@ -168,6 +187,7 @@ const KINDS: &[KindSpec] = &[
         interpreters: &[],
         markers: &["go.mod"],
         version_files: &[TOOL_VERSIONS, MISE, ("go.mod", VersionFormat::GoMod)],
+        project: ProjectNames::of(&["go.work", "magefile.go"]),
         version_names: &["golang", "go"],
         official_image: Some("golang"),
         caches: &[
@@ -201,6 +221,39 @@ const KINDS: &[KindSpec] = &[
             MISE,
             ("package.json", VersionFormat::PackageJson),
         ],
+        project: ProjectNames {
+            files: &[
+                "*.config.cjs",
+                "*.config.cts",
+                "*.config.js",
+                "*.config.mjs",
+                "*.config.mts",
+                "*.config.ts",
+                "binding.gyp",
+                "bunfig.toml",
+                "deno.jsonc",
+                "gulpfile.*",
+                "Gruntfile.*",
+                "nx.json",
+                "pnpm-workspace.yaml",
+                "turbo.json",
+            ],
+            manifests: &[DENO_JSON, PACKAGE_JSON],
+            data: &[
+                ".angular",
+                ".next",
+                ".nuxt",
+                ".nx/workspace-data",
+                ".nyc_output",
+                ".pnpm-store",
+                ".svelte-kit",
+                ".turbo",
+                ".yarn/cache",
+                ".yarn/install-state.gz",
+                ".yarn/unplugged",
+                "node_modules",
+            ],
+        },
         version_names: &["nodejs", "node"],
         official_image: Some("node"),
         caches: &[
@@ -222,6 +275,38 @@ const KINDS: &[KindSpec] = &[
         interpreters: &["python", "python3"],
         markers: &["pyproject.toml", "requirements.txt", "setup.py", ".python-version", ".py"],
         version_files: &[(".python-version", VersionFormat::Line), TOOL_VERSIONS, MISE],
+        project: ProjectNames {
+            files: &[
+                "*.pth",
+                "conftest.py",
+                "dodo.py",
+                "fabfile.py",
+                "hatch_build.py",
+                "manage.py",
+                "noxfile.py",
+                "pytest.ini",
+                "setup.cfg",
+                "setup.py",
+                "sitecustomize.py",
+                "tasks.py",
+                "tox.ini",
+                "usercustomize.py",
+            ],
+            manifests: &[PYPROJECT_TOML],
+            data: &[
+                ".coverage",
+                ".coverage.*",
+                ".eggs",
+                ".hypothesis",
+                ".ipynb_checkpoints",
+                ".nox",
+                ".tox",
+                ".venv",
+                "__pycache__",
+                "site-packages",
+                "venv",
+            ],
+        },
         version_names: &["python"],
         official_image: Some("python"),
         caches: &[
@@ -291,6 +376,11 @@ mod tests {
         let mut words = HashSet::new();
         for spec in kinds() {
             assert_eq!(spec.kind().as_str(), spec.name);
+            let ProjectNames { files, manifests, .. } = spec.project;
+            assert!(!files.is_empty(), "{}", spec.name);
+            for (name, _) in manifests {
+                assert!(name.ends_with(".json") || name.ends_with(".toml"), "{name}");
+            }
             for word in std::iter::once(&spec.name).chain(spec.aliases) {
                 assert!(words.insert(*word), "'{word}' names two kinds");
             }

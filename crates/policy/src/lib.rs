@@ -33,6 +33,7 @@ mod kinds;
 mod notify;
 mod permissions;
 mod policy;
+mod project_names;
 mod question;
 mod redact;
 mod route;
@@ -56,6 +57,7 @@ pub use permissions::{
     PermissionRules, PermissionVerdict, RuleCommand, WithSource,
 };
 pub use policy::{Allowance, KindPolicy, Policy};
+pub use project_names::{ManifestParts, ProjectNames};
 pub use question::{
     AnswerEffect, AnswerError, Question, QuestionOption, QuestionState, QuestionSubject, Questions,
 };

@@ -38,7 +38,7 @@ use crate::local::Transport;
 use crate::progress::Progress;
 use crate::stack_server::StackServer;
 
-use self::repository::{MountPoints, Repository, RepositoryPlace};
+use self::repository::{MountPoints, Recipient, Repository, RepositoryPlace};
 use self::sockets::SocketCovers;
 
 pub use self::agent::AgentContainer;
@@ -300,8 +300,7 @@ impl Shared {
         SocketCovers::find(&config.workspace, sockets)
     }
 
-    /// Finds the repositories that a container gets: a sidecar the workspace's, every container the linked
-    /// one. An engine on another kernel has other device numbers, so its runner could not check the
+    /// Finds the repositories that a container gets: the workspace's and the linked one. An engine on another kernel has other device numbers, so its runner could not check the
     /// mounts: there are none.
     fn repository(&self, kind: &Kind) -> Repository {
         let config = &self.config;
@@ -309,10 +308,11 @@ impl Shared {
         if !config.engine.facts().shares_host_kernel() {
             return Repository::default();
         }
-        match self.agent(kind) {
-            Some(_) => linked.map_or_else(Repository::default, Repository::linked),
-            None => Repository::find(&config.workspace, linked),
-        }
+        let recipient = match self.agent(kind) {
+            Some(_) => Recipient::Agent,
+            None => Recipient::Tools,
+        };
+        Repository::find(&config.workspace, linked, recipient)
     }
 
     /// Creates the mount points of these repositories, then finds them.
@@ -324,9 +324,7 @@ impl Shared {
         let mut state = self.repository_state();
         let RepositoryState { mount_points, reported } = &mut *state;
         let [own, linked] = mount_points;
-        if self.agent(kind).is_none() {
-            prepare(own, &RepositoryPlace::Workspace(config.workspace.clone()));
-        }
+        prepare(own, &RepositoryPlace::Workspace(config.workspace.clone()));
         if let Some(repository) = &config.linked {
             prepare(linked, &RepositoryPlace::Linked(repository.clone()));
         }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aifo_policy::ProjectNames;
+
 use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
 use super::hosts::{self, HostRows};
 use super::keys::{self, KeyRow};
@@ -22,6 +24,7 @@ struct AgentRow {
     private: &'static [&'static str],
     copied: CopiedState,
     settings: &'static [&'static str],
+    project: ProjectNames,
     variables: &'static [&'static str],
     keys: &'static [KeyRow],
     set: &'static [(&'static str, &'static str)],
@@ -85,6 +88,15 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::AIDER,
         settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
+        project: ProjectNames {
+            data: &[
+                ".aider.chat.history.md",
+                ".aider.input.history",
+                ".aider.llm.history",
+                ".aider.tags.cache.*",
+            ],
+            ..ProjectNames::of(&["CONVENTIONS.md"])
+        },
         variables: PROVIDERS,
         keys: keys::AIDER,
         set: &[
@@ -105,6 +117,7 @@ const ROWS: &[AgentRow] = &[
         private: &["/tmp/cc-daemon-UID", "/tmp/cc-socks", "/tmp/cc-socks-UID"],
         copied: state::CLAUDE,
         settings: &[],
+        project: ProjectNames::of(&["CLAUDE.md", "CLAUDE.local.md"]),
         variables: &[
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_AUTH_TOKEN",
@@ -135,6 +148,7 @@ const ROWS: &[AgentRow] = &[
         private: &[".codex/app-server-control", ".codex/app-server-daemon"],
         copied: state::CODEX,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md", "AGENTS.override.md"]),
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         keys: keys::CODEX,
         set: &[],
@@ -155,6 +169,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::COPILOT,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md"]),
         variables: &[
             "COPILOT_GITHUB_TOKEN",
             "COPILOT_MODEL",
@@ -179,6 +194,10 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::CRUSH,
         settings: &[],
+        project: ProjectNames {
+            data: &[".crush/crush.db*", ".crush/init", ".crush/logs"],
+            ..ProjectNames::of(&["crush.json", "CRUSH.md", "CRUSH.local.md"])
+        },
         variables: PROVIDERS,
         keys: &[],
         set: &[("CRUSH_DISABLE_METRICS", "1")],
@@ -195,6 +214,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::GEMINI,
         settings: &[],
+        project: ProjectNames::of(&["GEMINI.md"]),
         variables: &[
             "GEMINI_API_KEY",
             "GEMINI_MODEL",
@@ -224,6 +244,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::KIMI,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md"]),
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
         keys: keys::KIMI,
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
@@ -246,6 +267,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::LETTA,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md"]),
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
         keys: &[],
         set: &[("DISABLE_AUTOUPDATER", "1")],
@@ -262,6 +284,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::OPENCODE,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md", "opencode.json", "opencode.jsonc"]),
         variables: PROVIDERS,
         keys: keys::OPENCODE,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
@@ -282,6 +305,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::OPENHANDS,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md"]),
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         keys: keys::OPENHANDS,
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
@@ -303,6 +327,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::QWEN,
         settings: &[],
+        project: ProjectNames::of(&["QWEN.md"]),
         variables: &[
             "ANTHROPIC_API_KEY",
             "DASHSCOPE_API_KEY",
@@ -331,6 +356,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::VIBE,
         settings: &[],
+        project: ProjectNames::of(&["AGENTS.md"]),
         variables: &["MISTRAL_API_KEY"],
         keys: &[],
         set: &[],
@@ -359,6 +385,7 @@ impl AgentRow {
             conversations: self.copied.conversations.iter().map(PathBuf::from).collect(),
             private: self.private.iter().map(PathBuf::from).collect(),
             settings: self.settings.iter().map(PathBuf::from).collect(),
+            project: self.project,
             variables: words(self.variables),
             keys: self.keys,
             set: self.set.iter().map(pair).collect(),

@@ -1,8 +1,9 @@
 //! The workspace's git repository in a sidecar (`spec/containers.md#repository`).
 //!
 //! git runs in the agent's container and executes commands that the repository's configuration names.
-//! So a sidecar gets the files that select them as read-only mounts. Of a linked repository, which other
-//! workspaces share, the agent's container gets them so, too.
+//! So a sidecar gets the files that select them as read-only mounts. The agent's container gets so the
+//! pointers by which git finds the configuration, and all of these files of a linked repository, which
+//! other workspaces share.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -69,34 +70,47 @@ const OPTIONAL: [&str; 2] = ["modules", "worktrees"];
 /// Names in the directory of a linked worktree. `gitdir` and `commondir` exist.
 const OF_WORKTREE: [&str; 3] = ["gitdir", COMMON_DIR, WORKTREE_CONFIG];
 
+/// The container that gets the mounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recipient {
+    /// A sidecar.
+    Tools,
+    /// The agent's, whose git writes configuration and hooks of the workspace's repository.
+    Agent,
+}
+
 /// No path or configuration of a repository is larger.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Repository {
     /// Finds the repository of a workspace. An absent one has no mounts.
-    pub(super) fn find(workspace: &Path, linked: Option<&LinkedRepository>) -> Self {
+    pub(super) fn find(
+        workspace: &Path,
+        linked: Option<&LinkedRepository>,
+        recipient: Recipient,
+    ) -> Self {
         let mut found = linked.map_or_else(Repository::default, Repository::linked);
         let dot_git = Entry::open(workspace, Path::new(""), ".git");
         found.watched.push((workspace.join(".git"), dot_git.as_ref().map(Entry::id)));
         let Some(dot_git) = dot_git else { return found };
         if dot_git.metadata.is_dir() {
-            found.add_directory(workspace, dot_git);
+            found.add_directory(workspace, dot_git, recipient);
         } else if dot_git.metadata.is_file() {
             let named = pointed_name(workspace);
             found.entries.push(dot_git);
             let named = named.and_then(|name| Entry::open(workspace, Path::new(""), name));
             if let Some(directory) = named.filter(|it| it.metadata.is_dir()) {
                 found.watched.push((workspace.join(&directory.path), Some(directory.id())));
-                found.add_directory(workspace, directory);
+                found.add_directory(workspace, directory, recipient);
             }
-        } else {
+        } else if recipient == Recipient::Tools {
             found.problem = Some("'.git' is a link, so tools can replace the repository".into());
         }
         found
     }
 
     /// Finds the mounts of a linked repository.
-    pub(super) fn linked(linked: &LinkedRepository) -> Self {
+    fn linked(linked: &LinkedRepository) -> Self {
         let mut found = Repository::default();
         let common = linked.common.as_path();
         let parts = common.parent().zip(common.file_name());
@@ -136,9 +150,12 @@ impl Repository {
         Ok(entries)
     }
 
-    fn add_directory(&mut self, workspace: &Path, directory: Entry) {
-        let (entries, mut problem) = self.entries_of(workspace, &directory);
-        if let Some(key) = key_without_common_dir(&proc_path(&directory.file).join(CONFIG)) {
+    fn add_directory(&mut self, workspace: &Path, directory: Entry, recipient: Recipient) {
+        let (mut entries, mut problem) = self.entries_of(workspace, &directory);
+        if recipient == Recipient::Agent {
+            entries.retain(|entry| entry.path.ends_with(COMMON_DIR));
+            problem = None;
+        } else if let Some(key) = key_without_common_dir(&proc_path(&directory.file).join(CONFIG)) {
             problem = Some(format!("its configuration sets '{key}'"));
         }
         self.add(directory, entries, problem);

@@ -183,7 +183,7 @@ fn create_missing(git: &Path) -> io::Result<()> {
     if is_absent(COMMON_DIR) {
         let text = if has_hooks { OWN_COMMON_DIR } else { OWN_COMMON_DIR_AND_HOOKS };
         // Complete when it appears: git reads it at any time.
-        let new = git.join(format!("{COMMON_DIR}.{}", std::process::id()));
+        let new = git.join(format!("{COMMON_DIR}.{}.lock", std::process::id()));
         let _ = fs::remove_file(&new);
         create_new(&new)?.write_all(text.as_bytes())?;
         fs::rename(&new, git.join(COMMON_DIR))?;

@@ -21,7 +21,11 @@ fn workspace() -> tempfile::TempDir {
 
 /// The mounted paths, the writable ones with a `+`.
 fn mounted(workspace: &Path) -> Vec<String> {
-    let found = Repository::find(workspace, None);
+    mounted_for(workspace, Recipient::Tools)
+}
+
+fn mounted_for(workspace: &Path, recipient: Recipient) -> Vec<String> {
+    let found = Repository::find(workspace, None, recipient);
     let entries = found.entries.iter();
     let sign = |entry: &Entry| if entry.read_only { "" } else { "+" };
     entries.map(|entry| format!("{}{}", sign(entry), entry.path.display())).collect()
@@ -43,6 +47,7 @@ fn mount_points_exist_as_long_as_a_session_uses_them() {
     let protected =
         ["+.git", ".git/config", ".git/hooks", ".git/commondir", ".git/config.worktree"];
     assert_eq!(mounted(workspace), protected);
+    assert_eq!(mounted_for(workspace, Recipient::Agent), ["+.git", ".git/commondir"]);
     let two = create(workspace).unwrap();
     drop(one);
     assert_eq!(mounted(workspace), protected);
@@ -82,7 +87,12 @@ fn a_repository_that_cannot_be_protected_is_read_only() {
         let before = names(&dir.path().join(".git"));
         let points = create(dir.path());
         assert_eq!(mounted(dir.path()), [".git"], "{number}");
-        assert!(Repository::find(dir.path(), None).problem.is_some(), "{number}");
+        assert!(Repository::find(dir.path(), None, Recipient::Tools).problem.is_some(), "{number}");
+        let of_agent = Repository::find(dir.path(), None, Recipient::Agent);
+        assert_eq!(of_agent.problem, None, "{number}");
+        assert!(!of_agent.entries[0].read_only, "{number}");
+        let is_common_dir = |entry: &Entry| entry.path.ends_with(COMMON_DIR) && entry.read_only;
+        assert!(of_agent.entries[1..].iter().all(is_common_dir), "{number}");
         drop(points);
         assert_eq!(names(&dir.path().join(".git")), before, "{number}");
     }
@@ -96,7 +106,7 @@ fn a_link_is_not_followed_and_a_file_may_name_a_directory_of_the_root() {
     assert!(create(dir.path()).is_none());
     symlink("/etc", &git).unwrap();
     assert_eq!(mounted(dir.path()), [""; 0]);
-    assert!(Repository::find(dir.path(), None).problem.unwrap().contains("link"));
+    assert!(Repository::find(dir.path(), None, Recipient::Tools).problem.unwrap().contains("link"));
     fs::remove_file(&git).unwrap();
 
     fs::write(&git, "gitdir: /elsewhere/.git/worktrees/one\n").unwrap();
@@ -106,6 +116,8 @@ fn a_link_is_not_followed_and_a_file_may_name_a_directory_of_the_root() {
     fs::write(dir.path().join(".store/config"), "").unwrap();
     let _points = create(dir.path()).unwrap();
     assert_eq!(mounted(dir.path())[..3], [".git", "+.store", ".store/config"]);
+    let of_agent = mounted_for(dir.path(), Recipient::Agent);
+    assert_eq!(of_agent, [".git", "+.store", ".store/commondir"]);
 }
 
 #[test]
@@ -122,7 +134,7 @@ fn a_replaced_file_is_noticed() {
     let dir = workspace();
     let git = dir.path().join(".git");
     let _points = create(dir.path());
-    let found = Repository::find(dir.path(), None);
+    let found = Repository::find(dir.path(), None, Recipient::Tools);
     fs::write(git.join(CONFIG), "[core]\n").unwrap();
     assert!(found.is_current(), "written in place, as the mount is");
     // The second one could get the inode number of the first.
@@ -131,7 +143,7 @@ fn a_replaced_file_is_noticed() {
         fs::rename(git.join("config.lock"), git.join(CONFIG)).unwrap();
         assert!(!found.is_current());
     }
-    let found = Repository::find(dir.path(), None);
+    let found = Repository::find(dir.path(), None, Recipient::Tools);
     fs::create_dir(git.join("modules")).unwrap();
     assert!(!found.is_current());
 }
@@ -139,7 +151,8 @@ fn a_replaced_file_is_noticed() {
 #[test]
 fn the_runner_expects_the_files_that_were_checked() {
     let dir = workspace();
-    let (found, alias) = (Repository::find(dir.path(), None), Path::new("/workspace"));
+    let (found, alias) =
+        (Repository::find(dir.path(), None, Recipient::Tools), Path::new("/workspace"));
     let metadata = dir.path().join(".git").metadata().unwrap();
     let id = format!("{}:{}", metadata.dev(), metadata.ino());
     let own = dir.path().join(".git");

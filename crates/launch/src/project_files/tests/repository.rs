@@ -1,0 +1,103 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::super::git_config::without_branches;
+use super::{ProjectFiles, git, workspace, write};
+
+/// `git status` on this machine would execute the program of the other configuration.
+#[test]
+fn git_is_not_led_to_another_repository() {
+    let workspace = workspace();
+    let dir = workspace.path();
+    let before = ProjectFiles::read(dir);
+    fs::create_dir(dir.join("evil")).unwrap();
+    for name in ["objects", "refs"] {
+        symlink(dir.join(".git").join(name), dir.join("evil").join(name)).unwrap();
+    }
+    write(dir, &[("evil/config", "[core]\n\tfsmonitor = touch ran; false\n")]);
+    write(
+        dir,
+        &[(".git/commondir", "../evil\n"), (".git/worktrees/tree/commondir", "../../../evil")],
+    );
+    git(dir, &["status"]);
+    assert!(dir.join("ran").exists(), "the attack works");
+    let lines = before.report();
+    let leads = "was changed in this session and leads git to another repository:";
+    let expected = [
+        format!("'.git/commondir' {leads} it was removed"),
+        format!("'.git/worktrees/tree/commondir' {leads} check it before you run git here"),
+    ];
+    assert_eq!(lines[..2], expected);
+    let names = "obey them: .git/commondir, .git/worktrees/tree/commondir, evil/";
+    assert!(lines[2].contains(names), "{lines:?}");
+    assert!(!dir.join(".git/commondir").exists());
+
+    // Of a user's own, and through a link.
+    write(dir, &[(".git/commondir", "../evil\n")]);
+    let before = ProjectFiles::read(dir);
+    write(dir, &[(".git/commondir", "../evil2\n")]);
+    assert!(before.report()[0].ends_with("check it before you run git here"));
+    fs::remove_file(dir.join(".git/commondir")).unwrap();
+    let before = ProjectFiles::read(dir);
+    fs::rename(dir.join(".git"), dir.join("kept")).unwrap();
+    symlink("kept", dir.join(".git")).unwrap();
+    write(dir, &[("kept/commondir", "../evil\n")]);
+    let lines = before.report().join("\n");
+    assert!(lines.starts_with(&format!("'.git' {leads} check it")), "{lines}");
+    assert!(lines.contains("'kept/commondir'") && !dir.join("kept/commondir").exists(), "{lines}");
+
+    // In place of the repository a file.
+    fs::remove_file(dir.join(".git")).unwrap();
+    fs::rename(dir.join("kept"), dir.join(".git")).unwrap();
+    let before = ProjectFiles::read(dir);
+    fs::rename(dir.join(".git"), dir.join(".kept")).unwrap();
+    write(dir, &[(".git", "gitdir: .kept")]);
+    let lines = before.report();
+    assert!(lines[0].starts_with(&format!("'.git' {leads} check it")), "{lines:?}");
+}
+
+/// In a directory that has these names, git finds a repository.
+#[test]
+fn a_directory_that_git_takes_for_a_repository_is_named() {
+    for other in ["objects/x", "commondir"] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(dir, &[("src/docs/build.rs", "")]);
+        let before = ProjectFiles::read(dir);
+        write(
+            dir,
+            &[("src/docs/HEAD", "ref: refs/heads/main"), (&format!("src/docs/{other}"), "")],
+        );
+        write(dir, &[("src/docs/build.rs", "x")]);
+        assert_eq!(before.changed(), ["src/docs/build.rs", "src/docs"]);
+        let before = ProjectFiles::read(dir);
+        write(dir, &[("src/docs/config", "x"), ("src/docs/HEAD", "x")]);
+        assert_eq!(before.changed(), ["src/docs/config"]);
+
+        let before = ProjectFiles::read(dir);
+        write(dir, &[("HEAD", ""), (other, ""), ("config", "x"), ("other", "x")]);
+        let changed = before.changed();
+        assert!(changed[0] == "HEAD" && changed.contains(&"config".to_owned()), "{changed:?}");
+    }
+}
+
+#[test]
+fn only_the_section_of_a_branch_is_left_out() {
+    let left_out = ["[branch \"a\"]\n\tremote = origin\n", "  [branch \"a/b]\"]\r\n\tmerge = x\n"];
+    for text in left_out {
+        let text = format!("[core]\n\tbare = false\n{text}[remote \"o\"]\n\turl = u\n");
+        let rest = without_branches(text.as_bytes());
+        assert_eq!(rest, b"[core]\n\tbare = false\n[remote \"o\"]\n\turl = u\n", "{text}");
+    }
+    // git reads another section in each of these.
+    for text in [
+        "[branch \"a\"][core]fsmonitor = evil #]\n",
+        "[branch \"a\"][core]fsmonitor = evil #\"]\n",
+        "[branch \"a\\\"\"][core]fsmonitor = evil #\"]\n",
+        "[core]\n\teditor = a \\\n[branch \"a\"]\n\tfsmonitor = evil\n",
+        "[branch \"a\"]\n# \\\n[core]\n\tfsmonitor = evil\n",
+    ] {
+        let rest = without_branches(text.as_bytes());
+        assert!(String::from_utf8(rest).unwrap().contains("evil"), "{text}");
+    }
+}
