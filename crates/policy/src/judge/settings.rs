@@ -34,11 +34,22 @@ impl<'a> Parts<'a> {
 
     /// Reads the variables whose text the tool runs.
     pub(super) fn variables_with_text(&mut self, call: &NormalCall, around: &Around<'a>) {
+        // The text's own calls have the same variables.
+        let variables = std::mem::take(&mut self.variables);
         for name in &call.known.table.shell_variables {
             let of_name =
                 |variable: &Vec<u8>| variable.strip_prefix(name.as_bytes()).map(<[u8]>::to_vec);
-            let texts: Vec<_> = self.variables.iter().filter_map(of_name).collect();
-            texts.iter().for_each(|text| self.text(text, around));
+            let texts = variables.iter().filter_map(of_name);
+            texts.for_each(|text| self.program(&text, around));
+        }
+        self.variables = variables;
+    }
+
+    /// Reads a text that the tool runs, perhaps with further words; an empty one is no program.
+    fn program(&mut self, text: &[u8], around: &Around<'a>) {
+        if !text.is_empty() {
+            self.text(text, around);
+            self.text(&[text, b" $X"].concat(), around);
         }
     }
 
@@ -145,7 +156,7 @@ impl<'a> Parts<'a> {
         });
         if has_text {
             text = text.strip_prefix(b"!").unwrap_or(text);
-            self.text(text, around);
+            self.program(text, around);
         }
     }
 

@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::glob::is_unknown;
+#[cfg(test)]
+pub(super) use known::all_shell_variables;
 
 /// The embedded files, by name.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
