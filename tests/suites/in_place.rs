@@ -114,9 +114,11 @@ fn a_denied_call_does_not_run_and_the_log_has_all() {
     );
     let script = "git say hello; git -C . count ran; echo $?; \
                   GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='push o' git x; echo $?; \
-                  GIT_CONFIG_PARAMETERS=\"'alias.x=push o'\" git x; echo $?";
+                  GIT_CONFIG_PARAMETERS=\"'alias.x=push o'\" git x; echo $?; \
+                  export PAGER=cat GIT_SSH_COMMAND='ssh -i k' GIT_EXTERNAL_DIFF='git push'; git diff; echo $?; \
+                  unset GIT_EXTERNAL_DIFF; export VISUAL='sh -c \"git push\"'; git -C . commit; echo $?";
     let outcome = Outcome::of(&mut agent(&setup, script));
-    assert_eq!(outcome.text(), "hello\n86\n86\n86\n");
+    assert_eq!(outcome.text(), "hello\n86\n86\n86\n86\n86\n");
     let line = format!(
         "aifo-shim: denied by rule '{}:1': it is shared; hint: do not repeat this call; choose another \
          way or report to the user",
@@ -125,6 +127,12 @@ fn a_denied_call_does_not_run_and_the_log_has_all() {
     assert!(outcome.stderr.starts_with(&line), "{}", outcome.stderr);
     assert!(!setup.workspace().join("ran").exists());
     let log = Outcome::of(&mut command(&setup, &["log"])).text();
+    for line in [
+        "env \"GIT_EXTERNAL_DIFF=git push\" git diff  # denied",
+        "env \"VISUAL=sh -c \\\"git push\\\"\" git -C . commit  # denied",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("  git ")).collect();
     let [said, denied, by_count, by_parameters] = lines[..] else { panic!("{log}") };
     assert!(said.contains("  in place ") && said.ends_with("  agent     git say hello"), "{said}");

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use aifo_policy::is_judged_variable;
 use aifo_process::kernel::{self, Fd};
 use aifo_types::{Endpoint, ExecRequest, Inherited, Stdio, ToolName, env, exit};
 use aifo_wire::{JudgeCall, Limits, ResponseEvent, ResponseReader, RunPermission, is_run_in_place};
@@ -50,9 +51,6 @@ enum Program {
 /// The link whose links are tools that run in place.
 const IN_PLACE: &[u8] = b"aifo-in-place";
 const SHIM: &[u8] = b"aifo-shim";
-
-/// The variables with configuration that rules see.
-const JUDGED_VARIABLES: &[u8] = b"GIT_CONFIG_";
 
 /// The C library's PATH if there is none.
 const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
@@ -224,7 +222,7 @@ impl InPlaceCall<'_> {
         // A directory that is gone is outside the workspace.
         let cwd = cwd.unwrap_or_else(|| b"/".to_vec());
         let variables = self.environment.iter();
-        let judged = variables.filter(|variable| variable.starts_with(JUDGED_VARIABLES));
+        let judged = variables.filter(|variable| is_judged_variable(variable));
         let request = ExecRequest {
             id: settings.exec_id()?,
             tool: ToolName::parse(self.tool()).map_err(|invalid| invalid.to_string())?,

@@ -34,7 +34,7 @@ use self::unwrap::Parts;
 use crate::approvals::AskedCall;
 
 pub use self::doubts::{RuleDoubt, rule_doubts};
-pub use self::environment::with_git_variables;
+pub use self::environment::{is_judged_variable, with_variables};
 pub use self::file::{default_rules, example_call};
 pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
 pub use self::rule::{CallNetwork, Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};

@@ -45,7 +45,8 @@ pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
     CallNetwork, Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule,
     Judge, JudgedCall, Judgement, RuleDoubt, RuleOrigin, RuleText, Run, RunWord, Verdict,
-    default_rules, example_call, import_claude, import_codex, rule_doubts, with_git_variables,
+    default_rules, example_call, import_claude, import_codex, is_judged_variable, rule_doubts,
+    with_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

@@ -1,10 +1,10 @@
 //! Calls that their clients run themselves once they are judged (`spec/exec3.md#in-place`).
 
-use aifo_policy::{RouteReason, with_git_variables};
-use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal};
+use aifo_policy::{RouteReason, Verdict, with_variables};
+use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal, ToolName};
 use aifo_wire::{encode_run_in_place, encode_run_without_network};
 
-use crate::approval::approve_in_place;
+use crate::approval::{CallApprovals, approve_in_place};
 use crate::budget::Share;
 use crate::client::Client;
 use crate::record::CallRecord;
@@ -20,9 +20,16 @@ pub(crate) async fn judge(
     memory: Share,
 ) -> Result<(), Refusal> {
     let limits = &state.config.limits;
-    add_configuration(&mut request);
+    let is_named = request.program.is_none() && request.passed() == 0;
+    let runs_in_place = is_named && state.config.in_place.contains(&request.tool);
+    if runs_in_place {
+        add_variables(&state.config.approvals, &mut request);
+    }
     let mut record = CallRecord::new(&request, 3, limits);
-    let judged = allow(state, client, &mut request).await;
+    let judged = match runs_in_place {
+        true => allow(state, client, &mut request).await,
+        false => Err(Refusal::NotInPlace { tool: request.tool.clone() }),
+    };
     record.judged(&request);
     drop((request, memory));
     match &judged {
@@ -50,10 +57,6 @@ async fn allow(
     client: &Client,
     request: &mut ExecRequest,
 ) -> Result<(), Refusal> {
-    let is_named = request.program.is_none() && request.passed() == 0;
-    if !is_named || !state.config.in_place.contains(&request.tool) {
-        return Err(Refusal::NotInPlace { tool: request.tool.clone() });
-    }
     let approvals = &state.config.approvals;
     match approvals.judge_request(request)? {
         None => Ok(()),
@@ -63,15 +66,21 @@ async fn allow(
     }
 }
 
-/// Adds the configuration in the call's environment to its arguments: rules and users see all of it.
-fn add_configuration(request: &mut ExecRequest) {
+/// Adds to the call what its tool runs by the environment: rules and users see all of it.
+fn add_variables(approvals: &CallApprovals, request: &mut ExecRequest) {
     let environment = std::mem::take(&mut request.inherited.environment);
     if environment.is_empty() {
         return;
     }
     let mut argv = vec![request.tool.as_str().as_bytes().to_vec()];
     argv.append(&mut request.args);
-    with_git_variables(&mut argv, &environment);
-    argv.remove(0);
+    with_variables(&mut argv, &environment, |call| {
+        let judged = approvals.judge(call, request.cwd.as_deref());
+        judged.is_some_and(|it| it.verdict > Verdict::Allow || it.no_network.is_some())
+    });
+    // With variables the call is one of `env`.
+    if let Ok(tool) = ToolName::parse(&argv.remove(0)) {
+        request.tool = tool;
+    }
     request.args = argv;
 }

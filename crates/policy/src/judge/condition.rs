@@ -17,14 +17,16 @@ pub(super) enum Condition {
         /// True if it is only before the subcommand.
         is_global: bool,
     },
-    /// A pattern of an operand.
-    Operand(Vec<u8>),
+    /// A pattern of an operand; `ignores_case` if both are compared in lower case.
+    Operand { pattern: Vec<u8>, ignores_case: bool },
 }
 
 impl Condition {
     pub(super) fn compile(text: &str, known: Known, run: &[Vec<u8>]) -> Self {
         if !text.starts_with('-') {
-            return Condition::Operand(text.as_bytes().to_vec());
+            let ignores_case = known.table.ignores_case_after(run.get(1).map(Vec::as_slice));
+            let text = if ignores_case { text.to_ascii_lowercase() } else { text.to_owned() };
+            return Condition::Operand { pattern: text.into_bytes(), ignores_case };
         }
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.as_bytes().to_vec())),
@@ -46,6 +48,8 @@ impl Condition {
         let is_global = is_global
             && found.as_ref().is_some_and(|(scope, _)| std::ptr::eq(*scope, known.table.root()));
         let names = found.map(|(_, names)| names).unwrap_or_else(|| vec![name]);
+        let first = names.first().map(Vec::as_slice).unwrap_or_default();
+        let value = value.map(|value| known.table.normal_value(first, value));
         Condition::Option { names, value, pattern: None, is_global }
     }
 
@@ -54,7 +58,8 @@ impl Condition {
         match self {
             Condition::Option { pattern: Some(_), .. } => Sieve::ANY,
             Condition::Option { names, .. } => Sieve::of_option(names),
-            Condition::Operand(pattern) => Sieve::of_pattern(pattern),
+            Condition::Operand { ignores_case: true, .. } => Sieve::ANY,
+            Condition::Operand { pattern, .. } => Sieve::of_pattern(pattern),
         }
     }
 
@@ -67,7 +72,7 @@ impl Condition {
     /// As [`Condition::matches`], for a rule that allows: an option that may be a value counts less.
     pub(super) fn matches_surely(&self, call: &NormalCall, operands_at: usize) -> Match {
         let found = self.matches(call, operands_at);
-        if matches!(self, Condition::Operand(_)) {
+        if matches!(self, Condition::Operand { .. }) {
             return found;
         }
         let is_sure = call.options.iter().any(|it| it.is_sure && self.names(it));
@@ -77,9 +82,12 @@ impl Condition {
     pub(super) fn matches(&self, call: &NormalCall, operands_at: usize) -> Match {
         let open = if call.is_open { Match::Maybe } else { Match::No };
         match self {
-            Condition::Operand(pattern) => {
+            Condition::Operand { pattern, ignores_case } => {
                 let operands = call.operands.iter().skip(operands_at);
-                let each = operands.map(|operand| matches(pattern, &operand.word));
+                let each = operands.map(|operand| match ignores_case {
+                    true => matches(pattern, &operand.word.to_ascii_lowercase()),
+                    false => matches(pattern, &operand.word),
+                });
                 each.max().unwrap_or(Match::No).max(open)
             }
             Condition::Option { names, value, pattern, is_global } => {

@@ -1,25 +1,49 @@
-//! Configuration that a call gets by its environment, as options of the call.
+//! Configuration and shell text that a call gets by its environment.
 
 use aifo_types::is_protective_git_entry;
 
 use super::table::base_name;
 use super::table::find;
 
-/// Adds the configuration in git's variables to a call of git as `-c NAME=VALUE`, as git reads it. A call
-/// of another tool is unchanged. `argv` has the tool and its arguments.
+/// Adds to a call what its tool runs by the call's environment, so that rules and users see it. `argv` has
+/// the tool and its arguments. `matters` returns whether a rule is about a call.
 ///
-/// Entries that only prevent git from running a program are left out.
-pub fn with_git_variables(argv: &mut Vec<Vec<u8>>, environment: &[Vec<u8>]) {
-    let Some(tool) = argv.first() else { return };
-    let (known, _, _) = find(base_name(tool));
-    let Some(option) = known.table.alias_options.first() else { return };
-    if !known.table.alias_variables.iter().any(|start| PREFIX.starts_with(start.as_bytes())) {
-        return;
+/// Configuration in git's variables becomes `-c NAME=VALUE`, as git reads it, but for entries that only
+/// prevent git from running a program. The variables with a shell's text, if they matter, are words of
+/// `env` before the call.
+pub fn with_variables(
+    argv: &mut Vec<Vec<u8>>,
+    environment: &[Vec<u8>],
+    matters: impl Fn(&[Vec<u8>]) -> bool,
+) {
+    let Some(tool) = argv.first().cloned() else { return };
+    let table = find(base_name(&tool)).0.table;
+    let is_git = |start: &String| PREFIX.starts_with(start.as_bytes());
+    if let Some(option) = table.alias_options.first()
+        && table.alias_variables.iter().any(is_git)
+    {
+        let entries = numbered(environment).into_iter().chain(quoted(environment));
+        let options = entries.flat_map(|entry| [option.clone().into_bytes(), entry]);
+        let options: Vec<_> = options.collect();
+        argv.splice(1..1, options);
     }
-    let entries = numbered(environment).into_iter().chain(quoted(environment));
-    let options = entries.flat_map(|entry| [option.clone().into_bytes(), entry]);
-    let options: Vec<_> = options.collect();
-    argv.splice(1..1, options);
+    let has_text = |variable: &&Vec<u8>| {
+        table.shell_variables.iter().any(|name| variable.starts_with(name.as_bytes()))
+            && matters(&[b"env".to_vec(), variable.to_vec(), tool.clone()])
+    };
+    let texts: Vec<_> = environment.iter().filter(has_text).cloned().collect();
+    if !texts.is_empty() {
+        argv.splice(0..0, [vec![b"env".to_vec()], texts].concat());
+    }
+}
+
+/// Returns whether the judge may read a variable, with its value, of a call in place: one of git's, or one
+/// that tables name.
+pub fn is_judged_variable(variable: &[u8]) -> bool {
+    let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
+    let ends = [&b"PAGER"[..], b"EDITOR", b"VISUAL", b"BROWSER", b"ASKPASS", b"_SSH", b"_RSH"];
+    let starts = [&b"GIT_"[..], b"LESS", b"PROMPT_COMMAND"];
+    starts.iter().any(|start| name.starts_with(start)) || ends.iter().any(|end| name.ends_with(end))
 }
 
 /// The beginning of git's variables that hold configuration.
@@ -78,7 +102,8 @@ mod tests {
             list.iter().map(|text| text.as_bytes().to_vec()).collect()
         };
         let mut argv = bytes(argv);
-        with_git_variables(&mut argv, &bytes(environment));
+        let matters = |argv: &[Vec<u8>]| argv.iter().any(|word| word.ends_with(b"push -f"));
+        with_variables(&mut argv, &bytes(environment), matters);
         assert_eq!(argv, bytes(expected), "{environment:?}");
     }
 
@@ -99,6 +124,17 @@ mod tests {
         check(&["git", "x"], &[], &["git", "x"]);
         check(&["git", "x"], &["GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=a"], &["git", "x"]);
         check(&["git", "x"], &["GIT_CONFIG_COUNT=99999999999999999999"], &["git", "x"]);
+    }
+
+    #[test]
+    fn every_variable_of_a_table_is_judged() {
+        for name in super::super::table::all_shell_variables() {
+            assert!(is_judged_variable(name.as_bytes()), "{name}");
+        }
+        let environment = ["GIT_EDITOR=git push -f", "PAGER=cat", "HOME=push -f", "GIT_SSH"];
+        check(&["git", "x"], &environment, &["env", "GIT_EDITOR=git push -f", "git", "x"]);
+        check(&["curl", "x"], &environment, &["curl", "x"]);
+        assert!(!is_judged_variable(b"OPENAI_API_KEY=EDITOR"));
     }
 
     #[test]

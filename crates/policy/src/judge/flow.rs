@@ -4,12 +4,9 @@ use std::rc::Rc;
 
 use super::glob::UNKNOWN;
 use super::normal::NormalCall;
+use super::place::is_stdin;
 use super::script::{Simple, Sink};
 use super::table::{base_name, find};
-
-pub(super) fn is_stdin(word: &[u8]) -> bool {
-    matches!(word, b"-" | b"/dev/stdin" | b"/dev/fd/0" | b"/proc/self/fd/0")
-}
 
 /// Returns whether a call reads its commands from the standard input.
 pub(super) fn reads_stdin(call: &NormalCall) -> bool {

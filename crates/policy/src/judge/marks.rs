@@ -1,4 +1,4 @@
-//! Marks of unknown arguments in a command, such as `{}`.
+//! Marks in words: of unknown arguments, such as `{}`, of quotes, and of settings.
 
 use super::glob::UNKNOWN;
 
@@ -28,6 +28,26 @@ pub(super) fn without_marks(word: &[u8], marks: &[Vec<u8>]) -> Vec<u8> {
         }
     }
     replaced
+}
+
+/// Returns the words of a list or string of TOML; any other text is unchanged.
+pub(super) fn without_quotes(text: &[u8]) -> Vec<u8> {
+    let mut text = text.to_vec();
+    if matches!(text.first(), Some(b'[' | b'"' | b'\'')) {
+        let marks = text.iter_mut().filter(|byte| b"[],\"'".contains(byte));
+        marks.for_each(|byte| *byte = b' ');
+    }
+    text
+}
+
+/// Returns the text after a prefix. One with `=` is a name in any case, with `=` or a blank after it.
+pub(super) fn setting_of<'a>(value: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let Some(name) = prefix.strip_suffix(b"=") else { return value.strip_prefix(prefix) };
+    let (start, rest) = value.trim_ascii_start().split_at_checked(name.len())?;
+    let ends = rest.first().is_none_or(|byte| *byte == b'=' || byte.is_ascii_whitespace());
+    let text = rest.trim_ascii_start();
+    let text = text.strip_prefix(b"=").unwrap_or(text).trim_ascii_start();
+    (ends && start.eq_ignore_ascii_case(name)).then_some(text)
 }
 
 #[cfg(test)]

@@ -83,6 +83,14 @@ impl NormalCall {
         self.options.iter().any(|option| option.name == name)
     }
 
+    /// Returns whether a table has the tool and its subcommand.
+    pub(super) fn names_command(&self) -> bool {
+        let command = self.operands.iter().find(|operand| !operand.may_be_value);
+        self.known.is_listed
+            && command
+                .is_none_or(|it| self.known.table.may_have(&String::from_utf8_lossy(&it.word)))
+    }
+
     /// Adds an option.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) {
         let (name, value) = (name.to_vec(), Some(value));
@@ -171,10 +179,7 @@ impl Reader {
                     {
                         self.call.is_open |= is_splitting(value);
                         self.call.is_open_before |= self.depth == 0 && is_splitting(value);
-                        option.value = Some(match table.ignores_case(&option.name) {
-                            true => value.to_ascii_uppercase(),
-                            false => value.clone(),
-                        });
+                        option.value = Some(table.normal_value(&option.name, value.clone()));
                     }
                 }
             }
@@ -333,10 +338,7 @@ impl Reader {
     fn push(&mut self, name: &[u8], value: Option<Vec<u8>>, is_sure: bool, unlisted: bool) {
         let has_unknown = name.iter().any(|byte| is_unknown(*byte));
         let table = self.call.known.table;
-        let value = value.map(|value| match table.ignores_case(name) {
-            true => value.to_ascii_uppercase(),
-            false => value,
-        });
+        let value = value.map(|value| table.normal_value(name, value));
         self.call.is_open |= table.opens.iter().any(|option| {
             let is_abbreviation = table.abbreviates && unlisted && name.len() > 3;
             option.as_bytes() == name || (is_abbreviation && option.as_bytes().starts_with(name))

@@ -98,7 +98,16 @@ impl Place<'_> {
         let is_temporary = TEMPORARY.iter().any(|root| {
             is_below(&path, root) && !self.workspace.iter().any(|name| is_below(name, root))
         });
-        if is_inside || is_temporary { Match::No } else { Match::Yes }
+        if is_inside || is_temporary || self.is_in_tmpdir(&path) { Match::No } else { Match::Yes }
+    }
+
+    /// Returns whether a path is below the session's `TMPDIR`. If that is not set, the path must be none beside the
+    /// workspace.
+    fn is_in_tmpdir(&self, path: &[u8]) -> bool {
+        let first = |path: &[u8]| path.split(|byte| *byte == b'/').nth(1).map(<[u8]>::to_vec);
+        path.strip_prefix(b"/$TMPDIR").is_some_and(|rest| {
+            rest.len() > 1 && !self.workspace.iter().any(|name| first(name) == first(rest))
+        })
     }
 
     /// Judges a path below the workspace as written, whose components may be links.
@@ -174,4 +183,9 @@ fn lexical(path: &[u8]) -> Vec<u8> {
 fn is_below(path: &[u8], root: &[u8]) -> bool {
     let root = root.strip_suffix(b"/").unwrap_or(root);
     path.strip_prefix(root).is_some_and(|rest| rest.len() > 1 && rest.first() == Some(&b'/'))
+}
+
+/// Returns whether a path is the standard input.
+pub(super) fn is_stdin(word: &[u8]) -> bool {
+    matches!(word, b"-" | b"/dev/stdin" | b"/dev/fd/0" | b"/proc/self/fd/0")
 }

@@ -9,8 +9,8 @@ use super::table::{base_name, find};
 pub(super) enum Printed {
     /// A name that is no option.
     Name,
-    /// A new path in the temporary directory.
-    Temporary,
+    /// A new path of `mktemp`.
+    Temporary(Vec<u8>),
     /// The working directory.
     Directory,
     /// Paths below these directories, which they begin with.
@@ -20,18 +20,31 @@ pub(super) enum Printed {
 /// Returns the output of a command, if it is known well enough.
 pub(super) fn printed(words: &[Vec<u8>]) -> Option<Printed> {
     let (tool, args) = words.split_first()?;
-    let is_option = |word: &Vec<u8>| {
-        matches!(word.as_slice(), b"-d" | b"-q" | b"--directory" | b"-dq" | b"-qd")
-    };
     match tool.as_slice() {
         b"pwd" if args.is_empty() => return Some(Printed::Directory),
-        b"mktemp" if args.iter().all(is_option) => return Some(Printed::Temporary),
+        b"mktemp" => return temporary(args).map(Printed::Temporary),
         b"find" => return found(words).map(Printed::Below),
         _ => {}
     }
     let args = args.join(&b' ');
     let prints = find(base_name(tool)).0.table.prints_name.iter().any(|it| it.as_bytes() == args);
     prints.then_some(Printed::Name)
+}
+
+/// Returns the path that `mktemp` prints.
+fn temporary(args: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let (options, operands): (Vec<_>, Vec<_>) = args.iter().partition(|it| it.starts_with(b"-"));
+    let is_option = |word: &Vec<u8>| word.iter().skip(1).all(|letter| b"dqt".contains(letter));
+    let is_known = options.iter().all(|it| is_option(it) || it.as_slice() == b"--directory");
+    let in_directory = options.iter().any(|option| option.contains(&b't'));
+    match operands.as_slice() {
+        _ if !is_known => None,
+        [] => Some(b"/tmp/tmp.mktemp".to_vec()),
+        [template] if template.iter().any(|byte| is_unknown(*byte)) => None,
+        [template] if in_directory => Some([b"/tmp/", base_name(template)].concat()),
+        [template] => Some(template.to_vec()),
+        _ => None,
+    }
 }
 
 /// Options of `find` with which it prints something else, or follows links.

@@ -3,6 +3,7 @@
 //! Expansions become [`UNKNOWN`] bytes, two where they may be several words.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::glob::{GLOB, PLAIN, UNKNOWN};
 use super::place::Place;
@@ -11,9 +12,12 @@ mod brace;
 mod expansion;
 mod flow;
 mod heredoc;
+mod inline;
 mod known;
 
+use self::flow::is_reserved;
 use self::heredoc::Heredoc;
+use self::inline::{Definition, Shell};
 use self::known::Known;
 
 /// A simple command of a text.
@@ -30,6 +34,8 @@ pub(super) struct Simple {
     /// The possible working directories.
     pub(super) directories: Vec<Vec<u8>>,
     pub(super) input: Input,
+    /// True if the text that it runs is read: its commands follow.
+    pub(super) is_read: bool,
 }
 
 /// A command that reads the output of another one.
@@ -48,7 +54,7 @@ pub(super) enum Input {
     #[default]
     Inherited,
     /// This text.
-    Text(Vec<u8>),
+    Text(Rc<[u8]>),
     /// Paths below these directories.
     Paths(Vec<Vec<u8>>),
     /// The output of a command.
@@ -64,20 +70,30 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Parses a text. `has_variables` means that the call sets variables for it.
-    pub(super) fn parse(text: &[u8], place: &Place<'_>, has_variables: bool) -> Self {
-        let mut reader = Reader {
-            text,
-            at: 0,
-            script: Script::default(),
-            place: place.clone(),
-            fallback: Vec::new(),
-            heredocs: Vec::new(),
-            depth: 0,
-            known: Known::of_text(text, has_variables),
+    /// Parses a text. `variables` are those that calls around it set, each with its value if it has one.
+    pub(super) fn parse(text: &[u8], place: &Place<'_>, variables: &[Vec<u8>]) -> Self {
+        let read = |known| {
+            let mut reader = Reader {
+                text,
+                at: 0,
+                script: Script::default(),
+                place: place.clone(),
+                fallback: Vec::new(),
+                heredocs: Vec::new(),
+                depth: 0,
+                known,
+                shell: Shell::default(),
+            };
+            reader.list(None);
+            reader.end_shell();
+            reader
         };
-        reader.list(None);
-        reader.script
+        let reader = read(Known::of_text(text, variables));
+        // The first reading finds the functions that hide commands from the second one.
+        match reader.shell.names().filter(|_| reader.known.defines_commands()) {
+            Some(names) => read(Known::of_text(text, variables).with_functions(names)).script,
+            None => reader.script,
+        }
     }
 }
 
@@ -92,6 +108,7 @@ struct Reader<'a> {
     heredocs: Vec<Heredoc>,
     depth: usize,
     known: Known,
+    shell: Shell,
 }
 
 /// The command that is being read.
@@ -129,11 +146,18 @@ enum Redirection {
 }
 
 /// Compound commands that are open, and the stages of the current pipeline.
+#[derive(Default)]
 struct Level {
     /// The index of the pipeline's first command, and of each later stage.
     stages: Vec<usize>,
     /// The stages around each open compound command, with its closing word.
     open: Vec<(&'static [u8], Vec<usize>)>,
+    /// The index of the first command of each open compound command.
+    starts: Vec<usize>,
+    /// The commands of the compound command before, which the next redirections are for.
+    closed: Option<Range<usize>>,
+    /// The functions whose bodies are being read.
+    definitions: Vec<Definition>,
 }
 
 /// Maximum nesting of substitutions and subshells.
@@ -171,7 +195,7 @@ impl Reader<'_> {
     /// Reads a list up to the end of the text, or of a substitution.
     fn list(&mut self, end: Option<u8>) {
         let start = self.script.commands.len();
-        let mut level = Level { stages: vec![start], open: Vec::new() };
+        let mut level = Level { stages: vec![start], ..Level::default() };
         let mut current = Current::default();
         while let Some(byte) = self.next() {
             if Some(byte) == end && (byte != b')' || !level.is_in_case()) {
@@ -185,7 +209,16 @@ impl Reader<'_> {
                 && current.words.last().is_none_or(|word| word != b"]]")
                 && current.word.as_ref().is_none_or(|word| word != b"]]");
             match byte {
-                b' ' | b'\t' => self.end_word(&mut current),
+                b' ' | b'\t' => {
+                    self.end_word(&mut current);
+                    if let [before @ .., keyword, _] = current.words.as_slice()
+                        && keyword == b"function"
+                        && before.iter().all(|word| is_reserved(word))
+                        && !current.is_quoted
+                    {
+                        self.begin_function(&mut current, &mut level, false);
+                    }
+                }
                 b'\n' => {
                     self.end_command(&mut current, &mut level);
                     self.end_pipeline(&mut level);
@@ -256,15 +289,16 @@ impl Reader<'_> {
         }
         let rest = self.text.get(self.at..).unwrap_or_default();
         let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        if current.words.len() == 1 && rest.get(blank) == Some(&b')') {
+        let is_name = |(_, before): (_, &[Vec<u8>])| before.iter().all(|word| is_reserved(word));
+        let is_definition = current.words.split_last().is_none_or(is_name);
+        if is_definition && rest.get(blank) == Some(&b')') {
             self.at += blank + 1;
-            current.words.clear();
-            return;
+            return self.begin_function(current, level, true);
         }
+        self.shell.is_vague |= rest.get(blank) == Some(&b')');
         self.end_command(current, level);
-        let saved = (self.place.directories.clone(), std::mem::take(&mut self.fallback));
-        self.nested(b')');
-        (self.place.directories, self.fallback) = saved;
+        let commands = self.isolated(b')');
+        level.close(commands);
     }
 
     /// Reads a nested list and returns its commands.
@@ -277,7 +311,9 @@ impl Reader<'_> {
         }
         self.depth += 1;
         let heredocs = std::mem::take(&mut self.heredocs);
+        let chain = self.known.begin_nested();
         self.list(Some(end));
+        self.known.end_nested(chain);
         self.heredocs = heredocs;
         self.depth -= 1;
         start..self.script.commands.len()
@@ -337,12 +373,12 @@ impl Reader<'_> {
             Redirection::None => {}
             Redirection::Output => current.writes.push(word),
             Redirection::Input => current.reads.push(word),
-            Redirection::Text => current.input = Input::Text(word),
+            Redirection::Text => current.input = Input::Text(word.into()),
             Redirection::Heredoc { strips_tabs } => self.heredocs.push(Heredoc {
                 delimiter: word,
                 strips_tabs,
                 is_quoted: std::mem::take(&mut current.is_quoted),
-                command: None,
+                commands: None,
             }),
         }
     }

@@ -1,6 +1,7 @@
 //! Aliases and settings that a call defines, in options and variables.
 
 use super::glob::{Match, UNKNOWN, is_unknown, matches};
+use super::marks::without_quotes;
 use super::normal::{NormalCall, is_splitting};
 use super::table::find;
 use super::unwrap::{Around, Parts};
@@ -28,17 +29,29 @@ impl<'a> Parts<'a> {
         }
         for value in from_environment {
             let name = value.split(|byte| *byte == b'=').next().unwrap_or_default();
-            call.set(option.as_bytes(), [name, b"=", &[UNKNOWN][..]].concat());
+            let name = name.to_ascii_lowercase();
+            call.set(option.as_bytes(), [&name[..], b"=", &[UNKNOWN]].concat());
         }
     }
 
     /// Reads the variables whose text the tool runs.
     pub(super) fn variables_with_text(&mut self, call: &NormalCall, around: &Around<'a>) {
+        // The text's own calls have the same variables.
+        let variables = std::mem::take(&mut self.variables);
         for name in &call.known.table.shell_variables {
             let of_name =
                 |variable: &Vec<u8>| variable.strip_prefix(name.as_bytes()).map(<[u8]>::to_vec);
-            let texts: Vec<_> = self.variables.iter().filter_map(of_name).collect();
-            texts.iter().for_each(|text| self.text(text, around));
+            let texts = variables.iter().filter_map(of_name);
+            texts.for_each(|text| self.program(&text, around));
+        }
+        self.variables = variables;
+    }
+
+    /// Reads a text that the tool runs, perhaps with further words; an empty one is no program.
+    fn program(&mut self, text: &[u8], around: &Around<'a>) {
+        if !text.is_empty() {
+            self.text(text, around);
+            self.text(&[text, b" $X"].concat(), around);
         }
     }
 
@@ -112,14 +125,8 @@ impl<'a> Parts<'a> {
             }
             return self.text(&shell, around);
         }
-        // TOML's list or string.
-        let is_list = text.starts_with(['[', '"', '\'']);
-        let text: String = match is_list {
-            true => text.replace(['[', ']', ',', '"', '\''], " "),
-            false => text.to_owned(),
-        };
         let mut argv = head.to_vec();
-        match self.words_of(text.as_bytes(), around) {
+        match self.words_of(&without_quotes(text.as_bytes()), around) {
             Some(words) => argv.extend(words),
             None => return self.unclear.push(head.first().cloned().unwrap_or_default()),
         }
@@ -127,25 +134,23 @@ impl<'a> Parts<'a> {
         self.call(&argv, around);
     }
 
-    /// Reads a setting whose value the tool runs.
+    /// Reads a setting whose value the tool runs. The value of a setting that no table has may be a call.
     pub(super) fn setting(&mut self, setting: &[u8], call: &NormalCall, around: &Around<'a>) {
         let Some(at) = setting.iter().position(|byte| *byte == b'=') else { return };
         let (name, value) = setting.split_at(at);
         let name = name.to_ascii_lowercase();
-        let mut text = value.get(1..).unwrap_or_default();
+        let value = value.get(1..).unwrap_or_default();
         let has_text = call.known.table.shell_settings.iter().any(|pattern| {
-            let (pattern, needs_mark) = match pattern.strip_suffix('!') {
-                Some(pattern) => (pattern, true),
-                None => (pattern.as_str(), false),
+            let (pattern, is_sure) = match pattern.strip_suffix('!') {
+                Some(pattern) => (pattern, value.first().copied().is_some_and(is_unknown)),
+                None => (pattern.as_str(), true),
             };
-            matches(pattern.as_bytes(), &name) == Match::Yes
-                && (!needs_mark
-                    || text.starts_with(b"!")
-                    || text.first().copied().is_some_and(is_unknown))
+            is_sure && matches(pattern.as_bytes(), &name) == Match::Yes
         });
-        if has_text {
-            text = text.strip_prefix(b"!").unwrap_or(text);
-            self.text(text, around);
+        match value.trim_ascii_start().strip_prefix(b"!") {
+            Some(text) => self.program(text, around),
+            None if has_text => self.program(value, around),
+            None => self.guess(value, around),
         }
     }
 

@@ -2,15 +2,17 @@
 //!
 //! A table is a file of `tools/`; `spec/rules.md#tables` has its keys.
 
+mod judged;
 mod known;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::glob::is_unknown;
+pub(super) use judged::{JudgedTools, runs_nothing};
+#[cfg(test)]
+pub(super) use known::all_shell_variables;
 
 /// The embedded files, by name.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
@@ -36,7 +38,7 @@ pub(super) struct Table {
     names: Vec<String>,
     /// Long options may be abbreviated.
     pub(super) abbreviates: bool,
-    /// `git-push` is `git push`, for the first name.
+    /// `git-push` is `git push`.
     dashed: bool,
     /// The names may have the prefix of GNU tools beside others, as `grm`.
     gnu: bool,
@@ -74,12 +76,16 @@ pub(super) struct Table {
     pub(super) path_options: Vec<String>,
     /// Options whose value is without case.
     uppercase: Vec<String>,
+    /// Subcommands whose operands are without case; `*` for all.
+    caseless: Vec<String>,
     /// The option by which the tool saves a file by the name in its URL; `*` if it always does.
     pub(super) saves_urls: String,
     /// Operands are files that the tool writes.
     pub(super) writes_operands: bool,
     /// The commands that it runs are found by the agent's PATH, as if they were called without it.
     pub(super) here: bool,
+    /// The command or text that it runs is one of the shell itself: its `cd` holds afterwards.
+    pub(super) in_shell: bool,
     /// Options with which they are not.
     pub(super) drops: Vec<String>,
     /// The tool runs no command of its operands, whatever they are.
@@ -231,55 +237,11 @@ pub(super) fn find(base: &[u8]) -> (Known, &[u8], Option<&[u8]>) {
     }
     if let Some(at) = base.iter().position(|byte| *byte == b'-') {
         let (tool, rest) = base.split_at(at);
-        let is_first = |table: &&&Table| table.names.first().map(String::as_bytes) == Some(tool);
-        if let Some(table) = TABLES.get(tool).filter(|table| table.dashed).filter(is_first) {
+        if let Some(table) = TABLES.get(tool).filter(|table| table.dashed) {
             return (listed(*table), tool, rest.get(1..));
         }
     }
     (Known { table: &EMPTY, is_listed: false }, base, None)
-}
-
-/// The tools that rules name.
-#[derive(Clone, Copy, Default)]
-pub(super) struct JudgedTools<'a>(Option<&'a IsNamed<'a>>);
-
-type IsNamed<'a> = dyn Fn(&[u8]) -> bool + 'a;
-
-impl<'a> JudgedTools<'a> {
-    pub(super) fn new(is_named: &'a IsNamed<'a>) -> Self {
-        JudgedTools(Some(is_named))
-    }
-
-    /// Returns whether a rule is on the tool, or the tool runs others.
-    pub(super) fn may_matter(&self, tool: &[u8]) -> bool {
-        let (known, name, _) = find(tool);
-        let is_runner = !known.table.runs.is_empty() || known.table.reads_commands;
-        is_runner || self.is_named(name)
-    }
-
-    fn is_named(&self, tool: &[u8]) -> bool {
-        self.0.is_none_or(|is_named| is_named(tool))
-    }
-}
-
-/// Returns whether rules for other tools cannot be about a call of this tool: it runs none of its words.
-pub(super) fn runs_nothing(argv: &[Vec<u8>], judged: JudgedTools<'_>) -> bool {
-    let Some((first, args)) = argv.split_first() else { return true };
-    let tool = base_name(first);
-    let (known, name, _) = find(tool);
-    let table = known.table;
-    if judged.is_named(name) || !table.runs.is_empty() || !table.alias_options.is_empty() {
-        return false;
-    }
-    let reads = table.reads_commands || table.reads_files;
-    let is_plain = !tool.iter().any(|byte| is_unknown(*byte)) && !reads;
-    is_plain && (known.is_listed || !args.iter().any(|word| judged.may_matter(base_name(word))))
-}
-
-impl fmt::Debug for JudgedTools<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JudgedTools(..)")
-    }
 }
 
 impl Table {
@@ -310,8 +272,26 @@ impl Table {
     }
 
     /// Returns whether the value of an option is without case.
-    pub(super) fn ignores_case(&self, option: &[u8]) -> bool {
+    fn ignores_case(&self, option: &[u8]) -> bool {
         self.uppercase.iter().any(|name| name.as_bytes() == option)
+    }
+
+    /// Returns whether the operands of a subcommand are without case.
+    pub(super) fn ignores_case_after(&self, command: Option<&[u8]>) -> bool {
+        self.caseless.iter().any(|it| it == "*" || command == Some(it.as_bytes()))
+    }
+
+    /// Returns an option's value in the form that rules are compared with.
+    pub(super) fn normal_value(&self, option: &[u8], value: Vec<u8>) -> Vec<u8> {
+        let has_key = self.alias_options.iter().any(|name| name.as_bytes() == option);
+        let mut value = value;
+        if self.ignores_case(option) {
+            value.make_ascii_uppercase();
+        } else if has_key {
+            let key = value.split_mut(|byte| *byte == b'=').next().unwrap_or_default();
+            key.make_ascii_lowercase();
+        }
+        value
     }
 
     /// Returns the options before any subcommand.
@@ -339,6 +319,15 @@ impl Table {
         self.abbreviates_commands
             && !self.commands.iter().any(|known| known == word)
             && !self.aliases.contains_key(word)
+    }
+
+    /// Returns whether the tool may have a subcommand; a table without a list may have all.
+    pub(super) fn may_have(&self, word: &str) -> bool {
+        self.commands.is_empty() || self.has_command(word) || self.may_abbreviate_one(word)
+    }
+
+    fn may_abbreviate_one(&self, word: &str) -> bool {
+        self.abbreviates_commands && self.commands.iter().any(|known| known.starts_with(word))
     }
 
     /// Returns whether this is a subcommand of the tool's own.

@@ -1,14 +1,15 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
 mod certain;
+mod guess;
 
 use std::rc::Rc;
 
-use super::flow::{Flow, Row, is_stdin, reads_stdin};
+use super::flow::{Flow, Row, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
-use super::marks::{found_below, without_marks};
+use super::marks::{found_below, setting_of, without_marks};
 use super::normal::{NormalCall, is_splitting};
-use super::place::Place;
+use super::place::{Place, is_stdin};
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
 use crate::approvals::AskedCall;
@@ -35,6 +36,8 @@ pub(super) struct Parts<'a> {
     /// The bytes of all texts and calls that may still be read.
     budget: usize,
     pub(super) is_guess: bool,
+    /// True if the texts of a call are read elsewhere.
+    skips_text: bool,
     /// True if a tool around this call may run it elsewhere.
     is_elsewhere: bool,
     /// The calls that are certainly run as if they were called alone.
@@ -70,8 +73,6 @@ const MAX_DEPTH: usize = 12;
 const MAX_PARTS: usize = 4096;
 /// Maximum bytes of all texts in a call.
 const MAX_BYTES: usize = 4 << 20;
-/// Maximum number of calls that a tool without a table may run, by its operands.
-const MAX_GUESSES: usize = 16;
 
 impl<'a> Parts<'a> {
     pub(super) fn of_call(argv: &[Vec<u8>], place: Place<'a>, judged: JudgedTools<'a>) -> Self {
@@ -111,13 +112,18 @@ impl<'a> Parts<'a> {
             });
             text = &plain;
         }
+        if self.skips_text {
+            return;
+        }
         let is_known = !text.iter().any(|byte| RESERVED.contains(byte));
         if !is_known || self.depth >= MAX_DEPTH || text.len() > self.budget {
             return self.any_tool();
         }
         self.budget -= text.len();
         self.depth += 1;
-        let script = Script::parse(text, &around.place, !self.variables.is_empty());
+        let mut variables = self.variables.clone();
+        variables.extend(self.is_elsewhere.then(|| b"TMPDIR".to_vec()));
+        let script = Script::parse(text, &around.place, &variables);
         if script.is_unclear {
             self.any_tool();
         }
@@ -144,7 +150,9 @@ impl<'a> Parts<'a> {
                 writes: files.iter().chain(around.writes.iter()).cloned().collect(),
             };
             if !command.words.is_empty() {
+                self.skips_text = command.is_read;
                 self.call(&command.words, &around);
+                self.skips_text = false;
             }
         }
         self.depth -= 1;
@@ -188,33 +196,12 @@ impl<'a> Parts<'a> {
             self.runs(runs, &call, argv, around);
         }
         self.variables_with_text(&call, around);
-        if !call.known.is_listed {
+        if !call.names_command() {
             self.guesses(argv, around);
         }
         self.standard_input(&call, around);
         self.is_elsewhere = was_elsewhere;
         self.depth -= 1;
-    }
-
-    /// Reads the operands of a tool without a table as calls that it may run.
-    fn guesses(&mut self, argv: &[Vec<u8>], around: &Around<'a>) {
-        if self.is_guess {
-            return;
-        }
-        self.is_guess = true;
-        let judged = self.judged;
-        let may_run = |word: &Vec<u8>| {
-            !word.is_empty()
-                && !word.starts_with(b"-")
-                && !word.contains(&UNKNOWN)
-                && judged.may_matter(base_name(word))
-        };
-        let starts = argv.iter().enumerate().skip(1).filter(|(_, word)| may_run(word));
-        let starts: Vec<usize> = starts.map(|(at, _)| at).take(MAX_GUESSES).collect();
-        for at in starts {
-            self.call(argv.get(at..).unwrap_or_default(), around);
-        }
-        self.is_guess = false;
     }
 
     /// Reads the commands of a tool's standard input.
@@ -248,7 +235,7 @@ impl<'a> Parts<'a> {
             return None;
         }
         self.budget -= text.len();
-        let script = Script::parse(text, &around.place, true);
+        let script = Script::parse(text, &around.place, &[]);
         let mut commands = script.commands.into_iter();
         match (commands.next(), commands.next(), script.is_unclear) {
             (Some(only), None, false) => Some([only.assignments, only.words].concat()),
@@ -288,7 +275,7 @@ impl<'a> Parts<'a> {
             Rc::make_mut(&mut around.place).is_contained = true;
         }
         let values = call.values(runs.option.as_bytes());
-        let values = values.filter_map(|value| value.strip_prefix(runs.prefix.as_bytes()));
+        let values = values.filter_map(|value| setting_of(value, runs.prefix.as_bytes()));
         let values: Vec<Vec<u8>> = values.map(<[u8]>::to_vec).collect();
         let replaced: Vec<Vec<u8>> = match runs.replaces.is_empty() {
             true => Vec::new(),
@@ -338,7 +325,11 @@ impl<'a> Parts<'a> {
                 let words: Vec<Vec<u8>> = values.into_iter().chain(rest).collect();
                 self.text(&words.join(&b' '), &around);
             }
-            How::Each => words.iter().for_each(|text| self.text(text, &around)),
+            How::Each => {
+                let words = words.get(runs.skip..).unwrap_or_default().iter();
+                let texts = words.filter_map(|word| word.strip_prefix(runs.prefix.as_bytes()));
+                texts.for_each(|text| self.text(text, &around));
+            }
             How::Same => {
                 let rest = words.get(runs.skip..).unwrap_or_default();
                 let again = [std::slice::from_ref(&call.tool), rest].concat();

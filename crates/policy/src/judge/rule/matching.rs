@@ -156,7 +156,7 @@ impl Rule {
         let is_named = |option: &CallOption| {
             option.name == b"--" || self.all.iter().any(|it| it.names(option))
         };
-        let named = self.all.iter().filter(|it| matches!(it, Condition::Operand(_))).count();
+        let named = self.all.iter().filter(|it| matches!(it, Condition::Operand { .. })).count();
         let is_exact = call.options.iter().all(is_named)
             && call.operands.len() == operands_at + named
             && !call.is_open;

@@ -155,6 +155,11 @@ impl Reader<'_> {
             (_, Some(Value::Loop(index)), _) => vec![LOOP, *index],
             (b"PWD", None, Some(directory)) if self.known.is_free(name) => directory.clone(),
             (b"HOME", None, _) if self.known.is_free(name) => b"~".to_vec(),
+            (b"TMPDIR" | b"TMPDIR:-/tmp" | b"TMPDIR:-/var/tmp", None, _)
+                if self.known.is_of_session(b"TMPDIR") =>
+            {
+                b"/$TMPDIR".to_vec()
+            }
             (b"RANDOM" | b"SECONDS" | b"UID" | b"EUID" | b"PPID", None, _)
                 if self.known.is_free(name) =>
             {
@@ -183,7 +188,7 @@ impl Reader<'_> {
     fn output(&self, commands: &Range<usize>) -> Option<Vec<u8>> {
         let [only] = self.script.commands.get(commands.clone())? else { return None };
         let is_changed = !only.assignments.is_empty() || !only.writes.is_empty();
-        if is_changed || self.known.defines_commands {
+        if is_changed || self.known.may_define(&only.words) {
             return None;
         }
         match (printed(&only.words)?, only.directories.as_slice()) {
@@ -193,7 +198,7 @@ impl Reader<'_> {
             }
             (Printed::Below(_), _) => None,
             (Printed::Name, _) => Some(vec![PLAIN]),
-            (Printed::Temporary, _) => Some(b"/tmp/tmp.mktemp".to_vec()),
+            (Printed::Temporary(path), _) => self.known.is_of_session(b"TMPDIR").then_some(path),
             (Printed::Directory, [directory]) if !directory.is_empty() => Some(directory.clone()),
             (Printed::Directory, _) => None,
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::inline::unwrapped;
 use super::{Current, Input, LOOP, Level, Reader, Simple, Sink, UNKNOWN, is_assignment};
 use crate::judge::printed::{Printed, printed, prints_environment, selects_lines};
 
@@ -31,12 +32,17 @@ impl Level {
 impl Reader<'_> {
     pub(super) fn end_command(&mut self, current: &mut Current, level: &mut Level) {
         self.end_word(current);
-        let current = std::mem::take(current);
-        let mut words = current.words;
+        self.command(std::mem::take(current), level);
+        self.end_functions(level);
+    }
+
+    fn command(&mut self, mut current: Current, level: &mut Level) {
+        let mut words = std::mem::take(&mut current.words);
         while let Some(first) = words.first().map(Vec::as_slice) {
             if let Some((_, close)) = OPENING.iter().find(|(open, _)| *open == first) {
                 let stages = std::mem::take(&mut level.stages);
                 level.open.push((close, stages));
+                level.starts.push(self.script.commands.len());
                 level.stages = vec![self.script.commands.len()];
                 let is_header = HEADERS.contains(&first);
                 let is_for = first == b"for";
@@ -58,11 +64,14 @@ impl Reader<'_> {
                         self.known.leave_loop();
                     }
                 }
+                let start = level.starts.pop().unwrap_or_default();
+                level.close(start..self.script.commands.len());
                 words.remove(0);
                 continue;
             }
             if first == b"function" {
-                words.drain(..words.len().min(2));
+                current.words = words.drain(..words.len().min(2)).skip(1).collect();
+                self.begin_function(&mut current, level, false);
             } else if first == b"time" {
                 words.remove(0);
                 let options = words.iter().take_while(|word| word.starts_with(b"-")).count();
@@ -79,31 +88,37 @@ impl Reader<'_> {
         let count = words.iter().take_while(|word| is_assignment(word)).count();
         let assignments: Vec<Vec<u8>> = words.drain(..count).collect();
         let at = self.script.commands.len();
+        let closed = level.closed.take();
         if words.is_empty() && assignments.is_empty() {
+            if let Some(commands) = closed {
+                self.redirect(commands.clone(), &current);
+                level.closed = Some(commands);
+            }
             return;
         }
+        self.end_simple_function(level);
         self.assign(&words, &assignments, level);
         if self.sets_environment(&words, &current.inputs) {
             return;
         }
-        for (range, is_stdin) in current.inputs {
+        for (range, is_stdin) in std::mem::take(&mut current.inputs) {
             let readers = self.script.commands.get_mut(range).unwrap_or_default();
             let sink = Sink { at, is_word: !is_stdin };
             readers.iter_mut().for_each(|command| command.into.push(sink));
         }
-        let outputs = current.outputs.into_iter();
-        let read_by = outputs.flatten().map(|at| Sink { at, is_word: false }).collect();
-        for heredoc in &mut self.heredocs {
-            heredoc.command.get_or_insert(at);
-        }
-        let is_in_loop = !level.open.is_empty();
+        let is_in_loop = !level.open.is_empty() || self.is_looped();
         let directories = self.place.directories.clone();
-        self.change_directory(&words, is_in_loop);
-        let (input, writes, reads) = (current.input, current.writes, current.reads);
-        let command =
-            Simple { words, assignments, into: read_by, writes, reads, directories, input };
+        let (inner, text) = unwrapped(&words);
+        self.change_directory(&inner, is_in_loop);
+        if self.place.directories != directories {
+            self.run_traps();
+        }
+        let is_read = text.is_some();
+        let command = Simple { words, assignments, directories, is_read, ..Simple::default() };
         let mut commands = self.of_each_value(command);
         self.script.commands.append(&mut commands);
+        self.run_here(&inner, text.as_deref(), is_in_loop);
+        self.redirect(at..self.script.commands.len(), &current);
     }
 
     /// Follows assignments that hold for later commands.
@@ -113,6 +128,7 @@ impl Reader<'_> {
             Some((first, rest)) if first == b"export" => rest,
             Some(_) => &[],
         };
+        self.known.note(assignments);
         let is_certain = self.depth == 0 && level.open.is_empty();
         self.known.assign(if is_certain { assignments } else { &[] });
     }
@@ -151,6 +167,7 @@ impl Reader<'_> {
                 into: command.into.clone(),
                 directories: command.directories.clone(),
                 input: command.input.clone(),
+                is_read: command.is_read,
             }
         };
         values.iter().map(with).collect()
@@ -159,7 +176,7 @@ impl Reader<'_> {
     /// Follows `cd`, whose success is certain only after `&&`.
     fn change_directory(&mut self, words: &[Vec<u8>], is_in_loop: bool) {
         let Some(tool) = words.first() else { return };
-        if !matches!(tool.as_slice(), b"cd" | b"pushd" | b"popd") {
+        if !matches!(tool.as_slice(), b"cd" | b"chdir" | b"pushd" | b"popd") {
             return;
         }
         if self.known.has_cdpath {
@@ -170,7 +187,7 @@ impl Reader<'_> {
         let operand = operands.next().cloned().unwrap_or_default();
         let goes_up = operand.windows(2).any(|two| two == b"..");
         self.fallback.extend(self.place.directories.iter().cloned());
-        let is_known = !operand.is_empty() && operands.next().is_none();
+        let is_known = !operand.is_empty() && !operand.contains(&LOOP) && operands.next().is_none();
         match is_known && !(is_in_loop && goes_up) {
             true => self.place.enter(&operand),
             false => self.place.directories = vec![Vec::new()],
@@ -226,10 +243,11 @@ impl Reader<'_> {
     /// Returns the output of a stage of a pipeline, as the input of the next one.
     fn printed_by(&self, command: &Simple, input: Option<&Input>) -> Input {
         if let Some(text) = written_by(command) {
-            return Input::Text(text);
+            return Input::Text(text.into());
         }
         let is_changed = !command.assignments.is_empty() || !command.reads.is_empty();
-        if is_changed || self.known.defines_commands || command.input != Input::Inherited {
+        if is_changed || self.known.may_define(&command.words) || command.input != Input::Inherited
+        {
             return Input::Unknown;
         }
         match (printed(&command.words), input) {
@@ -240,6 +258,11 @@ impl Reader<'_> {
             _ => Input::Unknown,
         }
     }
+}
+
+/// Returns whether a command may follow this word.
+pub(super) fn is_reserved(word: &[u8]) -> bool {
+    PREFIX.contains(&word) || (is_opening(word) && !HEADERS.contains(&word)) || word == b"function"
 }
 
 fn is_opening(word: &[u8]) -> bool {

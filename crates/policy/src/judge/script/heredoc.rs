@@ -1,15 +1,18 @@
 //! Bodies of here-documents.
 
+use std::ops::Range;
+use std::rc::Rc;
+
 use super::known::Known;
-use super::{Current, Input, MAX_DEPTH, Reader, Script};
+use super::{Current, Input, MAX_DEPTH, Reader, Script, Shell};
 
 /// A here-document whose body follows the line.
 pub(super) struct Heredoc {
     pub(super) delimiter: Vec<u8>,
     pub(super) strips_tabs: bool,
     pub(super) is_quoted: bool,
-    /// The command that reads it, once it has ended.
-    pub(super) command: Option<usize>,
+    /// The commands that read it, once they have ended.
+    pub(super) commands: Option<Range<usize>>,
 }
 
 impl Reader<'_> {
@@ -34,8 +37,12 @@ impl Reader<'_> {
             if !heredoc.is_quoted {
                 self.expansions_of(&body);
             }
-            if let Some(command) = heredoc.command.and_then(|at| self.script.commands.get_mut(at)) {
-                command.input = Input::Text(body);
+            let text: Rc<[u8]> = body.into();
+            let readers = heredoc.commands.and_then(|range| self.script.commands.get_mut(range));
+            for (at, command) in readers.unwrap_or_default().iter_mut().enumerate() {
+                if at == 0 || command.input == Input::Inherited {
+                    command.input = Input::Text(Rc::clone(&text));
+                }
             }
         }
     }
@@ -55,6 +62,7 @@ impl Reader<'_> {
             heredocs: Vec::new(),
             depth: self.depth + 1,
             known: Known::default(),
+            shell: Shell::default(),
         };
         let mut current = Current::default();
         while reader.at < body.len() {

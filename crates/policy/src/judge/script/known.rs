@@ -4,6 +4,7 @@
 //! `unset` can change it, and if no command is in the text that assigns to names that are not written.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::judge::glob::{GLOB, PLAIN, is_unknown};
 
@@ -46,8 +47,11 @@ pub(super) struct Known {
     /// True if `cd` may search other directories.
     pub(super) has_cdpath: bool,
     /// True if the text may define functions or aliases with the names of tools.
-    pub(super) defines_commands: bool,
-    has_variables: bool,
+    defines_commands: bool,
+    /// All of their names, if they are known.
+    functions: Option<Rc<[Vec<u8>]>>,
+    /// The variables that calls around the text set.
+    set: Rc<[Vec<u8>]>,
     values: HashMap<Vec<u8>, Value>,
     /// Names whose assignment may not have run once the list has ended.
     unsure: Vec<Vec<u8>>,
@@ -69,15 +73,72 @@ fn has_empty_parentheses(text: &[u8]) -> bool {
 }
 
 impl Known {
-    /// Reads the names of a text. `has_variables` means that the call sets variables for it.
-    pub(super) fn of_text(text: &[u8], has_variables: bool) -> Self {
-        let mut known = Known { is_sure: true, has_variables, ..Known::default() };
+    /// Reads the names of a text. `variables` are those that calls around it set.
+    pub(super) fn of_text(text: &[u8], variables: &[Vec<u8>]) -> Self {
+        let name = |it: &Vec<u8>| it.split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
+        let mut known = match text.contains(&b'$') {
+            true => Known::scan(text),
+            false => Known::default(),
+        };
+        known.is_sure = true;
+        known.set = variables.iter().filter_map(name).collect();
         let has = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
-        known.has_cdpath = has(b"CDPATH");
         known.defines_commands = has(b"function") || has(b"alias") || has_empty_parentheses(text);
-        if !text.contains(&b'$') {
-            return known;
+        let searches = [&b"CDPATH"[..], b"cdpath", b"cdable_vars"];
+        known.has_cdpath =
+            searches.iter().any(|name| has(name) || known.set.iter().any(|it| it == name));
+        known
+    }
+
+    /// Returns the variables of a text that the same shell runs, and forgets those that it may change.
+    pub(super) fn enter(&mut self, text: &[u8]) -> Self {
+        let mut inner = Known { is_sure: true, ..Known::scan(text) };
+        self.values.retain(|name, _| inner.is_free(name));
+        self.is_off |= inner.is_off;
+        inner.is_off = self.is_off;
+        inner.values = self.values.clone();
+        inner.loops = self.loops.clone();
+        inner.set = Rc::clone(&self.set);
+        // A variable that either text sets is not that of the session.
+        for name in inner.names.keys() {
+            *self.names.entry(name.clone()).or_default() += 1;
         }
+        inner.names.extend(self.names.iter().map(|(name, count)| (name.clone(), *count)));
+        inner.has_cdpath = self.has_cdpath || text.windows(6).any(|part| part == b"CDPATH");
+        inner.defines_commands = self.defines_commands;
+        inner.functions = self.functions.clone();
+        inner
+    }
+
+    pub(super) fn with_functions(self, names: Rc<[Vec<u8>]>) -> Self {
+        Known { functions: Some(names), ..self }
+    }
+
+    pub(super) fn defines_commands(&self) -> bool {
+        self.defines_commands
+    }
+
+    /// Returns whether a command may be a function or an alias.
+    pub(super) fn may_define(&self, words: &[Vec<u8>]) -> bool {
+        self.defines_commands
+            && self
+                .functions
+                .as_ref()
+                .is_none_or(|names| words.first().is_none_or(|tool| names.contains(tool)))
+    }
+
+    /// Keeps the state of the chain around a nested list.
+    pub(super) fn begin_nested(&mut self) -> (bool, bool, Vec<Vec<u8>>) {
+        (self.is_sure, self.is_chained, std::mem::take(&mut self.unsure))
+    }
+
+    pub(super) fn end_nested(&mut self, chain: (bool, bool, Vec<Vec<u8>>)) {
+        (self.is_sure, self.is_chained, self.unsure) = chain;
+    }
+
+    /// Reads the names of a text.
+    fn scan(text: &[u8]) -> Self {
+        let mut known = Known::default();
         let has_printf = text.windows(6).any(|word| word == b"printf");
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let mut at = 0;
@@ -93,8 +154,9 @@ impl Known {
             let name = rest.get(..length).unwrap_or_default();
             let before = text.get(..at).unwrap_or_default();
             let after = rest.get(length);
-            let is_expansion =
-                before.ends_with(b"$") || (before.ends_with(b"${") && after == Some(&b'}'));
+            let ends = after == Some(&b'}')
+                || rest.get(length..).is_some_and(|rest| rest.starts_with(b":-"));
+            let is_expansion = before.ends_with(b"$") || (before.ends_with(b"${") && ends);
             // `-f` is no variable, but `printf -v` sets one.
             let is_option = before.ends_with(b"-");
             known.is_off |= is_option && has_printf && name.starts_with(b"v");
@@ -104,7 +166,9 @@ impl Known {
             let is_itself = value
                 .and_then(|value| value.strip_prefix(name))
                 .is_some_and(|rest| rest.first().is_none_or(|byte| !is_name(byte)));
-            if !is_expansion && !is_option && !is_itself {
+            // Nor is a part of a path.
+            let is_path = before.ends_with(b"/") && !after.is_some_and(|it| b"=+-[".contains(it));
+            if !is_expansion && !is_option && !is_itself && !is_path {
                 known.is_off |= HIDDEN.contains(&name);
                 *known.names.entry(name.to_vec()).or_default() += 1;
             }
@@ -120,11 +184,23 @@ impl Known {
 
     /// Returns whether a variable has a value of the session, which is one word as a part of a word.
     pub(super) fn is_of_session(&self, name: &[u8]) -> bool {
-        !self.has_variables && self.is_free(name) && name != b"IFS"
+        let is_set = |name: &[u8]| self.set.iter().any(|set| set == name);
+        self.is_free(name) && name != b"IFS" && !is_set(b"IFS") && !is_set(name)
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&Value> {
         self.values.get(name).filter(|_| !self.is_off)
+    }
+
+    /// Notes the names of assignments, which may not be in the text as they are.
+    pub(super) fn note(&mut self, assignments: &[Vec<u8>]) {
+        for assignment in assignments {
+            let name = assignment.split(|byte| *byte == b'=').next().unwrap_or_default();
+            self.is_off |= name.iter().any(|byte| is_unknown(*byte)) && assignment.contains(&b'=');
+            if !self.names.contains_key(name) {
+                self.names.insert(name.to_vec(), 2);
+            }
+        }
     }
 
     /// Records assignments of a command that runs in any case, or after the commands of its `&&` before it.
@@ -137,8 +213,6 @@ impl Known {
             let Some(at) = assignment.iter().position(|byte| *byte == b'=') else { continue };
             let (name, value) = assignment.split_at(at);
             let value = value.get(1..).unwrap_or_default();
-            // `export "$NAME=.."`
-            self.is_off |= name.iter().any(|byte| is_unknown(*byte));
             if self.is_off || SPECIAL.contains(&name) {
                 continue;
             }
@@ -223,7 +297,10 @@ fn begins_command(before: &[u8]) -> bool {
 fn is_plain(value: &[u8]) -> bool {
     let is_safe = |byte: &u8| {
         byte.is_ascii_alphanumeric()
-            || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'+' | b':' | b'@' | b'%' | b',' | b'=')
+            || matches!(
+                byte,
+                b'_' | b'.' | b'/' | b'-' | b'+' | b':' | b'@' | b'%' | b',' | b'=' | b'$'
+            )
             || matches!(*byte, GLOB | PLAIN)
     };
     !value.is_empty() && value.iter().all(is_safe)

@@ -1,5 +1,7 @@
 //! The words that a table lists.
 
+#[cfg(test)]
+use super::TABLES;
 use super::Table;
 use crate::judge::glob::{Match, matches};
 
@@ -33,4 +35,10 @@ impl Table {
         let is_like = |name: &Vec<u8>| matches(pattern, name) == Match::Yes;
         rows.filter(|row| row.iter().any(is_like)).flatten().cloned().collect()
     }
+}
+
+/// Returns the variables with shell text of all tools.
+#[cfg(test)]
+pub(in crate::judge) fn all_shell_variables() -> impl Iterator<Item = &'static String> {
+    TABLES.values().flat_map(|table| &table.shell_variables)
 }
