@@ -235,6 +235,12 @@ fn long_calls_take_little_time() {
         let text = format!("printf x; {text}");
         judged(&judge, &[b"sh".to_vec(), b"-c".to_vec(), text.into_bytes()]);
     }
+    let nested = format!("{}ls{}", "x() { ".repeat(2000), "; }".repeat(2000));
+    let called = format!("f() {{ sh <<E\n{}E\n}}; {}", "ls\n".repeat(9000), "f; ".repeat(1000));
+    let moved = format!("trap ls EXIT; eval :; {}", "cd a; eval 'a=x'; ".repeat(3000));
+    for text in [nested, called, moved] {
+        judged(&judge, &[b"sh".to_vec(), b"-c".to_vec(), text.into_bytes()]);
+    }
     for word in ["git", "env", "-v", "--x", "xargs", "{}"] {
         let argv: Vec<Vec<u8>> =
             ["wrapper", "xargs", "-I{}"].map(|it| it.as_bytes().to_vec()).into();

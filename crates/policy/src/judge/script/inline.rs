@@ -18,7 +18,7 @@ pub(super) struct Shell {
     traps: Vec<Vec<u8>>,
     /// The functions that are being read.
     active: Vec<Vec<u8>>,
-    /// The number of texts read.
+    /// The bytes of the texts read, and their cost.
     read: usize,
     /// True in a loop.
     is_looped: bool,
@@ -51,8 +51,10 @@ pub(super) struct Definition {
     is_closed: bool,
 }
 
-/// Maximum number of texts that are read at the place where they run.
-const MAX_READ: usize = 1024;
+/// Maximum bytes of the texts that are read at the place where they run.
+const MAX_READ: usize = 256 << 10;
+/// The cost of a text besides its bytes.
+const TEXT_COST: usize = 128;
 
 impl Shell {
     /// Returns the names of all functions, if they are known.
@@ -216,11 +218,11 @@ impl Reader<'_> {
     }
 
     fn read_here(&mut self, text: &[u8]) {
-        if self.depth >= MAX_DEPTH || self.shell.read >= MAX_READ {
+        self.shell.read += text.len() + TEXT_COST;
+        if self.depth >= MAX_DEPTH || self.shell.read > MAX_READ {
             self.script.is_unclear = true;
             return;
         }
-        self.shell.read += 1;
         let known = self.known.enter(text);
         let mut reader = Reader {
             text,
