@@ -25,6 +25,7 @@
 //! alike, and no request changes its state.
 
 mod approvals;
+mod asked_call;
 mod directory;
 mod forwarding;
 mod host_commands;
@@ -37,14 +38,16 @@ mod question;
 mod redact;
 mod route;
 
-pub use approvals::{Answer, Approvals, AskOutcome, AskedCall, QuestionNumber, RETRY_PERIOD};
+pub use approvals::{Answer, Approvals, AskOutcome, QuestionNumber, RETRY_PERIOD};
+pub use asked_call::{AskedCall, CallFiles, Script};
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
     CallNetwork, Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule,
     Judge, JudgedCall, Judgement, RuleDoubt, RuleOrigin, RuleText, Run, RunWord, Verdict,
-    default_rules, example_call, import_claude, import_codex, rule_doubts, with_git_variables,
+    default_rules, example_call, import_claude, import_codex, rule_doubts, scripts,
+    with_git_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

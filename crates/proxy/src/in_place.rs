@@ -4,7 +4,7 @@ use aifo_policy::{RouteReason, with_git_variables};
 use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal};
 use aifo_wire::{encode_run_in_place, encode_run_without_network};
 
-use crate::approval::approve_in_place;
+use crate::approval::{RunsIn, approve_in_place};
 use crate::budget::Share;
 use crate::client::Client;
 use crate::record::CallRecord;
@@ -23,14 +23,15 @@ pub(crate) async fn judge(
     add_configuration(&mut request);
     let mut record = CallRecord::new(&request, 3, limits);
     let judged = allow(state, client, &mut request).await;
+    let directory = request.cwd_id;
     record.judged(&request);
     drop((request, memory));
     match &judged {
         Ok(()) => {
             let mut response = Vec::new();
             match record.no_network {
-                None => encode_run_in_place(&mut response, echo),
-                Some(_) => encode_run_without_network(&mut response, echo),
+                None => encode_run_in_place(&mut response, directory, echo),
+                Some(_) => encode_run_without_network(&mut response, directory, echo),
             }
             // A client that has left runs nothing.
             if client.socket.send_all(&response).await.is_ok() {
@@ -55,10 +56,12 @@ async fn allow(
         return Err(Refusal::NotInPlace { tool: request.tool.clone() });
     }
     let approvals = &state.config.approvals;
-    match approvals.judge_request(request)? {
+    match approvals.judge_request(request, RunsIn::Agent)? {
         None => Ok(()),
         Some(unapproved) => {
-            approve_in_place(approvals, unapproved, client, state.shutdown.subscribe()).await
+            let shutdown = state.shutdown.subscribe();
+            let asked = approve_in_place(approvals, unapproved, client, shutdown).await?;
+            approvals.check(Some(&asked))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Takes a call apart: the call itself, and the calls that it starts.
 
 mod certain;
+mod scripts;
 
 use std::rc::Rc;
 
@@ -11,7 +12,7 @@ use super::normal::{NormalCall, is_splitting};
 use super::place::Place;
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
-use crate::approvals::AskedCall;
+use crate::asked_call::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Parts<'a> {
     is_elsewhere: bool,
     /// The calls that are certainly run as if they were called alone.
     certain: Option<Vec<AskedCall>>,
+    /// The scripts that the calls name.
+    scripts: Option<Vec<Vec<u8>>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }
@@ -177,6 +180,7 @@ impl<'a> Parts<'a> {
             into: Rc::clone(&around.into),
             is_guess: self.is_guess,
         });
+        self.note_scripts(argv, &call, &around.place);
         if !table.here {
             self.note_certain(argv, &around.place);
         }
