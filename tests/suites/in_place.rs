@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, SessionSetup, Tool, binaries, eventually};
+use aifo_tests::{Outcome, Running, SessionSetup, Tool, binaries, can_run, eventually};
 
 /// A setup whose agent has these tools of the machine.
 fn setup() -> SessionSetup {
@@ -312,4 +312,48 @@ fn why_explains_a_call_in_place() {
     let fields = ["mode", "reason", "verdict"].map(|field| json[field].clone());
     assert_eq!(fields, ["in-place", "in-place", "allow"]);
     assert!(why(&["--no-rules", "git", "status"]).contains("so the agent's PATH decides"));
+}
+
+/// A process stays in its directory, but it is no longer at the path that the user is shown.
+#[test]
+fn a_call_whose_directory_is_replaced_does_not_run() {
+    let setup = setup().tool("git", Tool::Fake);
+    user_file(&setup, "[[rule]]\nrun = 'git count'\nthen = 'ask'\n[ask]\ntimeout_secs = 100\n");
+    let sub = setup.workspace().join("sub");
+    fs::create_dir(&sub).unwrap();
+    let script = "cd sub; git count ../first; echo $?; git count ../second; echo $?";
+    let running = Running::start(&mut agent(&setup, script));
+    answer(&setup, "once");
+    eventually("the second one waits", || {
+        Outcome::of(&mut command(&setup, &["approve"])).text().contains("git count ../second")
+    });
+    fs::rename(&sub, sub.with_extension("moved")).unwrap();
+    fs::create_dir(&sub).unwrap();
+    answer(&setup, "once");
+    let outcome = running.finish();
+    assert!(outcome.stderr.contains("was replaced while the call waited"), "{}", outcome.stderr);
+    assert_eq!(outcome.text(), "0\n86\n");
+    assert!(!setup.workspace().join("second").exists());
+}
+
+/// As if the directory had been exchanged between its call and the question.
+#[test]
+fn a_call_in_another_directory_than_the_shown_one_does_not_run() {
+    let test = "a_call_in_another_directory_than_the_shown_one_does_not_run";
+    if !can_run(test, &["unshare", "--mount", "mount", "--bind", "/usr", "/mnt"]) {
+        return;
+    }
+    let setup = setup().tool("git", Tool::Fake);
+    user_file(&setup, "[[rule]]\nrun = 'git count'\nthen = 'ask'\n[ask]\ntimeout_secs = 100\n");
+    for name in ["shown", "other"] {
+        fs::create_dir(setup.workspace().join(name)).unwrap();
+    }
+    let script = "/usr/bin/unshare --mount sh -c \
+                  '/bin/mount --bind other shown; cd shown; git count mark; echo $?'";
+    let running = Running::start(&mut agent(&setup, script));
+    answer(&setup, "once");
+    let outcome = running.finish();
+    assert_eq!(outcome.text(), "86\n");
+    assert!(outcome.stderr.contains("'.' was replaced"), "{}", outcome.stderr);
+    assert!(!setup.workspace().join("other/mark").exists());
 }

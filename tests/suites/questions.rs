@@ -9,6 +9,7 @@ mod forged;
 mod mailbox;
 mod mixed;
 mod red_team;
+mod replaced;
 mod rules;
 mod terminal;
 

@@ -14,8 +14,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_acp::RpcError;
-use aifo_process::descriptor_path;
-use aifo_types::exit;
+use aifo_process::{descriptor_path, file_id};
+use aifo_types::{FileId, exit};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -31,7 +31,8 @@ pub type CommandBuilder =
     Arc<dyn Fn(&OsStr, &[(String, String)]) -> io::Result<Command> + Send + Sync>;
 
 /// Decides whether a command may run in this real directory below the workspace.
-pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> TerminalVerdict + Send + Sync>;
+pub type TerminalJudge =
+    Arc<dyn Fn(&TerminalCommand, (&Path, FileId)) -> TerminalVerdict + Send + Sync>;
 
 /// The verdict on a terminal's command.
 pub enum TerminalVerdict {
@@ -203,7 +204,8 @@ impl Terminals {
         let cwd = self.config.workspace.directory(&command.cwd)?;
         let real = self.config.workspace.real_path(cwd.as_fd());
         let real = real.map_err(|errno| refused(&command.cwd, errno))?;
-        let (wait, no_network) = match (self.config.judge)(&command, &real) {
+        let id = file_id(&cwd).map_err(|errno| refused(&command.cwd, errno))?;
+        let (wait, no_network) = match (self.config.judge)(&command, (&real, id)) {
             TerminalVerdict::Run { no_network } => (None, no_network),
             TerminalVerdict::Wait { notice, approval, no_network } => {
                 (Some((notice, approval)), no_network)

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -113,7 +112,7 @@ fn approvals(workspace: &Path, config: &Config) -> CallApprovals {
     if judge.is_empty() {
         return CallApprovals::allow_all();
     }
-    let names = vec![workspace.as_os_str().as_bytes().to_vec()];
+    let names = vec![vec![workspace.to_owned()]];
     let timeout = Duration::from_secs(config.ask_timeout_secs.value.unwrap_or(ASK_TIMEOUT));
     let command = "aifo-coder approve".to_owned();
     CallApprovals::new(Some(judge.into()), names, timeout, &Limits::default(), command)

@@ -105,6 +105,7 @@ pub(crate) fn request(
         cwd: Some(inherited::directory(call.cwd.as_os_str().as_bytes(), environment)),
         inherited: inherited::attributes(forwarded, ignored),
         no_network: None,
+        cwd_id: None,
     })
 }
 

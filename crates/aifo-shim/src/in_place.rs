@@ -7,10 +7,13 @@
 use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use aifo_policy::is_judged_variable;
 use aifo_process::kernel::{self, Fd};
-use aifo_types::{Endpoint, ExecRequest, Inherited, Stdio, ToolName, env, exit};
+use aifo_types::{
+    Endpoint, ExecRequest, FileId, Inherited, Stdio, ToolName, env, exit, replaced_while_waiting,
+};
 use aifo_wire::{JudgeCall, Limits, ResponseEvent, ResponseReader, RunPermission, is_run_in_place};
 use nix::errno::Errno;
 use nix::libc;
@@ -20,7 +23,7 @@ use crate::failure::{ErrorResponse, not_executed, report_not_started};
 use crate::settings::{ProxyAddress, Settings};
 use crate::shim_exit::ShimExit;
 use crate::variables::Variables;
-use crate::{inherited, log, no_network};
+use crate::{log, no_network};
 
 /// A call by a link to `aifo-in-place`.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +153,10 @@ fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Result<RunPermissio
                     continue;
                 }
                 Ok(ResponseEvent::Head(head)) => match head.status {
+                    204 if !is_here(head.directory, endpoint) => {
+                        let why = replaced_while_waiting(Path::new("."));
+                        return Err(report_not_started(why));
+                    }
                     204 => match head.run {
                         Some(permission) => return Ok(permission),
                         None => {
@@ -191,6 +198,12 @@ fn await_answer(sent: SentQuestion, proxy: &ProxyAddress) -> Result<RunPermissio
     }
 }
 
+/// Returns whether this is the directory that a user was asked about. A proxy on another kernel has other numbers.
+fn is_here(directory: Option<FileId>, endpoint: &Endpoint) -> bool {
+    let Some(FileId { device, inode }) = directory else { return true };
+    matches!(endpoint, Endpoint::Tcp { .. }) || identity(b".") == Some((device, inode))
+}
+
 /// Bytes of a response.
 const READ: usize = 4 * 1024;
 
@@ -219,7 +232,7 @@ impl InPlaceCall<'_> {
     /// Returns the request. Errors: the tool has no valid name.
     fn question(&self, settings: &Settings, proxy: &ProxyAddress) -> Result<Vec<u8>, String> {
         let cwd = kernel::current_directory().ok().filter(|cwd| cwd.starts_with(b"/"));
-        // A directory that is gone is outside the workspace.
+        // Without links, unlike PWD. A directory that is gone is outside the workspace.
         let cwd = cwd.unwrap_or_else(|| b"/".to_vec());
         let variables = self.environment.iter();
         let judged = variables.filter(|variable| is_judged_variable(variable));
@@ -228,13 +241,14 @@ impl InPlaceCall<'_> {
             tool: ToolName::parse(self.tool()).map_err(|invalid| invalid.to_string())?,
             program: None,
             args: self.args.iter().skip(1).map(|arg| arg.to_vec()).collect(),
-            cwd: Some(inherited::directory(&cwd, self.environment)),
+            cwd: Some(cwd),
             inherited: Inherited {
                 environment: judged.map(|variable| variable.to_vec()).collect(),
                 stdio: [Stdio::Null; 3],
                 ..Inherited::default()
             },
             no_network: None,
+            cwd_id: None,
         };
         let mut bytes = Vec::new();
         let ProxyAddress { endpoint, token } = proxy;

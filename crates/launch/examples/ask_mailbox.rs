@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut signals = EndSignals::listen()?;
     let workspace = std::env::current_dir()?;
-    let names = vec![workspace.as_os_str().as_encoded_bytes().to_vec()];
+    let names = vec![vec![workspace.clone()]];
     let limits = Limits::default();
     let judge = Some(CallJudge::new(judge));
     let (timeout, command) = (Duration::from_secs(300), "aifo-coder approve".to_owned());

@@ -1,7 +1,6 @@
 //! The frontends of a session at which users answer questions about calls (`spec/questions.md`).
 
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use aifo_proxy::CallApprovals;
@@ -18,14 +17,13 @@ use crate::user_command::user_command;
 /// program.
 pub(crate) fn open(
     config: &SessionConfig,
-    workspace: &[PathBuf],
+    shared: Vec<Vec<PathBuf>>,
     (session, token): (&SessionInfo, &Token),
     tasks: &mut JoinSet<()>,
 ) -> io::Result<CallApprovals> {
-    let names = workspace.iter().map(|name| name.as_os_str().as_bytes().to_vec()).collect();
     let judge = config.judge.clone();
     let command = user_command("approve");
-    let approvals = CallApprovals::new(judge, names, config.ask_timeout, &config.limits, command);
+    let approvals = CallApprovals::new(judge, shared, config.ask_timeout, &config.limits, command);
     if approvals.has_judge() {
         tasks.spawn(control_socket::serve(session, approvals.clone(), token.clone())?);
         if !config.ask_command.is_empty() {

@@ -157,7 +157,7 @@ impl Session {
         if let Some(publications) = &publications {
             record.spawn(publications::serve_requests(&info.directory, publications)?);
         }
-        let names = shared_directories.workspace();
+        let names = shared_directories.names();
         let approvals = questions::open(&config, names, (&info, &token), &mut record)?;
         let probe = check::probe(&config.policy, fleet.offered(), config.startup);
         let notify_tools = config.notify.allowlist.clone();

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use aifo_types::quote_word;
-
+use crate::asked_call::AskedCall;
 use crate::question::{
     AnswerEffect, AnswerError, Question, QuestionOption, QuestionState, QuestionSubject, Questions,
 };
@@ -23,15 +22,6 @@ pub struct Approvals {
     last: u64,
     /// The senders of the latest answers, the oldest first.
     senders: VecDeque<(String, String)>,
-}
-
-/// A call that a user must allow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedCall {
-    /// The tool or program, then the arguments.
-    pub argv: Vec<Vec<u8>>,
-    /// The absolute directory.
-    pub directory: Vec<u8>,
 }
 
 /// A user's answer.
@@ -144,17 +134,6 @@ impl Answer {
     }
 }
 
-impl AskedCall {
-    /// Returns the words of the command. A word that is not UTF-8 is quoted.
-    pub fn words(&self) -> Vec<String> {
-        let word = |word: &Vec<u8>| match std::str::from_utf8(word) {
-            Ok(text) => text.to_owned(),
-            Err(_) => quote_word(word),
-        };
-        self.argv.iter().map(word).collect()
-    }
-}
-
 impl Approvals {
     /// Returns a session's approvals; at most `max_waiting` calls wait at a time.
     pub fn new(max_waiting: usize) -> Self {
@@ -171,7 +150,7 @@ impl Approvals {
     /// Asks about a call. `reason` describes the rule and its reason.
     pub fn ask(&mut self, call: AskedCall, reason: &str, now: Instant) -> AskOutcome {
         self.expire(now);
-        if self.session.contains(&call) {
+        if self.session.iter().any(|allowed| call.repeats(allowed)) {
             return AskOutcome::Answered(Answer::Session);
         }
         let left = self.calls.iter().filter(|(_, asked)| asked.expires.is_some());
@@ -275,7 +254,7 @@ impl Approvals {
         let Some(for_others) = answer.for_others() else { return };
         let is_open = |asked: &Asked| asked.answer.is_none();
         let covers = |asked: &Asked| {
-            asked.call == call || (answer == Answer::DenyAndEnd && asked.expires.is_none())
+            asked.call.repeats(&call) || (answer == Answer::DenyAndEnd && asked.expires.is_none())
         };
         let others = self.calls.iter().filter(|(_, asked)| is_open(asked) && covers(asked));
         let others: Vec<u64> = others.map(|(number, _)| *number).collect();

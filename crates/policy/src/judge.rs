@@ -31,7 +31,7 @@ use self::set::RuleSet;
 use self::table::{JudgedTools, runs_nothing};
 use self::unwrap::Parts;
 
-use crate::approvals::AskedCall;
+use crate::asked_call::AskedCall;
 
 pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::{is_judged_variable, with_variables};
@@ -202,7 +202,7 @@ impl Judge {
         let is_named = |tool: &[u8]| self.names(tool);
         let mut covered: Vec<AskedCall> = Vec::new();
         for inner in Parts::certain(call.argv, place, JudgedTools::new(&is_named)) {
-            let AskedCall { argv, directory } = &inner;
+            let AskedCall { argv, directory, .. } = &inner;
             let is_same = argv == call.argv && directory == call.directory;
             if is_same
                 || self.judge(&JudgedCall { argv, directory, ..*call }).verdict != Verdict::Ask
@@ -255,6 +255,12 @@ impl Judge {
         }
         judgement
     }
+}
+
+/// Returns the absolute paths of the scripts that a call names, whatever the rules: programs by path, and the
+/// first operands of interpreters. A path that leads to no file may be among them.
+pub fn scripts(call: &JudgedCall<'_>) -> Vec<Vec<u8>> {
+    Parts::scripts(call.argv, Place::new(call.directory, call.workspace))
 }
 
 /// Maximum number of calls that one answer covers.

@@ -25,6 +25,7 @@
 //! alike, and no request changes its state.
 
 mod approvals;
+mod asked_call;
 mod directory;
 mod forwarding;
 mod host_commands;
@@ -38,7 +39,8 @@ mod question;
 mod redact;
 mod route;
 
-pub use approvals::{Answer, Approvals, AskOutcome, AskedCall, QuestionNumber, RETRY_PERIOD};
+pub use approvals::{Answer, Approvals, AskOutcome, QuestionNumber, RETRY_PERIOD};
+pub use asked_call::{AskedCall, CallFiles, Script};
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
@@ -46,7 +48,7 @@ pub use judge::{
     CallNetwork, Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule,
     Judge, JudgedCall, Judgement, RuleDoubt, RuleOrigin, RuleText, Run, RunWord, Verdict,
     default_rules, example_call, import_claude, import_codex, is_judged_variable, rule_doubts,
-    with_variables,
+    scripts, with_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

@@ -107,9 +107,8 @@ fn an_allowed_call_covers_the_judged_calls_that_it_surely_runs() {
         let covered = judge.covered(&call);
         let expected: Vec<_> = expected
             .iter()
-            .map(|(line, sub)| AskedCall {
-                argv: bytes(line),
-                directory: format!("/home/me/project{sub}").into_bytes(),
+            .map(|(line, sub)| {
+                AskedCall::new(bytes(line), format!("/home/me/project{sub}").into_bytes())
             })
             .collect();
         assert_eq!(covered, expected, "{line}");

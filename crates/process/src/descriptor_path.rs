@@ -3,6 +3,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 
+use aifo_types::FileId;
+use nix::sys::stat::fstat;
+
 /// Returns a path that leads to the open file itself, whatever became of its name. It is valid in
 /// this process, and in a child that has inherited the descriptor.
 pub fn descriptor_path(fd: &impl AsFd) -> PathBuf {
@@ -13,6 +16,11 @@ pub fn descriptor_path(fd: &impl AsFd) -> PathBuf {
 /// name was removed.
 pub fn current_path(fd: &impl AsFd) -> std::io::Result<PathBuf> {
     std::fs::read_link(descriptor_path(fd))
+}
+
+/// Returns the device and inode number of an open file.
+pub fn file_id(fd: &impl AsFd) -> nix::Result<FileId> {
+    fstat(fd).map(|stat| FileId { device: stat.st_dev, inode: stat.st_ino })
 }
 
 #[cfg(test)]

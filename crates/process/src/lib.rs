@@ -58,7 +58,7 @@ mod unix_address;
 
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants, parent_of};
-pub use descriptor_path::{current_path, descriptor_path};
+pub use descriptor_path::{current_path, descriptor_path, file_id};
 pub use ending::ending_of;
 pub use escalation::{Escalation, EscalationPlan};
 pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};

@@ -2,17 +2,22 @@
 
 mod waiting;
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aifo_policy::{
     AnswerEffect, AnswerError, Approvals, AskedCall, Judge, JudgedCall, Judgement, Question,
-    QuestionState, Verdict, redact,
+    QuestionState, Verdict, asks_only_for_version, redact,
 };
-use aifo_types::{ExecRequest, Refusal, quote_word};
+use aifo_types::{ExecRequest, FileId, Refusal, quote_word, replaced_while_waiting};
 use aifo_wire::Limits;
 use tokio::sync::watch;
+
+use crate::asked_files::{DirectoryError, SharedNames};
 
 pub(crate) use waiting::{
     Approved, WaitEnd, approve_attached, approve_in_place, approve_plain, ends_unstarted_tool,
@@ -39,6 +44,7 @@ pub struct CallApprovals(Arc<Inner>);
 struct Inner {
     /// `None` allows every call.
     judge: Option<CallJudge>,
+    shared: SharedNames,
     /// The workspace's names, absolute.
     workspace: Vec<Vec<u8>>,
     timeout: Duration,
@@ -68,6 +74,15 @@ pub(crate) struct Unapproved {
     why: String,
 }
 
+/// Where a call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunsIn {
+    /// In a sidecar or on the host.
+    Sidecar,
+    /// Where its client is.
+    Agent,
+}
+
 /// Bytes that a string needs besides its own.
 const STRING_COST: usize = 64;
 
@@ -94,18 +109,23 @@ impl fmt::Debug for CallJudge {
 }
 
 impl CallApprovals {
-    /// Returns the approvals of a session. Without a judge every call is allowed. `workspace` are its
-    /// absolute names, the tools' first; `timeout` is the time for an answer, 0 if no user can give one; `answer_command` is
+    /// Returns the approvals of a session. Without a judge every call is allowed. `shared` are the
+    /// directories that agent and tools share, the workspace first: of each its path for the proxy, then its other
+    /// absolute names. `timeout` is the time for an answer, 0 if no user can give one; `answer_command` is
     /// the command line that gives one.
     pub fn new(
         judge: Option<CallJudge>,
-        workspace: Vec<Vec<u8>>,
+        shared: Vec<Vec<PathBuf>>,
         timeout: Duration,
         limits: &Limits,
         answer_command: String,
     ) -> Self {
+        let shared = SharedNames::new(shared);
+        let workspace = shared.workspace().iter();
+        let workspace = workspace.map(|name| name.as_os_str().as_bytes().to_vec()).collect();
         CallApprovals(Arc::new(Inner {
             judge,
+            shared,
             workspace,
             timeout,
             answer_command,
@@ -145,9 +165,26 @@ impl CallApprovals {
 
     /// Returns the calls that a call runs and that are allowed with it; none without a judge.
     pub fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
-        let AskedCall { argv, directory } = call;
+        let AskedCall { argv, directory, .. } = call;
         let call = JudgedCall { argv, directory, workspace: &self.0.workspace };
-        self.0.judge.as_ref().map(|judge| (judge.covered)(&call)).unwrap_or_default()
+        let covered = self.0.judge.as_ref().map(|judge| (judge.covered)(&call));
+        let covered = covered.into_iter().flatten();
+        covered.map(|AskedCall { argv, directory, .. }| self.asked(argv, directory)).collect()
+    }
+
+    /// Returns a call as a user is asked about it now: with the directory and the scripts that its names lead to.
+    pub fn asked(&self, argv: Vec<Vec<u8>>, directory: Vec<u8>) -> AskedCall {
+        let call = AskedCall::new(argv, directory);
+        match self.has_judge() {
+            true => self.0.shared.pin(&call).unwrap_or(call),
+            false => call,
+        }
+    }
+
+    /// Checks right before the start of a call that its names lead to the directory and the scripts that a user
+    /// was asked about.
+    pub(crate) fn check(&self, call: Option<&AskedCall>) -> Result<(), Refusal> {
+        call.map_or(Ok(()), |call| self.0.shared.check(call))
     }
 
     /// Returns the open questions, the oldest first.
@@ -197,11 +234,12 @@ impl CallApprovals {
         self.lock().next_expiry()
     }
 
-    /// Judges a request. `Some` if a user must approve it. Errors: a rule denies it, or it is too long
-    /// to be shown.
+    /// Judges a request. `Some` if a user must approve it; the request then has the directory without links, and its
+    /// id. Errors: a rule denies it, it is too long to be shown, or its directory cannot be opened.
     pub(crate) fn judge_request(
         &self,
         request: &mut ExecRequest,
+        runs_in: RunsIn,
     ) -> Result<Option<Unapproved>, Refusal> {
         if self.0.judge.is_none() {
             return Ok(None);
@@ -221,14 +259,15 @@ impl CallApprovals {
             Some(Judgement { verdict: Verdict::Deny, rule, reason, .. }) => {
                 Err(Refusal::DeniedByRule { rule, reason })
             }
-            Some(judgement) => self.unapproved(request, &judgement).map(Some),
+            Some(judgement) => self.unapproved(request, &judgement, runs_in).map(Some),
         }
     }
 
     fn unapproved(
         &self,
-        request: &ExecRequest,
+        request: &mut ExecRequest,
         judgement: &Judgement,
+        runs_in: RunsIn,
     ) -> Result<Unapproved, Refusal> {
         let variables = &request.inherited.environment;
         let strings = request.argv().chain(variables.iter().map(Vec::as_slice));
@@ -238,19 +277,31 @@ impl CallApprovals {
             return Err(Refusal::TooLongForApproval { len, limit_kib: limit / 1024 });
         }
         let root = || self.0.workspace.first().cloned().unwrap_or_default();
-        let call = AskedCall {
-            argv: request.argv().map(<[u8]>::to_vec).collect(),
-            directory: request.cwd.clone().unwrap_or_else(root),
-        };
+        let argv = request.argv().map(<[u8]>::to_vec).collect();
+        let mut call = AskedCall::new(argv, request.cwd.clone().unwrap_or_else(root));
+        // The agent's own directories may be in its container only, where the call is already.
+        if runs_in == RunsIn::Agent && !self.0.shared.name(&call.directory) {
+            return Ok(unapproved(call, judgement));
+        }
+        let mut pinned = self.0.shared.pin(&call);
+        if matches!(pinned, Err(DirectoryError::Outside)) && asks_only_for_version(&request.args) {
+            request.cwd = None;
+            call.directory = root();
+            pinned = self.0.shared.pin(&call);
+        }
+        let call = pinned.map_err(|error| error.refusal(&call.directory))?;
+        request.cwd = request.cwd.as_ref().map(|_| call.directory.clone());
+        request.cwd_id = call.files.as_ref().map(|files| files.directory);
         Ok(unapproved(call, judgement))
     }
 
     /// Asks about a command that is no call of a shim, and waits for the answer, which covers once each of
-    /// the calls that it runs. Returns the wait and the command in one line, without secrets. Errors of the
-    /// wait: the command must not run. Dropping the wait leaves the question to an identical command.
+    /// the calls that it runs. `directory` is the one that it runs in. Returns the wait and the command in one line,
+    /// without secrets. Errors of the wait: the command must not run. Dropping the wait leaves the question to an
+    /// identical command.
     pub fn ask(
         &self,
-        call: AskedCall,
+        (call, directory): (AskedCall, FileId),
         inner: Vec<AskedCall>,
         judgement: &Judgement,
     ) -> (String, impl Future<Output = Result<(), Refusal>> + Send + use<>) {
@@ -262,9 +313,15 @@ impl CallApprovals {
             if len > limit {
                 return Err(Refusal::TooLongForApproval { len, limit_kib: limit / 1024 });
             }
+            if unapproved.call.files.as_ref().is_none_or(|files| files.directory != directory) {
+                let path = Path::new(OsStr::from_bytes(&unapproved.call.directory));
+                return Err(Refusal::BadRequest(replaced_while_waiting(path)));
+            }
             let never = std::future::pending();
             let timeout = approvals.0.timeout;
-            let approved = wait_for_answer(&approvals, unapproved, |_| {}, never, timeout).await?;
+            let (approved, call) =
+                wait_for_answer(&approvals, unapproved, |_| {}, never, timeout).await?;
+            approvals.check(Some(&call))?;
             if approved == Approved::Answered {
                 approvals.lock().allow_inner(inner, Instant::now());
             }

@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use aifo_policy::Route;
+use aifo_policy::{AskedCall, Route};
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::{ExecId, ExecRequest, Refusal, Stdio, ToolName};
 use aifo_wire::{ClientHandover, Exit, Reports, Start, StartErrorCause, encode_upgrade_head};
 
-use crate::approval::approve_attached;
+use crate::approval::{RunsIn, approve_attached};
 use crate::budget::Share;
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::ParkedClient;
@@ -62,18 +62,21 @@ async fn run_recorded(
 ) -> Result<(), Refusal> {
     let Upgrade { fds, mut received } = upgrade;
     check_program(state, &request)?;
-    let unapproved = state.config.approvals.judge_request(&mut request)?;
+    let unapproved = state.config.approvals.judge_request(&mut request, RunsIn::Sidecar)?;
     let mut routes = sidecar_lease::routes(state, &request.tool)?;
     let registration = state.registry.register(&request.id).await?;
     let inherited = &mut request.inherited;
     let variables = inherited.environment.iter().map(Vec::as_slice);
     let workspace = state.config.shared_directories.workspace();
     inherited.environment = state.config.forwarding.filter(variables, workspace);
+    let mut asked = None;
     if let Some(unapproved) = unapproved {
         let shutdown = state.shutdown.subscribe();
         let frames = (&mut received, inherited.ignored);
         let approvals = &state.config.approvals;
-        approve_attached(approvals, unapproved, client, frames, &registration, shutdown).await?;
+        let approved =
+            approve_attached(approvals, unapproved, client, frames, &registration, shutdown);
+        asked = Some(approved.await?);
         // Sidecars may have started or stopped.
         routes = sidecar_lease::routes(state, &request.tool)?;
     }
@@ -90,7 +93,8 @@ async fn run_recorded(
     let start = start_frame(state, request, Some(client_handover));
     let began = Instant::now();
     let caller = Caller::Attached(client);
-    let started = start_attached(state, routes, start, descriptors, caller).await?;
+    let started =
+        start_attached(state, (routes, asked.as_ref()), start, descriptors, caller).await?;
     let StartedExec { exec, route } = started;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
@@ -138,7 +142,7 @@ fn admit(state: &ProxyState, stdio: &mut [Stdio; 3], fds: Vec<OwnedFd>) -> Vec<O
 /// proxy holds no descriptor while the tool runs.
 async fn start_attached(
     state: &ProxyState,
-    mut routes: Vec<Route>,
+    (mut routes, asked): (Vec<Route>, Option<&AskedCall>),
     mut start: Start,
     descriptors: Vec<OwnedFd>,
     caller: Caller<'_>,
@@ -146,10 +150,13 @@ async fn start_attached(
     let Some(route) = routes.pop() else {
         return Err(state.unavailable(&start.request.tool));
     };
-    if let Some(started) = start_in_first(state, routes, &start, &descriptors, caller).await? {
+    if let Some(started) =
+        start_in_first(state, (routes, asked), &start, &descriptors, caller).await?
+    {
         return Ok(started);
     }
     let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
+    state.config.approvals.check(asked)?;
     start.reports = Reports::ExitOnly;
     Ok(StartedExec { exec: lease.start(start, descriptors), route })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aifo_types::{ExecId, ExecRequest, Refusal};
 
-use crate::approval::approve_plain;
+use crate::approval::{RunsIn, approve_plain};
 use crate::budget::Share;
 use crate::buffered::BufferedResponse;
 use crate::call_watcher::TimeLimit;
@@ -50,12 +50,14 @@ async fn run_recorded(
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let approvals = &state.config.approvals;
-    let unapproved = approvals.judge_request(&mut request)?;
+    let unapproved = approvals.judge_request(&mut request, RunsIn::Sidecar)?;
     let mut routes = sidecar_lease::routes(state, &request.tool)?;
     let registration = state.registry.register(&request.id).await?;
+    let mut asked = None;
     if let Some(unapproved) = unapproved {
         let shutdown = state.shutdown.subscribe();
-        approve_plain(approvals, unapproved, client, &registration, shutdown).await?;
+        let approved = approve_plain(approvals, unapproved, client, &registration, shutdown);
+        asked = Some(approved.await?);
         // Sidecars may have started or stopped.
         routes = sidecar_lease::routes(state, &request.tool)?;
     }
@@ -63,7 +65,8 @@ async fn run_recorded(
     let began = std::time::Instant::now();
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let start = start_frame(state, request, None);
-    let started = start_in_first(state, routes, &start, &[writer], Caller::Plain(client)).await?;
+    let (routes, caller) = ((routes, asked.as_ref()), Caller::Plain(client));
+    let started = start_in_first(state, routes, &start, &[writer], caller).await?;
     let StartedExec { exec, route } =
         started.ok_or_else(|| state.unavailable(&start.request.tool))?;
     // The arguments are of no use while the tool runs.

@@ -61,6 +61,11 @@ impl SharedDirectories {
         &self.workspace
     }
 
+    /// Returns the paths of each directory, its own first.
+    pub fn names(&self) -> Vec<Vec<PathBuf>> {
+        self.directories.iter().map(|directory| directory.names.clone()).collect()
+    }
+
     /// Returns whether an absolute path without `.` and `..` is below one of the directories, links
     /// unresolved.
     pub(crate) fn name(&self, path: &Path) -> bool {

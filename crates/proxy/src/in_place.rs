@@ -4,7 +4,7 @@ use aifo_policy::{RouteReason, Verdict, with_variables};
 use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal, ToolName};
 use aifo_wire::{encode_run_in_place, encode_run_without_network};
 
-use crate::approval::{CallApprovals, approve_in_place};
+use crate::approval::{CallApprovals, RunsIn, approve_in_place};
 use crate::budget::Share;
 use crate::client::Client;
 use crate::record::CallRecord;
@@ -30,14 +30,15 @@ pub(crate) async fn judge(
         true => allow(state, client, &mut request).await,
         false => Err(Refusal::NotInPlace { tool: request.tool.clone() }),
     };
+    let directory = request.cwd_id;
     record.judged(&request);
     drop((request, memory));
     match &judged {
         Ok(()) => {
             let mut response = Vec::new();
             match record.no_network {
-                None => encode_run_in_place(&mut response, echo),
-                Some(_) => encode_run_without_network(&mut response, echo),
+                None => encode_run_in_place(&mut response, directory, echo),
+                Some(_) => encode_run_without_network(&mut response, directory, echo),
             }
             // A client that has left runs nothing.
             if client.socket.send_all(&response).await.is_ok() {
@@ -58,10 +59,12 @@ async fn allow(
     request: &mut ExecRequest,
 ) -> Result<(), Refusal> {
     let approvals = &state.config.approvals;
-    match approvals.judge_request(request)? {
+    match approvals.judge_request(request, RunsIn::Agent)? {
         None => Ok(()),
         Some(unapproved) => {
-            approve_in_place(approvals, unapproved, client, state.shutdown.subscribe()).await
+            let shutdown = state.shutdown.subscribe();
+            let asked = approve_in_place(approvals, unapproved, client, shutdown).await?;
+            approvals.check(Some(&asked))
         }
     }
 }

@@ -49,6 +49,7 @@
 //! engine. It decides which calls run, on which descriptors, and when they end.
 
 mod approval;
+mod asked_files;
 mod attached;
 mod budget;
 mod buffered;

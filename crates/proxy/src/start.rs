@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use aifo_policy::Route;
+use aifo_policy::{AskedCall, Route};
 use aifo_sidecar::Exec;
 use aifo_types::{ExecRequest, Kind, Refusal};
 use aifo_wire::{ClientHandover, OutsideDirectory, Start};
@@ -45,16 +45,17 @@ pub(crate) struct StartedExec {
 }
 
 /// Starts the tool in the first of these sidecars that has it; `None` if none has. A sidecar that does
-/// not run is started when the ones before it do not have the tool.
+/// not run is started when the ones before it do not have the tool. `asked` is the call if a user was asked.
 pub(crate) async fn start_in_first(
     state: &ProxyState,
-    routes: Vec<Route>,
+    (routes, asked): (Vec<Route>, Option<&AskedCall>),
     start: &Start,
     fds: &[OwnedFd],
     caller: Caller<'_>,
 ) -> Result<Option<StartedExec>, Refusal> {
     for route in routes {
         let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
+        state.config.approvals.check(asked)?;
         let duplicates: io::Result<Vec<_>> = fds.iter().map(OwnedFd::try_clone).collect();
         let duplicates = duplicates.map_err(|error| Refusal::Internal(error.to_string()))?;
         if let Some(exec) = start_on(lease, start.clone(), duplicates).await? {

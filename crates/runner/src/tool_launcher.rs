@@ -199,7 +199,7 @@ impl ToolLauncher {
         let inherited = &request.inherited;
         let cwd = self
             .roots
-            .open(request.cwd.as_deref(), start.outside_directory)
+            .open(request.cwd.as_deref(), start.outside_directory, request.cwd_id)
             .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
         let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;

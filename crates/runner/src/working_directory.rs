@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::current_path;
+use aifo_process::{current_path, file_id};
+use aifo_types::{FileId, replaced_while_waiting};
 use aifo_wire::{OutsideDirectory, Setup};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -55,8 +56,23 @@ impl Roots {
         containing.unwrap_or(&self.root)
     }
 
-    /// Opens the working directory of a call. Errors are messages for the caller.
+    /// Opens the working directory of a call, which must be `expected`. Errors are messages for the caller.
     pub(crate) fn open(
+        &self,
+        cwd: Option<&[u8]>,
+        outside_directory: OutsideDirectory,
+        expected: Option<FileId>,
+    ) -> Result<WorkingDirectory, String> {
+        let opened = self.open_any(cwd, outside_directory)?;
+        match expected {
+            Some(expected) if file_id(&opened.fd) != Ok(expected) => {
+                Err(replaced_while_waiting(&opened.path))
+            }
+            _ => Ok(opened),
+        }
+    }
+
+    fn open_any(
         &self,
         cwd: Option<&[u8]>,
         outside_directory: OutsideDirectory,
@@ -122,7 +138,7 @@ mod tests {
         let roots = Roots::new(&setup(&["ws", "again"], &["tmp"])).unwrap();
 
         let at = |name: &str, outside_directory| {
-            let opened = roots.open(Some(&bytes(name)), outside_directory);
+            let opened = roots.open(Some(&bytes(name)), outside_directory, None);
             opened.map(|directory| {
                 directory.path.strip_prefix(base).unwrap().to_str().unwrap().to_owned()
             })
@@ -156,14 +172,26 @@ mod tests {
         }
         let at_root = at("nowhere", OutsideDirectory::UseRoot);
         assert_eq!(at_root.as_deref(), Ok("ws"), "outside, and not there");
-        let root = roots.open(None, OutsideDirectory::Refuse).unwrap();
+        let root = roots.open(None, OutsideDirectory::Refuse, None).unwrap();
         let real = |name: &str| path(name).canonicalize().unwrap();
         assert_eq!(root.path, real("ws"), "the first name");
+        for (expected, is_open) in [("ws", true), ("ws/sub", false)] {
+            let expected = WorkingDirectory { ..open_directory(&path(expected)).unwrap() };
+            let expected = Some(file_id(&expected.fd).unwrap());
+            let opened = roots.open(Some(&bytes("ws")), OutsideDirectory::Refuse, expected);
+            assert_eq!(
+                opened.map(drop).map_err(|why| why.contains("was replaced")),
+                match is_open {
+                    true => Ok(()),
+                    false => Err(true),
+                }
+            );
+        }
         assert_eq!(roots.workspace_root_of(&real("again")), real("again"));
         assert_eq!(roots.workspace_root_of(&real("tmp")), real("ws"));
 
         let alone = Roots::new(&setup(&["ws"], &[])).unwrap();
-        let refused = alone.open(Some(&bytes("tmp")), OutsideDirectory::Refuse).unwrap_err();
+        let refused = alone.open(Some(&bytes("tmp")), OutsideDirectory::Refuse, None).unwrap_err();
         assert!(refused.contains("lies outside"), "{refused}");
         assert!(Roots::new(&setup(&["none"], &[])).unwrap_err().contains("none"));
         assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no workspace path"));

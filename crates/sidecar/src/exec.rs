@@ -38,6 +38,8 @@ impl Runner {
         for path in [&mut start.request.cwd, &mut start.request.program].into_iter().flatten() {
             self.translation().apply(path);
         }
+        // Another kernel has other numbers.
+        start.request.cwd_id = start.request.cwd_id.filter(|_| self.shares_kernel());
         let fds = if control.takes_descriptors() {
             control.replies().execs.insert(serial, events_sender);
             fds

@@ -31,6 +31,7 @@ pub struct Runner {
     control: Arc<ControlHandle>,
     lost: watch::Receiver<bool>,
     translation: Arc<PathTranslation>,
+    shares_kernel: bool,
     outdated: Option<Outdated>,
 }
 
@@ -213,7 +214,9 @@ impl Runner {
             }
         });
         let control = Arc::new(ControlHandle(control));
-        let runner = Runner { kind, control, lost, translation: Arc::default(), outdated: None };
+        let translation = Arc::default();
+        let runner =
+            Runner { kind, control, lost, translation, shares_kernel: true, outdated: None };
         Ok((runner, listeners))
     }
 
@@ -242,6 +245,11 @@ impl Runner {
         Runner { translation: Arc::new(translation), ..self }
     }
 
+    /// Sets whether the runner has this machine's kernel; the default is true.
+    pub(crate) fn with_shared_kernel(self, shares_kernel: bool) -> Self {
+        Runner { shares_kernel, ..self }
+    }
+
     /// Sets the check whether the runner must be replaced before its next use.
     pub(crate) fn with_outdated(
         self,
@@ -253,6 +261,10 @@ impl Runner {
     /// Returns why the runner must be replaced before its next use, if it must.
     pub(crate) fn outdated(&self) -> Option<OutdatedCause> {
         self.outdated.as_ref().and_then(|Outdated(check)| check())
+    }
+
+    pub(crate) fn shares_kernel(&self) -> bool {
+        self.shares_kernel
     }
 
     pub(crate) fn translation(&self) -> &PathTranslation {

@@ -1,5 +1,7 @@
 //! The proxy's refusals.
 
+use std::path::Path;
+
 use crate::{Ending, ExecId, Kind, Signal, ToolName, exit};
 
 /// Why a request did not run a tool to completion.
@@ -130,6 +132,15 @@ pub enum ApprovalFailure {
         /// The user's command that answers.
         command: String,
     },
+}
+
+/// Returns why a call does not run whose directory or script is not the one that a user was asked about.
+pub fn replaced_while_waiting(path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "'{path}' was replaced while the call waited for approval\n\
+         hint: call it again; the user is asked again"
+    )
 }
 
 /// An HTTP status with its reason phrase.

@@ -20,6 +20,17 @@ pub struct ExecRequest {
     pub inherited: Inherited,
     /// The rule by which the tool runs without network. No client sends it.
     pub no_network: Option<String>,
+    /// The directory that `cwd` must lead to: the one that a user was asked about. No client sends it.
+    pub cwd_id: Option<FileId>,
+}
+
+/// A file or directory of one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    /// The device number.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
 }
 
 /// The process state that a tool inherits from its caller (`spec/exec3.md#invocation`). The default
@@ -88,6 +99,7 @@ impl ExecRequest {
             cwd: None,
             inherited: Inherited::default(),
             no_network: None,
+            cwd_id: None,
         }
     }
 

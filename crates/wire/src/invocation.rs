@@ -117,7 +117,7 @@ impl Fields {
             }
             _ => (ToolName::parse(&tool)?, None),
         };
-        Ok(ExecRequest { id, tool, program, args, cwd, inherited, no_network: None })
+        Ok(ExecRequest { program, args, cwd, inherited, ..ExecRequest::new(id, tool) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Encoders of the server's responses (`spec/toolexec.md#responses`).
 
-use aifo_types::{ExecId, Refusal, Status, exit};
+use aifo_types::{ExecId, FileId, Refusal, Status, exit};
 
 use crate::exit::SidecarLimit;
 
@@ -63,18 +63,24 @@ pub fn encode_no_content(out: &mut Vec<u8>) {
     encode_response(out, (204, "No Content"), None, None, b"");
 }
 
-/// Appends the response to a call that its client may run itself.
-pub fn encode_run_in_place(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+/// Appends the response to a call that its client may run itself, in `directory` if a user was asked about it.
+pub fn encode_run_in_place(out: &mut Vec<u8>, directory: Option<FileId>, exec_id: Option<&ExecId>) {
     out.extend_from_slice(RUN_IN_PLACE);
+    push_directory(out, directory);
     push_exec_id(out, exec_id);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the response to a call that its client may run itself, without network.
-pub fn encode_run_without_network(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+/// As [`encode_run_in_place`], without network.
+pub fn encode_run_without_network(
+    out: &mut Vec<u8>,
+    directory: Option<FileId>,
+    exec_id: Option<&ExecId>,
+) {
     out.extend_from_slice(
         b"HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place-without-network\r\nConnection: close\r\n",
     );
+    push_directory(out, directory);
     push_exec_id(out, exec_id);
     out.extend_from_slice(b"\r\n");
 }
@@ -175,6 +181,12 @@ fn push_limit(out: &mut Vec<u8>, limit: SidecarLimit) {
     push(out, format_args!("X-Aifo-Limit: {}\r\n", limit.as_str()));
 }
 
+fn push_directory(out: &mut Vec<u8>, directory: Option<FileId>) {
+    if let Some(FileId { device, inode }) = directory {
+        push(out, format_args!("X-Aifo-Directory: {device}:{inode}\r\n"));
+    }
+}
+
 fn push_exec_id(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
     if let Some(id) = exec_id {
         push(out, format_args!("X-Exec-Id: {id}\r\n"));
@@ -188,6 +200,7 @@ fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response_head::ResponseHead;
 
     #[track_caller]
     fn check(encode: impl Fn(&mut Vec<u8>), expected: &str) {
@@ -201,7 +214,7 @@ mod tests {
         let id = ExecId::parse(b"e1").unwrap();
         for id in [None, Some(&id)] {
             let mut out = Vec::new();
-            encode_run_in_place(&mut out, id);
+            encode_run_in_place(&mut out, None, id);
             assert!(is_run_in_place(&out));
             for cut in 0..out.len() {
                 assert!(!is_run_in_place(&out[..cut]), "{cut}");
@@ -209,11 +222,24 @@ mod tests {
             out.push(b'x');
             assert!(!is_run_in_place(&out));
         }
-        for encode in [encode_no_content, |out: &mut Vec<u8>| encode_run_without_network(out, None)]
+        for encode in
+            [encode_no_content, |out: &mut Vec<u8>| encode_run_without_network(out, None, None)]
         {
             let mut other = Vec::new();
             encode(&mut other);
             assert!(!is_run_in_place(&other));
+        }
+    }
+
+    #[test]
+    fn the_directory_of_a_permission_is_read_by_the_parser() {
+        let directory = Some(FileId { device: 3, inode: u64::MAX });
+        for encode in [encode_run_in_place, encode_run_without_network] {
+            let mut out = Vec::new();
+            encode(&mut out, directory, None);
+            assert!(!is_run_in_place(&out));
+            let (head, _) = ResponseHead::parse(&out, 8).unwrap();
+            assert_eq!(head.directory, directory);
         }
     }
 
@@ -236,12 +262,12 @@ mod tests {
              Content-Length: 0\r\nConnection: close\r\n\r\n",
         );
         check(
-            |out| encode_run_in_place(out, Some(&id)),
+            |out| encode_run_in_place(out, None, Some(&id)),
             "HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place\r\nConnection: close\r\n\
              X-Exec-Id: e1\r\n\r\n",
         );
         check(
-            |out| encode_run_without_network(out, Some(&id)),
+            |out| encode_run_without_network(out, None, Some(&id)),
             "HTTP/1.1 204 No Content\r\nX-Aifo-Run: in-place-without-network\r\n\
              Connection: close\r\nX-Exec-Id: e1\r\n\r\n",
         );

@@ -1,5 +1,7 @@
 //! Parses the head of a response.
 
+use aifo_types::FileId;
+
 use crate::framing::Framing;
 use crate::head::{last_header, owned_headers, parse_failure};
 use crate::message_error::MessageError;
@@ -16,6 +18,8 @@ pub struct ResponseHead {
     pub exec_id: Option<String>,
     /// `X-Aifo-Run`: how the client may run the call itself.
     pub run: Option<RunPermission>,
+    /// `X-Aifo-Directory`: the directory in which a user allowed that.
+    pub directory: Option<FileId>,
     /// How the body is delimited.
     pub body: BodyKind,
 }
@@ -72,6 +76,10 @@ impl ResponseHead {
                 Some(b"in-place-without-network") => Some(RunPermission::WithoutNetwork),
                 _ => None,
             },
+            directory: text("x-aifo-directory").and_then(|id| {
+                let (device, inode) = id.split_once(':')?;
+                Some(FileId { device: device.parse().ok()?, inode: inode.parse().ok()? })
+            }),
             body,
         };
         let approval = text("x-aifo-approval").map(InterimCause::Approval);

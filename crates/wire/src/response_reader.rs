@@ -327,6 +327,7 @@ mod tests {
             exit_code: Some(86),
             exec_id: Some("e1".to_owned()),
             run: None,
+            directory: None,
             body: BodyKind::UntilClose,
         };
         assert_eq!(reader.next_event(), Ok(ResponseEvent::Head(head)));

@@ -1,6 +1,6 @@
 //! The payloads of the `Start` and `StartError` frames.
 
-use aifo_types::{ExecId, ExecRequest};
+use aifo_types::{ExecId, ExecRequest, FileId};
 
 use crate::frame_limits::MAX_PAYLOAD;
 use crate::invocation;
@@ -128,7 +128,7 @@ impl Start {
     }
 
     /// `serial u32, outside_directory u8, id, program?, names?, (response_head, received)?,
-    /// reports u8, no_network?`, then the invocation.
+    /// reports u8, no_network?, (device u64, inode u64)?`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
         out.push(self.outside_directory.code());
@@ -154,6 +154,10 @@ impl Start {
         if let Some(rule) = &self.request.no_network {
             push_bytes(out, rule.as_bytes());
         }
+        out.push(u8::from(self.request.cwd_id.is_some()));
+        if let Some(FileId { device, inode }) = self.request.cwd_id {
+            out.extend([device, inode].map(u64::to_be_bytes).concat());
+        }
         invocation::encode_invocation(&self.request, out);
     }
 
@@ -171,7 +175,9 @@ impl Start {
         let reports = Reports::from_code(fields.u8()?)?;
         let no_network =
             fields.optional(|fields| String::from_utf8(fields.bytes()?.to_vec()).ok())?;
-        let request = ExecRequest { no_network, ..invocation::decode(fields, id)? };
+        let cwd_id = fields
+            .optional(|fields| Some(FileId { device: fields.u64()?, inode: fields.u64()? }))?;
+        let request = ExecRequest { no_network, cwd_id, ..invocation::decode(fields, id)? };
         Some(Start { serial, outside_directory, program, environment, client, reports, request })
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use aifo_types::{Ending, ExecId, ExecRequest, Signal, Stdio, ToolName, WindowSize};
+use aifo_types::{Ending, ExecId, ExecRequest, FileId, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError,
     FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback, MAX_NET_DATA,
@@ -69,6 +69,7 @@ fn start_frames() {
     let mut full = Start::new(ExecRequest { args, cwd, ..request() });
     full.request.inherited.environment = vec![b"CI=1".to_vec()];
     full.request.no_network = Some("'f' line 1".to_owned());
+    full.request.cwd_id = Some(FileId { device: 3, inode: u64::MAX });
     full.set_serial(7);
     full.outside_directory = OutsideDirectory::UseRoot;
     full.program = Some(b"/usr/bin/make".to_vec());
@@ -77,9 +78,10 @@ fn start_frames() {
         Some(ClientHandover { response_head: b"101\r\n".to_vec(), received: b"\x06".to_vec() });
     check_both_ways(
         Frame::Start(Box::new(full)),
-        b"\x01\0\0\0\x86\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
+        b"\x01\0\0\0\x97\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
           \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
-          \x01\0\0\0\x0a'f' line 1\0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
+          \x01\0\0\0\x0a'f' line 1\x01\0\0\0\0\0\0\0\x03\xff\xff\xff\xff\xff\xff\xff\xff\
+          \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
     let mut least = Start::new(request());
@@ -87,8 +89,8 @@ fn start_frames() {
     least.reports = Reports::ExitOnly;
     check_both_ways(
         Frame::Start(Box::new(least)),
-        b"\x01\0\0\0\x2e\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
-          \0\0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+        b"\x01\0\0\0\x2f\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
+          \0\0\0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
 }
 

@@ -5,7 +5,7 @@ mod strategy;
 
 use std::time::Duration;
 
-use aifo_types::{Ending, Signal};
+use aifo_types::{Ending, ExecRequest, FileId, Signal};
 use aifo_wire::{
     CallNote, CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame,
     FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall, OutsideDirectory,
@@ -138,8 +138,9 @@ fn start() -> impl Strategy<Value = Start> {
         handover.prop_map(|(response_head, received)| ClientHandover { response_head, received });
     let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
     let proxy_fields = (any::<u32>(), outside_directory, option::of(absolute()), environment);
-    let request = (option::of("[a-zé'/ ]{0,9}"), exec_request())
-        .prop_map(|(no_network, request)| aifo_types::ExecRequest { no_network, ..request });
+    let cwd_id = any::<(u64, u64)>().prop_map(|(device, inode)| FileId { device, inode });
+    let request = (option::of("[a-zé'/ ]{0,9}"), option::of(cwd_id), exec_request())
+        .prop_map(|(no_network, cwd_id, request)| ExecRequest { no_network, cwd_id, ..request });
     (proxy_fields, option::of(handover), reports, request).prop_map(
         |((serial, outside_directory, program, environment), client, reports, request)| {
             let mut start = Start::new(request);

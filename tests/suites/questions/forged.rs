@@ -122,7 +122,8 @@ fn withdrawn_questions_leave_no_descriptor() {
     flood(50);
     let before = fd_count(session.pid());
     flood(2000);
-    eventually("all have left", || fd_count(session.pid()) <= before + 4);
+    // The 64 questions that stay open keep their directories.
+    eventually("all have left", || fd_count(session.pid()) <= before + 64 + 4);
     assert!(!session.workspace().join("flood0").exists());
     // The session still answers.
     let call = spawn(shim(&session, "3", &["count", "ran"]));

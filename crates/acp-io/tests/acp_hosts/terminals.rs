@@ -304,7 +304,7 @@ async fn a_denied_command_gets_an_ended_terminal() {
     let judged = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&judged);
     let mut config = config(&scratch);
-    config.judge = Arc::new(move |command, real| {
+    config.judge = Arc::new(move |command, (real, _)| {
         let judged_command = (command.argv.join("|"), command.cwd.clone(), real.to_owned());
         seen.lock().unwrap().push(judged_command);
         if command.argv.iter().any(|word| word.starts_with("rm")) {

@@ -14,7 +14,7 @@ use aifo_launch::{
     Session, WorkspaceLock, agent_variables,
 };
 use aifo_process::become_subreaper;
-use aifo_types::names_secret;
+use aifo_types::{FileId, names_secret};
 use anyhow::{Context, bail};
 use tokio::process::Command;
 
@@ -204,8 +204,9 @@ fn terminals(
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
     config.without_network = [shim, "--without-network".to_owned()];
-    config.judge =
-        Arc::new(move |command: &TerminalCommand, real: &Path| judge.terminal(command, real));
+    config.judge = Arc::new(move |command: &TerminalCommand, real: (&Path, FileId)| {
+        judge.terminal(command, real)
+    });
     Terminals::new(config)
 }
 

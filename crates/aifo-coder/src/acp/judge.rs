@@ -11,7 +11,7 @@ use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
 };
-use aifo_types::{Refusal, escape_line};
+use aifo_types::{FileId, Refusal, escape_line};
 use serde_json::Value;
 
 use crate::config::Source;
@@ -112,7 +112,11 @@ impl PermissionJudge {
     }
 
     /// Decides whether a terminal's command runs, waits or is denied.
-    pub(crate) fn terminal(&self, command: &TerminalCommand, real: &Path) -> TerminalVerdict {
+    pub(crate) fn terminal(
+        &self,
+        command: &TerminalCommand,
+        (real, id): (&Path, FileId),
+    ) -> TerminalVerdict {
         if let Err(reason) = self.serve(AgentRequest::Terminal(command, real)) {
             return TerminalVerdict::Denied(reason);
         }
@@ -131,7 +135,7 @@ impl PermissionJudge {
                 TerminalVerdict::Denied(text_of(&Refusal::DeniedByRule { rule, reason }))
             }
             Some(judgement) => {
-                self.ask_terminal((&parsed, &whole), directory, &judgement, no_network)
+                self.ask_terminal((&parsed, &whole), (directory, id), &judgement, no_network)
             }
         }
     }
@@ -139,7 +143,7 @@ impl PermissionJudge {
     fn ask_terminal(
         &self,
         (parsed, whole): (&CallCommand, &[String]),
-        directory: &Path,
+        (directory, id): (&Path, FileId),
         judgement: &Judgement,
         no_network: bool,
     ) -> TerminalVerdict {
@@ -148,13 +152,14 @@ impl PermissionJudge {
             return TerminalVerdict::Run { no_network };
         }
         let single = single(parsed, whole);
-        let asked = |words: &[String]| AskedCall {
-            argv: words.iter().map(|word| word.clone().into_bytes()).collect(),
-            directory: directory.as_os_str().as_bytes().to_vec(),
+        let asked = |words: &[String]| {
+            let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
+            self.approvals.asked(argv, directory.as_os_str().as_bytes().to_vec())
         };
         // The terminal has the variables.
         let inner = self.covered(&asked(whole));
-        let (line, wait) = self.approvals.ask(asked(single.unwrap_or(whole)), inner, judgement);
+        let call = asked(single.unwrap_or(whole));
+        let (line, wait) = self.approvals.ask((call, id), inner, judgement);
         let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
         let command = self.approvals.answer_command();
         let notice = format!("aifo: waiting for approval: {line}; answer with: {command}");
@@ -222,7 +227,7 @@ impl PermissionJudge {
         };
         let words = command.single().unwrap_or(&whole);
         let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
-        Some(AskedCall { argv, directory: self.cwd.as_os_str().as_bytes().to_vec() })
+        Some(self.approvals.asked(argv, self.cwd.as_os_str().as_bytes().to_vec()))
     }
 
     /// Covers the call of a permission request that a user has allowed.

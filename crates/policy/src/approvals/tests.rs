@@ -1,8 +1,13 @@
+use std::sync::Arc;
+
+use aifo_types::FileId;
+
 use super::*;
+use crate::asked_call::{CallFiles, Script};
 
 fn call(words: &str) -> AskedCall {
     let argv = words.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    AskedCall { argv, directory: b"/w".to_vec() }
+    AskedCall::new(argv, b"/w".to_vec())
 }
 
 struct Session {
@@ -91,7 +96,7 @@ fn arguments_are_compared_as_bytes() {
     let mut session = Session::new(8);
     let bytes = |argv: &[&[u8]]| {
         let argv = argv.iter().map(|word| word.to_vec()).collect();
-        AskedCall { argv, directory: b"/w".to_vec() }
+        AskedCall::new(argv, b"/w".to_vec())
     };
     let asked = session.approvals.ask(bytes(&[b"rm", b"\xff"]), "", session.now);
     let AskOutcome::Waiting(number) = asked else { panic!("{asked:?}") };
@@ -254,4 +259,45 @@ fn a_flood_of_questions_keeps_bounded_memory_and_answers_none() {
     assert!(session.answer(QuestionNumber(2), "once").is_err(), "it was dropped");
     let _ = session.answer(waits, "once");
     assert_eq!(session.approvals.take(waits), Some(Answer::Once));
+}
+
+/// A call whose names lead to this directory and to a script with this content.
+fn call_of(inode: u64, content: u8) -> AskedCall {
+    let script =
+        Script { path: b"/w/x".to_vec(), real: b"/w/x".to_vec(), digest: Some([content; 32]) };
+    let directory = FileId { device: 1, inode };
+    let files = CallFiles { directory, scripts: vec![script], held: Box::new(()) };
+    AskedCall { files: Some(Arc::new(files)), ..call("./x") }
+}
+
+#[test]
+fn an_answer_covers_no_call_with_other_files() {
+    let now = Instant::now();
+    // The answer, and whether it covers the same call, one with another script, and one elsewhere.
+    for (option, covered) in [("once", [true, false, false]), ("session", [true, true, false])] {
+        for ((inode, content), covered) in [(1, 1), (1, 2), (2, 1)].into_iter().zip(covered) {
+            let mut approvals = Approvals::new(8);
+            let AskOutcome::Waiting(asked) = approvals.ask(call_of(1, 1), "", now) else {
+                panic!()
+            };
+            let _ = approvals.answer(&asked.id(), option, "test", now);
+            // The client has left.
+            approvals.leave(asked, now);
+            let outcome = approvals.ask(call_of(inode, content), "", now);
+            let is_covered = matches!(outcome, AskOutcome::Answered(_));
+            assert_eq!(is_covered, covered, "{option}: {inode} {content}");
+        }
+    }
+    for (inode, content, covered) in [(1, 1, true), (1, 2, false), (2, 1, false)] {
+        let mut approvals = Approvals::new(8);
+        approvals.allow_once(call_of(1, 1), Vec::new(), now);
+        let outcome = approvals.ask(call_of(inode, content), "", now);
+        assert_eq!(outcome == AskOutcome::Granted, covered, "{inode} {content}");
+        let mut approvals = Approvals::new(8);
+        let AskOutcome::Waiting(asked) = approvals.ask(call_of(1, 1), "", now) else { panic!() };
+        approvals.leave(asked, now);
+        // An open question is taken over by the same call only.
+        let outcome = approvals.ask(call_of(inode, content), "", now);
+        assert_eq!(outcome == AskOutcome::Waiting(asked), covered, "{inode} {content}");
+    }
 }

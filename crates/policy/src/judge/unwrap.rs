@@ -2,6 +2,7 @@
 
 mod certain;
 mod guess;
+mod scripts;
 
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use super::normal::{NormalCall, is_splitting};
 use super::place::{Place, is_stdin};
 use super::script::{Input, RESERVED, Script, is_assignment};
 use super::table::{How, JudgedTools, Runs, base_name};
-use crate::approvals::AskedCall;
+use crate::asked_call::AskedCall;
 
 /// A call in normal form, with its surroundings.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(super) struct Parts<'a> {
     is_elsewhere: bool,
     /// The calls that are certainly run as if they were called alone.
     certain: Option<Vec<AskedCall>>,
+    /// The scripts that the calls name.
+    scripts: Option<Vec<Vec<u8>>>,
     /// The tools that a rule names; empty for all.
     judged: JudgedTools<'a>,
 }
@@ -185,6 +188,7 @@ impl<'a> Parts<'a> {
             into: Rc::clone(&around.into),
             is_guess: self.is_guess,
         });
+        self.note_scripts(argv, &call, &around.place);
         if !table.here {
             self.note_certain(argv, &around.place);
         }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use aifo_policy::{Answer, AskOutcome, QuestionNumber};
+use aifo_policy::{Answer, AskOutcome, AskedCall, QuestionNumber};
 use aifo_sidecar::Socket;
 use aifo_types::{ApprovalFailure, Refusal};
 use aifo_wire::{Frame, FrameReader, encode_approval};
@@ -58,7 +58,8 @@ const MAX_RECEIVED: usize = 64 * 1024;
 /// Bytes of the call in the client's line.
 const MAX_LINE: usize = 256;
 
-/// Waits until a user allows a call of version 3. `received` gets the frames of the client.
+/// Waits until a user allows a call of version 3. `received` gets the frames of the client. Returns the call for
+/// [`CallApprovals::check`], as the others.
 pub(crate) async fn approve_attached(
     approvals: &CallApprovals,
     unapproved: Unapproved,
@@ -66,7 +67,7 @@ pub(crate) async fn approve_attached(
     (received, ignored): (&mut Vec<u8>, u64),
     registration: &Registration,
     shutdown: watch::Receiver<bool>,
-) -> Result<(), Refusal> {
+) -> Result<AskedCall, Refusal> {
     let connection = client.fd.try_clone().map(Socket::new);
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
     let notify = |line: &str| send_notice(&connection, line, approvals);
@@ -81,7 +82,7 @@ pub(crate) async fn approve_plain(
     client: &Client,
     registration: &Registration,
     shutdown: watch::Receiver<bool>,
-) -> Result<(), Refusal> {
+) -> Result<AskedCall, Refusal> {
     let mut surplus = SurplusBudget::new(&approvals.0.limits);
     let left = async {
         client.disconnected(&mut surplus).await;
@@ -97,7 +98,7 @@ pub(crate) async fn approve_in_place(
     unapproved: Unapproved,
     client: &Client,
     mut shutdown: watch::Receiver<bool>,
-) -> Result<(), Refusal> {
+) -> Result<AskedCall, Refusal> {
     let mut surplus = SurplusBudget::new(&approvals.0.limits);
     let ended = async {
         tokio::select! {
@@ -106,7 +107,8 @@ pub(crate) async fn approve_in_place(
         }
     };
     let notify = |line: &str| send_notice(&client.socket, line, approvals);
-    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await.map(drop)
+    let waited = wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout);
+    waited.await.map(|(_, call)| call)
 }
 
 /// Sends a client of version 3 the interim response with its call.
@@ -125,7 +127,7 @@ async fn wait_unless_signalled(
     left: impl Future<Output = WaitEnd>,
     registration: &Registration,
     mut shutdown: watch::Receiver<bool>,
-) -> Result<(), Refusal> {
+) -> Result<AskedCall, Refusal> {
     let ended = async {
         tokio::select! {
             ended = left => ended,
@@ -133,30 +135,31 @@ async fn wait_unless_signalled(
             () = shutdown_requested(&mut shutdown) => WaitEnd::Shutdown,
         }
     };
-    wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout).await.map(drop)
+    let waited = wait_for_answer(approvals, unapproved, notify, ended, approvals.0.timeout);
+    waited.await.map(|(_, call)| call)
 }
 
 /// Waits until a user allows a call. `notify` is called once if it has to wait; the wait ends with
-/// `ended` and after `timeout`.
+/// `ended` and after `timeout`. Returns the call for [`CallApprovals::check`].
 pub(crate) async fn wait_for_answer(
     approvals: &CallApprovals,
     unapproved: Unapproved,
     notify: impl FnOnce(&str),
     ended: impl Future<Output = WaitEnd>,
     timeout: Duration,
-) -> Result<Approved, Refusal> {
-    let Unapproved { call, line, why } = unapproved;
+) -> Result<(Approved, AskedCall), Refusal> {
+    let Unapproved { call: asked, line, why } = unapproved;
     let denied = |cause| Err(Refusal::NotApproved { call: line.clone(), why: why.clone(), cause });
     let decided = |answer| match answer {
         Answer::Deny => denied(ApprovalFailure::Denied),
         Answer::DenyAndEnd => denied(ApprovalFailure::TurnEnded),
-        Answer::Once | Answer::Session | Answer::Always => Ok(Approved::Answered),
+        Answer::Once | Answer::Session | Answer::Always => Ok((Approved::Answered, asked.clone())),
     };
     let mut changes = approvals.subscribe();
-    let asked = approvals.lock().ask(call, &why, Instant::now());
-    let number = match asked {
+    let outcome = approvals.lock().ask(asked.clone(), &why, Instant::now());
+    let number = match outcome {
         AskOutcome::Answered(answer) => return decided(answer),
-        AskOutcome::Granted => return Ok(Approved::Granted),
+        AskOutcome::Granted => return Ok((Approved::Granted, asked)),
         AskOutcome::Full => {
             return Err(Refusal::TooManyUnapproved { limit: approvals.0.limits.max_unapproved });
         }

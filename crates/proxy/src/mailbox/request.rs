@@ -17,7 +17,7 @@ use aifo_wire::{CancelCause, Exit, Interrupt, Start};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::approval::{CallApprovals, wait_for_answer};
+use crate::approval::{CallApprovals, RunsIn, wait_for_answer};
 use crate::call_watcher::shutdown_requested;
 use crate::mailbox::command_output::{CommandOutput, Copied};
 use crate::mailbox::command_stdin::CommandStdin;
@@ -273,10 +273,12 @@ async fn start(
         ],
         ..Inherited::default()
     };
-    if let Some(unapproved) = shared.approvals.judge_request(&mut request)? {
+    let mut asked = None;
+    if let Some(unapproved) = shared.approvals.judge_request(&mut request, RunsIn::Sidecar)? {
         let ended = client.ended(&shared.directory, shared.ending.subscribe(), request_id);
         let timeout = shared.approvals.timeout().min(APPROVAL_TIMEOUT);
-        wait_for_answer(&shared.approvals, unapproved, |_| {}, ended, timeout).await.map(drop)?;
+        let waited = wait_for_answer(&shared.approvals, unapproved, |_| {}, ended, timeout);
+        asked = Some(waited.await?.1);
     }
     let (stdout, to_stdout) = CommandOutput::new().map_err(pipe_failed)?;
     let (stderr, to_stderr) = CommandOutput::new().map_err(pipe_failed)?;
@@ -292,6 +294,7 @@ async fn start(
     let id = request.id.clone();
     let mut start = Start::new(request);
     start.program = Some(command.program.as_os_str().as_bytes().to_vec());
+    shared.approvals.check(asked.as_ref())?;
     let exec = start_on(lease, start, fds).await?;
     let exec = exec.ok_or_else(|| NotRun {
         code: exit::NOT_FOUND,

@@ -121,7 +121,9 @@ impl AttachConfig {
             copy.remove().await;
         }
         let client_paths = [self.workspace.clone(), WORKSPACE.into()];
-        Ok(runner?.with_translation(PathTranslation::new(client_paths, &workspace)))
+        let shares_kernel = self.engine.facts().shares_host_kernel();
+        let translation = PathTranslation::new(client_paths, &workspace);
+        Ok(runner?.with_translation(translation).with_shared_kernel(shares_kernel))
     }
 
     /// Copies the runner into the container.

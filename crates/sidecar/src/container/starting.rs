@@ -110,7 +110,10 @@ impl Shared {
                 Runner::connect_in_role(kind, control, &setup, role).await
             }
             RunnerStreams::Pipes { reader, writer } => {
-                Runner::connect_stream_in_role(kind, reader, writer, &setup, role).await
+                let shares_kernel = self.config.engine.facts().shares_host_kernel();
+                let connected =
+                    Runner::connect_stream_in_role(kind, reader, writer, &setup, role).await;
+                connected.map(|(runner, stack)| (runner.with_shared_kernel(shares_kernel), stack))
             }
         };
         if connected.is_err() {

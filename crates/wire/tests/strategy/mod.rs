@@ -37,6 +37,7 @@ pub(crate) fn exec_request() -> impl Strategy<Value = ExecRequest> {
         cwd,
         inherited,
         no_network: None,
+        cwd_id: None,
     })
 }
 

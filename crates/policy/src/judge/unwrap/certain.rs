@@ -4,7 +4,7 @@ use super::super::glob::is_unknown;
 use super::super::place::Place;
 use super::super::table::JudgedTools;
 use super::{Around, MAX_BYTES, Parts};
-use crate::approvals::AskedCall;
+use crate::asked_call::AskedCall;
 
 impl<'a> Parts<'a> {
     /// Returns the calls that a call runs as if they were called alone: all of
@@ -31,7 +31,7 @@ impl<'a> Parts<'a> {
             && directory.starts_with(b"/")
             && is_known(directory)
         {
-            certain.push(AskedCall { argv: argv.to_vec(), directory: directory.clone() });
+            certain.push(AskedCall::new(argv.to_vec(), directory.clone()));
         }
     }
 }
