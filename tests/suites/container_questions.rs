@@ -6,23 +6,26 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    ContainerSetup, Engine, Outcome, Session, SessionSetup, UserContainer, binaries, eventually,
+    ContainerSetup, Engine, Outcome, Running, Session, SessionSetup, UserContainer, binaries,
+    eventually,
 };
+
+/// An agent's image, which has git.
+const WITH_GIT: &str = "aifo-agent-base:latest";
 
 const RULES: &str = "[[rule]]\nrun = \"python3\"\nthen = \"ask\"\n\n[ask]\ntimeout_secs = 100\n";
 
-fn configure(setup: &SessionSetup) {
+fn configure(setup: &SessionSetup, rules: &str) {
     let directory = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("config.toml"), RULES).unwrap();
+    fs::write(directory.join("config.toml"), rules).unwrap();
 }
 
-fn approve(session: &Session, args: &[&str]) -> String {
-    let scratch = session.scratch();
+fn approve(scratch: &Path, args: &[&str]) -> Outcome {
     let mut approve = Command::new(&binaries().coder);
     approve.env_clear().env("HOME", scratch.join("home")).env("TMPDIR", scratch.join("run"));
     approve.env("XDG_RUNTIME_DIR", scratch.join("run")).arg("approve").args(args);
-    Outcome::of(&mut approve).exited(0).text()
+    Outcome::of(&mut approve)
 }
 
 /// Calls python3 in `directory`, and allows it after `meanwhile`. Returns the directory that the user is shown, and the
@@ -34,11 +37,11 @@ fn call(session: &Session, directory: &str, meanwhile: impl FnOnce()) -> (String
     let waiting = session.send(&request.field("arg", "-c").field("arg", script));
     let mut listed = String::new();
     eventually("it waits", || {
-        listed = approve(session, &[]);
+        listed = approve(session.scratch(), &[]).text();
         listed.starts_with('q')
     });
     meanwhile();
-    approve(session, &["--answer", listed.split(' ').next().unwrap(), "once"]);
+    approve(session.scratch(), &["--answer", listed.split(' ').next().unwrap(), "once"]).exited(0);
     let answer = waiting.answer();
     let shown = listed.lines().find_map(|line| line.trim_start().strip_prefix("in "));
     (shown.unwrap_or(&listed).to_owned(), answer.status(), answer.text())
@@ -74,7 +77,7 @@ fn a_call_runs_in_the_directory_that_was_shown() {
     for transport in ["socket", "stdio"] {
         let setup =
             ContainerSetup::of(&engine).kind("python").flag("--runner-transport", transport);
-        configure(setup.setup());
+        configure(setup.setup(), RULES);
         let session = setup.start();
         let outer = session.workspace().join("outer");
         fs::create_dir(&outer).unwrap();
@@ -106,7 +109,7 @@ fn a_call_in_an_attached_container_runs_in_the_directory_that_was_shown() {
     let test = "a_call_in_an_attached_container_runs_in_the_directory_that_was_shown";
     let Some(engine) = Engine::of_run(test) else { return };
     let setup = SessionSetup::new();
-    configure(&setup);
+    configure(&setup, RULES);
     let mount = format!("type=bind,source={},destination=/app", setup.workspace().display());
     let options = ["--mount", &mount, "--tmpfs", "/app/volume"];
     let container = UserContainer::start(&engine, &options);
@@ -125,4 +128,44 @@ fn a_call_in_an_attached_container_runs_in_the_directory_that_was_shown() {
     assert_eq!(status, 400, "{text}");
     assert!(text.contains("'/app/volume' was replaced"), "{text}");
     assert_eq!(container.shell("ls /app/volume"), "");
+}
+
+/// git in the agent's container: in the workspace, in the shared `/tmp`, and in a directory that only the container has.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_call_in_place_runs_in_the_directory_that_was_shown() {
+    let Some(engine) = Engine::of_run("a_call_in_place_runs_in_the_directory_that_was_shown")
+    else {
+        return;
+    };
+    let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
+    let rules = "[[rule]]\nrun = \"git init\"\nthen = \"ask\"\n\n[ask]\ntimeout_secs = 100\n";
+    configure(containers.setup(), rules);
+    let workspace = containers.setup().workspace();
+    fs::create_dir_all(workspace.join("sub")).unwrap();
+    let script = "mkdir /tmp/b ~/own; for d in sub /tmp/b ~/own sub; do cd /workspace; cd $d; git init -q; \
+                  echo $? $PWD; done";
+    let mut run = containers.command("run");
+    run.args(["--image", WITH_GIT, "--", "bash", "-c", script]);
+    let running = Running::start(&mut run);
+    let scratch = containers.setup().scratch();
+    for (number, shown) in
+        ["/workspace/sub", "/tmp/b", "/home/coder/own", "/workspace/sub"].into_iter().enumerate()
+    {
+        let id = format!("q{}", number + 1);
+        let mut listed = String::new();
+        eventually("it waits", || {
+            listed = approve(scratch, &[]).text();
+            listed.starts_with(&id)
+        });
+        assert!(listed.contains(&format!("in {shown}\n")), "{listed}");
+        if number == 3 {
+            fs::rename(workspace.join("sub"), workspace.join("moved")).unwrap();
+            fs::create_dir(workspace.join("sub")).unwrap();
+        }
+        approve(scratch, &["--answer", &id, "once"]).exited(0);
+    }
+    let outcome = running.finish();
+    let expected = "0 /workspace/sub\n0 /tmp/b\n0 /home/coder/own\n86 /workspace/sub\n";
+    assert_eq!(outcome.text(), expected, "{}", outcome.stderr);
 }
