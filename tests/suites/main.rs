@@ -112,6 +112,7 @@ mod stream_transport;
 mod streaming;
 mod survival;
 mod terminal;
+mod test_programs;
 mod timeouts;
 mod trust;
 mod verbose;
