@@ -11,7 +11,7 @@ VARIABLES = """PATH HOME USER LOGNAME LD_LIBRARY_PATH CARGO CARGO_* RUST* AIFO_T
     AIFO_WRITE_SNAPSHOTS DOCKER_* CONTAINER_HOST CONTAINERS_* KUBE* XDG_RUNTIME_DIR SSL_CERT_*""".split()
 FIXED = {"AIFO_TEST_START": "fixed", "LANG": "C.UTF-8", "TERM": "dumb"}
 # Soft limits. Any other is the hard one.
-LIMITS = {resource.RLIMIT_NOFILE: 1024, resource.RLIMIT_CORE: 0, resource.RLIMIT_STACK: 8 << 20}
+LIMITS = {resource.RLIMIT_NOFILE: 16384, resource.RLIMIT_CORE: 0, resource.RLIMIT_STACK: 8 << 20}
 
 
 def execute(program):
