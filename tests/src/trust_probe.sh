@@ -1,5 +1,5 @@
 # Prints what a program of a session can do, a line for each row of README's table of trust: the row, and the
-# beginning of its cell. Before it: HOST_HOME, RUN (the parent of session directories), PORT, ADDRESS, KEY.
+# beginning of its cell. Before it: USER_LIMITS (user namespace and uid of the launcher), HOST_HOME, RUN (the parent of session directories), PORT, ADDRESS, KEY.
 PATH=/usr/bin:/bin
 say() { echo "$1: $2"; }
 try() { "$@" >/dev/null 2>&1; }
@@ -37,3 +37,8 @@ else say "between sessions" nothing; try touch "$kept/mark"; fi
 if try ls "$RUN" || try ls /var/run/docker.sock /run/podman/podman.sock; then
   say "container engine, other sessions" reachable
 else say "container engine, other sessions" "out of reach"; fi
+
+# The kernel counts by user namespace and uid.
+if [ "$(readlink /proc/self/ns/user) $(id -u)" = "$USER_LIMITS" ]; then
+  say "limits of your uid in the kernel" shared
+else say "limits of your uid in the kernel" "its own"; fi

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A column of the table.
@@ -29,7 +30,12 @@ pub fn trust_probe(home: &Path, run: &Path, listener: &TcpListener) -> String {
     });
     let address = route.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string());
     let (home, run, rows) = (home.display(), run.display(), include_str!("trust_probe.sh"));
-    format!("HOST_HOME='{home}' RUN='{run}' PORT={port} ADDRESS={address} KEY={REAL_KEY}\n{rows}")
+    let namespace = std::fs::read_link("/proc/self/ns/user").expect("Linux has user namespaces");
+    let uid = std::fs::metadata("/proc/self").expect("there is /proc").uid();
+    let limits = format!("{} {uid}", namespace.display());
+    format!(
+        "USER_LIMITS='{limits}' HOST_HOME='{home}' RUN='{run}' PORT={port} ADDRESS={address} KEY={REAL_KEY}\n{rows}"
+    )
 }
 
 /// Compares a column of README's table with the probe's output in two sessions of one project and then in

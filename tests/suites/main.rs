@@ -117,6 +117,7 @@ mod test_programs;
 mod timeouts;
 mod trust;
 mod trust_table;
+mod used_up;
 mod verbose;
 mod web;
 mod web_browser;

@@ -235,7 +235,7 @@ pub struct Listener {
 }
 
 /// The version of these frames.
-pub const FRAMES_VERSION: u8 = 7;
+pub const FRAMES_VERSION: u8 = 8;
 
 /// A runner's kind and the session's directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
