@@ -25,6 +25,11 @@ pub struct Binaries {
 pub fn binaries() -> &'static Binaries {
     static BINARIES: OnceLock<Binaries> = OnceLock::new();
     BINARIES.get_or_init(|| {
+        assert!(
+            env::var_os("AIFO_TEST_START").is_some(),
+            "a test program was started otherwise than by cargo\n\
+             hint: put 'tests/run_test_program.py' in front of it"
+        );
         let profile = profile_dir();
         let under_test = match env::var_os("AIFO_TEST_BIN_DIR") {
             Some(dir) => PathBuf::from(dir),

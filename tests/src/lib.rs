@@ -54,6 +54,7 @@ mod test_registry;
 mod tmux;
 mod tool_reach;
 mod trial;
+mod trust_table;
 mod user_container;
 mod wait;
 mod web_client;
@@ -99,6 +100,7 @@ pub use test_registry::TestRegistry;
 pub use tmux::Tmux;
 pub use tool_reach::tool_reach;
 pub use trial::{can_run, passes_descriptors, program};
+pub use trust_table::{REAL_KEY, Trusted, differences, trust_probe};
 pub use user_container::UserContainer;
 pub use wait::{DEADLINE, default_deadline, eventually, eventually_within};
 pub use web_client::{

@@ -259,6 +259,19 @@ fn its_environment_is_the_launchers_or_trimmed() {
     assert_eq!(variables(&allowed.start()), expected);
 }
 
+/// Programs load code from their directory and find others in PATH.
+#[test]
+fn a_notification_runs_away_from_the_workspace() {
+    let setup = script(setup(), "pwd; echo \"$PATH\"");
+    let within = setup.workspace().join(".venv/bin");
+    fs::create_dir_all(&within).unwrap();
+    let tools = setup.tools().display().to_string();
+    let path = format!("{}:{tools}:/usr/bin", within.display());
+    let session = setup.env("PATH", &path).start();
+    let expected = format!("/\n{tools}:/usr/bin\n");
+    assert_eq!(notify(&session, "say", &[]).text(), expected);
+}
+
 #[test]
 fn a_notification_never_sees_the_token() {
     let session = setup().start();

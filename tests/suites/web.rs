@@ -48,7 +48,7 @@ impl WebTest {
         watch
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = self.command_without_agent();
         command.args(["--agent-command", &self.agent.command_line()]);
         command

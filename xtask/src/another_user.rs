@@ -17,6 +17,9 @@ const UID: &str = "1000";
 /// The socket whose group may use the Docker daemon.
 const SOCKET: &str = "/var/run/docker.sock";
 
+/// Starts test programs, as cargo's `runner`.
+const RUNNER: &str = "run_test_program.py";
+
 /// World-readable copies of the test program and the programs that it needs; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Copies {
@@ -46,6 +49,7 @@ impl Copies {
             copies.add(&profile.join(program), &format!("debug/{program}"))?;
         }
         copies.add(&program, &format!("debug/deps/{name}"))?;
+        copies.add(&shell::root().join("tests").join(RUNNER), RUNNER)?;
         Ok(copies)
     }
 
@@ -62,8 +66,9 @@ impl Copies {
         let command = |args: &[String]| {
             let mut command = Command::new("setpriv");
             command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
-            command.arg("--").arg(&self.program).args(args).current_dir("/var/tmp");
+            command.arg("--").arg(self.dir.path().join(RUNNER)).arg(&self.program).args(args);
             command
+                .current_dir("/var/tmp")
                 .env("AIFO_TEST_BIN_DIR", self.dir.path().join("debug"))
                 .envs(variables.iter().copied());
             command

@@ -154,6 +154,7 @@ const CHECKS: &[Check] = &[
     Check { name: "security", method: Method::Sync(machine::security_modules) },
     Check { name: "tiocsti", method: Method::Sync(machine::tiocsti) },
     Check { name: "open files", method: Method::Sync(machine::open_files) },
+    Check { name: "user limits", method: Method::Sync(machine::user_limits) },
     Check { name: "terminal", method: Method::Sync(machine::terminal) },
     Check { name: "workspace", method: Method::Sync(session::workspace) },
     Check { name: "programs", method: Method::Sync(session::programs) },

@@ -37,7 +37,8 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
         false => config::load(&workspace, &Flags::default())?,
     };
     config.default_rules.value &= !flags.no_rules;
-    let ask_command = settings::ask_command(&workspace, &config)?;
+    let asked = &config.ask_command.value;
+    let ask_command = settings::user_program(&workspace, &config, "ask.command", asked)?;
     let approvals = approvals(&workspace, &config);
     let shim = ShimBinary::find()?;
     let (directory, shown) = open_directory(&flags)?;

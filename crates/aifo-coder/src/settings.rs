@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aifo_launch::{
     CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, Startup,
-    TrustedPrograms, Verbosity,
+    TrustedPrograms, UserProgram, Verbosity,
 };
 use aifo_policy::Judge;
 use aifo_types::ToolName;
@@ -108,7 +108,8 @@ pub(crate) async fn session_config(
     session.restrictions.retain(|one| !config.unrestricted.value.contains(one));
     session.max_runtime = config.max_secs.value.map(Duration::from_secs);
     session.ask_timeout = Duration::from_secs(config.ask_timeout_secs.value.unwrap_or_default());
-    session.ask_command = ask_command(workspace, config)?.unwrap_or_default();
+    session.ask_command =
+        user_program(workspace, config, "ask.command", &config.ask_command.value)?;
     session.limits.max_executions = config.max_executions.value;
     if config.verbose.value {
         session.verbosity = Verbosity::Verbose;
@@ -126,17 +127,20 @@ pub(crate) fn expect_user(session: &mut SessionConfig, config: &Config) {
     }
 }
 
-/// Returns the user's program that answers questions. Errors: an agent could replace it.
-pub(crate) fn ask_command(
+/// Returns the user's program of this key. Errors: an agent could replace it.
+pub(crate) fn user_program(
     workspace: &Path,
     config: &Config,
-) -> anyhow::Result<Option<Vec<String>>> {
-    let Some(command) = &config.ask_command.value else { return Ok(None) };
-    let program = command.first().map(String::as_str).unwrap_or_default();
-    if let Err(why) = programs(workspace, config).check(Path::new(program)) {
-        bail!("cannot use '{program}' of ask.command: {why}\nhint: choose another program");
+    key: &str,
+    words: &Option<Vec<String>>,
+) -> anyhow::Result<Option<UserProgram>> {
+    let Some(words) = words else { return Ok(None) };
+    let program = UserProgram::new(words.clone(), &programs(workspace, config));
+    if let Err(why) = program.file() {
+        let name = program.name();
+        bail!("cannot use '{name}' of {key}: {why}\nhint: choose another program");
     }
-    Ok(Some(command.clone()))
+    Ok(Some(program))
 }
 
 /// The programs that may be started for a workspace.

@@ -11,7 +11,8 @@ use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
 use aifo_launch::{CallLogReader, EndSignals, LoggedRecord, running_sessions, state_directory};
 use aifo_web::{
-    AgentLauncher, CallSource, LaunchedAgent, RunningCall, RunningSession, Storage, WebConfig,
+    AgentLauncher, AttentionProgram, CallSource, LaunchedAgent, RunningCall, RunningSession,
+    Storage, WebConfig,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -46,8 +47,15 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
         report_bytes: settings.web_report_bytes.value,
         removals: settings.web_removals.value,
     };
+    let on_attention = &settings.web_on_attention.value;
+    let on_attention = settings::user_program(&cwd, &settings, "web.on_attention", on_attention)?;
+    let on_attention = on_attention.map(|program| {
+        AttentionProgram::new(move |input| {
+            let program = program.clone();
+            async move { program.run(&input, 0).await.map(|(status, _)| status) }
+        })
+    });
     let cwd = cwd.display().to_string();
-    let on_attention = settings.web_on_attention.value.unwrap_or_default();
     let stalled = Duration::from_secs(whole(settings.web_stalled_secs.value));
     let unseen = Duration::from_secs(settings.web_unseen_secs.value.unwrap_or_default());
     let config = |listen| WebConfig {

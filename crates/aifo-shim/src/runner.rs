@@ -38,7 +38,7 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
             Some(Options { source: ControlSource::Connect(_), .. }) | None => return usage(),
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
-        Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
+        Some("monitor") => take_fd(aifo_runner::MONITOR_FD).and_then(aifo_runner::monitor),
         Some("chown") => match parse_chown(words) {
             Some((owner, paths)) => aifo_runner::chown_tree(owner, &paths),
             None => return usage(),

@@ -21,6 +21,7 @@ use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
 use crate::shims::{ShimTools, path_without_shims};
 use crate::toolchain::Toolchain;
+use crate::user_program::UserProgram;
 
 /// Configuration of a session.
 #[derive(Clone, Debug)]
@@ -58,8 +59,8 @@ pub struct SessionConfig {
     pub in_place: BTreeSet<ToolName>,
     /// The time for a user's answer to a call that must be approved; 0 if no user can answer.
     pub ask_timeout: Duration,
-    /// A trusted program with arguments that answers for the user; empty for none.
-    pub ask_command: Vec<String>,
+    /// A program that answers for the user.
+    pub ask_command: Option<UserProgram>,
     /// Which of a caller's variables pass to a tool.
     pub forwarding: Forwarding,
     /// Which notifications may run on the host.
@@ -180,7 +181,7 @@ impl SessionConfig {
             judge: None,
             in_place: BTreeSet::new(),
             ask_timeout: Duration::ZERO,
-            ask_command: Vec::new(),
+            ask_command: None,
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
             confinement: ConfinementMode::Auto,

@@ -26,9 +26,8 @@ pub(crate) fn open(
     let approvals = CallApprovals::new(judge, shared, config.ask_timeout, &config.limits, command);
     if approvals.has_judge() {
         tasks.spawn(control_socket::serve(session, approvals.clone(), token.clone())?);
-        if !config.ask_command.is_empty() {
-            let (id, command) = (session.id.clone(), config.ask_command.clone());
-            tasks.spawn(run_ask_command(approvals.clone(), id, command));
+        if let Some(program) = config.ask_command.clone() {
+            tasks.spawn(run_ask_command(approvals.clone(), session.id.clone(), program));
         }
     }
     Ok(approvals)

@@ -255,7 +255,11 @@ impl Backends {
                 .as_ref()
                 .map(|network| LocalNetwork::new(Arc::new(network.clone()), dirs.directory.path())),
         };
+        // Its commands are the user's: an agent writes to the workspace, and may to entries of PATH.
+        let programs = TrustedPrograms::for_workspace(workspace).with_path(local.path.clone());
         let host = LocalBackend {
+            workspace: "/".into(),
+            path: programs.path(),
             confinement: LocalConfinement::Unconfined,
             network: None,
             transport: Transport::Descriptors,

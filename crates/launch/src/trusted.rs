@@ -70,9 +70,7 @@ impl TrustedPrograms {
 
     /// Returns the trusted entries of PATH, for a trusted program's own helpers.
     pub fn path(&self) -> OsString {
-        let kept = self.entries().filter(|directory| {
-            directory.canonicalize().is_ok_and(|real| self.distrust_reason(&real).is_none())
-        });
+        let kept = self.entries().filter(|directory| self.resolve(directory) == Ok(()));
         // Joining fails only for names with a ':', which splitting a PATH never gives.
         std::env::join_paths(kept).unwrap_or_default()
     }
@@ -94,11 +92,7 @@ impl TrustedPrograms {
         if !is_executable(path) {
             return Err("it is not an executable file");
         }
-        let real = path.canonicalize().map_err(|_| "it cannot be found")?;
-        match self.distrust_reason(&real) {
-            None => Ok(path.to_owned()),
-            Some(why) => Err(why),
-        }
+        self.resolve(path).map(|()| path.to_owned())
     }
 
     /// Returns the first trusted program of this name, and the untrusted ones before it in PATH
@@ -109,28 +103,43 @@ impl TrustedPrograms {
             if !is_executable(&file) {
                 continue;
             }
-            let Ok(real) = file.canonicalize() else { continue };
-            match self.distrust_reason(&real) {
-                None => return (Some(file), refused),
-                Some(why) => refused.push((file, why)),
+            match self.resolve(&file) {
+                Ok(()) => return (Some(file), refused),
+                Err(why) => refused.push((file, why)),
             }
         }
         (None, refused)
     }
 
-    /// Checks a program that the user names by its path. Errors: why it is not trusted.
-    pub fn check(&self, file: &Path) -> Result<(), &'static str> {
-        if !is_executable(file) {
-            return Err("it is not an executable file");
-        }
-        match file.canonicalize() {
-            Ok(real) => self.distrust_reason(&real).map_or(Ok(()), Err),
-            Err(_) => Err("it does not exist"),
-        }
-    }
-
     fn entries(&self) -> impl Iterator<Item = PathBuf> + use<'_> {
         std::env::split_paths(OsStr::new(&self.path)).filter(|entry| entry.is_absolute())
+    }
+
+    /// Resolves an absolute path as the kernel does. Errors: why the file, or a directory in which a name
+    /// of the path or of a link on the way is looked up, is not trusted.
+    fn resolve(&self, path: &Path) -> Result<(), &'static str> {
+        let mut real = PathBuf::from("/");
+        let names = |path: &Path| {
+            let names = path.components().rev().map(|name| name.as_os_str().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        let (mut rest, mut links) = (names(path), 0);
+        while let Some(name) = rest.pop() {
+            self.distrust_reason(&real).map_or(Ok(()), Err)?;
+            if name == ".." {
+                real.pop();
+                continue;
+            }
+            real.push(&name);
+            let Ok(target) = real.read_link() else { continue };
+            links += 1;
+            if links > MAX_LINKS {
+                return Err("it cannot be found");
+            }
+            real.pop();
+            rest.extend(names(&target));
+        }
+        self.distrust_reason(&real).map_or(Ok(()), Err)
     }
 
     /// Returns the reason not to trust a file or directory; `None` if it is trusted.
@@ -152,6 +161,9 @@ impl Programs for TrustedPrograms {
         Ok(Program { file, path: self.path() })
     }
 }
+
+/// As the kernel's limit, ELOOP.
+const MAX_LINKS: u32 = 40;
 
 /// Returns the repository that contains a directory, searching up to the user's home.
 fn repository_around(directory: &Path) -> Option<PathBuf> {
@@ -202,6 +214,13 @@ mod tests {
         let linked = base.join("linked");
         fs::create_dir(&linked).unwrap();
         symlink(venv.join("docker"), linked.join("docker")).unwrap();
+        // The agent can point it elsewhere after the check.
+        let planted = workspace.join("planted");
+        fs::create_dir(&planted).unwrap();
+        symlink(system.join("docker"), planted.join("docker")).unwrap();
+        symlink(&system, workspace.join("system")).unwrap();
+        let through = base.join("through");
+        symlink(planted.join("docker"), &through).unwrap();
 
         let given = programs(&[], &[&workspace]);
         let why = "an agent can write to its directory";
@@ -209,6 +228,10 @@ mod tests {
             (system.join("docker"), Ok(())),
             (venv.join("docker"), Err(why)),
             (linked.join("docker"), Err(why)),
+            (planted.join("docker"), Err(why)),
+            (workspace.join("system/docker"), Err(why)),
+            (workspace.join("planted/../../system/docker"), Err(why)),
+            (through, Err(why)),
             (open.join("docker"), Err("every user can write to it")),
             (system.join("absent"), Err("it is not an executable file")),
             ("bin/docker".into(), Err("the program is neither a name nor an absolute path")),
@@ -216,14 +239,25 @@ mod tests {
             assert_eq!(given.file(&file).map(drop), expected, "{}", file.display());
         }
         let relative = Path::new("./node_modules/.bin");
-        let all = [&venv, Path::new(""), Path::new("."), relative, &linked, &open, &system];
+        let within = workspace.join("system");
+        let all = [
+            &venv,
+            &planted,
+            &within,
+            Path::new(""),
+            Path::new("."),
+            relative,
+            &linked,
+            &open,
+            &system,
+        ];
         let trusted = programs(&all, &[&workspace]);
         assert_eq!(trusted.program("docker").unwrap(), system.join("docker"));
         let expected = std::env::join_paths([&linked, &system]).unwrap();
         assert_eq!(trusted.path(), expected, "helpers are searched where programs are");
 
         let refused = |path: &[&Path]| programs(path, &[&workspace]).program("docker").unwrap_err();
-        for entry in [&venv, &linked, &open] {
+        for entry in [&venv, &planted, &within, &linked, &open] {
             assert!(matches!(refused(&[entry]), MissingProgram::Untrusted { .. }), "{entry:?}");
         }
         assert_eq!(refused(&[Path::new("."), base]), MissingProgram::Absent);

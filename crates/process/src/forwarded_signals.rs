@@ -11,7 +11,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use crate::{CaughtSignals, SignalSet, ending_of, signal_group_number, signal_process};
+use crate::{CaughtSignals, SignalSet, ending_of, signal_group_number, signal_process, sys};
 
 /// Runs a command in a process group of its own, and passes the TERM and HUP that this process gets on to it, and INT
 /// to its group, as a terminal does. Returns how the command has ended. Must be called before the process starts a thread.
@@ -19,9 +19,9 @@ pub fn run_with_signals(command: &mut Command) -> io::Result<Ending> {
     let numbers = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
     let set: SignalSet =
         numbers.into_iter().filter_map(|number| u8::try_from(number).ok()).collect();
-    // Before the signals are blocked, which a program inherits.
-    let mut child = command.process_group(0).spawn()?;
+    // First, so that none is lost that comes while the command starts.
     let signals = CaughtSignals::new(set)?;
+    let mut child = sys::unblocked(command.process_group(0)).spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     loop {
         if let Some(status) = child.try_wait()? {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::limits::ResourceLimit;
 
-/// A program to start, and everything that it inherits. In the child, descriptors above 2 are
+/// A program to start, and everything that it inherits. In the child, all other descriptors are
 /// closed, the signal mask is empty and SIGPIPE has its default action. Other signals that this
 /// process ignores stay ignored, see [`crate::reset_dispositions`].
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Spawn<'a> {
     pub cwd: Option<BorrowedFd<'a>>,
     /// Descriptors 0, 1 and 2; `None` is closed. One descriptor may occur several times.
     pub stdio: [Option<BorrowedFd<'a>>; 3],
+    /// Descriptor 3; `None` is closed.
+    pub further: Option<BorrowedFd<'a>>,
     /// The process group of the child.
     pub group: Group<'a>,
     /// Resource limits to change, each capped at this process's hard limit. Limits that cannot be
@@ -93,6 +95,7 @@ impl Spawn<'_> {
             env,
             cwd: None,
             stdio: [None; 3],
+            further: None,
             group: Group::New,
             limits: Vec::new(),
             umask: None,

@@ -88,7 +88,7 @@ async fn run_recorded(
     let mut response_head = Vec::new();
     encode_upgrade_head(&mut response_head, echo);
     let tool = request.tool.clone();
-    let client_handover = ClientHandover { response_head, received };
+    let client_handover = ClientHandover { response_head, received, ..ClientHandover::default() };
     record.judged(&request);
     let start = start_frame(state, request, Some(client_handover));
     let began = Instant::now();

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use aifo_process::{SendMode, receive_with_fds, send_with_fds};
-use aifo_wire::{Frame, FrameError, FrameReader, Start};
+use aifo_wire::{ClientTransport, Frame, FrameError, FrameReader, Start};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;
@@ -112,24 +112,23 @@ impl ControlConnection {
 
     /// Returns what came with a `Start`, or `None` if the number of descriptors is wrong.
     pub(crate) fn take_attachments(&mut self, start: &Start) -> Option<StartAttachments> {
-        let mut attachments = match &mut self.input {
-            // The client is tunnelled. Descriptors that the tool lacks are reported by `ToolStdio`.
-            ControlInput::Stream(_) => {
-                let tunnel = || Tunnel::new(start.serial(), Rc::clone(&self.writer));
-                let client = start.client.as_ref().map(|_| ClientConnection::Tunnelled(tunnel()));
-                StartAttachments { client, passed: Vec::new() }
+        let mut passed = match (&mut self.input, start.descriptors()) {
+            (ControlInput::Socket(_, fds), expected @ 1..) => {
+                fds.pop_front().filter(|fds| fds.len() == expected)?
             }
-            ControlInput::Socket(_, fds) => {
-                let mut passed = match start.descriptors() {
-                    0 => Vec::new(),
-                    expected => fds.pop_front().filter(|fds| fds.len() == expected)?,
-                };
-                let client =
-                    start.client.as_ref().map(|_| FrameSocket::of_client(passed.remove(0)));
-                let client = client.map(ClientConnection::Direct);
-                StartAttachments { client, passed }
+            // Descriptors that the tool lacks are reported by `ToolStdio`.
+            _ => Vec::new(),
+        };
+        let tunnel = || Tunnel::new(start.serial(), Rc::clone(&self.writer));
+        let client = match start.client.as_ref().map(|client| client.transport) {
+            None => None,
+            Some(ClientTransport::Tunnelled) => Some(ClientConnection::Tunnelled(tunnel())),
+            Some(ClientTransport::Passed) if passed.is_empty() => return None,
+            Some(ClientTransport::Passed) => {
+                Some(ClientConnection::Direct(FrameSocket::of_client(passed.remove(0))))
             }
         };
+        let mut attachments = StartAttachments { client, passed };
         if let (Some(client), Some(handover)) = (&mut attachments.client, &start.client) {
             client.receive(&handover.received);
         }

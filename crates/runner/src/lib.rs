@@ -63,7 +63,7 @@ pub use guard::{
     RESOLVER, RESTRICT, STREAM, WRITABLE, WRITE, guard,
 };
 pub use launcher_watch::watch_launcher;
-pub use monitor::monitor;
+pub use monitor::{MONITOR_FD, monitor};
 pub use network::{ISOLATE_NETWORK, isolate_network};
 pub use nonblocking_writer::NonblockingWriter;
 pub use server::{ServeError, serve};

@@ -12,10 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use aifo_process::{
-    ChildEvent, ExecTag, Group, Reaped, SendMode, Spawn, reap, receive_with_fds, send_with_fds,
-    signal_group_number,
-};
+use aifo_process::{ChildEvent, ExecTag, Group, Reaped, Spawn, reap, signal_group_number};
 use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName};
 use aifo_wire::{Exit, Frame, Start, StartError, Usage};
 use nix::errno::Errno;
@@ -24,20 +21,22 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::unistd::{Pid, getpgrp, tcsetpgrp};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpgrp, tcsetpgrp};
 
 use crate::frame_socket::FrameSocket;
 use crate::start_failure::{c_string, spawn_error_text, spawn_start_error};
 
+/// The descriptor of a monitor's connection.
+pub const MONITOR_FD: i32 = 3;
+
 /// Starts a monitor on `terminal`, and sends it the tool to start. Returns the monitor's pid and
-/// the connection on which it reports. The tool inherits limits, umask, nice value and directory
-/// from it.
+/// the connection on which it reports. The tool inherits descriptors, limits, umask, nice value and
+/// directory from it: descriptors that are sent could be refused.
 pub(crate) fn start(
     id: &ExecId,
     tool: Spawn<'_>,
     terminal: BorrowedFd<'_>,
 ) -> io::Result<(Pid, FrameSocket)> {
-    let null = File::options().read(true).write(true).open("/dev/null")?;
     let (runner_end, monitor_end) =
         socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
     let bytes = |text: &CString| text.as_bytes().to_vec();
@@ -67,7 +66,8 @@ pub(crate) fn start(
     // The exec tag alone, so that killing the exec kills its monitor.
     let env = vec![CString::new(ExecTag::new(id).as_str())?];
     let monitor = Spawn {
-        stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
+        stdio: tool.stdio,
+        further: Some(monitor_end.as_fd()),
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
         limits: tool.limits,
@@ -77,13 +77,8 @@ pub(crate) fn start(
     };
     let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
     drop(monitor_end);
-    let fds: Vec<_> = tool.stdio.iter().flatten().copied().collect();
-    let mut bytes = Vec::new();
-    Frame::Start(Box::new(start)).encode(&mut bytes);
-    // The monitor normally reads at once; a stopped one must not block the runner.
-    let sent = send_with_fds(runner_end.as_fd(), &bytes, &fds, SendMode::NonBlocking)?;
     let mut channel = FrameSocket::new(runner_end);
-    channel.send_encoded(bytes.get(sent..).unwrap_or_default())?;
+    channel.send(&Frame::Start(Box::new(start)))?;
     Ok((pid, channel))
 }
 
@@ -96,8 +91,12 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
     let children = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut control = FrameSocket::new(control);
     let terminal = File::options().read(true).write(true).open("/dev/tty")?;
-    let (start, fds) = receive_start(&mut control)?;
-    let tool = match start_tool(&start, fds, terminal.as_fd()) {
+    let start = receive_start(&mut control)?;
+    let started = start_tool(&start, terminal.as_fd());
+    // The tool alone has its descriptors, so that their other ends see it close them.
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null).and_then(|()| dup2_stdout(&null)).and_then(|()| dup2_stderr(&null))?;
+    let tool = match started {
         Ok(tool) => tool,
         Err(error) => return control.send(&Frame::StartError { serial: 0, error }),
     };
@@ -180,13 +179,11 @@ fn report_exit(
     }
 }
 
-/// Waits for `Start` and its descriptors.
-fn receive_start(control: &mut FrameSocket) -> io::Result<(Start, Vec<OwnedFd>)> {
-    let mut fds = Vec::new();
-    let mut bytes = [0; 16 * 1024];
+/// Waits for `Start`.
+fn receive_start(control: &mut FrameSocket) -> io::Result<Start> {
     loop {
         match control.next_frame().map_err(io::Error::other)? {
-            Some(Frame::Start(start)) => return Ok((*start, fds)),
+            Some(Frame::Start(start)) => return Ok(*start),
             Some(_) => return Err(io::ErrorKind::InvalidData.into()),
             None => {}
         }
@@ -194,30 +191,19 @@ fn receive_start(control: &mut FrameSocket) -> io::Result<(Start, Vec<OwnedFd>)>
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        match receive_with_fds(control.as_fd(), &mut bytes, 3) {
-            Ok(received) if received.bytes == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(received) => {
-                fds.extend(received.fds);
-                control.receive(&bytes[..received.bytes]);
-            }
-            Err(Errno::EAGAIN | Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
+        if !control.fill()? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-fn start_tool(
-    start: &Start,
-    fds: Vec<OwnedFd>,
-    terminal: BorrowedFd<'_>,
-) -> Result<Pid, StartError> {
+fn start_tool(start: &Start, terminal: BorrowedFd<'_>) -> Result<Pid, StartError> {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let inherited = &start.request.inherited;
     let program = start.program.as_deref().unwrap_or_default();
-    let mut fds = fds.iter();
-    let stdio = inherited.stdio.map(|declared| match declared {
-        Stdio::Passed => fds.next().map(AsFd::as_fd),
-        _ => None,
-    });
+    let own = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let is_open = |declared: Stdio| declared == Stdio::Passed;
+    let stdio = [0, 1, 2].map(|number| is_open(inherited.stdio[number]).then_some(own[number]));
     let variables = inherited.environment.iter().map(|variable| c_string(variable));
     let (argv, env) = (
         start.request.argv().map(c_string).collect::<Result<_, _>>()?,

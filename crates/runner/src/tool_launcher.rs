@@ -216,6 +216,7 @@ impl ToolLauncher {
             nice: inherited.nice,
             ignored: inherited.ignored,
             no_network: request.no_network.is_some(),
+            further: None,
         };
         let failed = |error| spawn_start_error(&program, &error);
         let (pid, starting, monitor) = match &stdio.terminal {

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use aifo_types::{ExecId, Kind};
 use aifo_wire::{
     CancelCause, Delivery, Frame, FrameReader, Interrupt, Listener, ListenerReport, NetFlowError,
-    SocketResult,
+    SocketResult, Start,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::event::ExecEvent;
 use crate::link::Link;
-use crate::outbox::Outbox;
+use crate::outbox::{Message, Outbox, RelayStreams};
 use crate::stack_table::SharedStackTable;
 
 pub(crate) use self::start::read_hello;
@@ -138,12 +138,26 @@ impl ControlConnection {
         self.link.takes_descriptors()
     }
 
+    /// Returns whether the runner passes sockets of its network stack, rather than to relay them.
+    pub(crate) fn passes_sockets(&self) -> bool {
+        self.takes_descriptors() && self.stack.lock().is_none()
+    }
+
     /// Sends a frame, at once or when there is room. Frames to a lost runner are dropped.
-    pub(crate) fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
+    pub(crate) fn send(&self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
+        self.push(Message::of(bytes));
+    }
+
+    /// As [`ControlConnection::send`], with the descriptors of the `Start`.
+    pub(crate) fn send_start(&self, start: Start, fds: Vec<OwnedFd>, relay: RelayStreams) {
+        self.push(Message::of_start(start, fds, relay));
+    }
+
+    fn push(&self, message: Message) {
         let mut outbox = self.outbox();
-        outbox.push(bytes, fds);
+        outbox.push(message);
         self.flush(&mut outbox);
         if !outbox.is_empty() {
             self.backlog.notify_one();
@@ -151,7 +165,7 @@ impl ControlConnection {
     }
 
     pub(crate) fn cancel(&self, serial: u32, cause: CancelCause, interrupt: Interrupt) {
-        self.send(&Frame::Cancel { serial, cause, interrupt }, Vec::new());
+        self.send(&Frame::Cancel { serial, cause, interrupt });
     }
 
     fn flush(&self, outbox: &mut Outbox) {

@@ -7,8 +7,9 @@ use aifo_wire::{CancelCause, Frame, Interrupt, Start};
 use tokio::sync::mpsc;
 
 use crate::event::ExecEvent;
+use crate::outbox::RelayStreams;
 use crate::runner::Runner;
-use crate::tunnel::{self, RelayTarget};
+use crate::tunnel;
 use crate::usage::UsageGuard;
 
 /// A tool that a runner starts or has started. If this is dropped before the tool has ended, the
@@ -27,9 +28,9 @@ impl Runner {
     /// Starts a tool on `fds`: as many descriptors as the `Start` names, in its order. The result
     /// arrives as events. Sets the serial of the `Start`.
     ///
-    /// To a runner that takes no descriptors the streams are relayed instead: through the client's
-    /// connection, or into the pipe for the tool's output if there is no client. `Started` reports
-    /// this to the client.
+    /// If the runner takes no descriptors, or this user has too many in flight, the streams are relayed
+    /// instead: through the client's connection, or into the pipe for the tool's output if there is no
+    /// client. `Started` reports this to the client.
     pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
         let control = self.control();
         let (events_sender, events) = mpsc::unbounded_channel();
@@ -40,47 +41,26 @@ impl Runner {
         }
         // Another kernel has other numbers.
         start.request.cwd_id = start.request.cwd_id.filter(|_| self.shares_kernel());
-        let fds = if control.takes_descriptors() {
-            control.replies().execs.insert(serial, events_sender);
-            fds
+        control.replies().execs.insert(serial, events_sender);
+        if control.takes_descriptors() {
+            let relaying = Arc::downgrade(control);
+            let relay = move |start: &mut Start, fds| {
+                if let Some(control) = relaying.upgrade() {
+                    tunnel::relay(&control, start, fds);
+                }
+            };
+            control.send_start(start, fds, RelayStreams(Box::new(relay)));
         } else {
-            self.start_relayed(&mut start, fds, events_sender);
-            Vec::new()
-        };
+            tunnel::relay(control, &mut start, fds);
+            control.send(&Frame::Start(Box::new(start)));
+        }
         if self.is_lost() {
             // There would be no reply.
             control.forget_exec(serial);
             control.forget_tunnel(serial);
         }
-        control.send(&Frame::Start(Box::new(start)), fds);
         let runner = self.clone();
         Exec { runner, serial, events, ended: false, usage: None }
-    }
-
-    /// Starts a task that relays the bytes which passed descriptors would carry.
-    fn start_relayed(
-        &self,
-        start: &mut Start,
-        fds: Vec<OwnedFd>,
-        events_sender: mpsc::UnboundedSender<ExecEvent>,
-    ) {
-        let (serial, control) = (start.serial(), Arc::clone(self.control()));
-        let (messages_sender, messages) = mpsc::unbounded_channel();
-        let mut replies = self.control().replies();
-        match tunnel::relay_streams(start, fds) {
-            RelayTarget::Client(client) => {
-                replies.execs.insert(serial, events_sender);
-                replies.tunnels.insert(serial, messages_sender);
-                tokio::spawn(tunnel::relay_client(control, serial, client, messages));
-            }
-            RelayTarget::Output(pipe) => {
-                replies.tunnels.insert(serial, messages_sender);
-                tokio::spawn(tunnel::relay_output(control, serial, pipe, messages, events_sender));
-            }
-            RelayTarget::None => {
-                replies.execs.insert(serial, events_sender);
-            }
-        }
     }
 }
 

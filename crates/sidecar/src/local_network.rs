@@ -22,8 +22,8 @@ use crate::error::SidecarError;
 use crate::hidden::hidden_sockets;
 use crate::listeners::RESOLVER;
 use crate::local_process::{MESSAGES_TIME, c_string, log_lines, obstacle, reap};
-use crate::runner::Runner;
-use crate::stack_server::{ServedStack, StackServer, WatchIntervals, serve_until};
+use crate::runner::{Runner, StackRole};
+use crate::stack_server::{StackServer, WatchIntervals, serve_until};
 
 /// The network of all local sidecars of a session: its stacks, each of which a process without tools
 /// holds. Cheap to clone.
@@ -112,7 +112,8 @@ impl LocalNetwork {
             Setup { workspace: vec![b"/".to_vec()], tmp: Vec::new(), kind: kind.to_string() };
         let server = &self.0.server;
         let ports = server.ports(stack).unwrap_or_default();
-        let connected = Runner::connect_listening(kind.clone(), control, &setup, &ports).await;
+        let role = StackRole::Served(&ports);
+        let connected = Runner::connect_in_role(kind.clone(), control, &setup, role).await;
         let lost = connected.as_ref().ok().map(|(runner, _)| runner.lost());
         if lost.is_none() {
             // The cause is logged before the failure.
@@ -124,9 +125,8 @@ impl LocalNetwork {
             }
             reap(pid).await;
         });
-        let (runner, listeners) = connected?;
-        let serving =
-            server.serve(stack, Some(ServedStack::Passed(listeners)), runner.stack_sockets());
+        let (runner, served) = connected?;
+        let serving = server.serve(stack, served, runner.stack_sockets());
         serve_until(serving, runner.lost());
         Ok(Holder { pid, runner })
     }

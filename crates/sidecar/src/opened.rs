@@ -73,7 +73,7 @@ pub(crate) fn pending(
 ) -> PendingSocket {
     PendingSocket(Box::new(move |control, (result, id), fds| {
         let opened = match (result, request) {
-            (SocketResult::Passed, _) if control.takes_descriptors() => {
+            (SocketResult::Passed, _) if control.passes_sockets() => {
                 fds.pop_front().map(OpenedSocket::Passed).ok_or(SocketResult::Failed)
             }
             (SocketResult::Passed, SocketRequest::Bind(port)) => {
@@ -155,7 +155,7 @@ impl Drop for RelayedListener {
         if let Some(table) = self.control.stack().lock().as_mut() {
             table.listeners.remove(&self.port);
         }
-        self.control.send(&Frame::Unbind { port: self.port }, Vec::new());
+        self.control.send(&Frame::Unbind { port: self.port });
         // The runner may have sent further ones.
         self.connections.close();
         while let Ok(connection) = self.connections.try_recv() {

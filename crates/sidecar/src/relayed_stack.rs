@@ -38,7 +38,7 @@ impl RelayedStack {
     /// Sends a datagram to a client. It is dropped if the runner does not read.
     pub fn answer(&self, peer: SocketAddrV4, data: &[u8]) {
         if self.control.has_room() {
-            self.control.send(&Frame::Net(NetFrame::Answer { peer, data }), Vec::new());
+            self.control.send(&Frame::Net(NetFrame::Answer { peer, data }));
         }
     }
 }
@@ -134,7 +134,7 @@ impl ControlConnection {
     }
 
     fn send_of_stack(&self, frame: NetFrame<'_>) {
-        self.send(&Frame::Net(frame), Vec::new());
+        self.send(&Frame::Net(frame));
     }
 
     /// Updates the state of a connection and sends the frame that results, before any other of this

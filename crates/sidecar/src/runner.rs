@@ -182,7 +182,7 @@ impl Runner {
             });
         }
         let control = Arc::new(ControlConnection::new(link));
-        control.send(&Frame::Setup(setup.clone()), Vec::new());
+        control.send(&Frame::Setup(setup.clone()));
         let mut listeners = None;
         if let StackRole::Served(ports) = held {
             let bound = control.listen(&kind, &mut frames, ports);
@@ -237,7 +237,7 @@ impl Runner {
     pub(crate) fn watch_listeners(&self, intervals: WatchIntervals) {
         let ms = |interval: Duration| u16::try_from(interval.as_millis()).unwrap_or(u16::MAX);
         let (interval, background) = (ms(intervals.execs), ms(intervals.background));
-        self.control().send(&Frame::Watch { interval, background }, Vec::new());
+        self.control().send(&Frame::Watch { interval, background });
     }
 
     /// Sets the translation of the clients' directories to the runner's.
@@ -289,7 +289,7 @@ impl Runner {
             replies.signals.insert(serial, sender);
             serial
         };
-        self.control().send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
+        self.control().send(&Frame::Kill { serial, signal, id: id.clone() });
         delivered.await.map_err(|_| SidecarError::Lost(self.kind.clone()))
     }
 
@@ -309,7 +309,7 @@ impl Runner {
             serial
         };
         let frame = Frame::FindCaller { serial, socket, port, only, text };
-        self.control().send(&frame, Vec::new());
+        self.control().send(&frame);
         found.await.ok().flatten()
     }
 
@@ -322,7 +322,7 @@ impl Runner {
             // There would be no reply.
             self.control().replies().busy = None;
         }
-        self.control().send(&Frame::Retire, Vec::new());
+        self.control().send(&Frame::Retire);
         match busy.await {
             Ok(()) => RetireOutcome::Busy,
             Err(_) => {

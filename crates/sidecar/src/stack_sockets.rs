@@ -97,7 +97,7 @@ impl StackSockets {
 
     /// Has the runner report the stack's listeners once.
     pub fn report_listeners(&self) {
-        self.control.send(&Frame::Watch { interval: 0, background: 0 }, Vec::new());
+        self.control.send(&Frame::Watch { interval: 0, background: 0 });
     }
 
     async fn open(
@@ -109,7 +109,7 @@ impl StackSockets {
         let (sender, opened) = oneshot::channel();
         let pending = pending(request, sender);
         let serial = self.control.expect_socket(pending).ok_or_else(lost)?;
-        self.control.send(&frame(serial), Vec::new());
+        self.control.send(&frame(serial));
         opened.await.map_err(|_| lost())?.map_err(|result| match result {
             SocketResult::InUse => SocketError::InUse,
             SocketResult::Refused => SocketError::Refused,

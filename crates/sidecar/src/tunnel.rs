@@ -1,4 +1,4 @@
-//! Relays the clients' bytes in frames, for runners without descriptors (`spec/runner.md#stream-transport`).
+//! Relays the clients' bytes in frames where no descriptors pass (`spec/runner.md#stream-transport`).
 
 use std::io;
 use std::net::Shutdown;
@@ -6,10 +6,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use aifo_types::Stdio;
-use aifo_wire::{Buffer, ClientHandover, Frame, FrameReader, ReceiveWindow, Start};
+use aifo_wire::{
+    Buffer, ClientHandover, ClientTransport, Frame, FrameReader, ReceiveWindow, SendWindow, Start,
+    Stream,
+};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::write;
+use nix::unistd::{read, write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -18,42 +21,65 @@ use crate::control::{ControlConnection, TunnelMessage};
 use crate::event::ExecEvent;
 use crate::socket::{Socket, on_reactor};
 
-/// The descriptor to relay for an exec.
+/// The descriptors to relay for an exec.
 #[derive(Debug)]
-pub(crate) enum RelayTarget {
+enum RelayTarget {
     Client(OwnedFd),
-    Output(OwnedFd),
+    /// 0, 1 and 2 of an exec without a client.
+    Streams([Option<OwnedFd>; 3]),
     None,
 }
 
 /// The runner's messages for one exec.
-pub(crate) type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
+type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
 
-/// Replaces passed descriptors in a `Start` with relayed streams, and returns the descriptor to relay.
-/// A call without a client passes at most one descriptor, the pipe for its output; then the reader of
-/// that pipe is the client.
-pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget {
-    let mut fds = fds.into_iter();
-    let stdio = &mut start.request.inherited.stdio;
-    if start.client.is_some() {
-        for stdio in stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
-            *stdio = Stdio::Relayed;
+/// Starts a task that relays the bytes which the descriptors of a `Start` would carry.
+pub(crate) fn relay(control: &Arc<ControlConnection>, start: &mut Start, fds: Vec<OwnedFd>) {
+    let serial = start.serial();
+    let (sender, messages) = mpsc::unbounded_channel();
+    let mut replies = control.replies();
+    match relay_streams(start, fds) {
+        RelayTarget::Client(client) => {
+            replies.tunnels.insert(serial, sender);
+            tokio::spawn(relay_client(Arc::clone(control), serial, client, messages));
         }
-        return fds.next().map_or(RelayTarget::None, RelayTarget::Client);
-    }
-    // Any other `Start` is unchanged, and the runner reports the missing descriptors.
-    match (&mut *stdio, fds.next()) {
-        ([Stdio::Null | Stdio::Closed, stdout @ Stdio::Passed, _], Some(pipe)) => {
-            *stdout = Stdio::Relayed;
-            start.client = Some(ClientHandover::default());
-            RelayTarget::Output(pipe)
+        RelayTarget::Streams(pipes) => {
+            // All output is in the pipes before the event of the end.
+            let Some(events) = replies.execs.remove(&serial) else { return };
+            replies.tunnels.insert(serial, sender);
+            tokio::spawn(relay_pipes(Arc::clone(control), serial, pipes, messages, events));
         }
-        _ => RelayTarget::None,
+        RelayTarget::None => {}
     }
 }
 
+/// Replaces passed descriptors in a `Start` with relayed streams, and returns the descriptors to relay.
+/// A call without a client passes pipes; then the holder of their other ends is the client.
+fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget {
+    let mut fds = fds.into_iter();
+    let mut client = None;
+    match &mut start.client {
+        Some(handover) => {
+            handover.transport = ClientTransport::Tunnelled;
+            client = fds.next();
+        }
+        None if start.request.passed() == 0 => return RelayTarget::None,
+        None => {
+            let transport = ClientTransport::Tunnelled;
+            start.client = Some(ClientHandover { transport, ..ClientHandover::default() });
+        }
+    }
+    let pipes = start.request.inherited.stdio.each_mut().map(|stdio| {
+        (*stdio == Stdio::Passed).then(|| {
+            *stdio = Stdio::Relayed;
+            fds.next()
+        })?
+    });
+    client.map_or(RelayTarget::Streams(pipes), RelayTarget::Client)
+}
+
 /// Copies a client's bytes both ways until the client has received everything, or has disconnected.
-pub(crate) async fn relay_client(
+async fn relay_client(
     control: Arc<ControlConnection>,
     serial: u32,
     client: OwnedFd,
@@ -62,7 +88,7 @@ pub(crate) async fn relay_client(
     let copied = copy_both_ways(&control, serial, &Socket::new(client), messages).await;
     control.forget_tunnel(serial);
     if copied.is_err() {
-        control.send(&Frame::TunnelEnd { serial }, Vec::new());
+        control.send(&Frame::TunnelEnd { serial });
     }
 }
 
@@ -101,7 +127,7 @@ async fn copy_both_ways(
                 if data.is_empty() {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                control.send(&Frame::Tunnel { serial, data }, Vec::new());
+                control.send(&Frame::Tunnel { serial, data });
             }
         }
     }
@@ -113,39 +139,121 @@ const READ_SIZE: usize = 32 * 1024;
 /// More than the windows of all streams together, so a client that reads never reaches it.
 const MAX_UNSENT: usize = 1024 * 1024;
 
-/// Writes a tool's output to a pipe and forwards the exec's events in order: all output is in the pipe
-/// before the event of the end.
-pub(crate) async fn relay_output(
+/// Copies between a tool's streams and pipes, and forwards the exec's events in order: all output is in the
+/// pipes before the event of the end.
+async fn relay_pipes(
     control: Arc<ControlConnection>,
     serial: u32,
-    pipe: OwnedFd,
+    [stdin, stdout, stderr]: [Option<OwnedFd>; 3],
     mut messages: TunnelMessages,
     events: mpsc::UnboundedSender<ExecEvent>,
 ) {
     let mut frames = FrameReader::for_client();
-    let mut output =
-        OutputPipe { pipe: Some(PipeState::Untouched(pipe)), allowance: ReceiveWindow::default() };
-    while let Some(message) = messages.recv().await {
+    let mut outputs = [stdout, stderr].map(|pipe| OutputPipe {
+        pipe: pipe.map(PipeState::Untouched),
+        allowance: ReceiveWindow::default(),
+    });
+    let mut input =
+        InputPipe { pipe: stdin.map(PipeState::Untouched), credit: SendWindow::default() };
+    let send = |frame: &Frame<'_>| {
+        let mut data = Vec::new();
+        frame.encode(&mut data);
+        control.send(&Frame::Tunnel { serial, data: &data });
+    };
+    // Nothing is read for a tool that may still be started by another runner.
+    let mut started = false;
+    loop {
+        let message = tokio::select! {
+            message = messages.recv() => message,
+            read = input.read(), if started && input.is_ready() => {
+                match read {
+                    Ok(data) if !data.is_empty() => {
+                        send(&Frame::Data { stream: Stream::Stdin, data: &data });
+                        control.writable().await;
+                    }
+                    _ => {
+                        input.pipe = None;
+                        send(&Frame::Closed { stream: Stream::Stdin });
+                    }
+                }
+                continue;
+            }
+        };
         let bytes = match message {
-            TunnelMessage::Bytes(bytes) => bytes,
-            TunnelMessage::Event(event) => {
+            Some(TunnelMessage::Bytes(bytes)) => bytes,
+            Some(TunnelMessage::Event(event)) => {
+                started = true;
                 if let ExecEvent::Ended(_) = event {
-                    output.pipe = None;
+                    input.pipe = None;
+                    outputs.iter_mut().for_each(|output| output.pipe = None);
                 }
                 // The receiver may have been dropped.
                 let _ = events.send(event);
                 continue;
             }
+            None => return,
         };
         frames.receive(&bytes);
-        if !output.take_frames(&control, serial, &mut frames).await {
+        if !take_frames(&mut frames, &mut input, &mut outputs, send).await {
             tracing::warn!("a runner broke the protocol of a client's connection");
             control.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// The writing end of the output pipe, until the tool closes its output or the reader closes the pipe.
+/// Handles all complete frames. `false` after a protocol error.
+async fn take_frames(
+    frames: &mut FrameReader,
+    input: &mut InputPipe,
+    outputs: &mut [OutputPipe; 2],
+    send: impl Fn(&Frame<'_>),
+) -> bool {
+    let index = |stream| match stream {
+        Stream::Stdin | Stream::Terminal => None,
+        Stream::Stdout => Some(0),
+        Stream::Stderr => Some(1),
+    };
+    loop {
+        match frames.next_frame() {
+            Ok(Some(Frame::Data { stream, data })) => {
+                let Some(at) = index(stream) else { return false };
+                let output = &mut outputs[at];
+                if output.allowance.receive(data.len()).is_err() {
+                    return false;
+                }
+                if output.pipe.is_some() && output.write(data).await.is_err() {
+                    // The tool's next write fails with EPIPE too.
+                    output.pipe = None;
+                    send(&Frame::Closed { stream });
+                }
+                if let Some(bytes) = output.allowance.release(data.len()) {
+                    send(&Frame::Credit { stream, bytes });
+                }
+            }
+            Ok(Some(Frame::Closed { stream })) => match index(stream) {
+                Some(at) => outputs[at].pipe = None,
+                None => input.pipe = None,
+            },
+            Ok(Some(Frame::Credit { stream: Stream::Stdin, bytes })) => {
+                if input.credit.grant(bytes).is_err() {
+                    return false;
+                }
+            }
+            // The control connection carries the same.
+            Ok(Some(Frame::Exit { .. } | Frame::Stopped { .. })) => {}
+            Ok(None) => return true,
+            Ok(Some(_)) | Err(_) => return false,
+        }
+    }
+}
+
+/// The reading end of a pipe, until its end or until the tool closes its input.
+struct InputPipe {
+    pipe: Option<PipeState>,
+    credit: SendWindow,
+}
+
+/// The writing end of a pipe, until the tool closes its output or the reader closes the pipe.
 struct OutputPipe {
     pipe: Option<PipeState>,
     allowance: ReceiveWindow,
@@ -158,52 +266,50 @@ enum PipeState {
     Registered(AsyncFd<OwnedFd>),
 }
 
-impl OutputPipe {
-    /// Handles all complete frames. `false` after a protocol error.
-    async fn take_frames(
-        &mut self,
-        control: &ControlConnection,
-        serial: u32,
-        frames: &mut FrameReader,
-    ) -> bool {
-        let send = |frame: &Frame<'_>| {
-            let mut data = Vec::new();
-            frame.encode(&mut data);
-            control.send(&Frame::Tunnel { serial, data: &data }, Vec::new());
-        };
+impl PipeState {
+    /// Registers the pipe for its only direction.
+    fn register(pipe: &mut Option<PipeState>, interest: Interest) -> io::Result<&AsyncFd<OwnedFd>> {
+        if let Some(PipeState::Untouched(_)) = pipe
+            && let Some(PipeState::Untouched(fd)) = pipe.take()
+        {
+            fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+            *pipe = Some(PipeState::Registered(on_reactor(fd, interest)?));
+        }
+        match pipe {
+            Some(PipeState::Registered(pipe)) => Ok(pipe),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl InputPipe {
+    fn is_ready(&self) -> bool {
+        self.pipe.is_some() && self.credit.left() > 0
+    }
+
+    /// Returns bytes, empty at the end, and spends their credit. Cancel-safe.
+    async fn read(&mut self) -> io::Result<Vec<u8>> {
+        let pipe = PipeState::register(&mut self.pipe, Interest::READABLE)?;
+        let mut data = vec![0; READ_SIZE.min(self.credit.left())];
         loop {
-            match frames.next_frame() {
-                Ok(Some(Frame::Data { stream, data })) => {
-                    if self.allowance.receive(data.len()).is_err() {
-                        return false;
-                    }
-                    if self.pipe.is_some() && self.write(data).await.is_err() {
-                        // The tool's next write fails with EPIPE too.
-                        self.pipe = None;
-                        send(&Frame::Closed { stream });
-                    }
-                    if let Some(bytes) = self.allowance.release(data.len()) {
-                        send(&Frame::Credit { stream, bytes });
-                    }
+            match read(pipe.get_ref(), &mut data) {
+                Ok(count) => {
+                    data.truncate(count);
+                    self.credit.spend(count);
+                    return Ok(data);
                 }
-                Ok(Some(Frame::Closed { .. })) => self.pipe = None,
-                // The control connection carries the same.
-                Ok(Some(Frame::Exit { .. } | Frame::Stopped { .. })) => {}
-                Ok(None) => return true,
-                Ok(Some(_)) | Err(_) => return false,
+                // Cleared before the next attempt, so that no event in between is lost.
+                Err(Errno::EAGAIN) => pipe.readable().await?.clear_ready(),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
     }
+}
 
+impl OutputPipe {
     async fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
-        let pipe = match self.pipe.take() {
-            Some(PipeState::Untouched(pipe)) => {
-                fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-                on_reactor(pipe, Interest::WRITABLE)?
-            }
-            Some(PipeState::Registered(pipe)) => pipe,
-            None => return Ok(()),
-        };
+        let pipe = PipeState::register(&mut self.pipe, Interest::WRITABLE)?;
         while !data.is_empty() {
             match write(pipe.get_ref(), data) {
                 Ok(count) => data = data.get(count..).unwrap_or_default(),
@@ -213,7 +319,6 @@ impl OutputPipe {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        self.pipe = Some(PipeState::Registered(pipe));
         Ok(())
     }
 }

@@ -1,15 +1,40 @@
-//! Runs the user's command when something waits and no browser shows the page
+//! Runs the user's program when something waits and no browser shows the page
 //! (`spec/web.md#attention`).
 
-use std::process::Stdio;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 use crate::hub::{Attention, Hub};
+
+/// Runs a program of the user with a line of input. Dropping the future ends the program.
+#[derive(Clone)]
+pub struct AttentionProgram(Arc<Run>);
+
+type Run =
+    dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send>> + Send + Sync;
+
+impl AttentionProgram {
+    /// Runs the program by this function.
+    pub fn new<F>(run: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<ExitStatus>> + Send + 'static,
+    {
+        AttentionProgram(Arc::new(move |input| Box::pin(run(input))))
+    }
+}
+
+impl fmt::Debug for AttentionProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttentionProgram").finish_non_exhaustive()
+    }
+}
 
 /// Returns whether what waits is reported: no browser shows the page now or did so lately.
 fn is_unseen(last_visible: Option<Instant>, now: Instant, unseen: Duration) -> bool {
@@ -17,8 +42,8 @@ fn is_unseen(last_visible: Option<Instant>, now: Instant, unseen: Duration) -> b
 }
 
 /// Reports until it is dropped.
-pub(crate) async fn run(hub: Arc<Hub>, command: Vec<String>, unseen: Duration) {
-    let Some((program, args)) = command.split_first() else { return };
+pub(crate) async fn run(hub: Arc<Hub>, program: Option<AttentionProgram>, unseen: Duration) {
+    let Some(program) = program else { return };
     loop {
         sleep(INTERVAL).await;
         let events = {
@@ -31,40 +56,26 @@ pub(crate) async fn run(hub: Arc<Hub>, command: Vec<String>, unseen: Duration) {
             }
         };
         for event in events {
-            if let Err(error) = report(program, args, &event).await {
-                tracing::warn!(%error, program, "on_attention failed");
+            if let Err(error) = report(&program, &event).await {
+                tracing::warn!(%error, "on_attention failed");
             }
         }
     }
 }
 
-async fn report(program: &str, args: &[String], event: &Attention) -> std::io::Result<()> {
-    let mut child = Command::new(program)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()?;
-    let line = format!("{}\n", event.to_value());
-    let run = async {
-        if let Some(mut stdin) = child.stdin.take() {
-            // A command that does not read it may still be right.
-            let _ = stdin.write_all(line.as_bytes()).await;
-        }
-        child.wait().await
-    };
-    let status =
-        timeout(COMMAND_TIMEOUT, run).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+async fn report(program: &AttentionProgram, event: &Attention) -> io::Result<()> {
+    let run = (program.0)(format!("{}\n", event.to_value()));
+    let status = timeout(PROGRAM_TIMEOUT, run).await.map_err(|_| io::ErrorKind::TimedOut)??;
     match status.success() {
         true => Ok(()),
-        false => Err(std::io::Error::other(status.to_string())),
+        false => Err(io::Error::other(status.to_string())),
     }
 }
 
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The longest run of the command.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest run of the program.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,6 +47,7 @@ mod view;
 mod waiting_call;
 mod web;
 
+pub use attention::AttentionProgram;
 pub use call_log::{CallSource, RunningCall, RunningSession};
 pub use driver::{AgentLauncher, AllowedHook, LaunchedAgent, RuleJudge};
 pub use hub::{Storage, storage_directory};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::attention;
+use crate::attention::{self, AttentionProgram};
 use crate::call_log::{CallSource, RunningSession};
 use crate::driver::{AgentLauncher, Driver};
 use crate::hub::{Hub, Storage};
@@ -32,8 +32,8 @@ pub struct WebConfig {
     pub cwd: String,
     /// How long a browser may leave output unread.
     pub stalled: Duration,
-    /// The command to run when something waits and no browser shows the page; empty for none.
-    pub on_attention: Vec<String>,
+    /// The program to run when something waits and no browser shows the page.
+    pub on_attention: Option<AttentionProgram>,
     /// How long no browser has shown the page when that runs.
     pub unseen: Duration,
     /// Returns the running sessions of this user.
@@ -50,7 +50,7 @@ pub struct Web {
     commands: UnboundedReceiver<crate::hub::Command>,
     call_answers: Option<UnboundedReceiver<CallAnswer>>,
     stalled: Duration,
-    on_attention: Vec<String>,
+    on_attention: Option<AttentionProgram>,
     unseen: Duration,
     running: fn() -> Vec<RunningSession>,
 }

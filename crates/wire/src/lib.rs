@@ -131,7 +131,8 @@ pub use response_head::{ResponseHead, RunPermission};
 pub use response_reader::{ResponseEvent, ResponseReader, ToolEnd};
 pub use short_answer::{ShortAnswer, parse_short_answer};
 pub use start::{
-    ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
+    ClientHandover, ClientTransport, Environment, OutsideDirectory, Reports, Start, StartError,
+    StartErrorCause,
 };
 
 // For test code that integration tests share.

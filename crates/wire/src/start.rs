@@ -17,7 +17,7 @@ pub struct Start {
     pub program: Option<Vec<u8>>,
     /// The part of the runner's environment that the tool inherits.
     pub environment: Environment,
-    /// The client's connection, if the runner serves it; it is the first descriptor.
+    /// The client's connection, if the runner serves it.
     pub client: Option<ClientHandover>,
     /// The frames that the proxy receives about the tool.
     pub reports: Reports,
@@ -30,6 +30,8 @@ pub struct Start {
 /// passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHandover {
+    /// The way of its bytes.
+    pub transport: ClientTransport,
     /// The bytes to send before `Started`, once the tool runs. If empty, `Started` is not sent
     /// either.
     pub response_head: Vec<u8>,
@@ -53,6 +55,18 @@ code_table! {
         ExitOnly = 0,
         /// `Started` as soon as the tool runs, and the above.
         StartAndExit = 1,
+    }
+}
+
+code_table! {
+    /// The way of a client's bytes to the runner.
+    #[derive(Default)]
+    pub enum ClientTransport {
+        /// Its connection is the first descriptor.
+        #[default]
+        Passed = 1,
+        /// They travel in `Tunnel`.
+        Tunnelled = 2,
     }
 }
 
@@ -119,7 +133,8 @@ impl Start {
 
     /// Returns the number of descriptors sent with the frame.
     pub fn descriptors(&self) -> usize {
-        usize::from(self.client.is_some()) + self.request.passed()
+        let is_passed = |client: &ClientHandover| client.transport == ClientTransport::Passed;
+        usize::from(self.client.as_ref().is_some_and(is_passed)) + self.request.passed()
     }
 
     /// Returns whether the runner serves a version 3 client.
@@ -144,7 +159,7 @@ impl Start {
                 push_strings(out, names);
             }
         }
-        out.push(u8::from(self.client.is_some()));
+        out.push(self.client.as_ref().map_or(0, |client| client.transport.code()));
         if let Some(client) = &self.client {
             push_bytes(out, &client.response_head);
             push_bytes(out, &client.received);
@@ -168,10 +183,14 @@ impl Start {
         let program = fields.optional(Payload::absolute)?;
         let names = fields.optional(|fields| fields.strings(Payload::c_string))?;
         let environment = names.map_or(Environment::All, Environment::Only);
-        let client = fields.optional(|fields| {
-            let response_head = fields.bytes()?.to_vec();
-            Some(ClientHandover { response_head, received: fields.bytes()?.to_vec() })
-        })?;
+        let client = match fields.u8()? {
+            0 => None,
+            code => Some(ClientHandover {
+                transport: ClientTransport::from_code(code)?,
+                response_head: fields.bytes()?.to_vec(),
+                received: fields.bytes()?.to_vec(),
+            }),
+        };
         let reports = Reports::from_code(fields.u8()?)?;
         let no_network =
             fields.optional(|fields| String::from_utf8(fields.bytes()?.to_vec()).ok())?;
@@ -207,11 +226,14 @@ mod tests {
 
     #[test]
     fn number_of_descriptors() {
+        let transport = ClientTransport::Tunnelled;
+        let tunnelled = ClientHandover { transport, ..ClientHandover::default() };
         let rows = [
             (None, [Stdio::Null, Stdio::Passed, Stdio::Same], 1),
             (None, [Stdio::Null, Stdio::Closed, Stdio::Null], 0),
             (Some(ClientHandover::default()), [Stdio::Relayed; 3], 1),
             (Some(ClientHandover::default()), [Stdio::Passed; 3], 4),
+            (Some(tunnelled), [Stdio::Relayed; 3], 0),
         ];
         for (client, stdio, expected) in rows {
             let id = ExecId::parse(b"e1").unwrap();

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, ExecRequest, FileId, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
-    CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError,
-    FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback, MAX_NET_DATA,
-    MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Reports, Setup, SocketResult, SocketType,
-    Start, StartError, StartErrorCause, Stream, Usage, encode_frame_head, encode_invocation,
+    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit, Frame,
+    FrameError, FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback,
+    MAX_NET_DATA, MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Reports, Setup, SocketResult,
+    SocketType, Start, StartError, StartErrorCause, Stream, Usage, encode_frame_head,
+    encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -74,12 +75,15 @@ fn start_frames() {
     full.outside_directory = OutsideDirectory::UseRoot;
     full.program = Some(b"/usr/bin/make".to_vec());
     full.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
-    full.client =
-        Some(ClientHandover { response_head: b"101\r\n".to_vec(), received: b"\x06".to_vec() });
+    full.client = Some(ClientHandover {
+        transport: ClientTransport::Tunnelled,
+        response_head: b"101\r\n".to_vec(),
+        received: b"\x06".to_vec(),
+    });
     check_both_ways(
         Frame::Start(Box::new(full)),
         b"\x01\0\0\0\x97\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
-          \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
+          \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x02\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
           \x01\0\0\0\x0a'f' line 1\x01\0\0\0\0\0\0\0\x03\xff\xff\xff\xff\xff\xff\xff\xff\
           \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",

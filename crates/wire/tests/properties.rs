@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecRequest, FileId, Signal};
 use aifo_wire::{
-    CallNote, CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame,
-    FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall, OutsideDirectory,
-    Reports, RequestEvent, RequestReader, ResponseEvent, ResponseReader, Setup, SocketResult,
-    SocketType, Start, StartError, StartErrorCause, Step, Stream, Usage, decode_form, encode_chunk,
-    encode_form, encode_invocation, encode_stream_end, parse_invocation,
+    CallNote, CancelCause, ChunkedDecoder, ClientHandover, ClientTransport, Delivery, Environment,
+    Exit, Frame, FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall,
+    OutsideDirectory, Reports, RequestEvent, RequestReader, ResponseEvent, ResponseReader, Setup,
+    SocketResult, SocketType, Start, StartError, StartErrorCause, Step, Stream, Usage, decode_form,
+    encode_chunk, encode_form, encode_invocation, encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -133,9 +133,13 @@ fn start() -> impl Strategy<Value = Start> {
     let environment =
         prop_oneof![Just(Environment::All), vec(c_string(), 0..5).prop_map(Environment::Only)];
     let bytes = || vec(any::<u8>(), 0..90);
-    let handover = (bytes(), bytes());
-    let handover =
-        handover.prop_map(|(response_head, received)| ClientHandover { response_head, received });
+    let transport = prop_oneof![Just(ClientTransport::Passed), Just(ClientTransport::Tunnelled)];
+    let handover = (transport, bytes(), bytes());
+    let handover = handover.prop_map(|(transport, response_head, received)| ClientHandover {
+        transport,
+        response_head,
+        received,
+    });
     let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
     let proxy_fields = (any::<u32>(), outside_directory, option::of(absolute()), environment);
     let cwd_id = any::<(u64, u64)>().prop_map(|(device, inode)| FileId { device, inode });

@@ -3,8 +3,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
@@ -14,8 +14,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use aifo_tests::RandomBytes;
+use nix::errno::Errno;
+use nix::sys::inotify::{InitFlags, Inotify};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::{Pid, getpgid, getsid, pause, setsid};
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
         "limits" => print_limits()?,
         "ids" => print_ids()?,
         "connect" => connect(file(0)?)?,
+        "use-up" => use_up()?,
         "stdin" => print_line(io::copy(&mut io::stdin(), &mut io::sink())?)?,
         "--version" | "-V" | "-v" | "version" | "--help" => {
             print_line(format!("{verb} in {}", std::env::current_dir()?.display()))?;
@@ -176,6 +180,31 @@ fn connect(socket: &Path) -> io::Result<()> {
     let _ = stream.write_all(&request);
     let _ = stream.read_to_end(&mut answer);
     print(&[&answer])
+}
+
+/// Uses up this user's inotify instances and descriptors in flight, prints how many there were left, and
+/// holds them until it is killed.
+fn use_up() -> io::Result<()> {
+    let instances: Vec<_> = std::iter::from_fn(|| Inotify::init(InitFlags::empty()).ok()).collect();
+    let null = File::open("/dev/null")?;
+    // The kernel's limit on those of a message.
+    let fds = [null.as_raw_fd(); 253];
+    let (mut pairs, mut in_flight) = (vec![UnixStream::pair()?], 0);
+    while let Some((sender, _)) = pairs.last() {
+        let message = [ControlMessage::ScmRights(&fds)];
+        let bytes = [IoSlice::new(b"x")];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        match sendmsg::<()>(sender.as_raw_fd(), &bytes, &message, flags, None) {
+            Ok(_) => in_flight += fds.len(),
+            Err(Errno::EAGAIN) => pairs.push(UnixStream::pair()?),
+            Err(Errno::ETOOMANYREFS) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    print_line(format!("inotify={} in_flight={in_flight}.", instances.len()))?;
+    loop {
+        pause();
+    }
 }
 
 /// Prints process, process group and session.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use aifo_tests::{Step, eventually};
+use aifo_tests::{Outcome, Step, eventually, write_script};
 use serde_json::{Value, json};
 
 use super::WebTest;
@@ -72,6 +72,29 @@ fn what_a_browser_has_shown_is_not_reported() {
     let seen: Vec<Value> = events().iter().map(|event| event["text"].clone()).collect();
     assert_eq!(seen, ["unseen"], "neither the answered question nor the first turn");
     drop(server);
+}
+
+#[test]
+fn the_program_starts_away_from_the_workspace_and_cannot_be_the_agents() {
+    let test = WebTest::with(&asking());
+    let seen = test.setup.scratch().join("seen");
+    let script = format!("pwd > {}", seen.display());
+    test.configure(&format!("on_attention = ['/bin/sh', '-c', '{script}']\nunseen_secs = 0"));
+    let server = test.start();
+    let browser = server.sign_in();
+    let session = browser.new_session();
+    ask(&test, &browser, &session);
+    let read = || std::fs::read_to_string(&seen).unwrap_or_default();
+    eventually("the program has run", || !read().is_empty());
+    assert_eq!(read(), "/\n");
+    drop(server);
+
+    let program = test.setup.workspace().join("notify");
+    write_script(&program, "exit");
+    test.configure(&format!("on_attention = [{program:?}]"));
+    let outcome = Outcome::of(&mut test.command());
+    let why = "of web.on_attention: an agent can write to its directory";
+    assert!(outcome.exited(86).stderr.contains(why), "{outcome:?}");
 }
 
 /// How long no browser has shown the page.

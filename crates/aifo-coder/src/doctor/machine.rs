@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::IsTerminal;
 
-use aifo_launch::{ConfinementMode, namespace_obstacle};
+use aifo_launch::{ConfinementMode, namespace_obstacle, used_up_limits};
 use aifo_process::{Enforcement, current_limits, enforcement, landlock_version};
 
 use super::CheckContext;
@@ -135,6 +135,21 @@ fn judge_open_files(soft: u64, hard: u64) -> Finding {
             format!("raise the hard limit to {ENOUGH_FILES} or more: LimitNOFILE, limits.conf"),
         ),
     }
+}
+
+/// Returns whether this user's limits that its containers share are used up.
+pub(super) fn user_limits(_scene: &CheckContext) -> Vec<Finding> {
+    vec![match used_up_limits().as_slice() {
+        [] => Finding::ok(
+            "user limits",
+            "containers share this user's inotify instances and descriptors in flight; both are free",
+        ),
+        used => Finding::warn(
+            "user limits",
+            format!("used up: {}; aifo polls and relays instead", used.join(", ")),
+            "end the container or program of this user that holds them",
+        ),
+    }]
 }
 
 pub(super) fn terminal(_scene: &CheckContext) -> Vec<Finding> {

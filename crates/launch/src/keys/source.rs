@@ -6,17 +6,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::Stdio;
 use std::time::Duration;
 
 use aifo_provider::{FreshKey, Key, KeySource, MAX_KEY};
 use nix::fcntl::OFlag;
 use nix::unistd::getuid;
-use tokio::io::AsyncReadExt;
-use tokio::process::Command;
 use zeroize::Zeroizing;
 
 use crate::trusted::TrustedPrograms;
+use crate::user_program::UserProgram;
 
 /// Where the user has a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +52,9 @@ impl KeySource for Reader {
                     (read.map_err(failed)?, None)
                 }
                 SecretSource::Command { words, lifetime } => {
-                    let failed =
-                        |error| format!("'{}': {error}", words.first().map_or("", |word| word));
-                    (self.of_command(words).await.map_err(failed)?, *lifetime)
+                    let program = UserProgram::new(words.clone(), &self.programs);
+                    let failed = |error| format!("'{}': {error}", program.name());
+                    (of_command(&program).await.map_err(failed)?, *lifetime)
                 }
             };
             let key = Key::parse(&text).map_err(|error| error.to_string())?;
@@ -65,38 +63,12 @@ impl KeySource for Reader {
     }
 }
 
-impl Reader {
-    async fn of_command(&self, words: &[String]) -> Result<Zeroizing<String>, String> {
-        let (name, args) = words.split_first().ok_or("the command is empty")?;
-        let program = match name.contains('/') {
-            true => self.programs.file(Path::new(name)).map_err(str::to_owned)?,
-            false => {
-                let found = self.programs.program(name);
-                found.map_err(|_| "no trusted program of this name is in PATH")?
-            }
-        };
-        let mut child = Command::new(program)
-            .args(args)
-            .env("PATH", self.programs.path())
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| error.to_string())?;
-        let mut text = Zeroizing::new(Vec::with_capacity(MAX_KEY + 2));
-        let reading = async {
-            let Some(stdout) = child.stdout.take() else { return Ok(None) };
-            stdout.take(MAX_KEY as u64 + 2).read_to_end(&mut text).await?;
-            child.wait().await.map(Some)
-        };
-        match tokio::time::timeout(COMMAND_TIME, reading).await {
-            Err(_) => Err(format!("timed out after {} s", COMMAND_TIME.as_secs())),
-            Ok(Err(error)) => Err(error.to_string()),
-            Ok(Ok(Some(status))) if status.success() => utf8(text),
-            Ok(Ok(status)) => Err(status.map_or_else(String::new, |status| status.to_string())),
-        }
+async fn of_command(program: &UserProgram) -> Result<Zeroizing<String>, String> {
+    match tokio::time::timeout(COMMAND_TIME, program.run("", MAX_KEY + 2)).await {
+        Err(_) => Err(format!("timed out after {} s", COMMAND_TIME.as_secs())),
+        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok((status, text))) if status.success() => utf8(text),
+        Ok(Ok((status, _))) => Err(status.to_string()),
     }
 }
 

@@ -33,7 +33,7 @@ pub use process::{
 pub(crate) use process::{install_filter, no_new_privileges, wait4_any};
 pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
-    pidfd_send_signal, raise, set_disposition, signal_group, signalfd,
+    pidfd_send_signal, raise, set_disposition, signal_group, signalfd, unblocked,
 };
 pub(crate) use socket::recvmsg;
 pub use socket::{accept, close_network_sockets};

@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -132,6 +134,12 @@ pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
     let args = [how as usize, new, old, size_of::<u64>(), 0];
     // SAFETY: both pointers refer to live sets of the size passed.
     unsafe { raw::syscall(libc::SYS_rt_sigprocmask, args) }.map(|_| before)
+}
+
+/// Has the command's process unblock all signals before it executes the program.
+pub(crate) fn unblocked(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and execve only a system call is made, on a live set.
+    unsafe { command.pre_exec(|| Ok(change_mask(MaskOperation::Set, 0).map(drop)?)) }
 }
 
 /// Opens a signalfd for a set of blocked signals, close-on-exec and non-blocking.

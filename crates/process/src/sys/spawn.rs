@@ -41,7 +41,8 @@ struct ChildPlan {
     argv: *const *const c_char,
     env: *const *const c_char,
     cwd: Option<RawFd>,
-    stdio: [Option<RawFd>; 3],
+    /// Descriptors 0 to 3.
+    fds: [Option<RawFd>; 4],
     group: ChildGroup,
     limits: Vec<ResourceLimit>,
     umask: Option<u32>,
@@ -145,11 +146,13 @@ fn start(spawn: Spawn<'_>, suspend: c_int) -> Result<Starting, SpawnError> {
     };
     let argv = null_terminated(&spawn.argv);
     let env = null_terminated(&spawn.env);
-    // The child's dup3 calls overwrite 0, 1 and 2 in turn, so sources there must move first.
-    let moved = move_above_stdio(&spawn.stdio).map_err(SpawnError::Prepare)?;
+    let [stdin, stdout, stderr] = spawn.stdio;
+    let fds = [stdin, stdout, stderr, spawn.further];
+    // The child's dup3 calls overwrite 0 to 3 in turn, so sources there must move first.
+    let moved = move_above(&fds).map_err(SpawnError::Prepare)?;
     let source = |index: usize| {
         let moved = moved[index].as_ref().map(AsRawFd::as_raw_fd);
-        moved.or(spawn.stdio[index].map(|fd| fd.as_raw_fd()))
+        moved.or(fds[index].map(|fd| fd.as_raw_fd()))
     };
     let group = match spawn.group {
         Group::New => ChildGroup::New,
@@ -165,7 +168,7 @@ fn start(spawn: Spawn<'_>, suspend: c_int) -> Result<Starting, SpawnError> {
         argv: argv.as_ptr(),
         env: env.as_ptr(),
         cwd: spawn.cwd.map(|fd| fd.as_raw_fd()),
-        stdio: [source(0), source(1), source(2)],
+        fds: [source(0), source(1), source(2), source(3)],
         group,
         limits: spawn.limits,
         umask: spawn.umask,
@@ -258,18 +261,20 @@ fn prepare_child(plan: &ChildPlan) -> Result<(), Errno> {
         if let Some(cwd) = plan.cwd {
             call(libc::SYS_fchdir, [cwd as usize, 0, 0])?;
         }
-        for (target, source) in plan.stdio.iter().enumerate() {
+        for (target, source) in plan.fds.iter().enumerate() {
             match source {
-                // Sources are above 2, so both numbers differ, as dup3 demands.
+                // Sources are above 3, so both numbers differ, as dup3 demands.
                 Some(source) => _ = call(libc::SYS_dup3, [*source as usize, target, 0])?,
-                // The number may be closed already.
-                None => _ = call(libc::SYS_close, [target, 0, 0]),
+                // The number may be closed already; 3 is closed below, as the program may need it.
+                None if target < 3 => _ = call(libc::SYS_close, [target, 0, 0]),
+                None => {}
             }
         }
         // Only at execve, because the program may be named by a descriptor. Kernels before 5.11 lack
         // this call; all descriptors of this process are close-on-exec anyway.
         let (last, flags) = (libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize);
-        let _ = call(libc::SYS_close_range, [3, last, flags]);
+        let first = 3 + usize::from(plan.fds[3].is_some());
+        let _ = call(libc::SYS_close_range, [first, last, flags]);
         if let Some(umask) = plan.umask {
             let _ = call(libc::SYS_umask, [(umask & 0o777) as usize, 0, 0]);
         }
@@ -347,12 +352,12 @@ fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-fn move_above_stdio(stdio: &[Option<BorrowedFd<'_>>; 3]) -> nix::Result<[Option<OwnedFd>; 3]> {
-    let mut moved = [None, None, None];
-    for (slot, fd) in moved.iter_mut().zip(stdio) {
+fn move_above(fds: &[Option<BorrowedFd<'_>>; 4]) -> nix::Result<[Option<OwnedFd>; 4]> {
+    let mut moved = [None, None, None, None];
+    for (slot, fd) in moved.iter_mut().zip(fds) {
         let Some(fd) = fd else { continue };
-        if fd.as_raw_fd() < 3 {
-            let raw = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))?;
+        if fd.as_raw_fd() < 4 {
+            let raw = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(4))?;
             // SAFETY: fcntl has just created this descriptor, so nothing else owns it.
             *slot = Some(unsafe { OwnedFd::from_raw_fd(raw) });
         }

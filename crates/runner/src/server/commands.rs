@@ -10,6 +10,7 @@ use aifo_wire::{
     CancelCause, Delivery, Frame, Interrupt, Loopback, NetFrame, OnlyCall, Setup, SocketResult,
     SocketType, Start, StartError, StartErrorCause,
 };
+use nix::libc;
 use nix::sys::epoll::EpollFlags;
 
 use super::{ExecEntry, ServeError, Server};
@@ -138,22 +139,28 @@ impl Server {
             return Err(ServeError::UnexpectedFrame);
         }
         self.has_listened = true;
-        match self.control.carries_descriptors() {
-            true => match bind_listeners(ports) {
-                Ok(bound) => {
-                    let frame = Frame::Listening { error: String::new() };
-                    return Ok(self.control.send_with_fds(&frame, bound)?);
+        if self.control.carries_descriptors() {
+            let bound = match bind_listeners(ports) {
+                Ok(bound) => bound,
+                Err(error) => {
+                    self.report_listening(error.to_string());
+                    return Ok(());
                 }
-                Err(error) => self.report_listening(error.to_string()),
-            },
-            false => match StackRelay::bind(ports) {
-                Ok(mut stack) => {
-                    self.report_listening(String::new());
-                    stack.on_room(&self.poller, &mut self.control)?;
-                    self.stack = Some(stack);
-                }
-                Err(error) => self.report_listening(error.to_string()),
-            },
+            };
+            let frame = Frame::Listening { error: String::new() };
+            match self.control.send_with_fds(&frame, bound) {
+                // This user has too many in flight, which any program of its can cause: relays instead.
+                Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) => {}
+                sent => return Ok(sent?),
+            }
+        }
+        match StackRelay::bind(ports) {
+            Ok(mut stack) => {
+                self.report_listening(String::new());
+                stack.on_room(&self.poller, &mut self.control)?;
+                self.stack = Some(stack);
+            }
+            Err(error) => self.report_listening(error.to_string()),
         }
         Ok(())
     }
@@ -198,8 +205,12 @@ impl Server {
         }))
     }
 
+    fn passes_sockets(&self) -> bool {
+        self.control.carries_descriptors() && self.stack.is_none()
+    }
+
     fn bind(&mut self, serial: u32, port: u16) -> Result<(), ServeError> {
-        if self.control.carries_descriptors() {
+        if self.passes_sockets() {
             self.pass_socket(serial, bind_loopback(port));
             return Ok(());
         }
@@ -213,7 +224,7 @@ impl Server {
     }
 
     fn connect(&mut self, serial: u32, to: (Loopback, u16)) -> Result<(), ServeError> {
-        if self.control.carries_descriptors() {
+        if self.passes_sockets() {
             self.pass_socket(serial, connect_loopback(to.0, to.1));
             return Ok(());
         }

@@ -12,7 +12,7 @@ use crate::listeners::StackListeners;
 
 impl ControlConnection {
     /// Has the runner bind the listeners of its network stack, and checks those that it passes; `None` if
-    /// the connection carries no descriptors. Must be called before [`ControlConnection::serve`]. Errors: the
+    /// it relays their connections instead. Must be called before [`ControlConnection::serve`]. Errors: the
     /// runner's, a descriptor that is none of these, or another frame.
     pub(crate) async fn listen(
         &self,
@@ -22,13 +22,13 @@ impl ControlConnection {
     ) -> Result<Option<StackListeners>, SidecarError> {
         let refused = |reason| SidecarError::Listeners { kind: kind.clone(), reason };
         let max = ports.len().saturating_add(DNS_LISTENERS);
-        self.send(&Frame::Listen { ports: ports.to_vec() }, Vec::new());
+        self.send(&Frame::Listen { ports: ports.to_vec() });
         let (mut fds, mut buffer) = (Vec::new(), [0; READ]);
         loop {
             match frames.next_frame() {
                 Ok(None) => {}
                 Ok(Some(Frame::Listening { error })) if error.is_empty() => {
-                    if !self.takes_descriptors() {
+                    if fds.is_empty() {
                         return Ok(None);
                     }
                     return StackListeners::check(fds, ports).map(Some).map_err(refused);
