@@ -114,7 +114,10 @@ impl Search<'_> {
         let directory = path.parent().unwrap_or(path);
         let worktrees = directory.parent().filter(|it| it.ends_with("worktrees"));
         let main = worktrees.and_then(Path::parent);
-        let is_worktree = main.is_some_and(|main| self.is_git_directory(main));
+        // A bare repository in the workspace's root is entered as its `HEAD`.
+        let is_worktree = main.is_some_and(|main| {
+            self.is_git_directory(main) || self.is_git_directory(&main.join("HEAD"))
+        });
         match path.file_name().and_then(OsStr::to_str) {
             Some("config.worktree") => {
                 self.metadata(path).is_some_and(|it| it.is_file() && it.len() == 0)

@@ -78,6 +78,10 @@ fn a_directory_that_git_takes_for_a_repository_is_named() {
         write(dir, &[("HEAD", ""), (other, ""), ("config", "x"), ("other", "x")]);
         let changed = before.changed();
         assert!(changed[0] == "HEAD" && changed.contains(&"config".to_owned()), "{changed:?}");
+        let before = ProjectFiles::read(dir);
+        write(dir, &[("worktrees/x/HEAD", ""), ("worktrees/x/commondir", "../..\n")]);
+        assert_eq!(before.changed(), ["worktrees/x"]);
+        assert_eq!(before.report().len(), 1, "no other repository");
     }
 }
 
