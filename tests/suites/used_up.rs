@@ -7,8 +7,8 @@ use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aifo_tests::{
-    Mailbox, Outcome, Running, Session, SessionSetup, Signal, Terminal, binaries, can_run, host,
-    is_alive,
+    CONNECT, HelloServer, Mailbox, Outcome, Running, Session, SessionSetup, Signal, Terminal, Tool,
+    binaries, can_run, host, is_alive, program,
 };
 
 /// Programs of a user of its own, whose limits no other test shares. The kernel exempts root.
@@ -143,4 +143,26 @@ fn a_mailbox_serves_and_its_clients_are_answered() {
         assert_eq!(outcome.exited(0).text(), "1048576\n", "{client}");
         drop(holders);
     }
+}
+
+#[test]
+fn a_network_by_name_is_served() {
+    let test = "used_up::a_network_by_name_is_served";
+    let Some(user) = User::new(test) else { return };
+    let trial = ["/usr/bin/unshare", "--user", "--map-root-user", "--net", "--mount", "true"];
+    let Some(python) = program("python3") else { return };
+    if !can_run(test, &[&user.words()[..], &trial].concat()) {
+        return;
+    }
+    let server = HelloServer::new();
+    let setup = SessionSetup::new().kinds(&["python"]).tool("python3", Tool::Link(python));
+    let setup = user.own(setup);
+    let holders = user.use_up();
+    let rule = server.rule("allowed.test");
+    let mut exec = setup.coder();
+    exec.args(["exec", "--backend", "local", "--net", "names", "--allow-net", &rule]);
+    exec.args(["--toolchain", "python", "--", "python3", "-c", CONNECT, "allowed.test"]);
+    let outcome = Outcome::of(exec.arg(server.port.to_string()));
+    assert_eq!(outcome.exited(0).text(), "hello\n");
+    drop(holders);
 }
