@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::demand::{Demand, LONGEST_ANSWER};
+use crate::demand::Demand;
 use crate::refusal::Refusal;
 use crate::usage::Tokens;
 
@@ -55,11 +55,12 @@ struct Counts {
 pub(crate) struct Reservation {
     meter: Arc<Meter>,
     tokens: u64,
-    /// What it is charged without usage. At the response's end `guess`.
-    charge: u64,
-    guess: u64,
+    /// The most that the request says it costs, which a response that has ended without usage is charged.
+    owed: u64,
+    has_ended: bool,
     /// Bytes of the request's body, and of the response's so far.
-    bytes: u64,
+    sent: u64,
+    received: u64,
     /// What the response has counted so far.
     pub(crate) counted: Tokens,
     is_settled: bool,
@@ -68,7 +69,7 @@ pub(crate) struct Reservation {
 /// A reservation is at least this part of the limit: the first requests may be small, and the next ones large.
 const SMALLEST_PART: u64 = 16;
 
-/// Bytes of a token of most texts.
+/// Bytes of a token of most texts. Those of a request may have a token per byte.
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 impl Meter {
@@ -93,34 +94,31 @@ impl Meter {
     pub(crate) async fn reserve(self: &Arc<Self>, demand: Demand) -> Result<Reservation, Refusal> {
         loop {
             let settled = self.settled.notified();
-            if let Some((tokens, guess)) = self.try_reserve(demand)? {
-                let (meter, counted) = (Arc::clone(self), Tokens::default());
-                let (bytes, is_settled) = (demand.sent, false);
+            if let Some(tokens) = self.try_reserve(demand)? {
                 return Ok(Reservation {
-                    meter,
+                    meter: Arc::clone(self),
                     tokens,
-                    charge: tokens,
-                    guess,
-                    bytes,
-                    counted,
-                    is_settled,
+                    owed: demand.most(),
+                    has_ended: false,
+                    sent: demand.sent,
+                    received: 0,
+                    counted: Tokens::default(),
+                    is_settled: false,
                 });
             }
             settled.await;
         }
     }
 
-    fn try_reserve(&self, demand: Demand) -> Result<Option<(u64, u64)>, Refusal> {
+    fn try_reserve(&self, demand: Demand) -> Result<Option<u64>, Refusal> {
         let mut counts = self.lock();
         let left = self.left(&counts)?;
-        let (mut tokens, mut guess) = (0, 0);
+        let mut tokens = 0;
         if let Some((limit, left)) = self.limits.tokens.zip(left) {
             if let Some(stated) = demand.stated.filter(|&stated| stated > left) {
                 return Err(Refusal::Room { limit, left, stated });
             }
-            guess = counts.largest.max(limit / SMALLEST_PART);
-            tokens = demand.stated.unwrap_or(LONGEST_ANSWER);
-            tokens = tokens.saturating_add(demand.sent / BYTES_PER_TOKEN).max(guess);
+            tokens = demand.most().max(counts.largest).max(limit / SMALLEST_PART);
             // A request that is alone is admitted even if only a guess at its size has no room.
             if counts.reserved > 0 && tokens > left.saturating_sub(counts.reserved) {
                 return Ok(None);
@@ -128,7 +126,7 @@ impl Meter {
         }
         counts.usage.requests += 1;
         counts.reserved = counts.reserved.saturating_add(tokens);
-        Ok(Some((tokens, guess)))
+        Ok(Some(tokens))
     }
 
     /// Returns the tokens that are left, or the limit that is reached.
@@ -168,7 +166,7 @@ impl Counts {
 
 impl Reservation {
     pub(crate) fn add_received(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.received = self.received.saturating_add(bytes as u64);
     }
 
     /// Returns whether more is charged than what the response has counted.
@@ -176,9 +174,9 @@ impl Reservation {
         self.meter.limits_tokens() && !self.is_settled
     }
 
-    /// The response has ended without usage: its answer is what was read, and only its prompt is unknown.
+    /// The response has ended without usage.
     pub(crate) fn end(&mut self) {
-        self.charge = self.guess;
+        self.has_ended = true;
     }
 
     /// The response costs what it has counted.
@@ -196,7 +194,9 @@ impl Drop for Reservation {
         tokens.input = tokens.input.saturating_add(self.counted.input);
         tokens.output = tokens.output.saturating_add(self.counted.output);
         if self.is_open() {
-            let estimate = self.charge.max(self.bytes / BYTES_PER_TOKEN);
+            let charge = if self.has_ended { self.owed } else { self.tokens };
+            let read = self.sent.saturating_add(self.received / BYTES_PER_TOKEN);
+            let estimate = charge.max(read);
             let more = estimate.saturating_sub(self.counted.sum());
             counts.usage.estimated = counts.usage.estimated.saturating_add(more);
             tracing::info!("a response without usage costs {estimate} tokens of the limit");
@@ -250,7 +250,7 @@ mod tests {
         // 1,450 are left, of which 100 are reserved.
         assert!(reserve(&all, 0, 1351).await.is_err(), "it waits");
         assert!(matches!(reserve(&all, 0, 1451).await, Err(Refusal::Room { left: 1450, .. })));
-        held.push(reserve(&all, 400, 1250).await.unwrap());
+        held.push(reserve(&all, 100, 1250).await.unwrap());
         assert!(reserve(&all, 0, 0).await.is_err(), "it waits");
         cost(held.remove(1), 0, 400);
         // The largest so far is 400.
@@ -285,12 +285,16 @@ mod tests {
         let mut ended = reserve(&meter, 0, 70_000).await.unwrap();
         ended.end();
         drop(ended);
-        assert_eq!(meter.usage().estimated, 62_500);
+        assert_eq!(meter.usage().estimated, 70_000);
+        let mut small = reserve(&meter, 500, 0).await.unwrap();
+        small.end();
+        drop(small);
+        assert_eq!(meter.usage().estimated, 70_500, "such as an embedding");
         let mut long = reserve(&meter, 400, 100_000).await.unwrap();
         long.add_received(800_000);
         long.counted.input = 100;
         drop(long);
-        assert_eq!(meter.usage().estimated, 62_500 + 200_000);
+        assert_eq!(meter.usage().estimated, 70_500 + 200_300);
         let huge = reserve(&meter, 0, 0).await.unwrap();
         cost(huge, u64::MAX, u64::MAX);
         assert!(meter.admit().is_err());

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::background::Background;
 use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent};
-use crate::demand::{self, Demand};
+use crate::demand::{self, CountedBody, Demand};
 use crate::headers;
 use crate::judge::{Head, MAX_HEAD, Permitted, Served, judge};
 use crate::key::{Key, PhantomKey};
@@ -230,7 +230,7 @@ impl Shared {
         let unreadable = |reason| Refusal::Source { provider: upstream.name.clone(), reason };
         let key = upstream.key.get().await.map_err(unreadable)?;
         let agent_side = permitted.is_web_socket.then(|| hyper::upgrade::on(&mut request));
-        let (outgoing, mut reservation) = self.admit(permitted, request).await?;
+        let (outgoing, mut reservation) = self.admit(upstream, permitted, request).await?;
         let outgoing = self.outgoing(upstream, permitted, outgoing, &key)?;
         let limit = Duration::from_secs(RESPONSE_MINUTES * 60);
         let sending = timeout(limit, self.connections.send(&upstream.url, outgoing));
@@ -280,6 +280,7 @@ impl Shared {
     /// Counts a request. With a limit of tokens, one that costs some is read to see how many.
     async fn admit(
         &self,
+        upstream: &Upstream,
         permitted: &Permitted,
         request: Request<Incoming>,
     ) -> Result<(Request<RequestBody>, Option<Reservation>), Refusal> {
@@ -305,8 +306,11 @@ impl Shared {
             true => Refusal::Uncounted("its body is longer than 32 MiB".to_owned()),
             false => Refusal::Malformed,
         })?;
-        let body = body.to_bytes();
-        let reservation = self.meter.reserve(Demand::of_body(&body)?).await?;
+        // Mistral rejects the option, and reports usage without it.
+        let takes_options = upstream.provider.name != "mistral";
+        let counted = CountedBody::read(body.to_bytes(), &permitted.path, takes_options)?;
+        let CountedBody { body, demand } = counted;
+        let reservation = self.meter.reserve(demand).await?;
         drop(permit);
         self.meter.add_sent(body.len());
         let body = Either::Right(Full::new(body));

@@ -35,6 +35,7 @@ pub(crate) struct UsageScanner {
     object: Option<Object>,
     tokens: Tokens,
     is_final: bool,
+    has_failed: bool,
 }
 
 /// The part of the response of which an object has the usage.
@@ -52,6 +53,8 @@ enum Member {
     Usage,
     Response,
     Message,
+    /// The provider's error, in place of the rest of a stream.
+    Error,
     #[default]
     Other,
 }
@@ -95,7 +98,7 @@ impl UsageScanner {
 
     /// Returns whether the counts are of the whole response, if it has ended.
     pub(crate) fn is_final(&self) -> bool {
-        self.is_final
+        self.is_final && !self.has_failed
     }
 
     pub(crate) fn read(&mut self, bytes: &[u8]) {
@@ -137,7 +140,8 @@ impl UsageScanner {
                 let key = self.key.take().map(|key| key.bytes);
                 self.member = match key.as_deref().unwrap_or_default() {
                     b"usage" | b"usageMetadata" => Member::Usage,
-                    b"response" => Member::Response,
+                    b"response" | b"x_groq" => Member::Response,
+                    b"error" if self.depth == 1 => Member::Error,
                     b"message" => Member::Message,
                     _ => Member::Other,
                 };
@@ -153,6 +157,7 @@ impl UsageScanner {
             b' ' | b'\t' | b'\r' | b'\n' => return,
             _ => {}
         }
+        self.has_failed |= self.member == Member::Error && byte != b'n';
         self.member = Member::Other;
         if byte != b'"' {
             self.key = None;
@@ -185,9 +190,21 @@ impl UsageScanner {
 
     fn count(&mut self, object: &Object) {
         let Ok(usage) = serde_json::from_slice::<Value>(&object.bytes) else { return };
-        let sum = |names: &[&str]| {
+        // A count that is none leaves open what the response costs.
+        let counts = COUNTS.iter().filter_map(|name| usage.get(name));
+        if counts.clone().any(|count| !count.is_null() && !count.is_u64()) {
+            self.has_failed = true;
+            return;
+        }
+        // The counts of compactions and of other models are in a list beside those of the answer.
+        let iterations = usage.get("iterations").and_then(Value::as_array);
+        let within = |names: &[&str], usage: &Value| {
             let counts = names.iter().filter_map(|name| usage.get(name)?.as_u64());
             counts.reduce(u64::saturating_add)
+        };
+        let sum = |names: &[&str]| {
+            let each = iterations.into_iter().flatten().filter_map(|it| within(names, it));
+            within(names, &usage).max(each.reduce(u64::saturating_add))
         };
         // A provider has one of these groups; the parts of a group add up.
         let input =
@@ -206,6 +223,21 @@ impl UsageScanner {
         self.tokens.output = self.tokens.output.max(output);
     }
 }
+
+const COUNTS: [&str; 12] = [
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "prompt_tokens",
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "output_tokens",
+    "completion_tokens",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "total_tokens",
+    "totalTokenCount",
+];
 
 #[cfg(test)]
 mod tests {
@@ -299,9 +331,20 @@ mod tests {
                 Some((u64::MAX, 0)),
             ),
             (r#"{"usage": {"input_tokens": 1"#, None),
+            (r#"{"usage": {"input_tokens": 7e4, "output_tokens": 5}}"#, None),
+            (r#"{"usage": {"input_tokens": "7", "output_tokens": 5}}"#, None),
+            (r#"{"usage": {"input_tokens": 1}, "error": {"code": 504}}"#, None),
+            (r#"{"usage": {"input_tokens": 1}, "error": null}"#, Some((1, 0))),
+            (r#"{"x_groq": {"usage": {"prompt_tokens": 1}}}"#, Some((1, 0))),
+            (
+                r#"{"usage": {"input_tokens": 23, "output_tokens": 1, "iterations":
+                [{"input_tokens": 180, "output_tokens": 3}, {"input_tokens": 23, "output_tokens": 1}]}}"#,
+                Some((203, 4)),
+            ),
         ] {
             assert_eq!(final_tokens(JSON, text), expected, "{text}");
-            let event = format!("data: {text}\r\n\r\ndata: [DONE]\n\n");
+            let line = text.replace('\n', "");
+            let event = format!("data: {line}\r\n\r\ndata: [DONE]\n\n");
             assert_eq!(final_tokens(EVENTS, &event), expected, "{event}");
         }
     }

@@ -68,7 +68,8 @@ fn a_response_without_usage_costs_its_reservation() {
         let provider =
             TestProvider::start(move |_: &Received, tls: &mut Tls| send(tls, &sent_type, &text));
         let agent = Agent::start(&provider, limits(LIMIT));
-        let small = "{\"max_tokens\":10}";
+        // Its length and its maximum are the smallest part of the limit.
+        let small = "{\"max_tokens\":982}";
         agent.post(small);
         let charged = || agent.proxy.usage().estimated + agent.proxy.usage().tokens.input;
         eventually("it is charged", || charged() > 0);
@@ -185,7 +186,7 @@ fn a_response_without_an_end_costs_its_reservation() {
         false
     });
     let agent = Agent::start(&provider, limits(LIMIT));
-    for (body, charged) in [("{\"max_tokens\":900}", PART), ("{\"max_tokens\":3000}", PART + 3004)]
+    for (body, charged) in [("{\"max_tokens\":900}", PART), ("{\"max_tokens\":3000}", PART + 3019)]
     {
         drop(agent.post(body));
         let spent = || agent.proxy.usage().tokens.output + agent.proxy.usage().estimated;
@@ -260,10 +261,12 @@ fn requests_that_cannot_be_counted_do_not_arrive() {
         ("{\"prompt\":[\"a\",\"b\"]}", 400),
         ("{\"max_tokens\":1000,\"n\":128}", 429),
         ("{\"n\":2}", 429),
-        ("{\"generationConfig\":{\"maxOutputTokens\":4096,\"candidateCount\":8}}", 429),
+        ("{\"stream\":true,\"stream_options\":{}}", 400),
     ] {
         assert_eq!(agent.post(body).status, status, "{body}");
     }
+    let many = "{\"generationConfig\":{\"maxOutputTokens\":4096,\"candidateCount\":8}}";
+    assert_eq!(agent.request(generate, &[&gemini], many).status, 429);
     for path in ["batchGenerateContent", "predict", "predictLongRunning"] {
         let line = format!("POST /gemini/v1beta/models/m:{path}");
         assert!([404, 405].contains(&agent.request(&line, &[&gemini], "{}").status), "{path}");
@@ -285,8 +288,8 @@ fn requests_that_cannot_be_counted_do_not_arrive() {
     // A chunked body has the same demand.
     let text = format!(
         "POST /openai/v1/responses HTTP/1.1\r\nHost: localhost:{}\r\n{openai}\r\n\
-         Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{{\"max_tok\r\n\
-         10\r\nens\": 30000    }}\r\n0\r\n\r\n",
+         Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{{\"max_out\r\n\
+         14\r\nput_tokens\": 30000 }}\r\n0\r\n\r\n",
         agent.port
     );
     let answer = agent.exchange(text.as_bytes());
