@@ -75,7 +75,11 @@ impl Search<'_> {
     fn git_entry(&mut self, path: &Path, kind: FileType, depth: usize) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.as_ref();
-        let Some(depth) = depth.checked_sub(1) else { return };
+        let Some(depth) = depth.checked_sub(1) else { return self.data.push(path.to_owned()) };
+        if kind.is_dir() && is_data(name) {
+            // git takes a directory in it for a repository if the index or a setting leads there.
+            self.data.push(path.to_owned());
+        }
         if name == "objects" && kind.is_dir() {
             for pointer in POINTERS_IN_OBJECTS {
                 self.whole(&path.join(pointer));
@@ -96,7 +100,7 @@ impl Search<'_> {
 
     /// Adds the directories below `modules` and `worktrees`. The name of a submodule may have parts.
     fn git_directories(&mut self, path: &Path, depth: usize) {
-        let Some(depth) = depth.checked_sub(1) else { return };
+        let Some(depth) = depth.checked_sub(1) else { return self.data.push(path.to_owned()) };
         for (name, kind) in self.entries(path) {
             let path = path.join(&name);
             match () {

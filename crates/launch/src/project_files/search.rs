@@ -78,6 +78,8 @@ pub(super) struct Search<'a> {
     pub(super) files: BTreeMap<Item, FileState>,
     /// Checkouts below files that count, such as an agent's worktrees: they are searched as the workspace.
     checkouts: Vec<PathBuf>,
+    /// Directories of data, and those below the depth of a project file: only repositories in them count.
+    pub(super) data: Vec<PathBuf>,
     /// Bytes that may still be read.
     bytes: u64,
     /// Entries that may still be seen.
@@ -97,13 +99,13 @@ impl<'a> Search<'a> {
     pub(super) fn new(workspace: &'a Path, names: &'a Names) -> Self {
         let (files, checkouts) = (BTreeMap::new(), Vec::new());
         let (bytes, entries) = (MAX_TOTAL_BYTES, MAX_ENTRIES);
-        Search { workspace, names, files, checkouts, bytes, entries }
+        Search { workspace, names, files, checkouts, data: Vec::new(), bytes, entries }
     }
 
     /// Searches the workspace level by level. Returns the number of levels that it has read.
     pub(super) fn tree(&mut self, scope: Scope) -> usize {
         let (Scope::Start(limit) | Scope::End(limit)) = scope;
-        let (mut read, mut data) = (0, Vec::new());
+        let mut read = 0;
         let mut level = vec![PathBuf::new()];
         for depth in 0.. {
             let mut next = Vec::new();
@@ -113,7 +115,7 @@ impl<'a> Search<'a> {
                     self.note_cut(scope);
                     return depth;
                 }
-                self.directory(&directory, &mut next, &mut data);
+                self.directory(&directory, &mut next);
             }
             next.append(&mut self.checkouts);
             level = next;
@@ -122,15 +124,16 @@ impl<'a> Search<'a> {
             }
         }
         // Level by level, too.
-        let mut data = std::collections::VecDeque::from(data);
-        while let Some(directory) = data.pop_front().filter(|_| scope == Scope::End(limit)) {
-            read += 1;
+        let mut position = 0;
+        while let Some(directory) = self.data.get(position).filter(|_| scope == Scope::End(limit)) {
+            let directory = directory.clone();
+            (position, read) = (position + 1, read + 1);
             if read > limit {
                 self.note_cut(scope);
                 break;
             }
             for (name, kind) in self.repositories(&directory) {
-                data.extend(kind.is_dir().then(|| directory.join(name)));
+                self.data.extend(kind.is_dir().then(|| directory.join(name)));
             }
         }
         usize::MAX
@@ -142,13 +145,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn directory(&mut self, path: &Path, next: &mut Vec<PathBuf>, data: &mut Vec<PathBuf>) {
+    fn directory(&mut self, path: &Path, next: &mut Vec<PathBuf>) {
         for (name, kind) in self.repositories(path) {
             let path = path.join(&name);
             match self.names.role(&path) {
                 Role::Obeyed => self.whole(&path),
                 Role::Manifest(parts) => self.manifest(&path, parts),
-                Role::Data if kind.is_dir() => data.push(path),
+                Role::Data if kind.is_dir() => self.data.push(path),
                 Role::Other if kind.is_dir() => next.push(path),
                 // In its place could be a directory with project files.
                 Role::Other if kind.is_symlink() && self.workspace.join(&path).is_dir() => {
@@ -202,7 +205,7 @@ impl<'a> Search<'a> {
             }
             return;
         }
-        let Some(depth) = depth.checked_sub(1) else { return };
+        let Some(depth) = depth.checked_sub(1) else { return self.data.push(path.to_owned()) };
         if path != walk.name && self.metadata(&path.join(".git")).is_some() {
             self.checkouts.push(path.to_owned());
             return;

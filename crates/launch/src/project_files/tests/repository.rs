@@ -105,3 +105,32 @@ fn only_the_section_of_a_branch_is_left_out() {
         assert!(String::from_utf8(rest).unwrap().contains("evil"), "{text}");
     }
 }
+
+/// The index of a repository may name a repository anywhere below it, and `git status` then reads the
+/// configuration of that one.
+#[test]
+fn repositories_in_data_and_below_the_depth_of_a_search_are_named() {
+    let deep = ".vscode/a/b/c/d/e/f/g/h/i/j";
+    for place in
+        [".git/lfs/n", ".git/objects/n", ".git/refs/a/b", ".git/logs/n", ".git/X_HEAD/n", deep]
+    {
+        let workspace = workspace();
+        let dir = workspace.path();
+        let before = ProjectFiles::read(dir);
+        fs::create_dir_all(dir.join(place)).unwrap();
+        git(&dir.join(place), &["init", "--quiet"]);
+        let named =
+            |changed: &[String]| changed.iter().any(|it| it.starts_with(&format!("{place}/.git")));
+        assert!(named(&before.changed()), "{place}: {:?}", before.changed());
+        let before = ProjectFiles::read(dir);
+        write(&dir.join(place), &[(".git/config", "[core]\n\tfsmonitor = x\n")]);
+        assert!(named(&before.changed()), "{place}: {:?}", before.changed());
+
+        fs::remove_dir_all(dir.join(place)).unwrap();
+        let before = ProjectFiles::read(dir);
+        fs::create_dir_all(dir.join(place)).unwrap();
+        git(dir, &["init", "--quiet", "--bare", &format!("{place}/bare")]);
+        let changed = before.changed();
+        assert!(changed.iter().any(|it| it.contains("/bare")), "{place}: {changed:?}");
+    }
+}
