@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 use aifo_tests::{ContainerSetup, Engine, Outcome, Running, eventually};
 
@@ -94,5 +95,25 @@ fn a_replaced_socket_is_covered_again_for_tools_and_named() {
     let outcome = running.finish();
     let expected = "agent run/database ECONNREFUSED\ntool run/database ECONNREFUSED\n\
                     agent run/database connected\ntool run/database ECONNREFUSED\n";
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), expected, "{outcome:?}");
+}
+
+/// A sidecar that starts later has a cover where the socket is then.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_socket_that_the_agent_moves_is_covered_where_it_is() {
+    let Some(engine) = Engine::of_run("a_socket_that_the_agent_moves_is_covered_where_it_is")
+    else {
+        return;
+    };
+    let containers = setup(&engine);
+    let workspace = containers.setup().workspace();
+    Outcome::of(Command::new("git").args(["init", "-q"]).arg(&workspace)).exited(0);
+    let _database = UnixListener::bind(workspace.join("run/database")).unwrap();
+    // The second call starts the sidecar again, as its mount is gone.
+    let script = "python3 probe.py tool run/database; mv run moved; cp .git/config new; \
+                  mv new .git/config; python3 probe.py tool moved/database";
+    let outcome = Outcome::of(&mut contained(&containers, &["sh", "-c", script]));
+    let expected = "tool run/database ECONNREFUSED\ntool moved/database ECONNREFUSED\n";
     assert_eq!(String::from_utf8_lossy(&outcome.stdout), expected, "{outcome:?}");
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value};
-use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
+use aifo_sidecar::{AgentContainer, CONTAINER_HOME, sockets_below};
 use aifo_types::container_path;
 
 use crate::agents::{AgentSpec, StateImport, StateMode};
@@ -16,7 +16,6 @@ use crate::error::LaunchError;
 use crate::identity;
 use crate::keys::ModelKeys;
 use crate::shims::{ShimTools, link_names_apart};
-use crate::sockets::sockets_below;
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check;
 

@@ -1,6 +1,6 @@
 //! Sockets of this machine's programs in directories that containers mount (`spec/containers.md#sockets`).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -8,41 +8,18 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use aifo_sidecar::sockets_below;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-/// Returns the paths, relative to a directory, of the sockets below it that a program has bound: in its first
-/// [`MAX_ENTRIES`] entries, and deeper those of this network namespace that were bound by an absolute path.
+/// Returns the paths, relative to a directory, of the sockets below it that a program has bound: near its root,
+/// and deeper those of this network namespace that were bound by an absolute path.
 pub(crate) fn listening_below(directory: &Path) -> Vec<PathBuf> {
     let bound = bound_in_namespace().into_iter().filter(|path| path.starts_with(directory));
     let found: BTreeSet<PathBuf> = sockets_below(directory).into_iter().chain(bound).collect();
     let relative = |path: &PathBuf| path.strip_prefix(directory).ok().map(Path::to_owned);
     found.iter().filter(|path| is_bound(path)).filter_map(relative).collect()
 }
-
-/// Finds the sockets below a directory, the least deep ones first, in [`MAX_ENTRIES`] entries.
-pub(crate) fn sockets_below(directory: &Path) -> Vec<PathBuf> {
-    let mut sockets = Vec::new();
-    let mut pending = VecDeque::from([directory.to_owned()]);
-    let mut entries_seen = 0;
-    while let Some(directory) = pending.pop_front() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            entries_seen += 1;
-            if entries_seen > MAX_ENTRIES {
-                return sockets;
-            }
-            match entry.file_type() {
-                Ok(kind) if kind.is_socket() => sockets.push(entry.path()),
-                Ok(kind) if kind.is_dir() => pending.push_back(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    sockets
-}
-
-/// Reading so many takes about a tenth of a second.
-const MAX_ENTRIES: u32 = 100_000;
 
 /// Returns whether a program has bound the socket at this path, in whatever network namespace. A datagram
 /// socket that connects to one of another type fails before its program notices, with another error than for

@@ -39,7 +39,7 @@ use crate::progress::Progress;
 use crate::stack_server::StackServer;
 
 use self::repository::{MountPoints, Recipient, Repository, RepositoryPlace};
-use self::sockets::SocketCovers;
+use self::sockets::{HostSockets, SocketCovers};
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
@@ -51,6 +51,7 @@ pub use self::kind::{
 };
 pub use self::repository::{LinkedRepository, has_mount_points, remove_mount_points};
 pub(crate) use self::runner_listener::RunnerListener;
+pub use self::sockets::sockets_below;
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
@@ -145,6 +146,7 @@ pub struct ContainerBackend(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ContainerConfig,
+    sockets: HostSockets,
     /// The session's networks by stack, each locked while it is created.
     pods: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Option<pod::Pod>>>>>,
     /// The mount points in the workspace's repository.
@@ -166,7 +168,12 @@ struct RepositoryState {
 impl ContainerBackend {
     /// Returns a backend without containers.
     pub fn new(config: ContainerConfig) -> Self {
+        let sockets = match config.engine.facts().shares_host_kernel() {
+            true => &config.sockets_of_host[..],
+            false => &[],
+        };
         ContainerBackend(Arc::new(Shared {
+            sockets: HostSockets::open(&config.workspace, sockets),
             config,
             pods: std::sync::Mutex::default(),
             repository: std::sync::Mutex::default(),
@@ -290,14 +297,9 @@ impl Shared {
         spec
     }
 
-    /// Opens the sockets to cover. An engine on another kernel has none, as none can be connected to.
+    /// Finds the sockets to cover now. An engine on another kernel has none, as none can be connected to.
     fn socket_covers(&self) -> SocketCovers {
-        let config = &self.config;
-        let sockets = match config.engine.facts().shares_host_kernel() {
-            true => &config.sockets_of_host[..],
-            false => &[],
-        };
-        SocketCovers::find(&config.workspace, sockets)
+        self.sockets.covers(&self.config.workspace)
     }
 
     /// Finds the repositories that a container gets: the workspace's and the linked one. An engine on another kernel has other device numbers, so its runner could not check the

@@ -1,6 +1,8 @@
 //! Covers over the sockets of this machine's programs in the workspace (`spec/containers.md#sockets`).
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,30 +12,62 @@ use aifo_engine::Mount;
 use super::kind::WORKSPACE;
 use super::repository::{Entry, FileId};
 
-/// The sockets that a container has covers over: a program of this machine listens there, and would act for
-/// agent and tools outside of their containers.
+/// The sockets of this machine's programs that a session has found at its start. Programs that have bound them
+/// act for whoever connects, outside of the containers.
+#[derive(Debug)]
+pub(super) struct HostSockets {
+    /// Relative to the workspace, or absolute outside of it. The open file keeps the inode number from being
+    /// used again.
+    found: Vec<(PathBuf, Option<Entry>)>,
+}
+
+/// The sockets that a container has covers over.
 #[derive(Debug)]
 pub(super) struct SocketCovers {
     workspace: PathBuf,
-    /// The path of each socket, and the file that was there at the start.
+    /// The path of each socket, and the file that was there when the container started.
     found: Vec<(PathBuf, Option<Entry>)>,
 }
 
 /// Covers a socket. It is on every machine, so nothing has to be created, and nothing connects to it.
 const NULL: &str = "/dev/null";
 
-impl SocketCovers {
-    /// Opens the sockets at these paths, which are relative to the workspace, or absolute outside of it.
-    pub(super) fn find(workspace: &Path, sockets: &[PathBuf]) -> Self {
-        let open = |path: &PathBuf| {
-            let parent = path.parent().unwrap_or(Path::new(""));
-            let entry = Entry::open(&workspace.join(parent), parent, path.file_name()?)?;
-            entry.metadata.file_type().is_socket().then_some(entry)
-        };
-        let found = sockets.iter().map(|path| (path.clone(), open(path))).collect();
-        SocketCovers { workspace: workspace.to_owned(), found }
+impl HostSockets {
+    pub(super) fn open(workspace: &Path, sockets: &[PathBuf]) -> Self {
+        let found = sockets.iter().map(|path| (path.clone(), open(workspace, path))).collect();
+        HostSockets { found }
     }
 
+    /// Returns what to cover now: the sockets at their paths, and those that agent or tools have moved,
+    /// where they are.
+    pub(super) fn covers(&self, workspace: &Path) -> SocketCovers {
+        let mut found: Vec<_> =
+            self.found.iter().map(|(path, _)| (path.clone(), open(workspace, path))).collect();
+        let id = |entry: &Option<Entry>| entry.as_ref().map(Entry::id);
+        let is_moved = |host: &&(PathBuf, Option<Entry>)| {
+            host.1.is_some() && FileId::of(&workspace.join(&host.0)) != id(&host.1)
+        };
+        let moved: Vec<_> =
+            self.found.iter().filter(is_moved).map(|(_, entry)| id(entry)).collect();
+        if !moved.is_empty() {
+            let below = sockets_below(workspace).into_iter();
+            let moved = below.filter(|path| moved.contains(&FileId::of(path)));
+            let relative =
+                moved.filter_map(|path| Some(path.strip_prefix(workspace).ok()?.to_owned()));
+            found.extend(relative.map(|path| (path.clone(), open(workspace, &path))));
+        }
+        SocketCovers { workspace: workspace.to_owned(), found }
+    }
+}
+
+/// Opens a socket without following a link at its end.
+fn open(workspace: &Path, path: &Path) -> Option<Entry> {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let entry = Entry::open(&workspace.join(parent), parent, path.file_name()?)?;
+    entry.metadata.file_type().is_socket().then_some(entry)
+}
+
+impl SocketCovers {
     /// Returns the paths in a container, at both paths of the workspace, of sockets that exist.
     fn places(&self) -> impl Iterator<Item = PathBuf> {
         let existing = self.found.iter().filter(|(_, entry)| entry.is_some());
@@ -95,6 +129,30 @@ impl SocketCovers {
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Finds the sockets below a directory, the least deep ones first, in [`MAX_ENTRIES`] entries.
+pub fn sockets_below(directory: &Path) -> Vec<PathBuf> {
+    let mut sockets = Vec::new();
+    let mut pending = VecDeque::from([directory.to_owned()]);
+    let mut entries_seen = 0;
+    while let Some(directory) = pending.pop_front() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            entries_seen += 1;
+            if entries_seen > MAX_ENTRIES {
+                return sockets;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_socket() => sockets.push(entry.path()),
+                Ok(kind) if kind.is_dir() => pending.push_back(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    sockets
+}
+
+/// Reading so many takes about a tenth of a second.
+const MAX_ENTRIES: u32 = 100_000;
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -110,7 +168,8 @@ mod tests {
         let listening = UnixListener::bind(workspace.join("run/app")).unwrap();
         fs::write(workspace.join("plain"), "").unwrap();
         let paths = ["run/app", "plain", "absent"].map(PathBuf::from);
-        let covers = SocketCovers::find(workspace, &paths);
+        let host = HostSockets::open(workspace, &paths);
+        let covers = host.covers(workspace);
         let places: Vec<_> = covers.places().collect();
         assert_eq!(places, [PathBuf::from("/workspace/run/app"), workspace.join("run/app")]);
         assert_eq!(covers.expectations().len(), 4);
@@ -124,5 +183,10 @@ mod tests {
         let _again = UnixListener::bind(workspace.join("run/app")).unwrap();
         let _new = UnixListener::bind(workspace.join("absent")).unwrap();
         assert_eq!(uncovered(&covers), paths);
+        let places: Vec<_> = host.covers(workspace).places().collect();
+        let in_workspace = |it: &&PathBuf| it.starts_with(workspace);
+        let places: Vec<_> = places.iter().filter(in_workspace).collect();
+        let expected = ["run/app", "absent", "old"].map(|it| workspace.join(it));
+        assert_eq!(places, expected.each_ref(), "the moved one too");
     }
 }
