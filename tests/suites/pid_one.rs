@@ -104,7 +104,7 @@ impl PidOne {
         let mut control = connected();
         control.set_read_timeout(Some(DEADLINE)).unwrap();
 
-        assert_eq!(read_frame(&mut control), Some((HELLO, vec![7])));
+        assert_eq!(read_frame(&mut control), Some((HELLO, vec![8])));
         let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
         let fds = fd_count(runner);
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
