@@ -220,7 +220,7 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
                 touch /run/aifo/x /opt/aifo/bin/x /etc/passwd 2>/dev/null && echo written; \
                 grep -h Cap /proc/self/status | grep -vc 0000000000000000; \
                 grep NoNewPrivs /proc/self/status";
-    let expected = "/home/coder:\n\n/run/aifo:\nexec.sock\nshim.env\n\n/run/aifo-agent:\n\
+    let expected = "/home/coder:\n.private\n\n/run/aifo:\nexec.sock\nshim.env\n\n/run/aifo-agent:\n\
                     0\n0\nNoNewPrivs:\t1\n";
     let seen = printed(&containers, &format!("{look}; true"));
     // The bounding set grants nothing by itself.
