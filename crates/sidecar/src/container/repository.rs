@@ -38,6 +38,8 @@ pub(super) struct Repository {
     entries: Vec<Entry>,
     /// Every path whose replacement ends a mount, and its file.
     watched: Vec<(PathBuf, Option<FileId>)>,
+    /// Keeps the inode number of a watched link from being used again.
+    link: Option<Entry>,
     /// The reason why tools cannot write at all, or can write everything.
     pub(super) problem: Option<String>,
 }
@@ -103,8 +105,12 @@ impl Repository {
                 found.watched.push((workspace.join(&directory.path), Some(directory.id())));
                 found.add_directory(workspace, directory, recipient);
             }
-        } else if recipient == Recipient::Tools {
-            found.problem = Some("'.git' is a link, so tools can replace the repository".into());
+        } else {
+            found.link = Some(dot_git);
+            if recipient == Recipient::Tools {
+                let problem = "'.git' is a link, so tools can replace the repository";
+                found.problem = Some(problem.into());
+            }
         }
         found
     }
