@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use aifo_process::descriptor_path;
 use aifo_sidecar::sockets_below;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -30,7 +30,7 @@ fn is_bound(path: &Path) -> bool {
     let is_socket = |file: &File| file.metadata().is_ok_and(|it| it.file_type().is_socket());
     let Some(file) = opened.ok().filter(is_socket) else { return false };
     // Longer paths than an address holds.
-    let address = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let address = descriptor_path(&file);
     let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(address));
     let code = |error: io::Error| error.raw_os_error();
     connected.map_err(code) != Err(Some(Errno::ECONNREFUSED as i32))
