@@ -14,6 +14,9 @@ pub struct Engine {
     program: String,
 }
 
+/// An agent's image, which has git.
+pub const WITH_GIT: &str = "aifo-agent-base:latest";
+
 /// PATH of the engines.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -29,6 +32,18 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// The engine of this run, if it has `WITH_GIT`. Reports the test as skipped if not.
+    pub fn with_git(test: &str) -> Option<Self> {
+        let engine = Self::of_run(test)?;
+        let inspect = ["image", "inspect", "--format", "there", WITH_GIT];
+        if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
+            return Some(engine);
+        }
+        // A closed stderr does not matter.
+        let _ = writeln!(std::io::stderr(), "skipped: {test}: no {WITH_GIT}");
+        None
     }
 
     /// `aifo-coder` in this setup with this engine.

@@ -73,7 +73,7 @@ pub use containers::{
     ContainerSession, ContainerSetup, EVERY_TOOL, ORDINARY_PROGRAMS, WAYS_OUT, static_shim,
 };
 pub use editor::Editor;
-pub use engine::{Engine, Image};
+pub use engine::{Engine, Image, WITH_GIT};
 pub use executable::{copy_executable, write_executable, write_script};
 pub use git_server::GitServer;
 pub use hello_server::{CONNECT, HOLD, HelloServer};

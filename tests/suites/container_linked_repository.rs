@@ -2,14 +2,10 @@
 //! hooks that it cannot change (`spec/containers.md#linked-repositories`).
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{ContainerSetup, Engine, Outcome, Scratch, files_below};
-
-/// An agent's image, which has git.
-const WITH_GIT: &str = "aifo-agent-base:latest";
+use aifo_tests::{ContainerSetup, Engine, Outcome, Scratch, WITH_GIT, files_below};
 
 #[track_caller]
 fn git(dir: &Path, args: &[&str]) -> String {
@@ -46,18 +42,6 @@ impl Repositories {
     fn at(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
-}
-
-/// Returns the engine, if it has an image with git.
-fn engine(test: &str) -> Option<Engine> {
-    let engine = Engine::of_run(test)?;
-    let inspect = ["image", "inspect", "--format", "there", WITH_GIT];
-    if Outcome::of(&mut engine.command(inspect)).text().trim_end() != "there" {
-        // A closed stderr does not matter.
-        let _ = writeln!(std::io::stderr(), "skipped: {test}: no {WITH_GIT}");
-        return None;
-    }
-    Some(engine)
 }
 
 /// Runs a shell script as the agent in a workspace.
@@ -99,7 +83,9 @@ true
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn git_works_in_a_worktree_and_in_a_submodule() {
-    let Some(engine) = engine("git_works_in_a_worktree_and_in_a_submodule") else { return };
+    let Some(engine) = Engine::with_git("git_works_in_a_worktree_and_in_a_submodule") else {
+        return;
+    };
     let it = Repositories::new();
     let before = files_below(&it.at("main/.git"));
     for workspace in ["wt", "main/module"] {
@@ -121,7 +107,7 @@ fn git_works_in_a_worktree_and_in_a_submodule() {
 #[ignore = "container: cargo xtask test docker"]
 fn an_agent_and_its_tools_cannot_change_what_git_executes() {
     let test = "an_agent_and_its_tools_cannot_change_what_git_executes";
-    let Some(engine) = engine(test) else { return };
+    let Some(engine) = Engine::with_git(test) else { return };
     let it = Repositories::new();
     // A submodule without submodules and worktrees of its own has no such directories to protect.
     for (workspace, expected) in [("wt", ""), ("main/module", "modules\nanother worktree\n")] {
@@ -148,7 +134,7 @@ fn an_agent_and_its_tools_cannot_change_what_git_executes() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_forged_git_file_mounts_nothing() {
-    let Some(engine) = engine("a_forged_git_file_mounts_nothing") else { return };
+    let Some(engine) = Engine::with_git("a_forged_git_file_mounts_nothing") else { return };
     let it = Repositories::new();
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
     let targets = [

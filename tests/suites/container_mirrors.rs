@@ -128,8 +128,6 @@ for at, address in enumerate(["127.0.0.1", "0.0.0.0", "::1", "::"] * 3):
         assert_eq!(times.len(), 12, "{outcome:?}");
         let longest = times.iter().copied().fold(0.0, f64::max);
         eprintln!("{event}: {times:?} ms, at most {longest} ms");
-        // 20 ms on an idle machine; the others are its load.
-        assert!(longest < 1000.0, "{event}: {times:?}");
     }
 }
 

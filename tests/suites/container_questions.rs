@@ -6,12 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    ContainerSetup, Engine, Outcome, Running, Session, SessionSetup, UserContainer, binaries,
-    eventually,
+    ContainerSetup, Engine, Outcome, Running, Session, SessionSetup, UserContainer, WITH_GIT,
+    binaries, eventually,
 };
-
-/// An agent's image, which has git.
-const WITH_GIT: &str = "aifo-agent-base:latest";
 
 const RULES: &str = "[[rule]]\nrun = \"python3\"\nthen = \"ask\"\n\n[ask]\ntimeout_secs = 100\n";
 
@@ -134,7 +131,7 @@ fn a_call_in_an_attached_container_runs_in_the_directory_that_was_shown() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_call_in_place_runs_in_the_directory_that_was_shown() {
-    let Some(engine) = Engine::of_run("a_call_in_place_runs_in_the_directory_that_was_shown")
+    let Some(engine) = Engine::with_git("a_call_in_place_runs_in_the_directory_that_was_shown")
     else {
         return;
     };

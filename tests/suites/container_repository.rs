@@ -5,7 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Scratch, Signal, files_below};
+use aifo_tests::{
+    ContainerSetup, EVERY_TOOL, Engine, Outcome, Scratch, Signal, WITH_GIT, files_below,
+};
 
 /// Changes what git executes, below each of these roots, and prints each success. Undoes all but the
 /// first.
@@ -225,9 +227,6 @@ fn a_refused_write_of_configuration_or_hooks_is_followed_by_a_hint() {
     session.finish();
 }
 
-/// An agent's image, which has git.
-const WITH_GIT: &str = "aifo-agent-base:latest";
-
 /// Makes git use another configuration, in ways that leave the repository's own as it is. Prints each
 /// success, and undoes it.
 const POINTERS: &str = r#"
@@ -270,7 +269,7 @@ git commit --quiet --allow-empty --message four && git fsck --no-progress --no-d
 #[ignore = "container: cargo xtask test docker"]
 fn an_agent_cannot_replace_what_leads_to_the_configuration() {
     let test = "an_agent_cannot_replace_what_leads_to_the_configuration";
-    let Some(engine) = Engine::of_run(test) else { return };
+    let Some(engine) = Engine::with_git(test) else { return };
     let agent = |dir: &Path, script: &str| {
         let containers = ContainerSetup::of(&engine).kind("python");
         let mut run = containers.command_in("run", dir);

@@ -1,25 +1,9 @@
 //! Calls of the agent that are judged in its container (`spec/rules.md#judged-where-they-run`).
 
 use std::fs;
-use std::io::Write;
 use std::process::Command;
 
-use aifo_tests::{ContainerSetup, Engine, Outcome, Running, eventually};
-
-/// An agent's image, which has git.
-const WITH_GIT: &str = "aifo-agent-base:latest";
-
-/// Returns the engine, if it has an image with git.
-fn engine(test: &str) -> Option<Engine> {
-    let engine = Engine::of_run(test)?;
-    let inspect = ["image", "inspect", "--format", "there", WITH_GIT];
-    if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
-        return Some(engine);
-    }
-    // A closed stderr does not matter.
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: no {WITH_GIT}");
-    None
-}
+use aifo_tests::{ContainerSetup, Engine, Outcome, Running, WITH_GIT, eventually};
 
 /// A session around a shell script, which is the agent.
 fn agent(containers: &ContainerSetup, script: &str) -> Command {
@@ -38,7 +22,7 @@ fn coder(containers: &ContainerSetup, words: &[&str]) -> Command {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn git_is_judged_however_the_agent_calls_it() {
-    let Some(engine) = engine("git_is_judged_however_the_agent_calls_it") else { return };
+    let Some(engine) = Engine::with_git("git_is_judged_however_the_agent_calls_it") else { return };
     let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
     let workspace = containers.setup().workspace();
     let rules = "[[rule]]\nrun = 'git push'\nthen = 'deny'\nbecause = 'not from here'\n\
@@ -87,7 +71,7 @@ fn git_is_judged_however_the_agent_calls_it() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_force_push_in_the_container_is_asked_in_a_second_terminal() {
     let test = "a_force_push_in_the_container_is_asked_in_a_second_terminal";
-    let Some(engine) = engine(test) else { return };
+    let Some(engine) = Engine::with_git(test) else { return };
     let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
     let script = "git init -q --bare /tmp/r; git init -q .; git -c user.name=a -c user.email=b commit -q \
                   --allow-empty -m x; git push --force /tmp/r HEAD:refs/heads/m; echo \"exit $?\"; \
