@@ -93,3 +93,36 @@ fn tools_have_each_place_as_the_page_says() {
         assert_ne!(of("agent"), of("tool"));
     }
 }
+
+/// A tool that puts another workspace in place of the agent's, by each of the names of the shared `/tmp`.
+const REPLACE: &str = r"
+import os, sys
+workspace, tmp = sys.argv[1:]
+for path in (workspace, tmp + workspace.removeprefix('/tmp')):
+    while (path := os.path.dirname(path)) not in ('/', '/tmp', tmp):
+        try:
+            os.rename(path, path + '.old')
+            print('renamed', path)
+        except OSError:
+            pass
+";
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn no_tool_replaces_a_workspace_in_tmp() {
+    let Some(engine) = Engine::of_run("no_tool_replaces_a_workspace_in_tmp") else { return };
+    let containers = containers(&engine);
+    let workspace = containers.setup().workspace();
+    assert!(workspace.starts_with("/tmp/") && workspace.components().count() > 3, "{workspace:?}");
+    fs::write(workspace.join("replace.py"), REPLACE).unwrap();
+    let script = format!(
+        "tmp=$(awk '$5 ~ /^.(var|dev).*-tmp$/ {{ print $5 }}' /proc/self/mountinfo); \
+         python3 replace.py {0} \"$tmp\"; ls {0}/replace.py; touch $(dirname {0})/shared; python3 -c \
+         'import os, sys; print(os.path.exists(sys.argv[1]))' $(dirname {0})/shared",
+        workspace.display()
+    );
+    let mut run = containers.command("run");
+    run.args(["--image", EVERY_TOOL, "--", "sh", "-c", &script]);
+    let expected = format!("{}/replace.py\nTrue\n", workspace.display());
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), expected);
+}

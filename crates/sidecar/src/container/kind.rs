@@ -1,5 +1,6 @@
 //! Container specifications of sidecars and agents.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use aifo_types::{Kind, container_path};
 
 use super::http_proxies::{ProxyLogin, proxy_variables};
 use super::repository::Repository;
-use super::{Net, Shared};
+use super::{ContainerConfig, Net, Shared};
 use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::local::{Transport, restriction_words};
 
@@ -167,9 +168,10 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
         Mount::bind(&config.workspace, WORKSPACE, false),
         Mount::bind(&config.workspace, &config.workspace, false),
         Mount::bind(&config.tmp, TMP, false),
-        Mount::bind(&config.tmp, &config.tmp, false),
-        Mount::Scratch { to: HOME.into() },
     ]);
+    spec.mounts.extend(pinned_in_tmp(config));
+    spec.mounts
+        .extend([Mount::bind(&config.tmp, &config.tmp, false), Mount::Scratch { to: HOME.into() }]);
     let private = config.agent.iter().flat_map(|agent| agent.private.iter().cloned());
     spec.mounts.extend(private.map(|to| Mount::Scratch { to }));
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
@@ -179,6 +181,20 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
         spec.variables.extend(proxy_variables(ProxyLogin::Removed, host));
     }
     spec
+}
+
+/// Directories in `/tmp` above other mounts, each mounted at itself. A mount point cannot be renamed in
+/// its own container, so no tool puts another workspace in the agent's way.
+fn pinned_in_tmp(config: &ContainerConfig) -> impl Iterator<Item = Mount> {
+    let linked = config.linked.as_ref().map(|linked| &linked.common);
+    let places = [&config.workspace, &config.tmp].into_iter().chain(linked);
+    let above = places.flat_map(|place| place.ancestors().skip(1));
+    let in_tmp = |path: &Path| Some(path.strip_prefix(TMP).ok()?.to_owned());
+    let pinned: BTreeSet<_> =
+        above.filter_map(in_tmp).filter(|path| path != Path::new("")).collect();
+    pinned
+        .into_iter()
+        .map(|path| Mount::bind(&config.tmp.join(&path), Path::new(TMP).join(path), false))
 }
 
 fn plain((name, value): (&str, &str)) -> (OsString, Value) {
