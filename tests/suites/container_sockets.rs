@@ -117,3 +117,52 @@ fn a_socket_that_the_agent_moves_is_covered_where_it_is() {
     let expected = "tool run/database ECONNREFUSED\ntool moved/database ECONNREFUSED\n";
     assert_eq!(String::from_utf8_lossy(&outcome.stdout), expected, "{outcome:?}");
 }
+
+/// An agent that exchanges the directory of the socket and another one all the time, while sidecars start.
+const EXCHANGE: &str = r#"
+import os, shutil, signal, subprocess
+NAMES = ("run", "x", "decoy")
+
+def exchange():
+    while True:
+        for a, b in ("run", "x"), ("decoy", "run"), ("x", "decoy"):
+            try:
+                os.rename(a, b)
+            except OSError:
+                pass  # The engine has made a mount point there.
+
+for _ in range(8):
+    os.mkdir("decoy")
+    open("decoy/database", "w").close()
+    if (flipper := os.fork()) == 0:
+        exchange()
+    subprocess.run(["python3", "probe.py", "tool"], stderr=subprocess.DEVNULL)
+    os.kill(flipper, signal.SIGKILL)
+    os.waitpid(flipper, 0)
+    paths = [name + "/database" for name in NAMES]
+    subprocess.run(["python3", "probe.py", "tool", *paths], stderr=subprocess.DEVNULL)
+    for name in filter(os.path.exists, NAMES):
+        if os.path.exists(name + "/database") and not os.path.isfile(name + "/database"):
+            os.rename(name, "own")
+        else:
+            shutil.rmtree(name)
+    os.rename("own", "run")
+    os.system("cp .git/config new; mv new .git/config")
+"#;
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_socket_whose_directory_moves_during_the_start_is_covered() {
+    let Some(engine) = Engine::of_run("a_socket_whose_directory_moves_during_the_start_is_covered")
+    else {
+        return;
+    };
+    let containers = setup(&engine);
+    let workspace = containers.setup().workspace();
+    Outcome::of(Command::new("git").args(["init", "-q"]).arg(&workspace)).exited(0);
+    let _database = UnixListener::bind(workspace.join("run/database")).unwrap();
+    fs::write(workspace.join("exchange.py"), EXCHANGE).unwrap();
+    let outcome = Outcome::of(&mut contained(&containers, &["/usr/bin/python3", "exchange.py"]));
+    let text = outcome.exited(0).text();
+    assert!(text.contains("ECONNREFUSED") && !text.contains("connected"), "{text}");
+}

@@ -1,16 +1,17 @@
 //! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH
-//! [--connect-secs N]] [--write PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
+//! [--connect-secs N]] [--write PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--cover DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
 //! [--restrict NAME,..] [--hide PATH].. [--join-stack PID --resolver PATH [--mask PATH]..]` gets its
 //! control connection as stdin or connects itself; `aifo-runner hold-stack` does the same in a network
 //! stack of its own; `aifo-runner watch` waits for the launcher to exit; `aifo-runner try-confinement`
 //! and `try-stack` only do that.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,12 +19,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Confinement, Restriction, confine, create_network_stack, join_network_stack,
+    Confinement, Restriction, confine, create_network_stack, descriptor_path, join_network_stack,
     restore_private_mode, restrict_system_calls, set_parent_death_signal, take_fd,
     try_network_stack,
 };
 use aifo_runner::{ControlTransport, GUARDED_BY, NoteOptions, Owner};
 use aifo_types::{Signal, Subnet, container_path};
+use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, Pid, access};
 
 use crate::log;
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
                     log::line(format_args!("runner: not writable: {}", path.display()));
                     return ShimExit::Code(NOT_WRITABLE);
                 }
-                if let Some(file) = options.expected.iter().find(|file| !file.is_there()) {
+                if let Some(file) = options.replaced() {
                     let path = file.path.display();
                     log::line(format_args!(
                         "runner: error: '{path}' was replaced during the start"
@@ -105,6 +107,8 @@ struct Options {
     writable: Vec<PathBuf>,
     /// Files that must be at their paths.
     expected: Vec<ExpectedFile>,
+    /// The directories of the null devices that cover sockets, and their paths.
+    covers: Vec<ExpectedFile>,
     /// Subnets to isolate the network from.
     network_pools: Vec<Subnet>,
     /// The restrictions of system calls.
@@ -123,7 +127,7 @@ struct JoinedStack {
     hidden: Vec<PathBuf>,
 }
 
-/// A file that the engine was to mount.
+/// A file that the engine was to mount, or the directory of one.
 #[derive(Debug, PartialEq, Eq)]
 struct ExpectedFile {
     device: u64,
@@ -142,9 +146,30 @@ impl ExpectedFile {
 
     fn is_there(&self) -> bool {
         let found = self.path.symlink_metadata();
-        found.is_ok_and(|it| (it.dev(), it.ino()) == (self.device, self.inode))
+        found.is_ok_and(|it| self.is(&it))
+    }
+
+    fn is(&self, found: &Metadata) -> bool {
+        (found.dev(), found.ino()) == (self.device, self.inode)
+    }
+
+    /// Returns whether the null device is at the path, in this very directory, which others may rename.
+    fn is_covered(&self) -> bool {
+        let is_null = |at: Metadata| at.file_type().is_char_device() && at.rdev() == NULL_DEVICE;
+        let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return false;
+        };
+        let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY).bits();
+        let directory = File::options().read(true).custom_flags(flags).open(directory);
+        directory.is_ok_and(|directory| {
+            let at = descriptor_path(&directory).join(name).symlink_metadata();
+            directory.metadata().is_ok_and(|it| self.is(&it)) && at.is_ok_and(is_null)
+        })
     }
 }
+
+/// The number of `/dev/null`: major 1, minor 3.
+const NULL_DEVICE: u64 = 0x103;
 
 /// Lifetime of the runner's executable.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -211,6 +236,7 @@ impl Options {
                 }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
                 Some(aifo_runner::EXPECT) => options.expected.push(ExpectedFile::parse(value)?),
+                Some(aifo_runner::COVER) => options.covers.push(ExpectedFile::parse(value)?),
                 Some(aifo_runner::ISOLATE_NETWORK) => {
                     options.network_pools.push(value.to_str()?.parse().ok()?);
                 }
@@ -223,6 +249,13 @@ impl Options {
         }
         let is_complete = |stack: &JoinedStack| stack.holder > 0 && stack.resolver.is_absolute();
         options.stack.as_ref().is_none_or(is_complete).then_some(options)
+    }
+
+    /// Returns the first file that the engine did not mount as it was to.
+    fn replaced(&self) -> Option<&ExpectedFile> {
+        let mut covers = self.covers.iter();
+        let expected = self.expected.iter().find(|file| !file.is_there());
+        expected.or_else(|| covers.find(|cover| !cover.is_covered()))
     }
 
     /// Returns the first directory that is not writable for this user. First restores the mode of those
@@ -423,6 +456,22 @@ mod tests {
         assert!(!ExpectedFile { inode: found.ino() + 1, path, ..options.expected[0] }.is_there());
         for value in ["", "1:2", "1:x:/a", "1:2:a", "1:2:"] {
             assert_eq!(ExpectedFile::parse(OsStr::new(value)), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn covers_are_those_of_their_directory() {
+        let device = Path::new("/dev").symlink_metadata().unwrap();
+        let is_covered = |path: &str, inode: u64| {
+            let value = format!("{}:{inode}:{path}", device.dev());
+            let options = Options::parse(&words(&[aifo_runner::COVER, &value])).unwrap();
+            options.replaced().is_none()
+        };
+        assert!(is_covered("/dev/null", device.ino()));
+        for (path, inode) in
+            [("/dev/null", device.ino() + 1), ("/dev/zero", device.ino()), ("/dev/x", device.ino())]
+        {
+            assert!(!is_covered(path, inode), "{path}");
         }
     }
 

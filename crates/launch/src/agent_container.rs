@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value};
-use aifo_sidecar::{AgentContainer, CONTAINER_HOME, sockets_below};
+use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 use aifo_types::container_path;
 
 use crate::agents::{AgentSpec, StateImport, StateMode};
@@ -185,7 +185,7 @@ fn socket_covers(agent: &AgentContainerConfig, real: &Path, to: &Path) -> Vec<Mo
         let mut private = agent.spec.private_in_state();
         private.any(|private| path.starts_with(Path::new(CONTAINER_HOME).join(private)))
     };
-    let sockets = sockets_below(real).into_iter();
+    let sockets = crate::sockets::sockets_below(real).into_iter();
     let paths = sockets.filter_map(|socket| Some(to.join(socket.strip_prefix(real).ok()?)));
     paths
         .filter(|path| !is_private(path))

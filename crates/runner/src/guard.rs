@@ -83,6 +83,9 @@ pub const WRITABLE: &str = "--writable";
 /// The option before `DEVICE:INODE:PATH`: this file must be at the path.
 pub const EXPECT: &str = "--expect";
 
+/// The option before `DEVICE:INODE:PATH`: the null device must be at the path, and this be its directory.
+pub const COVER: &str = "--cover";
+
 /// The option of a sidecar that lacks certificates of this machine.
 pub const LACKS_CERTIFICATES: &str = "--lacks-certificates";
 

@@ -59,7 +59,7 @@ pub use call_notes::NoteOptions;
 pub use chown::{Owner, chown_tree};
 pub use control::ControlTransport;
 pub use guard::{
-    CONNECT, CONNECT_SECS, EXPECT, GUARDED_BY, HIDE, JOIN_STACK, LACKS_CERTIFICATES, MASK,
+    CONNECT, CONNECT_SECS, COVER, EXPECT, GUARDED_BY, HIDE, JOIN_STACK, LACKS_CERTIFICATES, MASK,
     RESOLVER, RESTRICT, STREAM, WRITABLE, WRITE, guard,
 };
 pub use launcher_watch::watch_launcher;

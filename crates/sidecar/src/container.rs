@@ -39,7 +39,7 @@ use crate::progress::Progress;
 use crate::stack_server::StackServer;
 
 use self::repository::{MountPoints, Recipient, Repository, RepositoryPlace};
-use self::sockets::{HostSockets, SocketCovers};
+use self::sockets::{HostSocket, SocketCovers};
 
 pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
@@ -51,7 +51,6 @@ pub use self::kind::{
 };
 pub use self::repository::{LinkedRepository, has_mount_points, remove_mount_points};
 pub(crate) use self::runner_listener::RunnerListener;
-pub use self::sockets::sockets_below;
 
 /// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
@@ -146,7 +145,7 @@ pub struct ContainerBackend(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ContainerConfig,
-    sockets: HostSockets,
+    sockets: Vec<Arc<HostSocket>>,
     /// The session's networks by stack, each locked while it is created.
     pods: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Option<pod::Pod>>>>>,
     /// The mount points in the workspace's repository.
@@ -173,7 +172,10 @@ impl ContainerBackend {
             false => &[],
         };
         ContainerBackend(Arc::new(Shared {
-            sockets: HostSockets::open(&config.workspace, sockets),
+            sockets: sockets
+                .iter()
+                .filter_map(|it| HostSocket::open(&config.workspace, it))
+                .collect(),
             config,
             pods: std::sync::Mutex::default(),
             repository: std::sync::Mutex::default(),
@@ -292,14 +294,15 @@ impl Shared {
             Some(agent) => agent::container(self, agent, repository),
             None => kind::sidecar(self, kind, repository),
         };
-        spec.mounts.extend(sockets.mounts());
-        spec.args.extend(sockets.expectations());
+        let (mounts, checks) = sockets.mounts();
+        spec.mounts.extend(mounts);
+        spec.args.extend(checks);
         spec
     }
 
     /// Finds the sockets to cover now. An engine on another kernel has none, as none can be connected to.
     fn socket_covers(&self) -> SocketCovers {
-        self.sockets.covers(&self.config.workspace)
+        SocketCovers::of(&self.config.workspace, &self.sockets)
     }
 
     /// Finds the repositories that a container gets: the workspace's and the linked one. An engine on another kernel has other device numbers, so its runner could not check the

@@ -84,7 +84,7 @@ pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, LinkedRepository, Net,
     ProxyLogin, cache_directories, cache_volume_owner, container_variables, has_mount_points,
-    proxy_logins, proxy_variables, remove_mount_points, remove_session, sockets_below,
+    proxy_logins, proxy_variables, remove_mount_points, remove_session,
 };
 pub use deadline::deadline_reached;
 pub use error::SidecarError;

@@ -8,12 +8,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use aifo_engine::Mount;
+use aifo_process::descriptor_path;
 use nix::fcntl::OFlag;
 
 mod mount_points;
@@ -139,15 +139,15 @@ impl Repository {
 
     fn entries_of_worktree(&mut self, common: &Entry, name: &OsStr) -> Result<Vec<Entry>, String> {
         let missing = |name: &OsStr| format!("'{}' of the worktree is missing", name.display());
-        let worktrees = Entry::open(&proc_path(&common.file), &common.path, "worktrees")
+        let worktrees = Entry::open(&descriptor_path(&common.file), &common.path, "worktrees")
             .ok_or_else(|| missing("worktrees".as_ref()))?;
-        let worktree = Entry::open(&proc_path(&worktrees.file), &worktrees.path, name);
+        let worktree = Entry::open(&descriptor_path(&worktrees.file), &worktrees.path, name);
         let mut worktree =
             worktree.filter(|it| it.metadata.is_dir()).ok_or_else(|| missing(name))?;
         worktree.read_only = false;
         let mut entries = Vec::new();
         for name in OF_WORKTREE {
-            let entry = Entry::open(&proc_path(&worktree.file), &worktree.path, name);
+            let entry = Entry::open(&descriptor_path(&worktree.file), &worktree.path, name);
             self.watched.push((worktree.path.join(name), entry.as_ref().map(Entry::id)));
             let entry = entry.filter(|it| it.metadata.is_file());
             entries.push(entry.ok_or_else(|| missing(name.as_ref()))?);
@@ -161,7 +161,9 @@ impl Repository {
         if recipient == Recipient::Agent {
             entries.retain(|entry| entry.path.ends_with(COMMON_DIR));
             problem = None;
-        } else if let Some(key) = key_without_common_dir(&proc_path(&directory.file).join(CONFIG)) {
+        } else if let Some(key) =
+            key_without_common_dir(&descriptor_path(&directory.file).join(CONFIG))
+        {
             problem = Some(format!("its configuration sets '{key}'"));
         }
         self.add(directory, entries, problem);
@@ -171,7 +173,7 @@ impl Repository {
     /// why they cannot be protected.
     fn entries_of(&mut self, root: &Path, directory: &Entry) -> (Vec<Entry>, Option<String>) {
         let here = directory.path.clone();
-        let inside = proc_path(&directory.file);
+        let inside = descriptor_path(&directory.file);
         let mut entries = Vec::new();
         let mut problem = None;
         for name in [CONFIG, HOOKS, COMMON_DIR, WORKTREE_CONFIG].into_iter().chain(OPTIONAL) {
@@ -256,6 +258,10 @@ impl Entry {
     pub(super) fn id(&self) -> FileId {
         FileId::from(&self.metadata)
     }
+
+    pub(super) fn into_file(self) -> File {
+        self.file
+    }
 }
 
 impl FileId {
@@ -268,11 +274,6 @@ impl From<&Metadata> for FileId {
     fn from(metadata: &Metadata) -> Self {
         FileId { device: metadata.dev(), inode: metadata.ino() }
     }
-}
-
-/// Returns the path of an open file, which no rename changes.
-fn proc_path(file: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Returns the directory that a `.git` file names, if it is in the workspace's root. Others are not in

@@ -6,11 +6,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aifo_process::descriptor_path;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use super::{
     COMMON_DIR, CONFIG, FileId, HOOKS, LinkedRepository, OPTIONAL, WORKTREE_CONFIG,
-    key_without_common_dir, pointed_name, proc_path, read,
+    key_without_common_dir, pointed_name, read,
 };
 
 /// The content of a `commondir` of aifo, which names its own directory; the second one if `hooks` is
@@ -84,7 +85,7 @@ impl MountPoints {
     pub(in super::super) fn create(place: &RepositoryPlace) -> Option<Self> {
         let lock = lock_shared(place.open()?)?;
         // `Repository::find` reports what is missing.
-        let _ = place.create_missing(&proc_path(&lock));
+        let _ = place.create_missing(&descriptor_path(&*lock));
         Some(MountPoints { place: place.clone(), lock: Some(lock) })
     }
 
@@ -124,13 +125,13 @@ impl RepositoryPlace {
         let Some(directory) = self.open() else { return };
         if let Ok(lock) = Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
             // Another user's files, or none.
-            let _ = self.remove_created(&proc_path(&lock));
+            let _ = self.remove_created(&descriptor_path(&*lock));
         }
     }
 
     fn has_mount_points(&self) -> bool {
         let lock = self.open().and_then(|it| Flock::lock(it, FlockArg::LockExclusiveNonblock).ok());
-        lock.is_some_and(|lock| own_common_dir(&proc_path(&lock)).is_some())
+        lock.is_some_and(|lock| own_common_dir(&descriptor_path(&*lock)).is_some())
     }
 }
 
