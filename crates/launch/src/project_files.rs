@@ -52,7 +52,7 @@ impl ProjectFiles {
         let linked = linked_repository(workspace).ok().flatten().map(|it| it.common);
         let mut search = Search::new(workspace, &names);
         let git = linked.as_deref().unwrap_or(Path::new(".git"));
-        let named = search.named_paths(git);
+        let named = search.named_paths(git, &user_configs());
         let levels = search.all(linked.as_deref(), &named, Scope::Start(DIRECTORIES_AT_START));
         let files = search.files;
         let workspace = workspace.to_owned();
@@ -189,6 +189,15 @@ impl Search<'_> {
         }
         self.tree(scope)
     }
+}
+
+/// The configuration of the user's git.
+fn user_configs() -> Vec<PathBuf> {
+    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = directory("HOME");
+    let of_xdg = directory("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    let files = [home.map(|it| it.join(".gitconfig")), of_xdg.map(|it| it.join("git/config"))];
+    files.into_iter().flatten().filter(|path| path.is_absolute()).collect()
 }
 
 fn shown(path: &Path) -> String {

@@ -96,7 +96,6 @@ pub(crate) const PYPROJECT_TOML: (&str, ManifestParts) = (
         "project.version",
         "tool.black",
         "tool.isort",
-        "tool.mypy",
         "tool.ruff",
     ]),
 );

@@ -1,5 +1,6 @@
 //! Names of project files, of every agent and toolchain.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -8,21 +9,46 @@ use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
 use crate::agents::known_agents;
 
 /// Further files that programs execute or obey, whatever the project.
-const FILES: [&str; 14] = [
+const FILES: [&str; 39] = [
     "*.bazel",
     "*.bzl",
     "*.code-workspace",
+    "*.csproj",
+    "*.fsproj",
     "*.gradle",
     "*.gradle.kts",
+    "*.local.md",
     "*.nix",
+    "*.sbt",
+    "*.tf",
+    "AGENT.md",
     "BUILD",
-    "Taskfile.*",
+    "BUILD.*",
+    "CONTEXT.md",
+    "Directory.Build.*",
+    "Dockerfile.*",
+    "Kbuild",
+    "Makefile.*",
+    "Package.swift",
+    "SConscript",
+    "SConstruct",
     "WORKSPACE",
+    "autogen.sh",
+    "build.ninja",
+    "build.zig",
     "compose.*",
+    "configure.ac",
     "docker-compose.*",
-    "lefthook.*",
-    "mise.*",
+    "gradle/wrapper/*",
+    "gradlew",
+    "mix.exs",
+    "mvnw",
     "pom.xml",
+    "pylintrc",
+    "tools/bazel",
+    "waf",
+    "wscript",
+    "xmake.lua",
 ];
 
 /// Further data. Git ignores the files of other programs' lists, such as `.dockerignore`, too.
@@ -54,7 +80,8 @@ pub(super) enum Role {
 /// The names of all rows.
 #[derive(Debug)]
 pub(super) struct Names {
-    exact: HashMap<&'static str, Role>,
+    /// By [`key`].
+    exact: HashMap<String, Role>,
     /// Those with a `*` or a `/`.
     patterns: Vec<(&'static str, Role)>,
 }
@@ -77,7 +104,8 @@ impl Names {
         }
         let is_pattern = |(name, _): &(&str, Role)| name.contains(['*', '/']);
         let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(is_pattern);
-        Names { exact: exact.into_iter().collect(), patterns }
+        let exact = exact.into_iter().map(|(name, role)| (key(name).into_owned(), role));
+        Names { exact: exact.collect(), patterns }
     }
 
     /// Returns the role of a file by its path from the workspace's root.
@@ -88,7 +116,7 @@ impl Names {
             |pattern: &str| matches(pattern, if pattern.contains('/') { &text } else { name });
         if name == ".git" {
             Role::Repository
-        } else if let Some(role) = self.exact.get(name) {
+        } else if let Some(role) = self.exact.get(&*key(name)) {
             *role
         } else if let Some((_, role)) = self.patterns.iter().find(|(it, _)| is_match(it)) {
             *role
@@ -122,6 +150,23 @@ impl Names {
     }
 }
 
+/// Agents differ in the case of the letters that they accept in the names of their texts.
+fn key(name: &str) -> Cow<'_, str> {
+    let is_text =
+        name.get(name.len().saturating_sub(3)..).is_some_and(|end| end.eq_ignore_ascii_case(".md"));
+    if is_text { name.to_ascii_lowercase().into() } else { name.into() }
+}
+
+/// Returns whether this is the name of a configuration, such as `tsconfig.json` or `uv.toml`, in the
+/// workspace's root or beside a manifest. Lists of resolved versions are data.
+pub(super) fn is_configuration(name: &str) -> bool {
+    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+    CONFIGURATION.contains(&extension) && !stem.contains("lock") && stem != "npm-shrinkwrap"
+}
+
+const CONFIGURATION: [&str; 11] =
+    ["cfg", "conf", "ini", "json", "json5", "jsonc", "kdl", "properties", "toml", "yaml", "yml"];
+
 /// `Makefile`, `justfile`, `Dockerfile`, `Procfile` and so on: names of files with commands.
 fn is_command_file(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default();
@@ -131,10 +176,11 @@ fn is_command_file(name: &str) -> bool {
     is_named && matches!(&name[stem.len()..], "" | ".am" | ".in" | ".local")
 }
 
-/// Compares a text with a pattern that has at most one `*`.
+/// Compares a text with a pattern that has at most two `*`.
 fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((start, end)) => text.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
-    }
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    text.strip_prefix(start).is_some_and(|text| match rest.split_once('*') {
+        None => text.ends_with(rest),
+        Some((middle, end)) => text.split_once(middle).is_some_and(|(_, rest)| rest.ends_with(end)),
+    })
 }

@@ -1,13 +1,17 @@
 //! Files of a repository that git executes or obeys: all but its data.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
 use aifo_types::normalise_path;
 
-use super::git_config::possible_paths;
+use super::git_config::{Word, words};
 use super::search::{FileState, MAX_DEPTH, Search};
+
+/// Files of configuration that are read.
+const MAX_CONFIGS: usize = 32;
 
 /// Data in the directory of a repository.
 const DATA: [&str; 18] = [
@@ -135,20 +139,30 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the files and directories of the workspace that the configuration of a repository names.
-    /// Paths are relative to the workspace or to the configuration.
-    pub(super) fn named_paths(&mut self, git: &Path) -> Vec<PathBuf> {
-        let mut named = Vec::new();
-        for config in ["config", "config.worktree"] {
-            let text = self.content(&git.join(config)).unwrap_or_default();
-            for word in possible_paths(&text) {
-                let bases = [Path::new(""), git];
-                named.extend(bases.iter().filter_map(|base| self.in_workspace(&base.join(&word))));
+    /// Returns the files and directories of the workspace that the configuration of a repository or of the
+    /// user names, and included configuration. Paths are relative to the workspace or to the configuration.
+    pub(super) fn named_paths(&mut self, git: &Path, of_user: &[PathBuf]) -> Vec<PathBuf> {
+        let mut named = BTreeSet::new();
+        let mut configs: Vec<_> = ["config", "config.worktree"].map(|name| git.join(name)).into();
+        configs.extend(of_user.iter().cloned());
+        let mut position = 0;
+        while let Some(config) = configs.get(position).filter(|_| position < MAX_CONFIGS).cloned() {
+            position += 1;
+            let directory = config.parent().unwrap_or(Path::new("")).to_owned();
+            // git follows links to it.
+            let config = self.workspace.join(&config).canonicalize().unwrap_or(config);
+            let text = self.content(&config).unwrap_or_default();
+            for Word { path, is_path, is_included } in words(&text) {
+                for base in [Path::new(""), &directory] {
+                    let Some(found) = self.in_workspace(&base.join(&path)) else { continue };
+                    let is_directory = self.metadata(&found).is_some_and(|it| it.is_dir());
+                    if (is_path || !is_directory) && named.insert(found.clone()) && is_included {
+                        configs.push(found);
+                    }
+                }
             }
         }
-        named.sort();
-        named.dedup();
-        named
+        named.into_iter().collect()
     }
 
     /// Returns the path of a file in the workspace, but not in its repository.

@@ -1,6 +1,6 @@
 //! The search for project files in a workspace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{FileType, Metadata, OpenOptions};
 use std::io::Read;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::git_config::without_branches;
 use super::manifest::command_parts;
-use super::names::{Names, Role};
+use super::names::{Names, Role, is_configuration};
 
 /// Number of files below a project file that are compared one by one. Further ones are compared
 /// together, by their attributes, so that no file hides the change of another.
@@ -80,6 +80,10 @@ pub(super) struct Search<'a> {
     checkouts: Vec<PathBuf>,
     /// Directories of data, and those below the depth of a project file: only repositories in them count.
     pub(super) data: Vec<PathBuf>,
+    /// The workspace's path without links.
+    root: PathBuf,
+    /// The paths that links of project files lead to.
+    followed: BTreeSet<PathBuf>,
     /// Bytes that may still be read.
     bytes: u64,
     /// Entries that may still be seen.
@@ -99,7 +103,9 @@ impl<'a> Search<'a> {
     pub(super) fn new(workspace: &'a Path, names: &'a Names) -> Self {
         let (files, checkouts) = (BTreeMap::new(), Vec::new());
         let (bytes, entries) = (MAX_TOTAL_BYTES, MAX_ENTRIES);
-        Search { workspace, names, files, checkouts, data: Vec::new(), bytes, entries }
+        let root = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let (followed, data) = (BTreeSet::new(), Vec::new());
+        Search { workspace, names, files, checkouts, data, root, followed, bytes, entries }
     }
 
     /// Searches the workspace level by level. Returns the number of levels that it has read.
@@ -146,16 +152,25 @@ impl<'a> Search<'a> {
     }
 
     fn directory(&mut self, path: &Path, next: &mut Vec<PathBuf>) {
-        for (name, kind) in self.repositories(path) {
+        let entries = self.repositories(path);
+        let is_manifest = |(name, _): &(OsString, FileType)| {
+            matches!(self.names.role(Path::new(name)), Role::Manifest(_))
+        };
+        let is_project = path.as_os_str().is_empty() || entries.iter().any(is_manifest);
+        for (name, kind) in entries {
             let path = path.join(&name);
+            let is_configuration = || name.to_str().is_some_and(is_configuration);
             match self.names.role(&path) {
+                Role::Other if is_project && !kind.is_dir() && is_configuration() => {
+                    self.whole(&path);
+                }
                 Role::Obeyed => self.whole(&path),
                 Role::Manifest(parts) => self.manifest(&path, parts),
                 Role::Data if kind.is_dir() => self.data.push(path),
                 Role::Other if kind.is_dir() => next.push(path),
                 // In its place could be a directory with project files.
                 Role::Other if kind.is_symlink() && self.workspace.join(&path).is_dir() => {
-                    self.whole(&path);
+                    self.walk_from(&path, Follow::No);
                 }
                 Role::Repository | Role::Data | Role::Other => {}
             }
@@ -180,14 +195,29 @@ impl<'a> Search<'a> {
         entries
     }
 
-    /// Adds a project file with everything below it.
+    /// Adds a project file with everything below it, and what links there lead to.
     pub(super) fn whole(&mut self, path: &Path) {
+        self.walk_from(path, Follow::Yes);
+    }
+
+    fn walk_from(&mut self, path: &Path, follow: Follow) {
         let is_of_git = path.ancestors().any(|path| self.is_git_directory(path));
-        let mut walk = Walk { name: path, is_of_git, seen: 0, rest: None };
+        let mut walk = Walk { name: path, is_of_git, follow, seen: 0, rest: None };
         self.walk(path, MAX_DEPTH, &mut walk);
         if let Some(rest) = walk.rest {
             let rest = FileState::Rest(rest.finalize().into());
             self.files.entry(Item::whole(&path.join(REST))).or_insert(rest);
+        }
+    }
+
+    /// Adds what a link leads to in the workspace, under its own name.
+    fn follow(&mut self, link: &Path) {
+        let Ok(target) = self.workspace.join(link).canonicalize() else { return };
+        let Ok(target) = target.strip_prefix(&self.root) else { return };
+        let target = target.to_owned();
+        let is_known = target.as_os_str().is_empty() || target.starts_with(".git");
+        if !is_known && self.followed.insert(target.clone()) {
+            self.whole(&target);
         }
     }
 
@@ -202,6 +232,9 @@ impl<'a> Search<'a> {
             match walk.seen > MAX_FILES {
                 true => walk.add_to_rest(path, &metadata),
                 false => self.file(path, &metadata),
+            }
+            if metadata.is_symlink() && walk.follow == Follow::Yes {
+                self.follow(path);
             }
             return;
         }
@@ -309,10 +342,18 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Whether what links lead to counts too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follow {
+    Yes,
+    No,
+}
+
 /// The walk below a project file.
 struct Walk<'a> {
     name: &'a Path,
     is_of_git: bool,
+    follow: Follow,
     seen: usize,
     /// Covers the files that are not compared one by one.
     rest: Option<Sha256>,

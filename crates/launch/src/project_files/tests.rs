@@ -5,6 +5,7 @@ use std::process::Command;
 use super::search::MAX_FILES;
 use super::*;
 
+mod limits;
 mod repository;
 
 impl ProjectFiles {
@@ -65,13 +66,13 @@ fn changed_files_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     for name in ["AGENTS.md", ".husky/pre-commit", ".git/config", ".envrc", "other"] {
-        write(dir, &[(name, "before\n")]);
+        write(dir, &[(name, "before\n[remote \"origin\"]\n")]);
     }
     fs::write(dir.join("CLAUDE.md"), vec![0; 2 << 20]).unwrap();
     let before = ProjectFiles::read(dir);
     assert_eq!(before.report(), [""; 0]);
 
-    let branch = "before\n[branch \"main\"]\n\tremote = origin\n";
+    let branch = "before\n[remote \"origin\"]\n[branch \"main\"]\n\tremote = origin\n";
     write(dir, &[(".git/config", branch), ("other", "after"), (".git/config.worktree", "")]);
     assert_eq!(before.report(), [""; 0], "config.worktree is of another session");
     write(dir, &[(".git/config.worktree", "[alias]\n")]);
@@ -140,11 +141,17 @@ fn what_programs_execute_or_obey_is_named() {
         ".yarn/releases/yarn.cjs",
         ".zed/tasks.json",
         "AGENTS.md",
+        "Agents.md",
+        "BUILD.pants",
         "CLAUDE.local.md",
         "CMakeLists.txt",
         "Dockerfile",
+        "Dockerfile.dev",
         "GNUmakefile",
         "Makefile",
+        "Makefile.inc",
+        "QWEN.local.md",
+        "SConstruct",
         "Taskfile.yml",
         "a/b/.cargo/config.toml",
         "a/b/CLAUDE.md",
@@ -162,11 +169,21 @@ fn what_programs_execute_or_obey_is_named() {
         "noxfile.py",
         "opencode.json",
         "opencode.jsonc",
+        "gradle/wrapper/gradle-wrapper.properties",
+        "gradlew",
+        "infra/main.tf",
+        "karma.conf.js",
+        "mypy.ini",
         "packages/a/.npmrc",
+        "packages/a/project.json",
         "packages/a/vite.config.ts",
         "rust-toolchain.toml",
         "setup.py",
+        "src/it.csproj",
         "tests/conftest.py",
+        "tools/bazel",
+        "tsconfig.json",
+        "uv.toml",
         // Pointers and programs of git.
         ".git/hooks/pre-commit",
         ".git/hooks/build/x",
@@ -255,6 +272,10 @@ fn a_day_of_work_is_not_named() {
             ("pyproject.toml", "[project]\nname = \"it\"\ndependencies = [\"x\"]\n"),
             ("Cargo.lock", ""),
             ("package-lock.json", "{}"),
+            ("pnpm-lock.yaml", ""),
+            ("src/Profile.tsx", ""),
+            ("src/settings.toml", ""),
+            ("tests/data/x.json", ""),
             ("src/main.rs", "fn main() {}"),
             ("src/profile.rs", ""),
             (".gitignore", "/target\nnode_modules\n.venv\n"),
@@ -336,51 +357,4 @@ fn a_link_in_place_of_a_directory_and_many_new_files_hide_no_change() {
     let changed = before.changed();
     assert_eq!((&*changed[0], changed.last().unwrap().as_str()), ("Makefile", "crates"));
     assert!(before.report()[0].ends_with("and 82 more"), "{:?}", before.report());
-}
-
-/// Files that the search at the start does not reach are compared by their times.
-#[test]
-fn a_large_project_is_searched_at_the_end() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    for number in 0..DIRECTORIES_AT_START {
-        fs::create_dir(dir.join(number.to_string())).unwrap();
-    }
-    write(dir, &[("1/build.rs", ""), ("9/a/build.rs", ""), ("9/b/build.rs", "")]);
-    let before = ProjectFiles::read_earlier(dir);
-    assert_eq!((before.levels, before.report()), (1, vec![]));
-    write(dir, &[("1/build.rs", "x"), ("9/b/build.rs", "x"), ("9/c/build.rs", "x")]);
-    write(dir, &[("target/x/.git/config", "x")]);
-    assert_eq!(before.changed(), ["1/build.rs", "9/b/build.rs", "9/c/build.rs", "target/x/.git"]);
-}
-
-#[test]
-fn many_files_hide_no_change() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    for directory in [".claude", ".vscode"] {
-        fs::create_dir(dir.join(directory)).unwrap();
-    }
-    for number in 0..=MAX_FILES {
-        fs::write(dir.join(format!(".claude/{number:05}")), "").unwrap();
-    }
-    fs::write(dir.join(".claude/last"), "before").unwrap();
-    fs::write(dir.join(".vscode/tasks.json"), "before").unwrap();
-    let before = ProjectFiles::read(dir);
-    assert_eq!(before.report(), [""; 0]);
-    fs::write(dir.join(".claude/last"), "change").unwrap();
-    fs::write(dir.join(".vscode/tasks.json"), "change").unwrap();
-    assert_eq!(before.changed(), [".claude/..", ".vscode/tasks.json"]);
-}
-
-#[test]
-fn a_large_file_with_an_old_time_has_changed() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("AGENTS.md");
-    fs::write(&file, vec![b'a'; 2 << 20]).unwrap();
-    let before = ProjectFiles::read(dir.path());
-    let time = file.metadata().unwrap().modified().unwrap();
-    fs::write(&file, vec![b'b'; 2 << 20]).unwrap();
-    fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
-    assert_eq!(before.changed(), ["AGENTS.md"]);
 }

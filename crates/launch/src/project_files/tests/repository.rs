@@ -86,12 +86,27 @@ fn a_directory_that_git_takes_for_a_repository_is_named() {
 }
 
 #[test]
-fn only_the_section_of_a_branch_is_left_out() {
-    let left_out = ["[branch \"a\"]\n\tremote = origin\n", "  [branch \"a/b]\"]\r\n\tmerge = x\n"];
-    for text in left_out {
-        let text = format!("[core]\n\tbare = false\n{text}[remote \"o\"]\n\turl = u\n");
-        let rest = without_branches(text.as_bytes());
-        assert_eq!(rest, b"[core]\n\tbare = false\n[remote \"o\"]\n\turl = u\n", "{text}");
+fn only_harmless_settings_of_branches_are_left_out() {
+    let text =
+        |of_branch: &str| format!("[core]\n\tbare = false\n{of_branch}[remote \"o\"]\n\turl = u\n");
+    for of_branch in [
+        "[branch \"a\"]\n\tremote = o\n\tpushRemote = o\n\tvscode-merge-base = o/main\n",
+        "  [branch \"a/b]\"]\r\n\tmerge = refs/heads/x\n\tremote = .\n\trebase = true\n",
+    ] {
+        let rest = without_branches(text(of_branch).as_bytes());
+        assert_eq!(String::from_utf8(rest).unwrap(), text(""), "{of_branch}");
+    }
+    for line in [
+        "remote = sub",
+        "pushRemote = ext::sh -c x",
+        "remote = \"o\" ",
+        "merge = x",
+        "mergeOptions = --strategy=x",
+        "description = x",
+    ] {
+        let of_branch = format!("[branch \"a\"]\n\t{line}\n");
+        let rest = without_branches(text(&of_branch).as_bytes());
+        assert!(String::from_utf8(rest).unwrap().contains(line), "{line}");
     }
     // git reads another section in each of these.
     for text in [
@@ -133,4 +148,41 @@ fn repositories_in_data_and_below_the_depth_of_a_search_are_named() {
         let changed = before.changed();
         assert!(changed.iter().any(|it| it.contains("/bare")), "{place}: {changed:?}");
     }
+}
+
+/// What links lead to, and what configuration names.
+#[test]
+fn what_links_and_commands_lead_to_counts() {
+    let workspace = workspace();
+    let dir = workspace.path();
+    let files = ["s/pre-commit", "cfg", "docs/x", "tools/claude/settings.json", "clean.py"];
+    for file in files.iter().chain(&["inc", "deep/inc", "deep/hook", "src/lib.rs", "lib/a"]) {
+        write(dir, &[(file, "before")]);
+    }
+    for config in ["inc", "deep/inc"] {
+        write(dir, &[(config, "[core]\n\tpager = sh deep/hook\n[include]\n\tpath = deep/inc\n")]);
+    }
+    git(dir, &["config", "filter.x.clean", "python3 clean.py"]);
+    git(dir, &["config", "include.path", "../inc"]);
+    fs::remove_dir_all(dir.join(".git/hooks")).unwrap();
+    fs::rename(dir.join(".git/config"), dir.join("cfg")).unwrap();
+    for (link, to) in [
+        (".git/hooks", "../s"),
+        (".git/config", "../cfg"),
+        ("CLAUDE.md", "docs/x"),
+        (".claude", "tools/claude"),
+        ("library-link", "lib"),
+        (".loop", ".loop/x"),
+        (".out", "/etc"),
+    ] {
+        symlink(to, dir.join(link)).unwrap();
+    }
+    let before = ProjectFiles::read(dir);
+    assert_eq!(before.report(), [""; 0]);
+    for file in files.iter().chain(&["inc", "deep/inc", "deep/hook", "src/lib.rs", "lib/a"]) {
+        write(dir, &[(file, "after")]);
+    }
+    let expected =
+        ["cfg", "clean.py", "deep/hook", "deep/inc", "docs/x", "inc", "s/pre-commit", files[3]];
+    assert_eq!(before.changed(), expected);
 }
