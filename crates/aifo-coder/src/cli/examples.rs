@@ -79,11 +79,6 @@ Examples:
   aifo-coder policy check -- git -C sub push -f
   aifo-coder policy check --json -- sh -c 'cd x && npm publish'";
 
-pub(super) const POLICY_IMPORT: &str = "\
-Examples:
-  aifo-coder policy import codex ~/.codex/rules/default.rules
-  aifo-coder policy import claude .claude/settings.json";
-
 pub(super) const POLICY_TEST: &str = "\
 Examples:
   aifo-coder policy test

@@ -317,8 +317,6 @@ Examples:
   aifo-coder policy check -- git -C sub push -f
   aifo-coder policy check -- sh -c 'cd x && npm publish'
   aifo-coder policy test
-  aifo-coder policy import codex ~/.codex/rules/default.rules
-  aifo-coder policy import claude ~/.claude/settings.json >> ~/.config/aifo/config.toml
 
 Exit codes:
   0  success
