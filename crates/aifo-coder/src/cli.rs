@@ -25,9 +25,7 @@ use self::help::{
     WEB, WHY,
 };
 
-pub(crate) use self::acp::{
-    Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
-};
+pub(crate) use self::acp::{Acp, AcpAgent, OutputFormat, Prompt, ServedBy, UserPresence};
 pub(crate) use self::cluster::{ClusterFlags, PodFlags};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};

@@ -1,15 +1,5 @@
 //! Examples below the options of `--help`, for commands whose exit codes are those of the whole program.
 
-pub(super) const ACP_REPLAY: &str = "\
-Examples:
-  aifo-coder acp replay log/*
-  aifo-coder acp replay --format json log/agent.jsonl
-
-Exit codes:
-  0  the log replays as it was recorded
-  1  it does not, or cannot be read
-  2  invalid command line";
-
 pub(super) const AGENTS: &str = "\
 Examples:
   aifo-coder agents

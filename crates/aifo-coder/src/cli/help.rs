@@ -209,8 +209,7 @@ Exit codes:
 
 pub(super) const ACP_USAGE: &str = "\
 aifo-coder acp [OPTIONS] AGENT [ARGS]..
-       aifo-coder acp [OPTIONS] --agent-command COMMAND [-- ARGS..]
-       aifo-coder acp replay [--format HOW] FILE..";
+       aifo-coder acp [OPTIONS] --agent-command COMMAND [-- ARGS..]";
 
 pub(super) const ACP: &str = "\
 An editor starts this command in the project's directory. Zed, in settings.json:
