@@ -107,23 +107,6 @@ fn an_example_that_fails_shows_how_it_is_read() {
 }
 
 #[test]
-fn import_prints_rules_and_lists_the_rest() {
-    let setup = SessionSetup::new();
-    let file = setup.workspace().join("settings.json");
-    let text = r#"{"permissions": {"deny": ["Bash(make x:*)", "Read(./.env)"]}}"#;
-    fs::write(&file, text).unwrap();
-    let outcome = coder(&setup, &["policy", "import", "claude", &file.display().to_string()]);
-    let outcome = outcome.exited(0);
-    assert_eq!(outcome.text(), "[[rule]]\nrun = \"make x\"\nthen = \"deny\"\n\n");
-    let errors = &outcome.stderr;
-    assert!(errors.contains(":1: 'Read(./.env)' cannot be expressed: "), "{errors}");
-    let outcome = coder(&setup, &["policy", "import", "codex", "no-such-file"]);
-    let errors = &outcome.exited(1).stderr;
-    assert!(errors.contains("cannot read 'no-such-file': "), "{errors}");
-    assert!(errors.contains("hint: the usual file is ~/.codex/rules/default.rules"), "{errors}");
-}
-
-#[test]
 fn a_denied_call_does_not_run() {
     let setup = SessionSetup::new();
     let file = setup.workspace().join(".aifo.toml");

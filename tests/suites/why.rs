@@ -16,7 +16,7 @@ struct Question {
     user: &'static str,
     /// The workspace's configuration.
     workspace: &'static str,
-    /// The caller's variables.
+    /// The caller's variables. `@` as in the arguments.
     env: &'static [(&'static str, &'static str)],
     /// The arguments of `aifo-coder why`. `@` is the parent of all other directories.
     words: &'static [&'static str],
@@ -32,8 +32,8 @@ fn setup() -> SessionSetup {
     for dir in ["workspace/src", "workspace/web/src", "agent", "home/.config/aifo"] {
         fs::create_dir_all(scratch.join(dir)).unwrap();
     }
-    for own in [".venv/bin/python3", "node_modules/.bin/tsc"] {
-        let own = scratch.join("workspace/web").join(own);
+    for own in ["web/.venv/bin/python3", "web/node_modules/.bin/tsc", "env/bin/python3"] {
+        let own = scratch.join("workspace").join(own);
         fs::create_dir_all(own.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(&binaries().tool, own).unwrap();
     }
@@ -69,7 +69,7 @@ fn check(questions: &[Question]) {
             fs::write(setup.workspace().join(".aifo.toml"), question.workspace).unwrap();
         }
         let mut why = coder(&setup);
-        why.envs(question.env.iter().copied());
+        why.envs(question.env.iter().map(|(name, value)| (name, at(value))));
         let outcome = Outcome::of(why.arg("why").args(question.words.iter().map(|word| at(word))));
         assert_eq!(outcome.stderr, "", "{}", question.name);
         let places = [
@@ -126,6 +126,12 @@ fn which_sidecar_and_why() {
         Question { name: "python-stands-for-python3", words: &[PYTHON, "python", "-V"], ..none },
         Question {
             name: "projects-own-python",
+            words: &[PYTHON, "--cwd=@/workspace/web", "python", "app.py"],
+            ..none
+        },
+        Question {
+            name: "activated-python",
+            env: &[("VIRTUAL_ENV", "@/workspace/env")],
             words: &[PYTHON, "--cwd=@/workspace/web", "python", "app.py"],
             ..none
         },

@@ -1,7 +1,7 @@
 //! Processes and I/O for the Agent Client Protocol (`spec/acp.md#processes`), on tokio.
 //!
 //! In scope: an agent's process and its pipes, clients and relays that use them, ending an agent
-//! with everything that it started, the wire log and its replay, and the files and terminals that a
+//! with everything that it started, the wire log, and the files and terminals that a
 //! [`Host`] serves to an agent (`spec/acp-hosts.md`).
 //!
 //! Out of scope: what the agent may do, and where it runs. The caller passes the command.
@@ -37,7 +37,6 @@ mod files;
 mod host;
 mod host_calls;
 mod refusal;
-mod replay;
 mod rpc;
 mod stdio;
 mod tail;
@@ -52,14 +51,11 @@ pub use bridge::{Bridge, FIRST_REQUEST};
 pub use files::{Access, FileJudge, FileLimits, Files, MissingFile, Writing};
 pub use host::{CallFuture, EndFuture, Host, NoHost};
 pub use refusal::refuse_editor;
-pub use replay::{Replay, ReplayEvent, ReplayEventKind, ReplayMismatch, replay};
 pub use stdio::Stdio;
 pub use terminals::{
     Approval, CommandBuilder, TerminalCommand, TerminalConfig, TerminalJudge, TerminalVerdict,
     Terminals,
 };
-pub use wire_log::{
-    Encoding, LogEntry, LogEntryKind, LogLine, LogPipe, WireLog, WireLogLimits, parts,
-};
+pub use wire_log::{WireLog, WireLogLimits};
 pub use workspace::{Resolved, Workspace};
 pub use workspace_host::WorkspaceHost;

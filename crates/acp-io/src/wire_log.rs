@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use aifo_acp::{Frame, FrameReader, JsonError, Limits, Requests, parse_json};
+use aifo_acp::{Frame, FrameReader, JsonError, Limits, parse_json};
 use serde_json::Value;
 
-pub use entry::{Encoding, LogEntry, LogEntryKind, LogLine, LogPipe};
+use entry::{Encoding, LogEntry, LogEntryKind, LogLine, LogPipe};
 use files::LogFiles;
-pub use files::{WireLogLimits, parts};
+pub use files::WireLogLimits;
 use redactor::Redactor;
 
 /// Writes every line of an agent's three pipes to rotating files (`spec/acp-wire.md#lines`).
@@ -55,11 +55,10 @@ impl WireLog {
         directory: &Path,
         limits: WireLogLimits,
         agent: &str,
-        requests: Requests,
         secrets: Vec<String>,
     ) -> io::Result<Self> {
         let clock = Clock::start();
-        let files = LogFiles::create(directory, limits, agent, requests, clock.now())?;
+        let files = LogFiles::create(directory, limits, agent, clock.now())?;
         // The client's limits, so that a line read whole is logged whole.
         let of_agent = Limits::default();
         Ok(WireLog(Mutex::new(Writer {

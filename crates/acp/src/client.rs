@@ -21,12 +21,9 @@ use crate::permission::Decision;
 use crate::protocol_errors::ProtocolErrors;
 use crate::session::Session;
 use crate::text_run::Streaming;
-use crate::turn::TurnPhase;
 use crate::turn_end::CancelCause;
 use crate::update::Update;
 use agent_requests::AgentRequest;
-
-pub use requests::Requests;
 
 /// A client of one agent (`spec/acp.md`).
 ///
@@ -54,8 +51,6 @@ pub struct Config {
     pub capabilities: ClientCapabilities,
     /// How the agent streams text.
     pub streaming: Streaming,
-    /// The origin of the requests.
-    pub requests: Requests,
 }
 
 /// The state of a connection.
@@ -178,7 +173,7 @@ impl Client {
         version: &str,
         now: Instant,
     ) -> Result<u64, SendError> {
-        if self.state != ConnectionState::Started && !self.is_relayed() {
+        if self.state != ConnectionState::Started {
             return Err(SendError::NotReady);
         }
         let params = serde_json::to_value(self.config.capabilities.initialize(name, version));
@@ -205,13 +200,11 @@ impl Client {
         now: Instant,
     ) -> Result<u64, SendError> {
         let agent = self.ready()?;
-        if !self.is_relayed() {
-            if !agent.is_some_and(|agent| agent.loads_sessions) {
-                return Err(SendError::NotOffered("session/load"));
-            }
-            if self.sessions.contains_key(session) {
-                return Err(SendError::AlreadyOpen(session.to_owned()));
-            }
+        if !agent.loads_sessions {
+            return Err(SendError::NotOffered("session/load"));
+        }
+        if self.sessions.contains_key(session) {
+            return Err(SendError::AlreadyOpen(session.to_owned()));
         }
         set_member(&mut params, "sessionId", json!(session));
         let timeout = now.checked_add(self.config.limits.request);
@@ -226,13 +219,8 @@ impl Client {
     /// has one turn at a time.
     pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
-        self.admit(session);
-        let is_relayed = self.is_relayed();
         let known = self.sessions.get_mut(session);
         let known = known.ok_or_else(|| SendError::UnknownSession(session.to_owned()))?;
-        if is_relayed {
-            known.finish_loading();
-        }
         if !known.can_begin() {
             return Err(SendError::Busy(session.to_owned()));
         }
@@ -241,17 +229,6 @@ impl Client {
         self.send("session/prompt", params, sent, None, now)?;
         self.last_activity = now;
         Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
-    }
-
-    /// Ends an answered turn without waiting for late updates. Returns false if there is none.
-    pub fn finish_turn(&mut self, session: &str, now: Instant) -> bool {
-        self.now = now;
-        let turn = self.sessions.get(session).and_then(Session::turn);
-        let is_answered = turn == Some(TurnPhase::Draining);
-        if is_answered {
-            self.end_turn(session);
-        }
-        is_answered
     }
 
     /// Sends `session/cancel`, then answers every pending permission request of the session with
@@ -290,8 +267,7 @@ impl Client {
     /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_waiting = self.agent.received.is_host(id)
-            || (self.is_relayed() && self.agent.received.contains(id));
+        let is_waiting = self.agent.received.is_host(id);
         if is_waiting {
             self.agent.received.take(id);
             self.last_activity = now;

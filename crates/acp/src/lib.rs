@@ -94,7 +94,7 @@ pub use agent_client_protocol_schema as schema;
 
 pub use answer::Answer;
 pub use capabilities::{AgentInfo, ClientCapabilities, UnsupportedVersion};
-pub use client::{CancelOutcome, Client, Config, ConnectionState, Requests, SendError};
+pub use client::{CancelOutcome, Client, Config, ConnectionState, SendError};
 pub use content::{Channel, Piece, pieces};
 pub use counts::Counts;
 pub use data_uri::{Image, ImageKind, rewrite_data_uris};

@@ -10,34 +10,28 @@ mod output;
 pub(crate) mod profile;
 mod prompt;
 mod questions;
-mod replay;
 mod resume;
 mod summary;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use crate::cli::{Acp, AcpCommand};
+use crate::cli::Acp;
 use crate::kube;
 use crate::{block_on, block_on_and_reap};
 
 pub(crate) use prompt::prompt;
 
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
-    match flags.command {
-        Some(AcpCommand::Replay { format, files }) => replay::replay(&files, format),
-        None => {
-            let config = kube::selected_for_agent(&flags.agent)?;
-            let (name, args) = flags.words()?;
-            if let Some(config) = config {
-                kube::check_acp(&args)?;
-                return block_on(bridge::in_pod(&flags, name.as_deref(), &config));
-            }
-            if args.is_empty() && !std::io::stdin().is_terminal() {
-                block_on_and_reap(|| bridge::bridge(flags, name))
-            } else {
-                block_on(login::login(flags, name, args))
-            }
-        }
+    let config = kube::selected_for_agent(&flags.agent)?;
+    let (name, args) = flags.words()?;
+    if let Some(config) = config {
+        kube::check_acp(&args)?;
+        return block_on(bridge::in_pod(&flags, name.as_deref(), &config));
+    }
+    if args.is_empty() && !std::io::stdin().is_terminal() {
+        block_on_and_reap(|| bridge::bridge(flags, name))
+    } else {
+        block_on(login::login(flags, name, args))
     }
 }

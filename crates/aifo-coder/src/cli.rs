@@ -25,14 +25,12 @@ use self::help::{
     WEB, WHY,
 };
 
-pub(crate) use self::acp::{
-    Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy, UserPresence,
-};
+pub(crate) use self::acp::{Acp, AcpAgent, OutputFormat, Prompt, ServedBy, UserPresence};
 pub(crate) use self::cluster::{ClusterFlags, PodFlags};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
-pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand, PolicySource};
+pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand};
 pub(crate) use self::proxy::{ClientKind, Proxy};
 pub(crate) use self::queries::{
     Agents, Approve, Attach, Completions, Config, ConfigCommand, Detach, Doctor, Log, Man, Publish,
@@ -123,7 +121,7 @@ pub(crate) enum Command {
     /// Check this machine, or a cluster, and suggest fixes
     #[command(after_help = DOCTOR)]
     Doctor(Doctor),
-    /// Check rules on arguments, or import those of another program
+    /// Check rules on arguments
     #[command(after_help = POLICY)]
     Policy(Policy),
     /// Show or check the configuration

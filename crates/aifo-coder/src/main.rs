@@ -72,10 +72,7 @@ fn main() -> ExitCode {
     let (ended, code) = match cli.command {
         Command::Run(flags) => (block_on_and_reap(|| run::run(*flags)), exit::NOTHING_RAN),
         Command::Prompt(flags) => (block_on_and_reap(|| acp::prompt(*flags)), exit::NOTHING_RAN),
-        Command::Acp(flags) => {
-            let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
-            (acp::acp(*flags), code)
-        }
+        Command::Acp(flags) => (acp::acp(*flags), exit::NOTHING_RAN),
         Command::Web(flags) => (block_on_and_reap(|| web::web(*flags)), exit::NOTHING_RAN),
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
         Command::Setup(flags) => (block_on(setup::setup(&flags)), UNANSWERED),

@@ -1,17 +1,15 @@
-//! `aifo-coder policy`: verdicts on arguments, and rules of other programs (`spec/rules.md#commands`).
+//! `aifo-coder policy`: verdicts on arguments (`spec/rules.md#commands`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_policy::{
-    ImportedRules, Judge, JudgedCall, RuleOrigin, default_rules, import_claude, import_codex,
-};
+use aifo_policy::{Judge, JudgedCall, RuleOrigin, default_rules};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use crate::cli::{PolicyCheck, PolicyCommand, PolicySource};
+use crate::cli::{PolicyCheck, PolicyCommand};
 use crate::config::{self, Flags};
 use crate::console;
 use crate::paint;
@@ -20,7 +18,6 @@ pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     match command {
         PolicyCommand::Check(flags) => check(flags)?,
         PolicyCommand::Test { workspace } => test(workspace.existing()?)?,
-        PolicyCommand::Import { source, file } => import(*source, file)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,29 +75,4 @@ fn test(workspace: &Path) -> anyhow::Result<()> {
          default rules: {}, examples passed: {defaults}\n",
         default_rules().len()
     ))
-}
-
-fn import(source: PolicySource, file: &Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        let usual = match source {
-            PolicySource::Codex => "~/.codex/rules/default.rules",
-            PolicySource::Claude => "~/.claude/settings.json",
-        };
-        anyhow::anyhow!(
-            "cannot read '{}': {error}\nhint: the usual file is {usual}",
-            file.display()
-        )
-    })?;
-    let imported: ImportedRules = match source {
-        PolicySource::Codex => import_codex(&text),
-        PolicySource::Claude => import_claude(&text),
-    }
-    .map_err(|error| anyhow::anyhow!("{}:{error}", file.display()))?;
-    for note in &imported.notes {
-        console::say(format!("{}:{}: {}", file.display(), note.line, note.what));
-    }
-    if imported.toml.trim().is_empty() {
-        console::say(format!("{}: no rule that can be imported", file.display()));
-    }
-    paint::print(&imported.toml)
 }

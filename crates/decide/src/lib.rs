@@ -1,8 +1,8 @@
 //! Decides where a tool call runs: locally, in a sidecar, or as a notification on the host.
 //!
 //! In scope: finding the program in the arguments of node or python, checking whether it is in the
-//! workspace, choosing the local runtime, and the reason as one log line. `spec/decide.md` defines
-//! the rules; the tests replay its tables.
+//! workspace, choosing the local runtime, the reason as one log line, and a project's own tools in a
+//! sidecar. `spec/decide.md` defines the rules; the tests replay its tables.
 //!
 //! Out of scope: whether the tool is allowed (proxy), reading the settings and carrying out the
 //! decision (shim).
@@ -50,6 +50,7 @@ mod entry_point;
 mod file_facts;
 mod node;
 mod node_options;
+mod project_tools;
 mod python;
 mod runtime;
 mod runtime_lookup;
@@ -60,5 +61,6 @@ pub use call_path::{has_interpreter_name, leads_to_interpreter};
 pub use decide::{ToolCall, decide, goes_to_proxy};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
 pub use file_facts::FileFacts;
+pub use project_tools::{ProjectTools, Substitute};
 pub use runtime_lookup::RuntimeNotFound;
 pub use settings::{Settings, SmartToggles, Toggle};

@@ -7,7 +7,6 @@ mod file;
 mod files;
 mod flow;
 mod glob;
-mod import;
 mod links;
 mod marks;
 mod normal;
@@ -36,7 +35,6 @@ use crate::asked_call::AskedCall;
 pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::{is_judged_variable, with_variables};
 pub use self::file::{default_rules, example_call};
-pub use self::import::{ImportNote, ImportedRules, InvalidImport, import_claude, import_codex};
 pub use self::rule::{CallNetwork, Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
 
 /// A call as a frontend received it, before any sidecar is chosen.

@@ -45,10 +45,9 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
-    CallNetwork, Examples, Explained, ImportNote, ImportedRules, InvalidImport, InvalidJudgeRule,
-    Judge, JudgedCall, Judgement, RuleDoubt, RuleOrigin, RuleText, Run, RunWord, Verdict,
-    default_rules, example_call, import_claude, import_codex, is_judged_variable, rule_doubts,
-    scripts, with_variables,
+    CallNetwork, Examples, Explained, InvalidJudgeRule, Judge, JudgedCall, Judgement, RuleDoubt,
+    RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules, example_call, is_judged_variable,
+    rule_doubts, scripts, with_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

@@ -44,7 +44,6 @@ mod network;
 mod nonblocking_writer;
 mod poller;
 mod program_path;
-mod project_tools;
 mod server;
 mod sidecar_limits;
 mod stack_relay;

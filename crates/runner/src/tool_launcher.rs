@@ -5,8 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use aifo_decide::{FileFacts, ProjectTools};
 use aifo_process::{
-    ExecTag, Group, Lookup, ResourceLimit, Spawn, Starting, current_limits, find_in_path, variable,
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, Starting, current_limits, find_in_path,
+    is_executable, variable,
 };
 use aifo_types::{ExecRequest, SoftLimit, Stdio, env};
 use aifo_wire::{Environment, OutsideDirectory, Start, StartError, StartErrorCause};
@@ -15,7 +17,6 @@ use nix::unistd::Pid;
 use crate::frame_socket::FrameSocket;
 use crate::monitor;
 use crate::program_path::check_program;
-use crate::project_tools::ProjectTools;
 use crate::start_failure::{c_string, spawn_start_error, start_error};
 use crate::stream_pipe::StreamPipe;
 use crate::tool_stdio::ToolStdio;
@@ -109,32 +110,28 @@ impl ToolLauncher {
         let by_path = request.program.as_ref().map(|path| PathBuf::from(OsStr::from_bytes(path)));
         let name = request.tool.as_str();
         let workspace = self.roots.workspace_root_of(cwd);
-        let project = ProjectTools::of_environment(
-            &self.kind,
-            caller_variable(request, VIRTUAL_ENV).map(Path::new),
-            by_path.as_deref(),
+        let activated = caller_variable(request, VIRTUAL_ENV).map(Path::new);
+        let project = ProjectTools::find(
+            (&self.kind, name),
+            (activated, by_path.as_deref()),
+            (cwd, workspace),
+            &SidecarFiles,
         );
-        let project =
-            project.unwrap_or_else(|| ProjectTools::find(&self.kind, name, cwd, workspace));
         if let Some(program) = by_path {
             check_program(&program, &self.kind)?;
             return Ok(ResolvedTool { program, argv: argv(request), project });
         }
-        let path = project.path(&self.path);
+        let path = self.path_of(&project);
         let mut argv = argv(&start.request);
         let mut lookup = find_in_path(name, &path);
-        if lookup == Lookup::Absent
-            && let Some((_, alternative)) =
-                ALTERNATIVE_NAMES.iter().find(|(absent, _)| *absent == name)
+        let mut substitutes = project.substitutes.iter();
+        while lookup == Lookup::Absent
+            && let Some(substitute) = substitutes.next()
         {
-            lookup = find_in_path(alternative, &path);
-        }
-        if lookup == Lookup::Absent
-            && let Some((program, args)) = project.fallback
-        {
-            lookup = find_in_path(program, &path);
-            let instead = std::iter::once(&program).chain(args);
-            argv.splice(..1, instead.map(|word| word.as_bytes().to_vec()));
+            lookup = find_in_path(substitute.program, &path);
+            if !substitute.words.is_empty() {
+                argv.splice(..1, substitute.words.iter().map(|word| word.as_bytes().to_vec()));
+            }
         }
         match lookup {
             Lookup::Found(program) => Ok(ResolvedTool { program, argv, project }),
@@ -149,6 +146,13 @@ impl ToolLauncher {
         }
     }
 
+    /// Returns the PATH of a call.
+    fn path_of(&self, project: &ProjectTools) -> OsString {
+        let first = project.first_in_path.as_ref().map(|first| first.as_os_str());
+        let parts: Vec<_> = first.into_iter().chain([self.path.as_os_str()]).collect();
+        parts.join(OsStr::new(":"))
+    }
+
     /// Builds the environment of a call, starting with its exec tag.
     fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
         let own = [
@@ -159,7 +163,7 @@ impl ToolLauncher {
         let mut changed: Vec<_> =
             given.iter().filter_map(|variable| CString::new(variable.as_slice()).ok()).collect();
         if project.first_in_path.is_some() {
-            changed.extend(variable("PATH".as_ref(), &project.path(&self.path)));
+            changed.extend(variable("PATH".as_ref(), &self.path_of(project)));
         }
         if let Some(venv) = &project.virtual_env {
             changed.retain(|it| !it.as_bytes().starts_with(b"VIRTUAL_ENV="));
@@ -246,6 +250,23 @@ impl ToolLauncher {
     }
 }
 
+/// The files of the sidecar: links and interpreters may resolve differently outside of the container.
+struct SidecarFiles;
+
+impl FileFacts for SidecarFiles {
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok()
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
+    fn is_executable(&self, path: &Path) -> bool {
+        is_executable(path)
+    }
+}
+
 /// Names the active virtual environment.
 const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
 
@@ -278,10 +299,6 @@ fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
 fn name(variable: &CString) -> &[u8] {
     variable.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default()
 }
-
-/// Alternative program names, used if the first is absent: many systems have only `python3`.
-/// `argv[0]` stays as typed.
-const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
 /// The C library's default for an unset PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -4,7 +4,7 @@ use super::Finding;
 use super::source::{Source, paths};
 
 /// The sans-IO crates, by directory in `crates/`.
-const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
+const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp", "kube"];
 
 /// Sans-IO files of another crate.
 const PURE_FILES: &[(&str, &[&str])] = &[
@@ -44,8 +44,13 @@ const IO_PATHS: &[&str] = &[
 ];
 
 /// Exceptions that only hold or convert bytes.
-const ALLOWED_PATHS: &[&str] =
-    &["std::os::unix::ffi", "std::net::IpAddr", "std::net::Ipv4Addr", "std::net::Ipv6Addr"];
+const ALLOWED_PATHS: &[&str] = &[
+    "std::os::unix::ffi",
+    "std::net::IpAddr",
+    "std::net::Ipv4Addr",
+    "std::net::Ipv6Addr",
+    "std::net::SocketAddr",
+];
 
 /// Clock readings, also through an imported type.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];

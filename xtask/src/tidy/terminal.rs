@@ -8,7 +8,6 @@ use super::source::{Source, Token};
 const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/acp/bridge.rs",
     "crates/aifo-coder/src/acp/output.rs",
-    "crates/aifo-coder/src/acp/replay.rs",
     "crates/aifo-coder/src/console.rs",
     "crates/aifo-coder/src/console/screen.rs",
     "crates/aifo-coder/src/kube/piped.rs",

@@ -1,22 +1,21 @@
-//! Lines of a log: formatting and parsing.
+//! Lines of a log.
 
 use std::time::Duration;
 
-use aifo_acp::Requests;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// One line of a log (`spec/acp-wire.md#lines`).
-#[derive(Clone, Debug, PartialEq)]
-pub struct LogEntry {
+#[derive(Debug)]
+pub(super) struct LogEntry {
     /// Time since 1970. Monotonic within a log.
-    pub time: Duration,
+    pub(super) time: Duration,
     /// The content.
-    pub kind: LogEntryKind,
+    pub(super) kind: LogEntryKind,
 }
 
 /// The content of a line.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LogEntryKind {
+#[derive(Debug)]
+pub(super) enum LogEntryKind {
     /// The first line of each file.
     Head {
         /// The agent's name.
@@ -25,8 +24,6 @@ pub enum LogEntryKind {
         pid: u32,
         /// The file's number within the log, from 1.
         part: u64,
-        /// The origin of the requests.
-        requests: Requests,
     },
     /// A line of a pipe.
     Line(LogPipe, LogLine),
@@ -38,7 +35,7 @@ pub enum LogEntryKind {
 
 /// A pipe of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogPipe {
+pub(super) enum LogPipe {
     /// Its stdout.
     In,
     /// Its stdin.
@@ -48,8 +45,8 @@ pub enum LogPipe {
 }
 
 /// A line of a pipe.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LogLine {
+#[derive(Debug)]
+pub(super) enum LogLine {
     /// JSON.
     Frame(Value),
     /// Any other line.
@@ -72,7 +69,7 @@ pub enum LogLine {
 
 /// The encoding of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(super) enum Encoding {
     /// UTF-8.
     Utf8,
     /// Not UTF-8; invalid bytes were replaced.
@@ -81,20 +78,17 @@ pub enum Encoding {
 
 impl LogEntry {
     /// Formats the entry as a line with its `\n`.
-    pub(crate) fn to_line(&self) -> Vec<u8> {
+    pub(super) fn to_line(&self) -> Vec<u8> {
         let mut members = Map::new();
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
         put("t", u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).into());
         match &self.kind {
-            LogEntryKind::Head { agent, pid, part, requests } => {
+            LogEntryKind::Head { agent, pid, part } => {
                 put("log", "acp".into());
                 put("version", VERSION.into());
                 put("agent", agent.as_str().into());
                 put("pid", (*pid).into());
                 put("part", (*part).into());
-                if *requests == Requests::Relayed {
-                    put("relay", true.into());
-                }
             }
             LogEntryKind::End(pipe) => {
                 put("dir", pipe.word().into());
@@ -123,43 +117,6 @@ impl LogEntry {
         line.push(b'\n');
         line
     }
-
-    /// Parses a line; `None` if it is not one of a log.
-    pub fn parse(line: &str) -> Option<Self> {
-        let mut value: Value = serde_json::from_str(line).ok()?;
-        let time = Duration::from_millis(value.get("t")?.as_u64()?);
-        let number = |name: &str| value.get(name).and_then(Value::as_u64);
-        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-        if value.get("log") == Some(&json!("acp")) {
-            if number("version")? != VERSION {
-                return None;
-            }
-            let pid = u32::try_from(number("pid")?).ok()?;
-            let requests = match value.get("relay") {
-                Some(Value::Bool(true)) => Requests::Relayed,
-                _ => Requests::Own,
-            };
-            let kind =
-                LogEntryKind::Head { agent: text("agent")?, pid, part: number("part")?, requests };
-            return Some(LogEntry { time, kind });
-        }
-        if let Some(report) = value.get("decision") {
-            return Some(LogEntry { time, kind: LogEntryKind::Decision(report.clone()) });
-        }
-        let pipe = LogPipe::of(value.get("dir")?.as_str()?)?;
-        let line = if value.get("end").is_some() {
-            return Some(LogEntry { time, kind: LogEntryKind::End(pipe) });
-        } else if let Some(text) = text("text") {
-            let is_broken = value.get("utf8") == Some(&Value::Bool(false));
-            let encoding = if is_broken { Encoding::Broken } else { Encoding::Utf8 };
-            LogLine::Text { text, len: number("len")?, encoding }
-        } else if let Some(len) = number("skipped") {
-            LogLine::Skipped { len, head: text("head")? }
-        } else {
-            LogLine::Frame(value.get_mut("frame")?.take())
-        };
-        Some(LogEntry { time, kind: LogEntryKind::Line(pipe, line) })
-    }
 }
 
 impl LogPipe {
@@ -170,58 +127,7 @@ impl LogPipe {
             LogPipe::Err => "err",
         }
     }
-
-    fn of(word: &str) -> Option<Self> {
-        [LogPipe::In, LogPipe::Out, LogPipe::Err].into_iter().find(|pipe| pipe.word() == word)
-    }
 }
 
 /// The version of the log format.
 const VERSION: u64 = 1;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read() {
-        let text = |encoding| LogLine::Text { text: "a\nb".into(), len: 9, encoding };
-        let rows = [
-            LogEntryKind::Head { agent: "gemini".into(), pid: 7, part: 2, requests: Requests::Own },
-            LogEntryKind::Head {
-                agent: "gemini".into(),
-                pid: 7,
-                part: 1,
-                requests: Requests::Relayed,
-            },
-            LogEntryKind::Line(LogPipe::In, LogLine::Frame(json!([{"id": 1}, 17]))),
-            LogEntryKind::Line(LogPipe::Out, LogLine::Frame(Value::Null)),
-            LogEntryKind::Line(LogPipe::Err, text(Encoding::Utf8)),
-            LogEntryKind::Line(LogPipe::In, text(Encoding::Broken)),
-            LogEntryKind::Line(LogPipe::In, LogLine::Skipped { len: 1 << 40, head: "{".into() }),
-            LogEntryKind::End(LogPipe::In),
-            LogEntryKind::Decision(json!({"type": "decision", "id": 9, "rule": "allow"})),
-        ];
-        for kind in rows {
-            let entry = LogEntry { time: Duration::from_millis(1_763_808_995_123), kind };
-            let line = String::from_utf8(entry.to_line()).unwrap();
-            assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
-            assert_eq!(LogEntry::parse(&line), Some(entry), "{line}");
-        }
-    }
-
-    #[test]
-    fn other_lines_are_rejected() {
-        for line in [
-            "",
-            "{}",
-            r#"{"t":1,"dir":"in"}"#,
-            r#"{"t":1,"dir":"up","frame":1}"#,
-            r#"{"t":-1,"dir":"in","frame":1}"#,
-            r#"{"t":1,"log":"acp","version":2,"agent":"a","pid":1,"part":1}"#,
-            r#"{"t":1,"dir":"in","fra"#,
-        ] {
-            assert_eq!(LogEntry::parse(line), None, "{line}");
-        }
-    }
-}

@@ -4,10 +4,9 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use aifo_acp::Requests;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
@@ -42,7 +41,6 @@ pub(super) struct LogFiles {
     directory: OwnedFd,
     limits: WireLogLimits,
     agent: String,
-    requests: Requests,
     name: LogFileName,
     file: File,
     written: u64,
@@ -64,7 +62,6 @@ impl LogFiles {
         directory: &Path,
         limits: WireLogLimits,
         agent: &str,
-        requests: Requests,
         time: Duration,
     ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -73,7 +70,7 @@ impl LogFiles {
         let begun = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (name, file) = first_free(&directory, begun)?;
         let agent = agent.to_owned();
-        let mut files = LogFiles { directory, limits, agent, requests, name, file, written: 0 };
+        let mut files = LogFiles { directory, limits, agent, name, file, written: 0 };
         files.begin(time)?;
         Ok(files)
     }
@@ -92,8 +89,8 @@ impl LogFiles {
     /// Starts a file.
     fn begin(&mut self, time: Duration) -> io::Result<()> {
         let LogFileName { pid, part, .. } = self.name;
-        let (agent, requests) = (self.agent.clone(), self.requests);
-        self.append(&LogEntry { time, kind: LogEntryKind::Head { agent, pid, part, requests } })?;
+        let agent = self.agent.clone();
+        self.append(&LogEntry { time, kind: LogEntryKind::Head { agent, pid, part } })?;
         self.remove_old();
         Ok(())
     }
@@ -146,32 +143,6 @@ impl LogFileName {
         // Another spelling is not one of these files.
         (found.file() == name).then_some(found)
     }
-
-    /// Returns whether both belong to one connection.
-    pub(crate) fn same_log(self, other: Self) -> bool {
-        (self.begun, self.pid) == (other.begun, other.pid)
-    }
-}
-
-/// Returns the existing files of the log that `file` belongs to, in order. Any other file is
-/// returned alone.
-///
-/// # Errors
-///
-/// The directory cannot be read.
-pub fn parts(file: &Path) -> io::Result<Vec<PathBuf>> {
-    let name_of = |path: &Path| LogFileName::parse(path.file_name()?.to_str()?);
-    let Some(name) = name_of(file) else { return Ok(vec![file.to_owned()]) };
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut found = Vec::new();
-    for entry in parent.unwrap_or(Path::new(".")).read_dir()? {
-        let path = entry?.path();
-        if let Some(other) = name_of(&path).filter(|other| other.same_log(name)) {
-            found.push((other.part, path));
-        }
-    }
-    found.sort();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Creates the first file with an unused name, as another log may have started in the same

@@ -94,7 +94,7 @@ impl Client {
             },
             (SentRequest::New, Ok(result)) => match session_of(&result) {
                 // Replacing the session would drop its running turn.
-                Some(session) if self.is_in_use(&session) && !self.is_relayed() => {
+                Some(session) if self.is_in_use(&session) => {
                     ("session/new".to_owned(), Failure::SessionInUse(session))
                 }
                 Some(session) => {
@@ -219,9 +219,7 @@ impl Client {
     }
 
     fn permission(&mut self, id: Id, params: Value) {
-        let session = session_of(&params);
-        session.iter().for_each(|session| self.admit(session));
-        let Some(session) = session.and_then(|id| self.sessions.get_mut(&id)) else {
+        let Some(session) = session_of(&params).and_then(|id| self.sessions.get_mut(&id)) else {
             let error = RpcError::new(code::INVALID_PARAMS, "no such session");
             return self.reply(id, Err(error));
         };

@@ -32,7 +32,6 @@ impl CheckedClient {
                 read_text_file: true,
                 ..ClientCapabilities::default()
             },
-            ..Config::default()
         };
         let mut client = Client::new(config, now);
         client.initialize("test", "1", now).expect("the first request");

@@ -155,7 +155,7 @@ async fn build(
         None => None,
         Some(directory) => {
             let (limits, secrets) = (WireLogLimits::default(), secrets(session, &target));
-            let log = WireLog::open(directory, limits, &name, flags.requests, secrets);
+            let log = WireLog::open(directory, limits, &name, secrets);
             let failed = || format!("cannot write a log in '{}'", directory.display());
             Some(Arc::new(log.with_context(failed)?))
         }

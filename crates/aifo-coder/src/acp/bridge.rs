@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use aifo_acp::{
-    MethodServer, PathMap, PathResolver, RelayConfig, RelayEvent, RequestEvent, Requests, RpcError,
-    Side, TerminalLogin, code, decision_report,
+    MethodServer, PathMap, PathResolver, RelayConfig, RelayEvent, RequestEvent, RpcError, Side,
+    TerminalLogin, code, decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
 use aifo_launch::{AGENT_VARIABLE_PREFIX, EndSignals};
@@ -75,7 +75,6 @@ async fn session(
     name: Option<String>,
     signals: &mut EndSignals,
 ) -> anyhow::Result<ExitCode> {
-    flags.agent.requests = Requests::Relayed;
     flags.agent.user = UserPresence::Present;
     // Messages of the editor wait in the pipe until the session is up.
     let (agent_session, guard) =

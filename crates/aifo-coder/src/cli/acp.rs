@@ -3,13 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use aifo_acp::Requests;
 use aifo_launch::ChunkMode;
-use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 
-use super::Cli;
 use super::cluster::PodFlags;
-use super::examples::ACP_REPLAY;
 use super::run::AgentStart;
 use super::session::{Session, StateFlags, YesTo};
 use super::usage::{UsageError, options_of, reject_option};
@@ -38,10 +35,7 @@ pub(crate) struct Prompt {
 }
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Acp {
-    #[command(subcommand)]
-    pub(crate) command: Option<AcpCommand>,
     /// Agent (see `aifo-coder agents`), unless --agent-command is given
     #[arg(
         id = "agent",
@@ -90,28 +84,10 @@ impl Acp {
         }
     }
 
-    /// Returns all options and subcommands, which an agent's argument could be mistaken for.
+    /// Returns all options, which an agent's argument could be mistaken for.
     pub(crate) fn own_words() -> Vec<String> {
-        let mut cli = Cli::command();
-        cli.build();
-        let Some(acp) = cli.find_subcommand("acp") else { return Vec::new() };
-        let commands = acp.get_subcommands().map(|command| command.get_name().to_owned());
-        options_of("acp").into_iter().chain(commands).collect()
+        options_of("acp")
     }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AcpCommand {
-    /// Replay logs of --wire-log through the protocol's state machines
-    #[command(after_help = ACP_REPLAY)]
-    Replay {
-        /// Output format: text or JSON Lines
-        #[arg(long, value_name = "HOW", value_enum, default_value = "text")]
-        format: OutputFormat,
-        /// Files of the log, in order
-        #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
-        files: Vec<PathBuf>,
-    },
 }
 
 /// Selects whether a user can answer questions about calls.
@@ -156,9 +132,6 @@ pub(crate) struct AcpAgent {
     /// Log all messages to files in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) wire_log: Option<PathBuf>,
-    /// The sender of the requests to the agent, for the log.
-    #[arg(skip)]
-    pub(crate) requests: Requests,
     /// Whether a user can answer questions.
     #[arg(skip)]
     pub(crate) user: UserPresence,
@@ -234,7 +207,7 @@ fn parse_stream(word: &str) -> Result<ChunkMode, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Command;
+    use crate::cli::{Cli, Command};
     use clap::Parser;
 
     fn parse(words: &[&str]) -> Acp {
@@ -251,7 +224,6 @@ mod tests {
             let acp = parse(words);
             let backend = acp.agent.session.flags().words("--backend").concat();
             let (name, args) = acp.words().unwrap();
-            assert!(acp.command.is_none());
             format!("{backend} {} {args:?}", name.unwrap_or_default())
         };
         assert_eq!(words(&["gemini"]), " gemini []");
@@ -275,16 +247,13 @@ mod tests {
         );
         assert_eq!(words(&["--agent-command", "a b", "--", "-q"]), r#"  ["-q"]"#);
         assert!(parse(&["--nosuch", "gemini"]).words().is_err());
-        assert!(matches!(parse(&["replay", "file"]).command, Some(AcpCommand::Replay { .. })));
         assert!(Cli::try_parse_from(["aifo-coder", "acp"]).is_err());
     }
 
     #[test]
     fn an_agents_argument_is_never_an_option_behind_a_separator() {
         let own = Acp::own_words();
-        for word in
-            ["--files", "--agent-command", "--backend", "--help", "-h", "-q", "-v", "replay"]
-        {
+        for word in ["--files", "--agent-command", "--backend", "--help", "-h", "-q", "-v"] {
             assert!(own.iter().any(|own| own == word), "{word} in {own:?}");
         }
         for word in own.iter().map(String::as_str).chain(["--", "--backend=x", "-qv"]) {
@@ -293,10 +262,7 @@ mod tests {
             {
                 let acp = parse(&[before, &["--", word, "local"]].concat());
                 assert_eq!(acp.words().unwrap().1, [word, "local"], "{before:?}");
-                assert!(
-                    acp.agent.session.flags().words("--backend").is_empty()
-                        && acp.command.is_none()
-                );
+                assert!(acp.agent.session.flags().words("--backend").is_empty());
             }
         }
     }

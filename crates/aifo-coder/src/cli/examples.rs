@@ -1,15 +1,5 @@
 //! Examples below the options of `--help`, for commands whose exit codes are those of the whole program.
 
-pub(super) const ACP_REPLAY: &str = "\
-Examples:
-  aifo-coder acp replay log/*
-  aifo-coder acp replay --format json log/agent.jsonl
-
-Exit codes:
-  0  the log replays as it was recorded
-  1  it does not, or cannot be read
-  2  invalid command line";
-
 pub(super) const AGENTS: &str = "\
 Examples:
   aifo-coder agents
@@ -78,11 +68,6 @@ pub(super) const POLICY_CHECK: &str = "\
 Examples:
   aifo-coder policy check -- git -C sub push -f
   aifo-coder policy check --json -- sh -c 'cd x && npm publish'";
-
-pub(super) const POLICY_IMPORT: &str = "\
-Examples:
-  aifo-coder policy import codex ~/.codex/rules/default.rules
-  aifo-coder policy import claude .claude/settings.json";
 
 pub(super) const POLICY_TEST: &str = "\
 Examples:

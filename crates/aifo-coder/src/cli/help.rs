@@ -209,8 +209,7 @@ Exit codes:
 
 pub(super) const ACP_USAGE: &str = "\
 aifo-coder acp [OPTIONS] AGENT [ARGS]..
-       aifo-coder acp [OPTIONS] --agent-command COMMAND [-- ARGS..]
-       aifo-coder acp replay [--format HOW] FILE..";
+       aifo-coder acp [OPTIONS] --agent-command COMMAND [-- ARGS..]";
 
 pub(super) const ACP: &str = "\
 An editor starts this command in the project's directory. Zed, in settings.json:
@@ -317,8 +316,6 @@ Examples:
   aifo-coder policy check -- git -C sub push -f
   aifo-coder policy check -- sh -c 'cd x && npm publish'
   aifo-coder policy test
-  aifo-coder policy import codex ~/.codex/rules/default.rules
-  aifo-coder policy import claude ~/.claude/settings.json >> ~/.config/aifo/config.toml
 
 Exit codes:
   0  success

@@ -1,11 +1,10 @@
 //! Commands about rules on arguments.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
-use super::examples::{POLICY_CHECK, POLICY_IMPORT, POLICY_TEST};
+use super::examples::{POLICY_CHECK, POLICY_TEST};
 use super::session::{Project, Workspace};
 
 #[derive(Debug, Args)]
@@ -25,15 +24,6 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         workspace: Workspace,
     },
-    /// Print the rules of another program's file as rules of aifo
-    #[command(after_help = POLICY_IMPORT)]
-    Import {
-        /// The program: codex (*.rules) or claude (settings.json)
-        #[arg(value_name = "PROGRAM")]
-        source: PolicySource,
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, help = "File to read")]
-        file: PathBuf,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -52,11 +42,4 @@ pub(crate) struct PolicyCheck {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub(crate) words: Vec<OsString>,
-}
-
-/// A program whose rules can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PolicySource {
-    Codex,
-    Claude,
 }

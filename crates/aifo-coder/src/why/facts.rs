@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_decide::FileFacts;
+use aifo_decide::{FileFacts, ProjectTools};
 use aifo_process::{Lookup, find_in_path, is_executable};
 
 /// The file system of this process, which the agent would see too.
@@ -28,26 +28,18 @@ pub(crate) fn installed(tool: &str) -> Lookup {
 }
 
 /// Looks up the program that the local sidecar of a kind runs for a tool in a directory: the project's
-/// own tools come first, and some tools substitute others.
+/// own tools come first, and some tools have substitutes.
 pub(crate) fn installed_in(kind: &str, tool: &str, directory: &Path, workspace: &Path) -> Lookup {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let upwards = || directory.ancestors().take_while(|directory| directory.starts_with(workspace));
-    let has = |directory: &Path, name: &str| {
-        matches!(find(name, [directory.to_owned()]), Lookup::Found(_))
-    };
-    let mut venvs = upwards().map(|directory| directory.join(".venv/bin"));
-    let mut modules = upwards().map(|directory| directory.join("node_modules/.bin"));
-    let (first, instead) = match (kind, tool) {
-        ("python", "python") => (venvs.find(|bin| has(bin, "python3")), Some("python3")),
-        ("python", _) => (venvs.find(|bin| has(bin, "python3")), None),
-        ("node", "tsc") => (modules.find(|bin| has(bin, "tsc")), Some("npx")),
-        _ => (None, None),
-    };
-    let search_path = || first.iter().cloned().chain(std::env::split_paths(&path));
-    match (find(tool, search_path()), instead) {
-        (Lookup::Absent, Some(instead)) => find(instead, search_path()),
-        (found, _) => found,
-    }
+    let activated = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+    // Others do not pass (`spec/environment.md`).
+    let activated = activated.as_deref().filter(|venv| venv.starts_with(workspace));
+    let places = (directory, workspace);
+    let project = ProjectTools::find((kind, tool), (activated, None), places, &FileSystem);
+    let search_path = || project.first_in_path.iter().cloned().chain(std::env::split_paths(&path));
+    let names = std::iter::once(tool).chain(project.substitutes.iter().map(|it| it.program));
+    let found = names.map(|name| find(name, search_path()));
+    found.into_iter().find(|found| *found != Lookup::Absent).unwrap_or(Lookup::Absent)
 }
 
 fn find(tool: &str, directories: impl IntoIterator<Item = PathBuf>) -> Lookup {

@@ -36,22 +36,6 @@ fn a_turn_has_an_answer_and_counts() {
 }
 
 #[test]
-fn an_answered_turn_can_be_ended_at_once() {
-    let mut story = Story::open(Config::default());
-    let id = story.prompt();
-    assert!(!story.client.finish_turn("s", story.now), "it is running");
-    story.stop(id, "end_turn");
-    assert!(story.ends().is_empty(), "late updates may follow");
-    assert!(story.client.finish_turn("s", story.now));
-    assert!(!story.client.finish_turn("s", story.now), "it is over");
-    assert!(!story.client.finish_turn("t", story.now));
-    story.collect();
-    let [end] = story.ends()[..] else { panic!("the turn has ended") };
-    assert_eq!((end.turn, &end.outcome), (1, &Ok(StopReason::EndTurn)));
-    assert_eq!(story.client.prompt("s", json!([]), story.now), Ok(2));
-}
-
-#[test]
 fn the_end_of_an_answer_may_arrive_late() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
