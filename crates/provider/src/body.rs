@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::background::Background;
@@ -31,7 +32,7 @@ pub(crate) struct Sent {
 pub(crate) struct Received {
     /// `None` once it is dropped.
     counted: Option<Counted>,
-    redactor: Option<Redactor>,
+    redactor: Redactor,
     background: Arc<Background>,
 }
 
@@ -43,7 +44,29 @@ pub(crate) struct Counted {
     scanner: Option<UsageScanner>,
     /// `None` for a request that costs no tokens, and after the end.
     reservation: Option<Reservation>,
+    /// The first bytes of an error.
+    error: Option<Vec<u8>>,
 }
+
+/// The longest plain error in bytes.
+const MAX_ERROR: usize = 4096;
+
+/// Members of a plain error, and of the object `error` in it.
+const OF_ERROR: [&str; 13] = [
+    "code",
+    "detail",
+    "details",
+    "error",
+    "innererror",
+    "message",
+    "metadata",
+    "object",
+    "param",
+    "request_id",
+    "status",
+    "type",
+    "user_id",
+];
 
 /// Limits of what is read of a response after the agent has left.
 const MAX_UNSENT: usize = 16 << 20;
@@ -60,9 +83,14 @@ impl Counted {
         body: Incoming,
         meter: Arc<Meter>,
         content_type: &str,
-        reservation: Option<Reservation>,
+        mut reservation: Option<Reservation>,
+        is_error: bool,
     ) -> Self {
-        Counted { body, meter, scanner: UsageScanner::of(content_type), reservation }
+        if let Some(reservation) = reservation.as_mut().filter(|_| is_error) {
+            reservation.fail();
+        }
+        let (scanner, error) = (UsageScanner::of(content_type), is_error.then(Vec::new));
+        Counted { body, meter, scanner, reservation, error }
     }
 
     fn poll_data(
@@ -73,6 +101,10 @@ impl Counted {
         match &data {
             Some(Ok(data)) => {
                 self.meter.add_received(data.len());
+                if let Some(error) = &mut self.error {
+                    let room = (MAX_ERROR + 1).saturating_sub(error.len());
+                    error.extend(data.iter().take(room));
+                }
                 if let Some(reservation) = &mut self.reservation {
                     reservation.add_received(data.len());
                     if let Some(scanner) = &mut self.scanner {
@@ -91,10 +123,20 @@ impl Counted {
     /// The response has ended: it costs the usage of the whole, if it has that.
     fn finish(&mut self) {
         let Some(mut reservation) = self.reservation.take() else { return };
-        match self.scanner.as_ref().is_some_and(UsageScanner::is_final) {
+        match self.is_plain_error() || self.scanner.as_ref().is_some_and(UsageScanner::is_final) {
             true => reservation.settle(),
             false => reservation.end(),
         }
+    }
+
+    /// True for an error without usage and without anything that a model made.
+    fn is_plain_error(&self) -> bool {
+        let Some(error) = self.error.as_ref().filter(|error| error.len() <= MAX_ERROR) else {
+            return false;
+        };
+        // Text of a gateway is of another type than a model's.
+        let unread = self.scanner.is_none() || error.is_empty();
+        serde_json::from_slice(error).map_or(unread, |value| is_plain(&value))
     }
 
     /// Reads the rest within its limits. The reservation is charged for what is not read.
@@ -113,16 +155,8 @@ impl Counted {
 
 impl Received {
     /// The redactor overwrites the key.
-    pub(crate) fn new(
-        counted: Counted,
-        redactor: Option<Redactor>,
-        background: Arc<Background>,
-    ) -> Self {
+    pub(crate) fn new(counted: Counted, redactor: Redactor, background: Arc<Background>) -> Self {
         Received { counted: Some(counted), redactor, background }
-    }
-
-    fn held(&self) -> usize {
-        self.redactor.as_ref().map_or(0, Redactor::held)
     }
 }
 
@@ -176,12 +210,11 @@ impl Body for Received {
             return Poll::Ready(None);
         };
         loop {
-            let data = match (ready!(counted.poll_data(context)), redactor.as_mut()) {
-                (Some(Ok(data)), Some(redactor)) => redactor.read(data),
-                (Some(Ok(data)), None) => data,
-                (Some(Err(error)), _) => return Poll::Ready(Some(Err(error))),
-                (None, Some(redactor)) if redactor.held() > 0 => redactor.finish(),
-                (None, _) => return Poll::Ready(None),
+            let data = match ready!(counted.poll_data(context)) {
+                Some(Ok(data)) => redactor.read(data),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None if redactor.held() > 0 => redactor.finish(),
+                None => return Poll::Ready(None),
             };
             if !data.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -191,18 +224,28 @@ impl Body for Received {
 
     fn is_end_stream(&self) -> bool {
         let is_end = self.counted.as_ref().is_none_or(|counted| counted.body.is_end_stream());
-        is_end && self.held() == 0
+        is_end && self.redactor.held() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
         let body = self.counted.as_ref().map(|counted| &counted.body);
         let mut hint = body.map(Body::size_hint).unwrap_or_default();
-        let held = self.held() as u64;
+        let held = self.redactor.held() as u64;
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + held);
         }
         hint.set_lower(hint.lower() + held);
         hint
+    }
+}
+
+fn is_plain(error: &Value) -> bool {
+    match error {
+        Value::Array(errors) => errors.iter().all(is_plain),
+        Value::Object(members) => members.iter().all(|(name, value)| {
+            OF_ERROR.contains(&name.as_str()) && (name != "error" || is_plain(value))
+        }),
+        _ => true,
     }
 }
 

@@ -49,6 +49,10 @@ impl Key {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn to_lower_case(&self) -> Key {
+        Key(Zeroizing::new(self.0.to_ascii_lowercase()))
+    }
 }
 
 /// JSON would escape `"` and the backslash in another way than by code.

@@ -179,6 +179,11 @@ impl Reservation {
         self.has_ended = true;
     }
 
+    /// The response is an error: without usage it costs what was read.
+    pub(crate) fn fail(&mut self) {
+        (self.owed, self.has_ended) = (0, true);
+    }
+
     /// The response costs what it has counted.
     pub(crate) fn settle(&mut self) {
         self.is_settled = true;

@@ -13,10 +13,14 @@ const MIN_SECRET: usize = 16;
 /// Backslashes of an escape in JSON: several where a JSON text is a string of another one.
 const MAX_BACKSLASHES: usize = 8;
 
+/// Overwrites keys with `*`, each behind the one before. The length does not change.
+#[derive(Clone)]
+pub(crate) struct Redactor(Vec<KeyRedactor>);
+
 /// Overwrites a key with `*`, whichever of its characters are escaped as in JSON or URLs. The length does not
 /// change. It holds back only bytes that may be the beginning of the key.
 #[derive(Clone)]
-pub(crate) struct Redactor {
+struct KeyRedactor {
     key: Key,
     /// The last bytes, which may be the beginning of the key.
     held: Zeroizing<Vec<u8>>,
@@ -32,14 +36,43 @@ enum Comparison {
 }
 
 impl Redactor {
-    /// Returns `None` for a key that is too short for a secret.
-    pub(crate) fn of(key: &Key) -> Option<Self> {
-        (key.expose().len() >= MIN_SECRET)
-            .then(|| Redactor { key: key.clone(), held: Zeroizing::default() })
+    /// Keys that are too short for a secret are left out.
+    pub(crate) fn of(keys: &[Key]) -> Self {
+        Redactor(keys.iter().filter_map(KeyRedactor::of).collect())
     }
 
     /// Returns the bytes that may pass.
     pub(crate) fn read(&mut self, bytes: Bytes) -> Bytes {
+        self.0.iter_mut().fold(bytes, |bytes, redactor| redactor.read(bytes))
+    }
+
+    /// Returns the bytes that were held back, after the last ones were read.
+    pub(crate) fn finish(&mut self) -> Bytes {
+        self.0.iter_mut().fold(Bytes::new(), |bytes, redactor| {
+            Bytes::from([redactor.read(bytes), redactor.finish()].concat())
+        })
+    }
+
+    /// Number of bytes that are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.0.iter().map(|redactor| redactor.held.len()).sum()
+    }
+
+    /// Removes headers that have a key.
+    pub(crate) fn clear(&self, headers: &mut HeaderMap) {
+        self.0.iter().for_each(|redactor| redactor.clear(headers));
+    }
+}
+
+impl KeyRedactor {
+    /// Returns `None` for a key that is too short for a secret.
+    fn of(key: &Key) -> Option<Self> {
+        (key.expose().len() >= MIN_SECRET)
+            .then(|| KeyRedactor { key: key.clone(), held: Zeroizing::default() })
+    }
+
+    /// Returns the bytes that may pass.
+    fn read(&mut self, bytes: Bytes) -> Bytes {
         let held = std::mem::take(&mut self.held);
         let mut all = match held.as_slice() {
             [] => bytes,
@@ -82,7 +115,7 @@ impl Redactor {
     }
 
     /// Returns the bytes that were held back, after the last ones were read.
-    pub(crate) fn finish(&mut self) -> Bytes {
+    fn finish(&mut self) -> Bytes {
         let held = std::mem::take(&mut self.held);
         // A response that was cut in the key has a part of it.
         match self.compare(&held) {
@@ -93,15 +126,15 @@ impl Redactor {
         }
     }
 
-    /// Number of bytes that are held back.
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Removes headers that have the key.
-    pub(crate) fn clear(&self, headers: &mut HeaderMap) {
-        let has_key = |value: &[u8]| matches!(self.find(value), Some((_, Comparison::Equal(_))));
-        let names = headers.iter().filter(|(_, value)| has_key(value.as_bytes()));
+    /// Removes headers that have the key, in the value or the name, which is in lower case.
+    fn clear(&self, headers: &mut HeaderMap) {
+        let has_key = |redactor: &KeyRedactor, text: &[u8]| {
+            matches!(redactor.find(text), Some((_, Comparison::Equal(_))))
+        };
+        let lower = KeyRedactor { key: self.key.to_lower_case(), held: Zeroizing::default() };
+        let names = headers.iter().filter(|(name, value)| {
+            has_key(&lower, name.as_str().as_bytes()) || has_key(self, value.as_bytes())
+        });
         let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
         for name in names {
             headers.remove(name);
@@ -144,7 +177,7 @@ mod tests {
 
     fn passed_by(key: &str, text: &str) -> String {
         let read = |size: usize| {
-            let mut redactor = Redactor::of(&Key::parse(key).unwrap()).unwrap();
+            let mut redactor = Redactor::of(&[Key::parse(key).unwrap()]);
             let mut passed = Vec::new();
             for part in text.as_bytes().chunks(size) {
                 passed.extend_from_slice(&redactor.read(Bytes::copy_from_slice(part)));
@@ -208,13 +241,13 @@ mod tests {
 
     #[test]
     fn a_line_is_not_held_back() {
-        let mut redactor = Redactor::of(&Key::parse(KEY).unwrap()).unwrap();
+        let mut redactor = Redactor::of(&[Key::parse(KEY).unwrap()]);
         let line = Bytes::from_static(b"data: sk-sk-012\n\n");
         assert_eq!((redactor.read(line.clone()), redactor.held()), (line, 0));
     }
 
     #[test]
     fn placeholders_are_not_secrets() {
-        assert!(Redactor::of(&Key::parse("sk-none").unwrap()).is_none());
+        assert!(Redactor::of(&[Key::parse("sk-none").unwrap()]).0.is_empty());
     }
 }

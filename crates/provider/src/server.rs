@@ -250,7 +250,7 @@ impl Shared {
             let reason = "its response is encoded, although the request forbids that".to_owned();
             return Err(Refusal::Upstream(reason));
         }
-        let redactor = Redactor::of(&key);
+        let redactor = upstream.key.redactor();
         let mut headers = headers::to_agent(response.headers());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(agent_side) = agent_side else {
@@ -260,18 +260,19 @@ impl Shared {
             headers::change_to_web_socket(&mut headers);
             self.tunnel(agent_side, hyper::upgrade::on(&mut response), redactor.clone());
         }
-        if let Some(redactor) = &redactor {
-            redactor.clear(&mut headers);
-        }
+        redactor.clear(&mut headers);
         let (mut parts, body) = response.into_parts();
         // The reason phrase is the provider's text too.
         parts.extensions.clear();
-        if let Some(reservation) = reservation.as_mut().filter(|_| is_refusal(parts.status)) {
-            reservation.settle();
-        }
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default();
-        let counted = Counted::new(body, Arc::clone(&self.meter), content_type, reservation);
+        let counted = Counted::new(
+            body,
+            Arc::clone(&self.meter),
+            content_type,
+            reservation,
+            is_refusal(parts.status),
+        );
         (parts.headers, parts.version) = (headers, Version::HTTP_11);
         let body = Received::new(counted, redactor, Arc::clone(&self.background));
         Ok(Response::from_parts(parts, Either::Right(body)))
@@ -344,7 +345,7 @@ impl Shared {
     }
 
     /// Relays a WebSocket until either side closes.
-    fn tunnel(&self, agent: OnUpgrade, provider: OnUpgrade, redactor: Option<Redactor>) {
+    fn tunnel(&self, agent: OnUpgrade, provider: OnUpgrade, redactor: Redactor) {
         let meter = Arc::clone(&self.meter);
         self.background.spawn(async move {
             let (Ok(agent), Ok(provider)) = tokio::join!(agent, provider) else { return };
@@ -364,8 +365,7 @@ impl Drop for EndBackground<'_> {
     }
 }
 
-/// True for the answer of a provider that has done nothing for it. That of a gateway leaves open what the
-/// provider did.
+/// True for an error of the provider's own. That of a gateway leaves open what the provider did.
 fn is_refusal(status: StatusCode) -> bool {
     !status.is_success() && !matches!(status.as_u16(), 502 | 504 | 520..=524)
 }

@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::redact::Redactor;
 
 /// Reads a key from where the user has it.
 pub trait KeySource: Send + Sync + 'static {
@@ -28,11 +30,13 @@ pub struct FreshKey {
 pub(crate) struct KeptKey {
     source: Box<dyn KeySource>,
     kept: Mutex<Option<(Key, Option<Instant>)>>,
+    /// All keys of the session.
+    read: std::sync::Mutex<Vec<Key>>,
 }
 
 impl KeptKey {
     pub(crate) fn new(source: Box<dyn KeySource>) -> Self {
-        KeptKey { source, kept: Mutex::default() }
+        KeptKey { source, kept: Mutex::default(), read: std::sync::Mutex::default() }
     }
 
     /// Returns the key. It is read once, however many requests wait for it.
@@ -48,7 +52,16 @@ impl KeptKey {
         let FreshKey { key, lifetime } = self.source.read().await?;
         let until = lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime));
         *kept = Some((key.clone(), until));
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if !read.iter().any(|known| known.expose() == key.expose()) {
+            read.push(key.clone());
+        }
         Ok(key)
+    }
+
+    /// Returns a redactor of this key and all former ones, which may be valid still.
+    pub(crate) fn redactor(&self) -> Redactor {
+        Redactor::of(&self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Forgets a key that the provider refused, unless a newer one was read meanwhile.

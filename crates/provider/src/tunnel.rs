@@ -17,11 +17,11 @@ pub(crate) async fn relay(
     agent: impl AsyncRead + AsyncWrite,
     provider: impl AsyncRead + AsyncWrite,
     meter: &Meter,
-    redactor: Option<Redactor>,
+    redactor: Redactor,
 ) -> io::Result<()> {
     let (from_agent, to_agent) = split(agent);
     let (from_provider, to_provider) = split(provider);
-    let sending = copy(from_agent, to_provider, None, |count| meter.add_sent(count));
+    let sending = copy(from_agent, to_provider, Redactor::of(&[]), |count| meter.add_sent(count));
     let receiving = copy(from_provider, to_agent, redactor, |count| meter.add_received(count));
     tokio::try_join!(sending, receiving).map(|_| ())
 }
@@ -29,7 +29,7 @@ pub(crate) async fn relay(
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut redactor: Option<Redactor>,
+    mut redactor: Redactor,
     count: impl Fn(usize),
 ) -> io::Result<()> {
     let mut part = vec![0; PART];
@@ -37,12 +37,10 @@ async fn copy(
         let read = from.read(&mut part).await?;
         count(read);
         let (bytes, _) = part.split_at(read);
-        match &mut redactor {
-            None => to.write_all(bytes).await?,
-            Some(redactor) if read == 0 => to.write_all(&redactor.finish()).await?,
-            Some(redactor) => to.write_all(&redactor.read(Bytes::copy_from_slice(bytes))).await?,
-        }
+        let passed = redactor.read(Bytes::copy_from_slice(bytes));
+        to.write_all(&passed).await?;
         if read == 0 {
+            to.write_all(&redactor.finish()).await?;
             return to.shutdown().await;
         }
     }

@@ -254,7 +254,8 @@ fn a_key_that_the_provider_echoes_does_not_reach_the_agent() {
             }
             return write!(tls, "0\r\nx: {KEY}\r\n\r\n").is_ok();
         }
-        let head = format!("HTTP/1.1 401 Unauthorized\r\nX-Key: {KEY}\r\nX-Other: 1\r\n");
+        let head =
+            format!("HTTP/1.1 401 Unauthorized\r\nX-Key: {KEY}\r\nX-{KEY}: 1\r\nX-Other: 1\r\n");
         write!(tls, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).is_ok()
     });
     let agent = Agent::start(&provider, NO_LIMITS);
@@ -263,7 +264,7 @@ fn a_key_that_the_provider_echoes_does_not_reach_the_agent() {
     for body in ["whole", "chunked"] {
         let answer = agent.post(body);
         assert_eq!((answer.status, &answer.body), (401, &expected), "{body}");
-        assert!(!answer.head.contains(KEY), "{}", answer.head);
+        assert!(!answer.head.to_lowercase().contains(KEY), "{}", answer.head);
     }
     assert!(agent.post("whole").head.contains("x-other: 1"));
     let text = format!(
@@ -300,7 +301,7 @@ fn a_key_in_another_coding_does_not_reach_the_agent() {
     let key = format!("Authorization: Bearer {}", agent.phantom("openai"));
     let send =
         |body: &str| agent.request("POST /openai/v1/responses", &[&key, "Range: bytes=0-9"], body);
-    for coding in ["gzip", "br", "x-any", "identity, gzip", "identity\r\nContent-Encoding: gzip"] {
+    for coding in ["GZIP", "br", "", "gzip, identity", "identity\r\nContent-Encoding: gzip"] {
         let answer = send(&format!("Content-Encoding: {coding}"));
         assert_eq!(answer.status, 502, "{coding}");
         assert!(answer.body.contains("encoded"), "{}", answer.body);

@@ -6,7 +6,7 @@
 //! | the agent leaves: before the head, within the response; a response that is cut | `a_response_that_the_agent_leaves_is_read` `a_response_without_an_end_costs_its_reservation` |
 //! | many requests at once | `parallel_requests_do_not_pass_the_limit` |
 //! | WebSockets; `alt`, `fields`, `callback`, field masks; bodies that are not JSON, with a member twice, or answered later; many answers in one | `requests_that_cannot_be_counted_do_not_arrive` |
-//! | errors of the provider: those cost nothing, unless it may have worked | `errors_cost_nothing_unless_they_leave_open_what_was_done` |
+//! | errors of the provider: those cost nothing, unless it may have worked, or they have usage or more than a plain error | `errors_cost_nothing_unless_they_leave_open_what_was_done` |
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -310,6 +310,29 @@ fn errors_cost_nothing_unless_they_leave_open_what_was_done() {
         let received = || agent.proxy.usage().received == 2;
         eventually("it has ended", || {
             received() && is_charged == (agent.proxy.usage().estimated > 0)
+        });
+    }
+    let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "a".repeat(40_000));
+    let sent = 2;
+    for (body, tokens, estimated) in [
+        (r#"{"error":{"message":"m","type":"t","param":null,"code":"c"}}"#, 0, 0),
+        (r#"[{"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"@type":"x"}]}}]"#, 0, 0),
+        (r#"{"error":{"message":"m","failed_generation":"{}"}}"#, 0, sent + 12),
+        (r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#, 7, 0),
+        (r#"{"error":{},"usage":{"prompt_tokens":3,"completion_tokens":40}}"#, 43, 0),
+        (&long, 0, sent + long.len() as u64 / 4),
+        ("{\"error\":", 0, sent + 2),
+    ] {
+        let text = body.to_owned();
+        let provider = TestProvider::start(move |_: &Received, tls: &mut Tls| {
+            let head = "HTTP/1.1 400 X\r\nContent-Type: application/json\r\n";
+            write!(tls, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).is_ok()
+        });
+        let agent = Agent::start(&provider, limits(1_000_000));
+        assert_eq!(agent.post("{}").status, 400);
+        eventually(&format!("{body:.80} costs {tokens} and {estimated}"), || {
+            let usage = agent.proxy.usage();
+            (usage.tokens.input + usage.tokens.output, usage.estimated) == (tokens, estimated)
         });
     }
     let mut gone = TestProvider::start(json("{}"));

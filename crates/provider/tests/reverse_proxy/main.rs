@@ -86,6 +86,18 @@ fn a_key_that_was_changed_is_read_again_after_a_401() {
 }
 
 #[test]
+fn a_former_key_is_overwritten() {
+    let provider = TestProvider::start(|_: &Received, tls: &mut Tls| {
+        write!(tls, "HTTP/1.1 401 X\r\nContent-Length: {}\r\n\r\n{KEY}", KEY.len()).is_ok()
+    });
+    let agent = Agent::start(&provider, NO_LIMITS);
+    for key in [KEY, "sk-the-next-key-of-the-user", "short"] {
+        agent.rotate(key);
+        assert_eq!(agent.post("").body, "*".repeat(KEY.len()));
+    }
+}
+
+#[test]
 fn events_arrive_at_once_and_are_counted() {
     // Sends an event for each byte that it receives: it never waits with more than one.
     let provider = TestProvider::start(|_: &Received, tls: &mut Tls| {
