@@ -262,6 +262,9 @@ impl Shared {
         }
         redactor.clear(&mut headers);
         let (mut parts, body) = response.into_parts();
+        if let Some(reservation) = reservation.as_mut().filter(|_| is_refusal(parts.status)) {
+            reservation.settle();
+        }
         // The reason phrase is the provider's text too.
         parts.extensions.clear();
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -271,7 +274,7 @@ impl Shared {
             Arc::clone(&self.meter),
             content_type,
             reservation,
-            is_refusal(parts.status),
+            is_error(parts.status),
         );
         (parts.headers, parts.version) = (headers, Version::HTTP_11);
         let body = Received::new(counted, redactor, Arc::clone(&self.background));
@@ -365,8 +368,13 @@ impl Drop for EndBackground<'_> {
     }
 }
 
-/// True for an error of the provider's own. That of a gateway leaves open what the provider did.
+/// True for the answer of a provider that has not begun: to the key, the path or the rate of requests.
 fn is_refusal(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 401..=405 | 429)
+}
+
+/// True for an error of the provider's own. That of a gateway leaves open what the provider did.
+fn is_error(status: StatusCode) -> bool {
     !status.is_success() && !matches!(status.as_u16(), 502 | 504 | 520..=524)
 }
 
