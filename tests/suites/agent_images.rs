@@ -1,5 +1,7 @@
 //! The agents' images: each starts its agent for any user behind the shims, and contains no tool
 //! that could replace a sidecar's.
+//!
+//! Proves `spec/images.md#agents`.
 
 use std::fs;
 use std::io::Write;

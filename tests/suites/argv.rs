@@ -1,4 +1,6 @@
 //! Arguments arrive byte for byte.
+//!
+//! Proves `spec/toolexec.md#parameters`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

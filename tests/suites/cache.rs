@@ -1,5 +1,7 @@
 //! `aifo-coder cache`, and the sharing of local caches. (`container_ops` and `container_isolation`
 //! test those of containers.)
+//!
+//! Proves `spec/cli.md#cache`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

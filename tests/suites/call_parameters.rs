@@ -1,4 +1,6 @@
 //! Parameters of a call: form rules, the working directory, exec ids.
+//!
+//! Proves `spec/toolexec.md#directory`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

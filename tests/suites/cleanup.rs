@@ -3,6 +3,8 @@
 //!
 //! Other suites run sessions on this machine at the same time, so these tests remove sessions by
 //! their ids.
+//!
+//! Proves `spec/cli.md#cleanup`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! `aifo-coder completions` and `aifo-coder man`, tested with the real shells and groff.
+//!
+//! Proves `spec/cli.md#man`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,6 @@
 //! `aifo-coder config`, and the effect of the configuration on sessions.
+//!
+//! Proves `spec/cli.md#session-files`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

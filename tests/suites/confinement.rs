@@ -1,4 +1,6 @@
 //! Landlock confinement of tools: denied and allowed actions.
+//!
+//! Proves `spec/confinement.md#restrictions`, `spec/confinement.md#not-restricted`.
 
 use std::fs;
 

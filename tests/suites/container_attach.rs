@@ -1,4 +1,6 @@
 //! Tools in a running container of the user.
+//!
+//! Proves `spec/containers.md#attach`.
 
 use std::fs;
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! Isolation of a tool in a container. As a control, each probe also runs in a container that was
 //! weakened on purpose, and finds something there.
+//!
+//! Proves `spec/config.md#the-workspaces-file`.
 
 mod probes;
 

@@ -1,4 +1,6 @@
 //! Sessions as pods (`spec/kubernetes.md`), which podman runs as Kubernetes does.
+//!
+//! Proves `spec/kubernetes.md#keys`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

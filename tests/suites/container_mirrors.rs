@@ -1,4 +1,6 @@
 //! Servers of tools are reached from the other network stacks (`spec/network.md#mirrors`).
+//!
+//! Proves `spec/network.md#agent-ports`.
 
 use std::fs;
 use std::process::Command;

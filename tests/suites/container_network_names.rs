@@ -1,5 +1,7 @@
 //! Network by name: tools in containers without a network reach the names that rules allow
 //! (`spec/network.md`).
+//!
+//! Proves `spec/network.md#failure`, `spec/network.md#host-ports`.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! Ports of the tools on this machine (`spec/network.md#published-ports`).
+//!
+//! Proves `spec/network.md#a-network-of-the-engine`.
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,6 @@
 //! A session with containers: routing, one network, file owners, and caches.
+//!
+//! Proves `spec/containers.md#choosing`.
 
 use std::fs;
 use std::io::Read;

@@ -1,4 +1,6 @@
 //! A tool's initial state: descriptors, signals, limits, groups, names.
+//!
+//! Proves `spec/toolexec.md#sidecar-environment`.
 
 use std::io::Write;
 use std::process::Stdio;

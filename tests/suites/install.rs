@@ -1,4 +1,6 @@
 //! `aifo-shim --install DIR` creates a link for every name.
+//!
+//! Proves `spec/shim.md#installing`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,7 @@
 //! `run --backend kubernetes` and the commands on its sessions (`spec/kubernetes.md#run`), with a script in
 //! place of kubectl. Its pod is the real first process of a pod, on this machine.
+//!
+//! Proves `spec/kubernetes.md#the-terminal`, `spec/kubernetes.md#names`.
 
 mod acp;
 mod commands;

@@ -1,4 +1,6 @@
 //! `aifo-coder run`: a session around one command, which leaves nothing.
+//!
+//! Proves `spec/cli.md#run`, `spec/cli.md#exit-codes`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

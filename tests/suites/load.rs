@@ -1,4 +1,6 @@
 //! Many concurrent calls, slow clients, and too many calls.
+//!
+//! Proves `spec/toolexec.md#limits`.
 
 use std::fs;
 

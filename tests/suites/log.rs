@@ -1,4 +1,6 @@
 //! `aifo-coder log`: the calls of a session, during and after it.
+//!
+//! Proves `spec/cli.md#log`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

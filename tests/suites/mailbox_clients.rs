@@ -1,5 +1,8 @@
 //! The clients of a mailbox: each test runs with the script with inotify-tools, the script without,
 //! and the binary.
+//!
+//! Proves `spec/mailbox.md#a-request`, `spec/mailbox.md#exit-codes`,
+//! `spec/mailbox.md#the-binary-client`.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

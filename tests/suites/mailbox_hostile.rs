@@ -1,5 +1,7 @@
 //! A mailbox with a hostile container: it cannot read or write outside its directory or stop the
 //! daemon, and the daemon's memory stays bounded.
+//!
+//! Proves `spec/mailbox.md#trust`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};

@@ -1,5 +1,7 @@
 //! The mailbox tests that the requirement lists, phase by phase, by their names. The last one of
 //! phase 4, with a real container, is in `container_mailbox`.
+//!
+//! Proves `spec/mailbox.md#shutdown`.
 
 mod phase_1 {
     use std::fs;

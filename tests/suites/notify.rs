@@ -1,4 +1,7 @@
 //! `/notify`: allowlisted commands on the user's machine.
+//!
+//! Proves `spec/notify.md#request`, `spec/notify.md#rules`, `spec/notify.md#running-it`,
+//! `spec/notify.md#the-shim`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,6 @@
 //! Sidecars start with the first call of a tool and stop when idle.
+//!
+//! Proves `spec/toolexec.md#on-demand`, `spec/runner.md#retiring`.
 
 use std::fs;
 use std::path::PathBuf;

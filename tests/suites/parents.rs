@@ -1,5 +1,7 @@
 //! Parents as agents use them (a shell, node, python and tmux) with native tools and with shims:
 //! the results are equal.
+//!
+//! Proves `spec/native.md#known-differences`.
 
 mod scripts;
 

@@ -1,5 +1,8 @@
 //! The runner as PID 1 of a sidecar; the suite is its proxy and sends frames as in
 //! `spec/runner.md`.
+//!
+//! Proves `spec/runner.md#control-connection`, `spec/runner.md#life-of-an-exec`,
+//! `spec/runner.md#monitor`, `spec/runner.md#pid-1`.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Read, Write};

@@ -1,4 +1,6 @@
 //! `aifo-coder policy`, and calls that the default rules ask about.
+//!
+//! Proves `spec/rules.md#commands`.
 
 use std::fs;
 

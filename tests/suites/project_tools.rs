@@ -1,4 +1,6 @@
 //! Tools of a project are found where the tool runs.
+//!
+//! Proves `spec/runner.md#a-projects-own-tools`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,7 @@
 //! Interactive tools on terminals: under tmux, as agents and users drive them, and on plain
 //! pseudo-terminals. Each test also runs natively.
+//!
+//! Proves `spec/terminal.md#background`, `spec/terminal.md#typing-ahead`.
 
 mod ahead;
 mod endings;

@@ -1,4 +1,6 @@
 //! Routing of tools to sidecars, and the errors when none allows it.
+//!
+//! Proves `spec/toolexec.md#routing`, `spec/exec3.md#request`.
 
 use std::fs;
 

@@ -1,4 +1,6 @@
 //! `aifo-coder serve`: its output, its files, and its cleanup.
+//!
+//! Proves `spec/cli.md#serve`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,6 @@
 //! Running sessions: listing them, and calling tools in a given one or the own one.
+//!
+//! Proves `spec/cli.md#exec`, `spec/cli.md#sessions`.
 
 use std::process::Command;
 

@@ -1,4 +1,6 @@
 //! The shim's process: messages, descriptors, threads, names.
+//!
+//! Proves `spec/shim.md#names`.
 
 use std::fs::File;
 use std::process::Command;

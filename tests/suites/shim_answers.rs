@@ -1,4 +1,6 @@
 //! The shim's handling of responses from a scripted proxy. This file has those of version 2.
+//!
+//! Proves `spec/shim.md#exit-codes-and-messages`.
 
 mod frames;
 mod played;

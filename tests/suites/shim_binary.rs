@@ -1,4 +1,6 @@
 //! The launcher's search for its shim; it rejects one of another build.
+//!
+//! Proves `spec/cli.md#options`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

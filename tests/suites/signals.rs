@@ -1,4 +1,6 @@
 //! Signals reach the tool, and exit codes reach the caller.
+//!
+//! Proves `spec/toolexec.md#signal`, `spec/shim.md#signals`, `spec/shim.md#compatibility-flags`.
 
 use std::process::Command;
 use std::thread;

@@ -1,5 +1,7 @@
 //! Smart decisions end to end, with real shims and runtimes that print how they were started. The
 //! decision tables have their own tests, see `spec/decide.md`.
+//!
+//! Proves `spec/shim.md#local-runtimes`.
 
 mod place;
 mod settings;

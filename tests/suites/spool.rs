@@ -1,4 +1,6 @@
 //! A buffered response whose output cannot be stored is an error, never a success.
+//!
+//! Proves `spec/toolexec.md#v1-buffered`.
 
 use std::fs;
 use std::path::PathBuf;

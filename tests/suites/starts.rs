@@ -1,4 +1,6 @@
 //! A tool that cannot be started ends as in a shell.
+//!
+//! Proves `spec/toolexec.md#exit-codes`.
 
 use aifo_tests::{Outcome, Session, SessionSetup, Tool};
 

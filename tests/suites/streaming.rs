@@ -1,4 +1,6 @@
 //! Output streams: ordered, timely, and independent of other holders of the pipe.
+//!
+//! Proves `spec/toolexec.md#v2-streaming`, `spec/shim.md#output`.
 
 use std::fs;
 use std::io::Read;

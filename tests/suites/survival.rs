@@ -1,4 +1,6 @@
 //! No process survives a forced end of its exec: the search of `/proc` for exec tags finds none.
+//!
+//! Proves `spec/toolexec.md#disconnect`, `spec/runner.md#exec-tag`, `spec/runner.md#the-guard`.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! Terminals: aifo's own lines, the calling shell, and job control.
+//!
+//! Proves `spec/shim.md#parent-shell`.
 
 use std::process::Command;
 

@@ -1,4 +1,6 @@
 //! Tools that exceed the session's time limit.
+//!
+//! Proves `spec/toolexec.md#time-limit`.
 
 use std::fs;
 use std::path::Path;

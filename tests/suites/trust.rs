@@ -1,5 +1,8 @@
 //! Programs, directories and records that an agent can write are never trusted, and aifo never
 //! falls back to this machine silently.
+//!
+//! Proves `spec/trust.md#ground-check`, `spec/trust.md#records`, `spec/trust.md#fallbacks`,
+//! `spec/trust.md#a-killed-launcher`.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,6 @@
 //! Verbose output of proxy and shim, and their silence by default.
+//!
+//! Proves `spec/cli.md#messages`.
 
 use aifo_tests::{Outcome, Session, SessionSetup, fresh_id};
 

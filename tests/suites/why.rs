@@ -1,5 +1,7 @@
 //! `aifo-coder why`: explanations of calls without running them. Each output is a file in
 //! `tests/snapshots/why`; `AIFO_WRITE_SNAPSHOTS=1` rewrites them for review.
+//!
+//! Proves `spec/cli.md#why`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

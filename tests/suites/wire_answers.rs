@@ -1,4 +1,7 @@
 //! Every response byte for byte, and the order of checks.
+//!
+//! Proves `spec/toolexec.md#order-of-checks`, `spec/toolexec.md#credentials`,
+//! `spec/toolexec.md#versions`, `spec/toolexec.md#exec-id`.
 
 use aifo_tests::{Answer, Listen, Request, Session, SessionSetup, Tool, eventually, fresh_id};
 

@@ -2,6 +2,8 @@
 //!
 //! The address that a client dials identifies the name. An address keeps its name for the table's
 //! whole life: a client that remembers an address never reaches another name.
+//!
+//! Proves `spec/network.md#names`.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -2,6 +2,8 @@
 //!
 //! In scope: the URL, the names that bypass the proxy, the requests, and the head of the response to CONNECT. Out of
 //! scope: sockets (`dial.rs`). The URL's credentials are in no error and no `Debug` output.
+//!
+//! Proves `spec/network.md#parent-proxy`.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,6 @@
 //! All recipes, and their order.
+//!
+//! Proves `spec/images.md#launcher`.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,6 @@
 //! Rendered manifests are those of Kubernetes' own types, and obey Pod Security *restricted*.
+//!
+//! Proves `spec/kubernetes.md#the-pod`, `spec/kubernetes.md#rights`.
 
 #[path = "manifests/policy.rs"]
 mod policy;

@@ -1,4 +1,6 @@
 //! Version of a toolchain that the project's files request (`spec/cli.md#versions`).
+//!
+//! Proves `spec/cli.md#toolchains`.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! File names in a mailbox.
+//!
+//! Proves `spec/mailbox.md#files`.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! Forwards the caller's variables to tools (`spec/environment.md`).
+//!
+//! Proves `spec/environment.md#rules`.
 
 mod reasons;
 mod table;

@@ -1,4 +1,6 @@
 //! The judge with the default rules: spellings of judged calls, harmless calls, and the order of rules.
+//!
+//! Proves `spec/rules.md#normal-form`.
 
 use aifo_policy::{AskedCall, Judge, JudgedCall, Judgement, RuleOrigin, Verdict, default_rules};
 

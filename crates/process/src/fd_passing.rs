@@ -1,4 +1,6 @@
 //! Passing descriptors over unix sockets.
+//!
+//! Proves `spec/runner.md#descriptors`.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 

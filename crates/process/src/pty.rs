@@ -1,4 +1,6 @@
 //! Pseudo terminals.
+//!
+//! Proves `spec/terminal.md#in-the-sidecar`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,6 @@
 //! Size, modes and foreground group of a terminal.
+//!
+//! Proves `spec/terminal.md#at-the-caller`.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,6 @@
 //! Frames byte for byte, and invalid frames.
+//!
+//! Proves `spec/runner.md#frames`.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;

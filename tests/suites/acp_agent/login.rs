@@ -1,4 +1,6 @@
 //! An agent's authentication in a terminal.
+//!
+//! Proves `spec/acp-commands.md#in-a-terminal`.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -1,4 +1,6 @@
 //! Editors whose agent cannot be started.
+//!
+//! Proves `spec/acp-commands.md#acp`, `spec/acp-commands.md#failures`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

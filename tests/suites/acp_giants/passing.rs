@@ -1,4 +1,6 @@
 //! `aifo-coder acp`: an oversize message in either direction affects no other message.
+//!
+//! Proves `spec/acp-relay.md#back-pressure`.
 
 use aifo_tests::Step;
 use aifo_tests::acp_agent::SESSION;

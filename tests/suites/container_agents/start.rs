@@ -1,4 +1,6 @@
 //! A session of an agent from start to end: checks, the lock, the terminal, and every ending.
+//!
+//! Proves `spec/agents.md#one-agent-per-workspace`, `spec/agents.md#end`.
 
 use std::fs;
 use std::process::Command;

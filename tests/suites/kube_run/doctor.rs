@@ -1,4 +1,6 @@
 //! `aifo-coder doctor --backend kubernetes` (`spec/cli.md#doctor`).
+//!
+//! Proves `spec/cli.md#doctor-of-a-cluster`.
 
 use std::fs;
 

@@ -1,4 +1,6 @@
 //! Sessions of `aifo-coder` with the user's rules: *always*, and the program of `[ask] command`.
+//!
+//! Proves `spec/questions.md#program`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,6 @@
 //! Turns on a page: prompts, permission requests, cancelling.
+//!
+//! Proves `spec/web.md#requests`.
 
 use aifo_tests::{Script, Step, eventually};
 use serde_json::{Value, json};

@@ -1,4 +1,6 @@
 //! Turns in a browser: prompt, draft and final answer, cancelling, reload, two browsers.
+//!
+//! Proves `spec/web.md#in-the-browser`.
 
 use aifo_tests::{Chromium, Step};
 

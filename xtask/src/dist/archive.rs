@@ -1,4 +1,6 @@
 //! The archive of a release: an installation in one directory, and its SHA-256 beside it.
+//!
+//! Proves `spec/distribution.md#the-archive`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

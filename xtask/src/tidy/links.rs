@@ -124,6 +124,12 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
+/// The lines and anchors of a page's headings below its title.
+pub(super) fn sections(text: &str) -> Vec<(usize, String)> {
+    let lines = prose(text).into_iter().filter(|(_, line)| line.starts_with("##"));
+    lines.map(|(number, line)| (number, slug(line.trim_start_matches('#').trim()))).collect()
+}
+
 fn headings(text: &str) -> Vec<&str> {
     let heading = |line: &'_ str| {
         let depth = line.len() - line.trim_start_matches('#').len();
@@ -147,7 +153,7 @@ fn slug(heading: &str) -> String {
 }
 
 /// The citations in a comment: a page of `spec/`, with its anchor if there is one.
-fn citations(comment: &str) -> Vec<&str> {
+pub(super) fn citations(comment: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, _) in comment.match_indices("spec/") {
         let rest = &comment[at..];

@@ -1,19 +1,122 @@
-//! Checks that the tests named in the specification exist.
+//! Checks that the tests named in the specification exist, and that a test file names each section.
 //!
 //! `suite::path::test` is a test of `tests/suites/suite`, `crate::path::test` one of
 //! `crates/crate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::links::{citations, sections};
 use super::source::Source;
 use super::{Finding, Page};
 
-/// The page that lists every rule with its tests. In other pages a name is checked if its first
+/// The page with statements of others and their tests. In other pages a name is checked if its first
 /// word is a suite or a crate.
 const COVERAGE: &str = "spec/coverage.md";
 
-/// Checks every test that a page names.
+/// Sections, and whole pages, that state no rule or whose tables a test reads.
+const WITHOUT_PROOF: &[&str] = &[
+    "acp-commands.md#decisions-by-rules",
+    "acp-commands.md#wire-log",
+    "acp-hosts.md#errors",
+    "acp-hosts.md#exit-status",
+    "acp-hosts.md#limits",
+    "acp-hosts.md#output",
+    "acp-relay.md#limits",
+    "acp-wire.md#files",
+    "acp.md#limits",
+    "acp.md#places",
+    "acp.md#processes",
+    "agents.md#acp",
+    "agents.md#oddities",
+    "agents.md#proof",
+    "agents.md#what-is-run",
+    "architecture.md",
+    "cli.md#approve",
+    "cli.md#attach-detach",
+    "cli.md#progress",
+    "cli.md#prompt-acp-web-proxy",
+    "cli.md#publish",
+    "cli.md#state",
+    "config.md",
+    "confinement.md#by-kernel",
+    "containers.md#control-connection",
+    "containers.md#image",
+    "containers.md#start-and-end",
+    "containers.md#stream-transport",
+    "containers.md#what-a-container-is-made-of",
+    "decide.md",
+    "deviations.md",
+    "distribution.md#releases",
+    "environment.md",
+    "images.md#bases",
+    "images.md#lock-file",
+    "images.md#of-the-suites",
+    "images.md#recipes",
+    "images.md#the-gate",
+    "images.md#toolchains",
+    "keys.md",
+    "kubernetes.md#compared-with-docker",
+    "kubernetes.md#figures",
+    "native.md",
+    "network.md#limits",
+    "network.md#what-is-not-held",
+    "questions.md#frontends",
+    "questions.md#verdict",
+    "README.md",
+    "rules.md#default-rules",
+    "rules.md#tables",
+    "runner.md#limits-of-the-sidecar",
+    "shim.md#a-call",
+    "shim.md#relay",
+    "trust.md#limits",
+    "trust.md#rows",
+];
+
 pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
+    let mut findings = named_tests(pages, sources);
+    findings.extend(proven_sections(pages, sources));
+    findings
+}
+
+/// Checks that a file with tests cites each section.
+fn proven_sections(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
+    let cited: BTreeSet<&str> = sources
+        .iter()
+        .filter(|source| has_tests(source))
+        .flat_map(|source| source.comments.iter().flat_map(|text| citations(text)))
+        .collect();
+    let mut findings = Vec::new();
+    for page in pages.iter().filter(|page| page.path.starts_with("spec/") && page.path != COVERAGE)
+    {
+        let is_exempt = |place: &str| WITHOUT_PROOF.contains(&place.trim_start_matches("spec/"));
+        for (line, anchor) in sections(&page.text) {
+            let place = format!("{}#{anchor}", page.path);
+            let is_proven = cited.contains(place.as_str());
+            if !is_proven && !is_exempt(&place) && !is_exempt(&page.path) {
+                let what = format!("no file with tests names '{place}'");
+                findings.push(Finding::at(&page.path, line, what));
+            }
+            if is_proven && is_exempt(&place) {
+                let what = format!("'{place}' has a proof, and is in the list of those without");
+                findings.push(Finding::at(&page.path, line, what));
+            }
+        }
+    }
+    findings
+}
+
+/// Returns whether a file, or a module of its own, has tests.
+fn has_tests(source: &Source) -> bool {
+    let tokens = source.tokens();
+    source.path.starts_with("tests/")
+        || tokens.windows(3).any(|it| {
+            let [one, two, three] = it else { return false };
+            (one.text, two.text) == ("mod", "tests") || (two.text, three.text) == ("test", "]")
+        })
+}
+
+/// Checks every test that a page names.
+fn named_tests(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
     let tests = functions(sources);
     let mut findings = Vec::new();
     for page in pages.iter().filter(|page| page.path.starts_with("spec/")) {
@@ -95,10 +198,24 @@ mod tests {
         let text = "| `routing::one` `native::run::two` `wire::form::three` `aifo-coder::cli::four` |\n\
                     | `routing::two` `wire::gone` `std::fs` `Exec::settle` |\n";
         let page = |path: &str| Page { path: path.to_owned(), text: text.to_owned() };
-        let findings = check(&[page(COVERAGE)], &sources);
+        let findings = named_tests(&[page(COVERAGE)], &sources);
         let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
         assert_eq!(places, ["spec/coverage.md:2"; 3], "{findings:?}");
-        let elsewhere = check(&[page("spec/acp.md")], &sources);
+        let elsewhere = named_tests(&[page("spec/acp.md")], &sources);
         assert_eq!(elsewhere.len(), 2, "another page may name a module: {elsewhere:?}");
+    }
+
+    #[test]
+    fn a_section_is_proven_by_a_file_with_tests() {
+        let text = "# Page\n\n## One\n\n## Two\n\n## Three\n".to_owned();
+        let page = Page { path: "spec/page.md".to_owned(), text };
+        let sources = [
+            Source::parse("tests/suites/one.rs", "//! Proves `spec/page.md#one`."),
+            Source::parse("crates/x/src/two.rs", "//! `spec/page.md#two`.\nmod tests;"),
+            Source::parse("crates/x/src/three.rs", "//! `spec/page.md#three`.\nfn three() {}"),
+        ];
+        let findings = proven_sections(&[page], &sources);
+        let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
+        assert_eq!(places, ["spec/page.md:7"], "{findings:?}");
     }
 }

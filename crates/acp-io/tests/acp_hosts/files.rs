@@ -1,4 +1,6 @@
 //! Tests of an agent's files on a real directory tree.
+//!
+//! Proves `spec/acp-hosts.md#reading`, `spec/acp-hosts.md#writing`.
 
 use std::fs;
 use std::io::ErrorKind;

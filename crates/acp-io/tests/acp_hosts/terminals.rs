@@ -1,4 +1,6 @@
 //! Tests of an agent's terminals with real commands.
+//!
+//! Proves `spec/acp-hosts.md#terminals`.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,6 @@
 //! `aifo-coder net check`: which rules of a session decide about a name.
+//!
+//! Proves `spec/cli.md#net-check`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,6 @@
 //! Adds rules to the text of the user's file, which is otherwise kept as it is.
+//!
+//! Proves `spec/cli.md#net-allow`.
 
 use toml::Table;
 use toml::de::{DeTable, DeValue};

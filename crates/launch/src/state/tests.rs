@@ -1,4 +1,6 @@
 //! States of agents in directories of a test.
+//!
+//! Proves `spec/agents.md#import`, `spec/agents.md#logins`, `spec/trust.md#state-of-agents`.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::SystemTime;

@@ -1,3 +1,5 @@
+//! Proves `spec/confinement.md#caches`.
+
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 

@@ -1,4 +1,6 @@
 //! From `initialize` to an open session, with failures.
+//!
+//! Proves `spec/acp.md#sessions`.
 
 use super::*;
 use crate::capabilities::UnsupportedVersion;

@@ -1,4 +1,6 @@
 //! Turns and their ends.
+//!
+//! Proves `spec/acp.md#turns`, `spec/acp.md#cancellation`.
 
 use super::*;
 use crate::tool_call::{CallState, ToolStatus, UnfinishedReason};

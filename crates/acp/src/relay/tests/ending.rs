@@ -1,4 +1,6 @@
 //! The end of either stream, at any time.
+//!
+//! Proves `spec/acp-relay.md#disconnects`.
 
 use super::*;
 

@@ -1,4 +1,6 @@
 //! Forwarding.
+//!
+//! Proves `spec/acp-relay.md#what-passes`, `spec/acp-relay.md#ids`.
 
 use super::*;
 

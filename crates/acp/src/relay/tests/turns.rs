@@ -1,4 +1,6 @@
 //! Prompts, one at a time, and the ends of turns.
+//!
+//! Proves `spec/acp-relay.md#forwarded-permission-requests`, `spec/acp-relay.md#turns`.
 
 use super::*;
 

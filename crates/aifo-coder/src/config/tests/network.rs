@@ -1,4 +1,6 @@
 //! `[net]` and `--allow-net`.
+//!
+//! Proves `spec/network.md#writers`.
 
 use aifo_launch::{NetRules, NetworkRules};
 

@@ -1,4 +1,6 @@
 //! Rules on arguments in both files.
+//!
+//! Proves `spec/rules.md#rules`, `spec/rules.md#order`.
 
 use super::{of_files, of_user};
 use aifo_policy::{Judge, JudgedCall, Verdict};
