@@ -18,6 +18,7 @@ mod names;
 mod repository;
 mod search;
 
+use self::git_config::UserConfig;
 use self::names::Names;
 use self::search::{FileState, Item, Scope, Search};
 
@@ -36,8 +37,8 @@ pub(crate) struct ProjectFiles {
     /// The repository outside of the workspace.
     linked: Option<PathBuf>,
     names: Names,
-    /// Files that the configuration of the repository names.
-    named: Vec<PathBuf>,
+    /// Paths that the configuration of git names, and whether they may be directories.
+    named: BTreeMap<PathBuf, bool>,
     files: BTreeMap<Item, FileState>,
     started: SystemTime,
     /// The levels of directories that were searched as a whole.
@@ -47,12 +48,16 @@ pub(crate) struct ProjectFiles {
 impl ProjectFiles {
     /// Reads the files, without following links.
     pub(crate) fn read(workspace: &Path) -> Self {
+        ProjectFiles::read_with(workspace, &UserConfig::new(std::env::var_os::<&str>))
+    }
+
+    fn read_with(workspace: &Path, user: &UserConfig) -> Self {
         let started = SystemTime::now() - CLOCK_DELAY;
         let names = Names::of_rows();
         let linked = linked_repository(workspace).ok().flatten().map(|it| it.common);
         let mut search = Search::new(workspace, &names);
         let git = linked.as_deref().unwrap_or(Path::new(".git"));
-        let named = search.named_paths(git, &user_configs());
+        let named = search.named_paths(git, user);
         let levels = search.all(linked.as_deref(), &named, Scope::Start(DIRECTORIES_AT_START));
         let files = search.files;
         let workspace = workspace.to_owned();
@@ -180,24 +185,22 @@ impl ProjectFiles {
 
 impl Search<'_> {
     /// Adds all project files. Returns the levels of directories that were searched as a whole.
-    fn all(&mut self, linked: Option<&Path>, named: &[PathBuf], scope: Scope) -> usize {
+    fn all(
+        &mut self,
+        linked: Option<&Path>,
+        named: &BTreeMap<PathBuf, bool>,
+        scope: Scope,
+    ) -> usize {
         if let Some(linked) = linked {
             self.repository(linked);
         }
-        for path in named {
-            self.whole(path);
+        for (path, may_be_directory) in named {
+            if *may_be_directory || self.metadata(path).is_some_and(|it| !it.is_dir()) {
+                self.whole(path);
+            }
         }
         self.tree(scope)
     }
-}
-
-/// The configuration of the user's git.
-fn user_configs() -> Vec<PathBuf> {
-    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let home = directory("HOME");
-    let of_xdg = directory("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
-    let files = [home.map(|it| it.join(".gitconfig")), of_xdg.map(|it| it.join("git/config"))];
-    files.into_iter().flatten().filter(|path| path.is_absolute()).collect()
 }
 
 fn shown(path: &Path) -> String {

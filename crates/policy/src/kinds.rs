@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use aifo_types::Kind;
 
-use crate::project_names::{CARGO_TOML, DENO_JSON, PACKAGE_JSON, PYPROJECT_TOML, ProjectNames};
+use crate::project_names::{
+    CARGO_TOML, DENO_JSON, GO_MOD, PACKAGE_JSON, PYPROJECT_TOML, ProjectNames, TSCONFIG_JSON,
+};
 
 /// A built-in toolchain: all that is specific to it, except for the Dockerfile of its image
 /// (`crates/images/recipes/NAME.Dockerfile`).
@@ -126,14 +128,7 @@ const KINDS: &[KindSpec] = &[
         markers: &["Makefile", "CMakeLists.txt", "meson.build", ".c", ".cc", ".cpp"],
         version_files: &[],
         project: ProjectNames {
-            files: &[
-                "*.cmake",
-                "*.mk",
-                "CMakeLists.txt",
-                "conanfile.py",
-                "configure",
-                "meson.build",
-            ],
+            files: &["*.cmake", "*.mk", "*.ninja", "CMakeLists.txt", "SCons*", "meson.build"],
             manifests: &[],
             data: &["_build", "build", "builddir", "cmake-build-*"],
         },
@@ -185,7 +180,7 @@ const KINDS: &[KindSpec] = &[
         interpreters: &[],
         markers: &["go.mod"],
         version_files: &[TOOL_VERSIONS, MISE, ("go.mod", VersionFormat::GoMod)],
-        project: ProjectNames::of(&["go.work", "magefile.go"]),
+        project: ProjectNames { manifests: &[GO_MOD], ..ProjectNames::of(&["go.work"]) },
         version_names: &["golang", "go"],
         official_image: Some("golang"),
         caches: &[
@@ -220,16 +215,8 @@ const KINDS: &[KindSpec] = &[
             ("package.json", VersionFormat::PackageJson),
         ],
         project: ProjectNames {
-            files: &[
-                "*.conf.js",
-                "*.conf.ts",
-                "*.config.*",
-                "binding.gyp",
-                "gulpfile.*",
-                "Gruntfile.*",
-                "pnpmfile.cjs",
-            ],
-            manifests: &[DENO_JSON, PACKAGE_JSON],
+            files: &["binding.gyp"],
+            manifests: &[DENO_JSON, PACKAGE_JSON, TSCONFIG_JSON],
             data: &[
                 ".angular",
                 ".next",
@@ -243,6 +230,7 @@ const KINDS: &[KindSpec] = &[
                 ".yarn/install-state.gz",
                 ".yarn/unplugged",
                 "node_modules",
+                "npm-shrinkwrap.json",
             ],
         },
         version_names: &["nodejs", "node"],
@@ -269,19 +257,13 @@ const KINDS: &[KindSpec] = &[
         project: ProjectNames {
             files: &[
                 "*.pth",
+                "*customize.py",
                 "conftest.py",
                 "dodo.py",
-                "fabfile.py",
                 "hatch_build.py",
                 "manage.py",
-                "noxfile.py",
-                "pytest.ini",
-                "setup.cfg",
                 "setup.py",
-                "sitecustomize.py",
                 "tasks.py",
-                "tox.ini",
-                "usercustomize.py",
             ],
             manifests: &[PYPROJECT_TOML],
             data: &[
@@ -370,7 +352,7 @@ mod tests {
             let ProjectNames { files, manifests, .. } = spec.project;
             assert!(!files.is_empty(), "{}", spec.name);
             for (name, _) in manifests {
-                assert!(name.ends_with(".json") || name.ends_with(".toml"), "{name}");
+                assert!([".json", ".mod", ".toml"].iter().any(|end| name.ends_with(end)), "{name}");
             }
             for word in std::iter::once(&spec.name).chain(spec.aliases) {
                 assert!(words.insert(*word), "'{word}' names two kinds");

@@ -1,12 +1,12 @@
 //! Names of files in a project that programs execute or obey.
 
-/// Patterns with at most one `*`. Without `/` they match a name anywhere in a project, with it a path from
+/// Patterns with at most one `*`, for files without regard to case. Without `/` they match a name anywhere in a project, with it a path from
 /// the project's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProjectNames {
     /// Files and directories that the programs execute or obey.
     pub files: &'static [&'static str],
-    /// JSON and TOML files with parts that name commands.
+    /// JSON and TOML files, and `go.mod`, with parts that name commands.
     pub manifests: &'static [(&'static str, ManifestParts)],
     /// Output, caches and dependencies, which the programs write often.
     pub data: &'static [&'static str],
@@ -28,8 +28,21 @@ impl ProjectNames {
     }
 }
 
-pub(crate) const CARGO_TOML: (&str, ManifestParts) =
-    ("Cargo.toml", ManifestParts::Only(&["package.build", "lib.proc-macro"]));
+pub(crate) const CARGO_TOML: (&str, ManifestParts) = (
+    "Cargo.toml",
+    ManifestParts::Only(&[
+        "lib.proc-macro",
+        "package.build",
+        "package.metadata",
+        "patch",
+        "profile",
+        "replace",
+        "workspace.metadata",
+    ]),
+);
+
+pub(crate) const GO_MOD: (&str, ManifestParts) =
+    ("go.mod", ManifestParts::Only(&["replace", "tool", "toolchain"]));
 
 pub(crate) const PACKAGE_JSON: (&str, ManifestParts) = (
     "package.json",
@@ -74,6 +87,9 @@ pub(crate) const PACKAGE_JSON: (&str, ManifestParts) = (
 
 pub(crate) const DENO_JSON: (&str, ManifestParts) =
     ("deno.json", ManifestParts::AllBut(&["exports", "imports", "name", "version"]));
+
+pub(crate) const TSCONFIG_JSON: (&str, ManifestParts) =
+    ("tsconfig.json", ManifestParts::Only(&["compilerOptions.plugins", "extends", "ts-node"]));
 
 pub(crate) const PYPROJECT_TOML: (&str, ManifestParts) = (
     "pyproject.toml",

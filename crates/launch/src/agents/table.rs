@@ -117,7 +117,7 @@ const ROWS: &[AgentRow] = &[
         private: &["/tmp/cc-daemon-UID", "/tmp/cc-socks", "/tmp/cc-socks-UID"],
         copied: state::CLAUDE,
         settings: &[],
-        project: ProjectNames::of(&["CLAUDE.md", "CLAUDE.local.md"]),
+        project: ProjectNames::of(&["CLAUDE.md"]),
         variables: &[
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_AUTH_TOKEN",
@@ -196,7 +196,7 @@ const ROWS: &[AgentRow] = &[
         settings: &[],
         project: ProjectNames {
             data: &[".crush/crush.db*", ".crush/init", ".crush/logs"],
-            ..ProjectNames::of(&["crush.json", "CRUSH.md", "CRUSH.local.md"])
+            ..ProjectNames::of(&["crush.json", "CRUSH.md"])
         },
         variables: PROVIDERS,
         keys: &[],
@@ -284,7 +284,7 @@ const ROWS: &[AgentRow] = &[
         private: &[],
         copied: state::OPENCODE,
         settings: &[],
-        project: ProjectNames::of(&["AGENTS.md", "opencode.json", "opencode.jsonc"]),
+        project: ProjectNames::of(&["AGENTS.md", "CONTEXT.md", "opencode.json*"]),
         variables: PROVIDERS,
         keys: keys::OPENCODE,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],

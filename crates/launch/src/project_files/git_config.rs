@@ -1,41 +1,65 @@
-//! Configuration of a repository.
+//! Configuration of git.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A word of a value, which may name a file.
-#[derive(Debug, PartialEq, Eq)]
+/// The user's own configuration.
+#[derive(Debug, Default)]
+pub(super) struct UserConfig {
+    pub(super) home: PathBuf,
+    pub(super) files: Vec<PathBuf>,
+}
+
+impl UserConfig {
+    pub(super) fn new(variable: impl Fn(&'static str) -> Option<OsString>) -> Self {
+        let variable = |name| variable(name).map(PathBuf::from).filter(|it| it.is_absolute());
+        let Some(home) = variable("HOME") else { return UserConfig::default() };
+        let directory = variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let files = match variable("GIT_CONFIG_GLOBAL") {
+            Some(file) => vec![file],
+            None => vec![directory.join("git/config"), home.join(".gitconfig")],
+        };
+        UserConfig { home, files }
+    }
+}
+
+/// A word of a value, which can be a path.
 pub(super) struct Word {
     pub(super) path: PathBuf,
-    /// It can name a directory: it has a `/`, or its key ends with `path` or `file`.
+    /// It has a `/`, or its key ends with `path` or `file`. Another one can be a file: `sh x`.
     pub(super) is_path: bool,
-    /// Its key is `path`, so it may be configuration too.
-    pub(super) is_included: bool,
+    /// It can be a file that git reads, too.
+    pub(super) is_include: bool,
 }
 
 /// Returns the words of all values.
 pub(super) fn words(config: &[u8]) -> Vec<Word> {
-    let config = without_branches(config);
-    let words = config.split(|byte| *byte == b'\n').flat_map(|line| {
-        let mut sides = line.splitn(2, |byte| *byte == b'=');
-        let (key, value) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
-        let key = key.trim_ascii().to_ascii_lowercase();
-        let names_path = key.ends_with(b"path") || key.ends_with(b"file");
-        let words = value.split(|byte| b" \t\r\"'`;|&<>()$!:=".contains(byte));
+    let mut found = Vec::new();
+    // The key of a value that the next line continues.
+    let mut continued = None;
+    for line in config.split(|byte| *byte == b'\n') {
+        let sides = line.iter().position(|byte| *byte == b'=').map(|at| line.split_at(at));
+        let (key, value) = match (continued.take(), sides) {
+            (Some(key), _) => (key, line),
+            (None, Some((key, value))) => (key.trim_ascii_end().to_ascii_lowercase(), &value[1..]),
+            (None, None) => continue,
+        };
+        let is_path = key.ends_with(b"path") || key.ends_with(b"file");
+        let is_include = key.rsplit(|byte| b" \t]".contains(byte)).next() == Some(b"path");
         // With spaces in it.
         let whole = value.trim_ascii();
         let whole =
             whole.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(whole);
-        let words = words.chain([whole]).filter(|word| !word.is_empty());
-        words.map(move |word| Word {
-            path: PathBuf::from(OsStr::from_bytes(word)),
-            is_path: names_path || word.contains(&b'/'),
-            is_included: key == b"path",
-        })
-    });
-    words.collect()
+        let words = value.split(|byte| b" \t\r\"'`;|&<>()$!:=\\".contains(byte));
+        for word in words.chain([whole]).filter(|word| !word.is_empty()) {
+            let path = PathBuf::from(OsStr::from_bytes(word));
+            found.push(Word { path, is_path: is_path || word.contains(&b'/'), is_include });
+        }
+        continued = value.trim_ascii_end().ends_with(b"\\").then_some(key);
+    }
+    found
 }
 
 /// Leaves out the settings of branches that git writes often: a remote that the configuration declares,

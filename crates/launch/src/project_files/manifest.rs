@@ -1,11 +1,18 @@
 //! Parts of a manifest that name commands.
 
-use aifo_policy::ManifestParts;
-use serde_json::Value;
+use std::path::Path;
 
-/// Returns these parts with their names. `None` if the text is neither JSON nor TOML.
-pub(super) fn command_parts(text: &[u8], parts: ManifestParts) -> Option<Vec<(String, Value)>> {
+use aifo_policy::ManifestParts;
+use serde_json::{Map, Value};
+
+/// Returns these parts with their names. `None` if the text is neither JSON nor TOML, nor of `go.mod`.
+pub(super) fn command_parts(
+    path: &Path,
+    text: &[u8],
+    parts: ManifestParts,
+) -> Option<Vec<(String, Value)>> {
     let manifest: Value = match serde_json::from_slice(text) {
+        _ if path.extension().is_some_and(|it| it.eq_ignore_ascii_case("mod")) => directives(text)?,
         Ok(manifest) => manifest,
         Err(_) => toml::from_slice(text).ok()?,
     };
@@ -37,4 +44,27 @@ pub(super) fn command_parts(text: &[u8], parts: ManifestParts) -> Option<Vec<(St
             all.filter(|(key, _)| !data.contains(&key.as_str())).collect()
         }
     })
+}
+
+/// Reads the directives of a `go.mod`: `NAME VALUE` in a line, or lines of values in `NAME ( .. )`.
+fn directives(text: &[u8]) -> Option<Value> {
+    let mut found = Map::new();
+    let mut block = None;
+    for line in std::str::from_utf8(text).ok()?.lines().map(str::trim) {
+        let is_end = |it: char| it.is_whitespace() || it == '(';
+        let (name, value) = match block {
+            Some(name) => (name, line),
+            None => line.split_at(line.find(is_end).unwrap_or(line.len())),
+        };
+        let value = value.trim_start();
+        match value.chars().next() {
+            Some('(') => block = Some(name),
+            Some(')') => block = None,
+            _ => {
+                let values = found.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+                values.as_array_mut()?.push(value.into());
+            }
+        }
+    }
+    Some(Value::Object(found))
 }

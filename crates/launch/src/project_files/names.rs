@@ -1,7 +1,7 @@
 //! Names of project files, of every agent and toolchain.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
@@ -9,46 +9,53 @@ use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
 use crate::agents::known_agents;
 
 /// Further files that programs execute or obey, whatever the project.
-const FILES: [&str; 39] = [
+const FILES: [&str; 27] = [
+    "*.Dockerfile",
     "*.bazel",
     "*.bzl",
     "*.code-workspace",
-    "*.csproj",
-    "*.fsproj",
-    "*.gradle",
-    "*.gradle.kts",
+    "*.gradle*",
     "*.local.md",
     "*.nix",
     "*.sbt",
     "*.tf",
+    "*.versions.toml",
+    "*sproj",
     "AGENT.md",
     "BUILD",
-    "BUILD.*",
-    "CONTEXT.md",
-    "Directory.Build.*",
+    "BUILD.pants",
+    "Directory.*",
     "Dockerfile.*",
-    "Kbuild",
     "Makefile.*",
     "Package.swift",
-    "SConscript",
-    "SConstruct",
     "WORKSPACE",
-    "autogen.sh",
-    "build.ninja",
     "build.zig",
-    "compose.*",
-    "configure.ac",
+    "compose.*ml",
     "docker-compose.*",
-    "gradle/wrapper/*",
+    "gradle-wrapper.*",
     "gradlew",
     "mix.exs",
-    "mvnw",
     "pom.xml",
-    "pylintrc",
     "tools/bazel",
-    "waf",
-    "wscript",
-    "xmake.lua",
+];
+
+/// Extensions of settings, which count in a directory of a project.
+const SETTINGS: [&str; 15] = [
+    "ac",
+    "cfg",
+    "conf",
+    "edn",
+    "ini",
+    "json",
+    "json5",
+    "jsonc",
+    "kdl",
+    "lua",
+    "properties",
+    "sh",
+    "toml",
+    "yaml",
+    "yml",
 ];
 
 /// Further data. Git ignores the files of other programs' lists, such as `.dockerignore`, too.
@@ -80,10 +87,9 @@ pub(super) enum Role {
 /// The names of all rows.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// By [`key`].
     exact: HashMap<String, Role>,
-    /// Those with a `*` or a `/`.
-    patterns: Vec<(&'static str, Role)>,
+    /// Those with a `*` or a `/`, in small letters.
+    patterns: Vec<(String, Role)>,
 }
 
 impl Names {
@@ -103,20 +109,28 @@ impl Names {
             all.extend(files.iter().map(|name| (*name, Role::Obeyed)));
         }
         let is_pattern = |(name, _): &(&str, Role)| name.contains(['*', '/']);
-        let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(is_pattern);
-        let exact = exact.into_iter().map(|(name, role)| (key(name).into_owned(), role));
-        Names { exact: exact.collect(), patterns }
+        let (patterns, names): (Vec<_>, Vec<_>) = all.into_iter().partition(is_pattern);
+        let small = |(name, role): (&str, Role)| (name.to_ascii_lowercase(), role);
+        let mut exact: HashMap<_, _> =
+            names.iter().map(|(it, role)| (it.to_string(), *role)).collect();
+        for (name, role) in names.into_iter().map(small) {
+            exact.entry(name).or_insert(role);
+        }
+        Names { exact, patterns: patterns.into_iter().map(small).collect() }
     }
 
     /// Returns the role of a file by its path from the workspace's root.
     pub(super) fn role(&self, path: &Path) -> Role {
-        let text = path.to_string_lossy();
+        let written = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = path.to_string_lossy().to_ascii_lowercase();
         let name = text.rsplit('/').next().unwrap_or_default();
         let is_match =
             |pattern: &str| matches(pattern, if pattern.contains('/') { &text } else { name });
-        if name == ".git" {
+        // `build` is output, `BUILD` is obeyed, and a source may be in `Build`.
+        let in_small = || self.exact.get(name).filter(|role| **role != Role::Data);
+        if written == ".git" {
             Role::Repository
-        } else if let Some(role) = self.exact.get(&*key(name)) {
+        } else if let Some(role) = self.exact.get(&*written).or_else(in_small) {
             *role
         } else if let Some((_, role)) = self.patterns.iter().find(|(it, _)| is_match(it)) {
             *role
@@ -150,37 +164,38 @@ impl Names {
     }
 }
 
-/// Agents differ in the case of the letters that they accept in the names of their texts.
-fn key(name: &str) -> Cow<'_, str> {
-    let is_text =
-        name.get(name.len().saturating_sub(3)..).is_some_and(|end| end.eq_ignore_ascii_case(".md"));
-    if is_text { name.to_ascii_lowercase().into() } else { name.into() }
+/// Returns whether an entry makes its directory one of a project.
+pub(super) fn is_marker(name: &OsStr) -> bool {
+    let mut markers = kinds().iter().flat_map(|kind| kind.markers);
+    markers.any(|it| !it.starts_with('.') && name == *it)
 }
 
-/// Returns whether this is the name of a configuration, such as `tsconfig.json` or `uv.toml`, in the
-/// workspace's root or beside a manifest. Lists of resolved versions are data.
-pub(super) fn is_configuration(name: &str) -> bool {
-    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
-    CONFIGURATION.contains(&extension) && !stem.contains("lock") && stem != "npm-shrinkwrap"
+/// Returns whether a file counts in a directory of a project: a setting, or code such as `gulpfile.js`.
+pub(super) fn is_setting(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let Some((start, extension)) = name.rsplit_once('.') else { return false };
+    let is_code = || extension.ends_with("js") || ["go", "py", "ts"].contains(&extension);
+    ends_with_file(start) && is_code() || SETTINGS.contains(&extension) && !start.ends_with("lock")
 }
 
-const CONFIGURATION: [&str; 11] =
-    ["cfg", "conf", "ini", "json", "json5", "jsonc", "kdl", "properties", "toml", "yaml", "yml"];
-
-/// `Makefile`, `justfile`, `Dockerfile`, `Procfile` and so on: names of files with commands.
+/// `Makefile`, `justfile`, `Procfile` and so on, and `x.config.js`: names of files with commands.
 fn is_command_file(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default();
-    let end = stem.len().saturating_sub(4);
-    let is_named = end > 0 && stem.get(end..).is_some_and(|end| end.eq_ignore_ascii_case("file"));
+    let (start, extension) = name.split_once('.').unwrap_or((name, ""));
+    let start_of_end = name.rsplit_once('.').map(|(start, _)| start).unwrap_or_default();
     // A source such as `profile.rs` has another extension.
-    is_named && matches!(&name[stem.len()..], "" | ".am" | ".in" | ".local")
+    ends_with_file(start) && matches!(extension, "" | "am" | "in" | "local")
+        || start_of_end.ends_with(".conf")
+        || start_of_end.ends_with(".config")
 }
 
-/// Compares a text with a pattern that has at most two `*`.
+fn ends_with_file(text: &str) -> bool {
+    text.len() > 4 && text.ends_with("file")
+}
+
+/// Compares a text with a pattern that has at most one `*`.
 fn matches(pattern: &str, text: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
-    text.strip_prefix(start).is_some_and(|text| match rest.split_once('*') {
-        None => text.ends_with(rest),
-        Some((middle, end)) => text.split_once(middle).is_some_and(|(_, rest)| rest.ends_with(end)),
-    })
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, end)) => text.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
+    }
 }

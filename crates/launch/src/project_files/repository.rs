@@ -1,13 +1,14 @@
 //! Files of a repository that git executes or obeys: all but its data.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
 use aifo_types::normalise_path;
+use nix::fcntl::OFlag;
 
-use super::git_config::{Word, words};
+use super::git_config::{UserConfig, Word, words};
 use super::search::{FileState, MAX_DEPTH, Search};
 
 /// Files of configuration that are read.
@@ -97,7 +98,9 @@ impl Search<'_> {
                     self.whole(&path.join(name));
                 }
             }
-        } else if kind.is_symlink() || !is_data(name) && !self.is_default(path) {
+        } else if is_data(name) && kind.is_symlink() {
+            self.link(path);
+        } else if !is_data(name) && (kind.is_symlink() || !self.is_default(path)) {
             self.whole(path);
         }
     }
@@ -139,30 +142,35 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the files and directories of the workspace that the configuration of a repository or of the
-    /// user names, and included configuration. Paths are relative to the workspace or to the configuration.
-    pub(super) fn named_paths(&mut self, git: &Path, of_user: &[PathBuf]) -> Vec<PathBuf> {
-        let mut named = BTreeSet::new();
-        let mut configs: Vec<_> = ["config", "config.worktree"].map(|name| git.join(name)).into();
-        configs.extend(of_user.iter().cloned());
+    /// Returns the paths of the workspace that the configuration of a repository, the user's own and the
+    /// files that these include name, and whether they may be directories. Paths are relative to the
+    /// workspace, the repository or the configuration.
+    pub(super) fn named_paths(&mut self, git: &Path, user: &UserConfig) -> BTreeMap<PathBuf, bool> {
+        let mut named = BTreeMap::new();
+        let of_repository = ["config", "config.worktree"].map(|name| git.join(name));
+        let mut configs: Vec<_> = of_repository.into_iter().chain(user.files.clone()).collect();
         let mut position = 0;
         while let Some(config) = configs.get(position).filter(|_| position < MAX_CONFIGS).cloned() {
             position += 1;
-            let directory = config.parent().unwrap_or(Path::new("")).to_owned();
-            // git follows links to it.
-            let config = self.workspace.join(&config).canonicalize().unwrap_or(config);
-            let text = self.content(&config).unwrap_or_default();
-            for Word { path, is_path, is_included } in words(&text) {
-                for base in [Path::new(""), &directory] {
-                    let Some(found) = self.in_workspace(&base.join(&path)) else { continue };
-                    let is_directory = self.metadata(&found).is_some_and(|it| it.is_dir());
-                    if (is_path || !is_directory) && named.insert(found.clone()) && is_included {
-                        configs.push(found);
+            let text = self.read(&config, OFlag::empty()).unwrap_or_default();
+            let beside = config.parent().unwrap_or(&config);
+            for Word { path, is_path, is_include } in words(&text) {
+                let path = match path.strip_prefix("~") {
+                    Ok(rest) => user.home.join(rest),
+                    Err(_) => path,
+                };
+                let included = normalise_path(&self.workspace.join(beside).join(&path));
+                if is_include && !configs.contains(&included) {
+                    configs.push(included);
+                }
+                for base in [Path::new(""), git, beside] {
+                    if let Some(path) = self.in_workspace(&base.join(&path)) {
+                        *named.entry(path).or_default() |= is_path;
                     }
                 }
             }
         }
-        named.into_iter().collect()
+        named
     }
 
     /// Returns the path of a file in the workspace, but not in its repository.
@@ -170,7 +178,7 @@ impl Search<'_> {
         let full = normalise_path(&self.workspace.join(path));
         let path = full.strip_prefix(self.workspace).ok()?;
         let is_own = path.as_os_str().is_empty() || path.starts_with(".git");
-        (!is_own && full.symlink_metadata().is_ok()).then(|| path.to_owned())
+        (!is_own).then(|| path.to_owned())
     }
 }
 

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::git_config::without_branches;
 use super::manifest::command_parts;
-use super::names::{Names, Role, is_configuration};
+use super::names::{Names, Role, is_marker, is_setting};
 
 /// Number of files below a project file that are compared one by one. Further ones are compared
 /// together, by their attributes, so that no file hides the change of another.
@@ -153,28 +153,36 @@ impl<'a> Search<'a> {
 
     fn directory(&mut self, path: &Path, next: &mut Vec<PathBuf>) {
         let entries = self.repositories(path);
-        let is_manifest = |(name, _): &(OsString, FileType)| {
-            matches!(self.names.role(Path::new(name)), Role::Manifest(_))
+        let has = |name: &str| self.files.contains_key(&Item::whole(&path.join(name)));
+        let is_project = match path.as_os_str().is_empty() {
+            // The names in a bare repository are of git.
+            true => !self.is_git_directory(Path::new("HEAD")),
+            false => has(".git") || entries.iter().any(|(name, _)| is_marker(name)),
         };
-        let is_project = path.as_os_str().is_empty() || entries.iter().any(is_manifest);
         for (name, kind) in entries {
             let path = path.join(&name);
-            let is_configuration = || name.to_str().is_some_and(is_configuration);
             match self.names.role(&path) {
-                Role::Other if is_project && !kind.is_dir() && is_configuration() => {
-                    self.whole(&path);
-                }
                 Role::Obeyed => self.whole(&path),
                 Role::Manifest(parts) => self.manifest(&path, parts),
                 Role::Data if kind.is_dir() => self.data.push(path),
                 Role::Other if kind.is_dir() => next.push(path),
                 // In its place could be a directory with project files.
                 Role::Other if kind.is_symlink() && self.workspace.join(&path).is_dir() => {
-                    self.walk_from(&path, Follow::No);
+                    self.link(&path);
                 }
+                Role::Other if is_project && self.is_obeyed_in_project(&path) => self.whole(&path),
                 Role::Repository | Role::Data | Role::Other => {}
             }
         }
+    }
+
+    /// Returns whether a file is a setting, or a text without extension, such as `gradlew`.
+    fn is_obeyed_in_project(&mut self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // `LICENSE` is no program.
+        let is_program = !name.contains('.') && name.bytes().any(|byte| byte.is_ascii_lowercase());
+        let is_text = |text: Vec<u8>| !text.contains(&0);
+        is_setting(&name) || is_program && self.read(path, OFlag::empty()).is_some_and(is_text)
     }
 
     /// Adds the repositories of a directory. Returns its other entries.
@@ -197,12 +205,8 @@ impl<'a> Search<'a> {
 
     /// Adds a project file with everything below it, and what links there lead to.
     pub(super) fn whole(&mut self, path: &Path) {
-        self.walk_from(path, Follow::Yes);
-    }
-
-    fn walk_from(&mut self, path: &Path, follow: Follow) {
         let is_of_git = path.ancestors().any(|path| self.is_git_directory(path));
-        let mut walk = Walk { name: path, is_of_git, follow, seen: 0, rest: None };
+        let mut walk = Walk { name: path, is_of_git, seen: 0, rest: None };
         self.walk(path, MAX_DEPTH, &mut walk);
         if let Some(rest) = walk.rest {
             let rest = FileState::Rest(rest.finalize().into());
@@ -210,14 +214,20 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Adds a link, but not what it leads to.
+    pub(super) fn link(&mut self, path: &Path) {
+        if let Some(metadata) = self.metadata(path) {
+            self.file(path, &metadata);
+        }
+    }
+
     /// Adds what a link leads to in the workspace, under its own name.
     fn follow(&mut self, link: &Path) {
         let Ok(target) = self.workspace.join(link).canonicalize() else { return };
         let Ok(target) = target.strip_prefix(&self.root) else { return };
-        let target = target.to_owned();
-        let is_known = target.as_os_str().is_empty() || target.starts_with(".git");
-        if !is_known && self.followed.insert(target.clone()) {
-            self.whole(&target);
+        let is_known = link.starts_with(target) || target == Path::new(".git");
+        if !is_known && self.followed.insert(target.to_owned()) {
+            self.whole(target);
         }
     }
 
@@ -233,7 +243,7 @@ impl<'a> Search<'a> {
                 true => walk.add_to_rest(path, &metadata),
                 false => self.file(path, &metadata),
             }
-            if metadata.is_symlink() && walk.follow == Follow::Yes {
+            if metadata.is_symlink() {
                 self.follow(path);
             }
             return;
@@ -255,7 +265,7 @@ impl<'a> Search<'a> {
     /// Adds the parts of a manifest, or all of it if it has an unusual format.
     pub(super) fn manifest(&mut self, path: &Path, parts: ManifestParts) {
         let text = self.content(path);
-        match text.and_then(|text| command_parts(&text, parts)) {
+        match text.and_then(|text| command_parts(path, &text, parts)) {
             Some(parts) => {
                 for (part, value) in parts {
                     let item = Item { path: path.to_owned(), part: Some(part) };
@@ -326,9 +336,14 @@ impl<'a> Search<'a> {
         entries
     }
 
-    /// Reads a regular file that is not too large. Never blocks.
+    /// Reads a file that is no link.
     pub(super) fn content(&mut self, path: &Path) -> Option<Vec<u8>> {
-        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+        self.read(path, OFlag::O_NOFOLLOW)
+    }
+
+    /// Reads a regular file that is not too large. Never blocks.
+    pub(super) fn read(&mut self, path: &Path, links: OFlag) -> Option<Vec<u8>> {
+        let flags = (links | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
         let path = self.workspace.join(path);
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
         let metadata = file.metadata().ok()?;
@@ -342,18 +357,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether what links lead to counts too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Follow {
-    Yes,
-    No,
-}
-
 /// The walk below a project file.
 struct Walk<'a> {
     name: &'a Path,
     is_of_git: bool,
-    follow: Follow,
     seen: usize,
     /// Covers the files that are not compared one by one.
     rest: Option<Sha256>,

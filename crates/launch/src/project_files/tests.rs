@@ -5,7 +5,9 @@ use std::process::Command;
 use super::search::MAX_FILES;
 use super::*;
 
+mod git_config;
 mod limits;
+mod names;
 mod repository;
 
 impl ProjectFiles {
@@ -65,7 +67,7 @@ fn workspace() -> tempfile::TempDir {
 fn changed_files_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    for name in ["AGENTS.md", ".husky/pre-commit", ".git/config", ".envrc", "other"] {
+    for name in ["AGENTS.md", ".husky/pre-commit", ".git/config", ".envrc", "src/other"] {
         write(dir, &[(name, "before\n[remote \"origin\"]\n")]);
     }
     fs::write(dir.join("CLAUDE.md"), vec![0; 2 << 20]).unwrap();
@@ -73,7 +75,7 @@ fn changed_files_are_listed() {
     assert_eq!(before.report(), [""; 0]);
 
     let branch = "before\n[remote \"origin\"]\n[branch \"main\"]\n\tremote = origin\n";
-    write(dir, &[(".git/config", branch), ("other", "after"), (".git/config.worktree", "")]);
+    write(dir, &[(".git/config", branch), ("src/other", "after"), (".git/config.worktree", "")]);
     assert_eq!(before.report(), [""; 0], "config.worktree is of another session");
     write(dir, &[(".git/config.worktree", "[alias]\n")]);
     assert_eq!(before.changed(), [".git/config.worktree"]);

@@ -186,3 +186,30 @@ fn what_links_and_commands_lead_to_counts() {
         ["cfg", "clean.py", "deep/hook", "deep/inc", "docs/x", "inc", "s/pre-commit", files[3]];
     assert_eq!(before.changed(), expected);
 }
+
+#[test]
+fn data_that_a_repository_links_to_does_not_count() {
+    let workspace = workspace();
+    let dir = workspace.path();
+    fs::remove_dir_all(dir.join(".git/hooks")).unwrap();
+    fs::rename(dir.join(".git/refs"), dir.join("refs")).unwrap();
+    write(dir, &[(".git/lfs/hooks/x", ""), ("a/src/x", ""), ("a/b/x", "")]);
+    let links = [
+        (".git/refs", "../refs"),
+        (".git/hooks", "lfs/hooks"),
+        ("a/.up", "."),
+        ("a/.x", "b"),
+        ("a/b/x-link", "../.x"),
+        (".git-link", ".git"),
+        ("run", "a/b/x"),
+    ];
+    for (link, to) in links {
+        symlink(to, dir.join(link)).unwrap();
+    }
+    let before = ProjectFiles::read(dir);
+    git(dir, &["commit", "--quiet", "--allow-empty", "--message=three"]);
+    write(dir, &[("a/src/x", "x")]);
+    assert_eq!(before.report(), [""; 0]);
+    write(dir, &[(".git/lfs/hooks/x", "x"), ("a/b/x", "x")]);
+    assert_eq!(before.changed(), [".git/lfs/hooks/x", "a/b/x"]);
+}
