@@ -9,7 +9,7 @@ use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
 use crate::agents::known_agents;
 
 /// Further files that programs execute or obey, whatever the project.
-const FILES: [&str; 27] = [
+const FILES: [&str; 31] = [
     "*.Dockerfile",
     "*.bazel",
     "*.bzl",
@@ -26,8 +26,10 @@ const FILES: [&str; 27] = [
     "BUILD.pants",
     "Directory.*",
     "Dockerfile.*",
+    "Kbuild",
     "Makefile.*",
     "Package.swift",
+    "SCons*",
     "WORKSPACE",
     "build.zig",
     "compose.*ml",
@@ -36,7 +38,9 @@ const FILES: [&str; 27] = [
     "gradlew",
     "mix.exs",
     "pom.xml",
+    "pylintrc",
     "tools/bazel",
+    "wscript",
 ];
 
 /// Extensions of settings, which count in a directory of a project.

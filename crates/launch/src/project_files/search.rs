@@ -176,13 +176,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether a file is a setting, or a text without extension, such as `gradlew`.
+    /// Returns whether a file is a setting, or a script without extension, such as `gradlew`.
     fn is_obeyed_in_project(&mut self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // `LICENSE` is no program.
-        let is_program = !name.contains('.') && name.bytes().any(|byte| byte.is_ascii_lowercase());
-        let is_text = |text: Vec<u8>| !text.contains(&0);
-        is_setting(&name) || is_program && self.read(path, OFlag::empty()).is_some_and(is_text)
+        let is_script = |text: Vec<u8>| text.starts_with(b"#!");
+        is_setting(&name)
+            || !name.contains('.') && self.read(path, OFlag::empty()).is_some_and(is_script)
     }
 
     /// Adds the repositories of a directory. Returns its other entries.

@@ -68,7 +68,7 @@ fn settings_and_files_of_builds_are_named() {
     write(dir, &[("packages/a/package.json", "{}")]);
     for name in names {
         let before = ProjectFiles::read_earlier(dir);
-        let text = if name == "Cargo.toml" { "[profile.dev]\nopt-level = 1\n" } else { "x" };
+        let text = if name == "Cargo.toml" { "[profile.dev]\nopt-level = 1\n" } else { "#!x" };
         write(dir, &[(name, text)]);
         let expected = match name {
             "Cargo.toml" => "Cargo.toml (profile)",
@@ -139,6 +139,7 @@ fn data_and_sources_of_a_project_are_not_named() {
     for name in names {
         write(dir, &[(name, "\0")]);
     }
+    write(dir, &[("notes", "a text")]);
     fs::write(dir.join("tsconfig.json"), r#"{"compilerOptions": {"strict": true}}"#).unwrap();
     write(dir, &[("go.mod", "module x\nrequire y v1\n"), ("Cargo.toml", "[workspace]\n")]);
     assert_eq!(before.changed(), [""; 0]);
