@@ -302,6 +302,24 @@ fn a_client_that_vanishes_takes_its_command_with_it() {
 }
 
 #[test]
+fn a_client_that_is_killed_without_its_children_takes_its_command_with_it() {
+    with_each_client(&["fake"], |test| {
+        let mut client = test.client("fake");
+        let mut client = client.arg("wait").stdout(Stdio::piped()).spawn().unwrap();
+        client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
+        let is_command = |pid: &i32| argv(*pid).get(1).is_some_and(|word| word == "wait");
+        let commands = || {
+            let tools = aifo_tests::descendants(test.mailbox.running().pid());
+            tools.into_iter().filter(is_command).count()
+        };
+        assert_eq!(commands(), 1);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        eventually("the command has ended", || commands() == 0);
+    });
+}
+
+#[test]
 fn a_client_that_gives_up_ends_its_command() {
     with_each_client(&["fake"], |test| {
         let mut client = test.client("fake");

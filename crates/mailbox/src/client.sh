@@ -51,11 +51,12 @@ forward() {
     printf '%s\n' "$1" >"$prefix.sig.tmp" && mv "$prefix.sig.tmp" "$prefix.sig"
 }
 
-# Touches the liveness file every second, without creating it, and raises ALRM at the timeout.
+# Touches the liveness file every second while the script lives, without creating it, and raises ALRM at the
+# timeout.
 heartbeat() {
     elapsed=0
     sleep 0.1 || sleep 1
-    while touch -c "$prefix.alive"; do
+    while kill -0 $$ 2>/dev/null && touch -c "$prefix.alive"; do
         sleep 1
         elapsed=$((elapsed + 1))
         [ "$elapsed" != "$limit" ] || kill -ALRM $$
