@@ -46,7 +46,7 @@ pub(crate) struct ProjectFiles {
 }
 
 impl ProjectFiles {
-    /// Reads the files, without following links.
+    /// Reads the files. Of links that count, also what they lead to in the workspace.
     pub(crate) fn read(workspace: &Path) -> Self {
         ProjectFiles::read_with(workspace, &UserConfig::new(std::env::var_os::<&str>))
     }

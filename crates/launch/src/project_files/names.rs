@@ -9,12 +9,13 @@ use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
 use crate::agents::known_agents;
 
 /// Further files that programs execute or obey, whatever the project.
-const FILES: [&str; 31] = [
+const FILES: [&str; 32] = [
     "*.Dockerfile",
     "*.bazel",
     "*.bzl",
     "*.code-workspace",
-    "*.gradle*",
+    "*.gradle",
+    "*.gradle.kts",
     "*.local.md",
     "*.nix",
     "*.sbt",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{FileType, Metadata, OpenOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -177,11 +177,14 @@ impl<'a> Search<'a> {
     }
 
     /// Returns whether a file is a setting, or a script without extension, such as `gradlew`.
-    fn is_obeyed_in_project(&mut self, path: &Path) -> bool {
+    fn is_obeyed_in_project(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_script = |text: Vec<u8>| text.starts_with(b"#!");
-        is_setting(&name)
-            || !name.contains('.') && self.read(path, OFlag::empty()).is_some_and(is_script)
+        let is_script = || {
+            let mut start = [0; 2];
+            let file = self.open(path, OFlag::empty());
+            file.is_some_and(|(mut file, _)| file.read_exact(&mut start).is_ok() && start == *b"#!")
+        };
+        is_setting(&name) || !name.contains('.') && is_script()
     }
 
     /// Adds the repositories of a directory. Returns its other entries.
@@ -340,16 +343,22 @@ impl<'a> Search<'a> {
         self.read(path, OFlag::O_NOFOLLOW)
     }
 
-    /// Reads a regular file that is not too large. Never blocks.
-    pub(super) fn read(&mut self, path: &Path, links: OFlag) -> Option<Vec<u8>> {
+    /// Opens a regular file. Never blocks. Returns its size, too.
+    fn open(&self, path: &Path, links: OFlag) -> Option<(File, u64)> {
         let flags = (links | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
         let path = self.workspace.join(path);
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
         let metadata = file.metadata().ok()?;
-        if !metadata.is_file() || metadata.size() > MAX_BYTES.min(self.bytes) {
+        metadata.is_file().then(|| (file, metadata.size()))
+    }
+
+    /// Reads a regular file that is not too large.
+    pub(super) fn read(&mut self, path: &Path, links: OFlag) -> Option<Vec<u8>> {
+        let (file, size) = self.open(path, links)?;
+        if size > MAX_BYTES.min(self.bytes) {
             return None;
         }
-        self.bytes -= metadata.size();
+        self.bytes -= size;
         let mut content = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut content).ok()?;
         Some(content)

@@ -21,6 +21,8 @@ fn settings_and_files_of_builds_are_named() {
         "android/gradlew",
         "angular.json",
         "autogen.sh",
+        "app/build.gradle",
+        "build.gradle.kts",
         "build.sbt",
         "build.zig",
         "claude.md",
