@@ -28,6 +28,15 @@ fn setup(engine: &Engine) -> ContainerSetup {
     containers
 }
 
+/// A repository with a socket of this machine. Replacing git's configuration starts a sidecar again.
+fn with_database(test: &str) -> Option<(ContainerSetup, UnixListener)> {
+    let containers = setup(&Engine::of_run(test)?);
+    let workspace = containers.setup().workspace();
+    Outcome::of(Command::new("git").args(["init", "-q"]).arg(&workspace)).exited(0);
+    let database = UnixListener::bind(workspace.join("run/database")).unwrap();
+    Some((containers, database))
+}
+
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn no_container_connects_to_a_program_of_this_machine() {
@@ -102,14 +111,8 @@ fn a_replaced_socket_is_covered_again_for_tools_and_named() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_socket_that_the_agent_moves_is_covered_where_it_is() {
-    let Some(engine) = Engine::of_run("a_socket_that_the_agent_moves_is_covered_where_it_is")
-    else {
-        return;
-    };
-    let containers = setup(&engine);
-    let workspace = containers.setup().workspace();
-    Outcome::of(Command::new("git").args(["init", "-q"]).arg(&workspace)).exited(0);
-    let _database = UnixListener::bind(workspace.join("run/database")).unwrap();
+    let test = "a_socket_that_the_agent_moves_is_covered_where_it_is";
+    let Some((containers, _database)) = with_database(test) else { return };
     // The second call starts the sidecar again, as its mount is gone.
     let script = "python3 probe.py tool run/database; mv run moved; cp .git/config new; \
                   mv new .git/config; python3 probe.py tool moved/database";
@@ -153,15 +156,9 @@ for _ in range(8):
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_socket_whose_directory_moves_during_the_start_is_covered() {
-    let Some(engine) = Engine::of_run("a_socket_whose_directory_moves_during_the_start_is_covered")
-    else {
-        return;
-    };
-    let containers = setup(&engine);
-    let workspace = containers.setup().workspace();
-    Outcome::of(Command::new("git").args(["init", "-q"]).arg(&workspace)).exited(0);
-    let _database = UnixListener::bind(workspace.join("run/database")).unwrap();
-    fs::write(workspace.join("exchange.py"), EXCHANGE).unwrap();
+    let test = "a_socket_whose_directory_moves_during_the_start_is_covered";
+    let Some((containers, _database)) = with_database(test) else { return };
+    fs::write(containers.setup().workspace().join("exchange.py"), EXCHANGE).unwrap();
     let outcome = Outcome::of(&mut contained(&containers, &["/usr/bin/python3", "exchange.py"]));
     let text = outcome.exited(0).text();
     assert!(text.contains("ECONNREFUSED") && !text.contains("connected"), "{text}");

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::FileFacts;
-
 /// How a project's files change a call in a sidecar.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ProjectTools {
@@ -31,16 +29,17 @@ const PYTHON: &[Substitute] = &[Substitute { program: "python3", words: &[] }];
 impl ProjectTools {
     /// Finds the environment that the caller has activated, else that of the interpreter `program`, else what
     /// the directory or the nearest of its parents up to the workspace's root has: a python sidecar uses
-    /// `.venv`, a node sidecar `tsc` of `node_modules`.
+    /// `.venv`, a node sidecar `tsc` of `node_modules`. The caller says which paths are regular files, and
+    /// which of them it may execute.
     pub fn find(
         (kind, tool): (&str, &str),
         (activated, program): (Option<&Path>, Option<&Path>),
         (cwd, workspace): (&Path, &Path),
-        files: &impl FileFacts,
+        (is_file, is_executable): (impl Fn(&Path) -> bool, impl Fn(&Path) -> bool),
     ) -> Self {
         let directories =
             || cwd.ancestors().take_while(|directory| directory.starts_with(workspace));
-        let has = |directory: &Path, name: &str| files.is_executable(&directory.join(name));
+        let has = |directory: &Path, name: &str| is_executable(&directory.join(name));
         let substitutes = match (kind, tool) {
             ("node", "tsc") => NPX,
             (_, "python") => PYTHON,
@@ -52,7 +51,7 @@ impl ProjectTools {
                 let activated = activated.map(Path::to_owned).filter(is_active);
                 let of_program = || {
                     let venv = program?.ancestors().nth(2)?;
-                    FileFacts::is_file(files, &venv.join("pyvenv.cfg")).then(|| venv.to_owned())
+                    is_file(&venv.join("pyvenv.cfg")).then(|| venv.to_owned())
                 };
                 let nearest = || directories().map(|it| it.join(".venv")).find(is_active);
                 // Some tools, such as poetry, install into the active environment. An interpreter that is called
@@ -80,31 +79,26 @@ mod tests {
     use super::*;
 
     /// Executables, and `pyvenv.cfg`.
-    struct Files(&'static [&'static str]);
-
-    impl FileFacts for Files {
-        fn real_path(&self, path: &Path) -> Option<PathBuf> {
-            Some(path.to_owned())
-        }
-        fn is_file(&self, path: &Path) -> bool {
-            self.0.iter().any(|file| Path::new(file) == path)
-        }
-        fn is_executable(&self, path: &Path) -> bool {
-            self.is_file(path)
-        }
-    }
-
-    const FILES: Files = Files(&[
+    const FILES: [&str; 6] = [
         "/.venv/bin/python3",
         "/ws/.venv/bin/python3",
         "/ws/a/.venv/bin/python",
         "/ws/env/bin/python3",
         "/ws/env/pyvenv.cfg",
         "/ws/web/node_modules/.bin/tsc",
-    ]);
+    ];
+
+    fn is_there(path: &Path) -> bool {
+        FILES.iter().any(|file| Path::new(file) == path)
+    }
 
     fn find(of: (&str, &str), cwd: &str) -> ProjectTools {
-        ProjectTools::find(of, (None, None), (Path::new(cwd), Path::new("/ws")), &FILES)
+        ProjectTools::find(
+            of,
+            (None, None),
+            (Path::new(cwd), Path::new("/ws")),
+            (is_there, is_there),
+        )
     }
 
     #[test]
@@ -133,7 +127,7 @@ mod tests {
         let found = |activated: Option<&str>, program: Option<&str>| {
             let given = (activated.map(Path::new), program.map(Path::new));
             let places = (Path::new("/ws"), Path::new("/ws"));
-            let found = ProjectTools::find(("python", "x"), given, places, &FILES);
+            let found = ProjectTools::find(("python", "x"), given, places, (is_there, is_there));
             (found.first_in_path.unwrap(), found.virtual_env)
         };
         let env = Some(PathBuf::from("/ws/env"));

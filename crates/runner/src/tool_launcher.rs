@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{FileFacts, ProjectTools};
+use aifo_decide::ProjectTools;
 use aifo_process::{
     ExecTag, Group, Lookup, ResourceLimit, Spawn, Starting, current_limits, find_in_path,
     is_executable, variable,
@@ -115,7 +115,8 @@ impl ToolLauncher {
             (&self.kind, name),
             (activated, by_path.as_deref()),
             (cwd, workspace),
-            &SidecarFiles,
+            // In the sidecar: links and interpreters may resolve differently outside of it.
+            (Path::is_file, is_executable),
         );
         if let Some(program) = by_path {
             check_program(&program, &self.kind)?;
@@ -247,23 +248,6 @@ impl ToolLauncher {
             ResourceLimit { soft, ..*limit }
         });
         wanted.filter(|limit| !self.own_limits.contains(limit)).collect()
-    }
-}
-
-/// The files of the sidecar: links and interpreters may resolve differently outside of the container.
-struct SidecarFiles;
-
-impl FileFacts for SidecarFiles {
-    fn real_path(&self, path: &Path) -> Option<PathBuf> {
-        path.canonicalize().ok()
-    }
-
-    fn is_file(&self, path: &Path) -> bool {
-        path.is_file()
-    }
-
-    fn is_executable(&self, path: &Path) -> bool {
-        is_executable(path)
     }
 }
 

@@ -13,7 +13,8 @@ use super::{Finding, Page};
 /// word is a suite or a crate.
 const COVERAGE: &str = "spec/coverage.md";
 
-/// Sections, and whole pages, that state no rule or whose tables a test reads.
+/// Sections, and whole pages, that no file with tests cites: they state no rule, a test reads their tables,
+/// or the files that prove them do not say so yet.
 const WITHOUT_PROOF: &[&str] = &[
     "acp-commands.md#decisions-by-rules",
     "acp-commands.md#wire-log",

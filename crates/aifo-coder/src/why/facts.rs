@@ -35,7 +35,9 @@ pub(crate) fn installed_in(kind: &str, tool: &str, directory: &Path, workspace: 
     // Others do not pass (`spec/environment.md`).
     let activated = activated.as_deref().filter(|venv| venv.starts_with(workspace));
     let places = (directory, workspace);
-    let project = ProjectTools::find((kind, tool), (activated, None), places, &FileSystem);
+    let is_tool = |path: &Path| is_executable(path) && !is_shim(path);
+    let files = (Path::is_file, is_tool);
+    let project = ProjectTools::find((kind, tool), (activated, None), places, files);
     let search_path = || project.first_in_path.iter().cloned().chain(std::env::split_paths(&path));
     let names = std::iter::once(tool).chain(project.substitutes.iter().map(|it| it.program));
     let found = names.map(|name| find(name, search_path()));
