@@ -57,6 +57,12 @@ impl ClientTest {
         client
     }
 
+    /// The commands `fake wait` that the daemon runs.
+    fn waiting(&self) -> Vec<i32> {
+        let tools = aifo_tests::descendants(self.mailbox.running().pid()).into_iter();
+        tools.filter(|pid| argv(*pid).get(1).is_some_and(|word| word == "wait")).collect()
+    }
+
     fn run(&self, command: &str, args: &[&str]) -> Outcome {
         Running::start(self.client(command).args(args)).finish()
     }
@@ -280,15 +286,7 @@ fn a_client_that_vanishes_takes_its_command_with_it() {
     with_each_client(&["fake"], |test| {
         let client = Running::start(test.client("fake").arg("wait"));
         client.expect("ready\n");
-        let daemon = test.mailbox.running().pid();
-        let runs = || {
-            let tools = aifo_tests::descendants(daemon);
-            tools
-                .into_iter()
-                .filter(|pid| argv(*pid).get(1).is_some_and(|it| it == "wait"))
-                .collect()
-        };
-        let tools: Vec<i32> = runs();
+        let tools = test.waiting();
         assert_eq!(tools.len(), 1);
         // As when its container is killed: all processes at once.
         let family = aifo_tests::descendants(client.pid());
@@ -307,15 +305,10 @@ fn a_client_that_is_killed_without_its_children_takes_its_command_with_it() {
         let mut client = test.client("fake");
         let mut client = client.arg("wait").stdout(Stdio::piped()).spawn().unwrap();
         client.stdout.take().unwrap().read_exact(&mut [0; 6]).unwrap();
-        let is_command = |pid: &i32| argv(*pid).get(1).is_some_and(|word| word == "wait");
-        let commands = || {
-            let tools = aifo_tests::descendants(test.mailbox.running().pid());
-            tools.into_iter().filter(is_command).count()
-        };
-        assert_eq!(commands(), 1);
+        assert_eq!(test.waiting().len(), 1);
         client.kill().unwrap();
         client.wait().unwrap();
-        eventually("the command has ended", || commands() == 0);
+        eventually("the command has ended", || test.waiting().is_empty());
     });
 }
 
@@ -326,12 +319,7 @@ fn a_client_that_gives_up_ends_its_command() {
         let outcome = Running::start(client.arg("wait").env("PROXY_TIMEOUT", "1")).finish();
         assert_eq!(outcome.exited(124).text(), "ready\n");
         assert_eq!(outcome.stderr, "timeout waiting for host to execute command\n");
-        let daemon = test.mailbox.running().pid();
-        eventually("the command has ended", || {
-            !aifo_tests::descendants(daemon)
-                .into_iter()
-                .any(|pid| argv(pid).get(1).is_some_and(|word| word == "wait"))
-        });
+        eventually("the command has ended", || test.waiting().is_empty());
     });
 }
 
