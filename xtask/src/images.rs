@@ -11,7 +11,8 @@ use std::ffi::OsString;
 use std::io::stderr;
 use std::path::{Path, PathBuf};
 
-use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock, Program};
+use aifo_engine::Program;
+use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock};
 use anyhow::{Context, Result, bail};
 
 use crate::{dist, shell, table};

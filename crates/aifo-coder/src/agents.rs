@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{AgentSpec, Choice, Engine, KeySettings, TrustedPrograms, within_timeout};
+use aifo_engine::{Choice, Engine};
+use aifo_launch::{AgentSpec, KeySettings, TrustedPrograms, within_timeout};
 use serde::Serialize;
 
 use crate::cli::Agents;

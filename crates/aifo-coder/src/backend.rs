@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use aifo_engine::{Engine, EngineError};
 use aifo_launch::{
-    Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Engine,
-    EngineError, Fallback, Images, LocalNames, Net, SidecarBackend, TrustedPrograms,
-    own_certificates,
+    Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Fallback,
+    LocalNames, SidecarBackend, TrustedPrograms, own_certificates,
 };
+use aifo_sidecar::{Images, Net};
 use anyhow::{Context, bail};
 
 use crate::config::Config;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use aifo_launch::{
-    Admission, AgentSpec, CallStats, Containers, Net, Session, Usage, WorkspaceAccess,
-    agent_variables,
+    Admission, AgentSpec, CallStats, Containers, Session, WorkspaceAccess, agent_variables,
 };
+use aifo_provider::Usage;
+use aifo_sidecar::Net;
 use aifo_types::{Kind, env};
 
 use crate::config::Config;

@@ -4,7 +4,9 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
-use aifo_launch::{Cache, CacheOwner, CacheScope, Engine, ProjectKey, caches, state_directory};
+use aifo_engine::Engine;
+use aifo_launch::{Cache, CacheScope, caches, state_directory};
+use aifo_sidecar::{CacheOwner, ProjectKey};
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 

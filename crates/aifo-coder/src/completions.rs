@@ -6,8 +6,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_egress::GROUPS;
+use aifo_engine::{Choice, Engine};
 use aifo_images::{Part, Recipe, recipes};
-use aifo_launch::{Choice, Engine, GROUPS, TrustedPrograms, running_sessions, within_timeout};
+use aifo_launch::{TrustedPrograms, running_sessions, within_timeout};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};

@@ -11,9 +11,10 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use aifo_engine::{Engine, Flavor};
 use aifo_launch::{
-    BackendChoice, CheckedWorkspace, EndSignals, Engine, EngineStatus, Flavor, ShimBinary,
-    ShimBinaryError, TrustedPrograms, query_engines,
+    BackendChoice, CheckedWorkspace, EndSignals, EngineStatus, ShimBinary, ShimBinaryError,
+    TrustedPrograms, query_engines,
 };
 
 use self::report::{Finding, Status};

@@ -1,6 +1,7 @@
 //! Queries the container engines of this machine and names those that do not answer.
 
-use aifo_launch::{Engine, EngineStatus, TrustedPrograms, query_engines};
+use aifo_engine::Engine;
+use aifo_launch::{EngineStatus, TrustedPrograms, query_engines};
 
 use crate::console;
 

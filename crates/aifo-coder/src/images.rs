@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use aifo_engine::{Choice, Engine, Flavor, Programs};
 use aifo_images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe};
-use aifo_launch::{
-    Choice, Engine, Flavor, Programs, ShimBinary, TrustedPrograms, state_directory, within_timeout,
-};
+use aifo_launch::{ShimBinary, TrustedPrograms, state_directory, within_timeout};
 use anyhow::Context;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aifo_launch::{OutdatedCause, Reporter, SidecarEvent};
+use aifo_sidecar::{OutdatedCause, Reporter, SidecarEvent};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
 

@@ -7,17 +7,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aifo_engine::MissingProgram;
 use aifo_launch::{
-    CallApprovals, EndSignals, Limits, MissingProgram, ProxyQuestions, ShimBinary, TrustedPrograms,
-    path_without_shims, run_ask_command,
+    EndSignals, ProxyQuestions, ShimBinary, TrustedPrograms, path_without_shims, run_ask_command,
 };
+use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::redact;
 use aifo_process::raise_open_files;
+use aifo_proxy::CallApprovals;
 use aifo_proxy::mailbox::{
-    ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
-    host_fleet,
+    ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
 };
 use aifo_types::{escape_line, quote_word};
+use aifo_wire::Limits;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 

@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aifo_engine::{Choice, Container, Engine, Flavor};
 use aifo_launch::{
-    Choice, Container, ControlClient, Engine, Flavor, HeldSession, HeldState, RunningTool,
-    SessionInfo, TrustedPrograms, asking_sessions, held_sessions, running_sessions, within_timeout,
+    ControlClient, HeldSession, HeldState, SessionInfo, TrustedPrograms, asking_sessions,
+    held_sessions, running_sessions, within_timeout,
 };
+use aifo_proxy::RunningTool;
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;

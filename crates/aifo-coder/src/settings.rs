@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, Startup,
-    TrustedPrograms, UserProgram, Verbosity,
+    CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, TrustedPrograms,
+    UserProgram, Verbosity,
 };
 use aifo_policy::Judge;
+use aifo_sidecar::Startup;
 use aifo_types::ToolName;
 use anyhow::bail;
 

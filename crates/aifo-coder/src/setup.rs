@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use aifo_engine::{Choice, Engine, Flavor};
 use aifo_launch::{
-    AgentSpec, CheckedWorkspace, Choice, Engine, Flavor, ImageDecision, ImageReason, NoDialogue,
-    ToolchainImages, within_timeout,
+    AgentSpec, CheckedWorkspace, ImageDecision, ImageReason, NoDialogue, ToolchainImages,
+    within_timeout,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};

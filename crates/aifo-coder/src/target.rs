@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use aifo_launch::{
     AgentContainerConfig, AgentSpec, BackendChoice, Containers, Fallback, KeySettings, ModelKeys,
-    Net, SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
+    SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use aifo_process::forbid_tracing;
+use aifo_sidecar::Net;
 use anyhow::{Context, anyhow, bail};
 
 use crate::agents;

@@ -33,7 +33,6 @@ mod scratch;
 mod script;
 mod update;
 
-pub use aifo_engine::{Flavor, Program};
 pub use build::{BaseChoice, BuildOptions, ImageNames, build};
 pub use debian::{DebianRoot, RELEASE, digest};
 pub use destination::{Destination, DestinationError};

@@ -3,9 +3,10 @@
 //! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`. For brevity, one
 //! image holds the agent and the tools of that kind.
 
+use aifo_engine::{Choice, Engine};
 use aifo_launch::{
-    Agent, AgentContainerConfig, AgentSpec, Choice, Containers, Engine, Session, SessionConfig,
-    ShimBinary, SidecarBackend, StateImport, StateMode, TrustedPrograms,
+    Agent, AgentContainerConfig, AgentSpec, Containers, Session, SessionConfig, ShimBinary,
+    SidecarBackend, StateImport, StateMode, TrustedPrograms,
 };
 use aifo_types::Kind;
 

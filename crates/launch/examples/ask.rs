@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use aifo_launch::{
-    CallJudge, EndSignals, JudgedCall, Judgement, Session, SessionConfig, ShimBinary, Verdict,
-};
+use aifo_launch::{EndSignals, Session, SessionConfig, ShimBinary};
+use aifo_policy::{JudgedCall, Judgement, Verdict};
+use aifo_proxy::CallJudge;
 use aifo_types::Kind;
 
 fn judge(call: &JudgedCall<'_>) -> Judgement {

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_launch::{
-    CallApprovals, CallJudge, EndSignals, JudgedCall, Judgement, Limits, ShimBinary, Verdict,
-};
+use aifo_launch::{EndSignals, ShimBinary};
+use aifo_mailbox::{CommandName, Directory};
+use aifo_policy::{JudgedCall, Judgement, Verdict};
 use aifo_proxy::mailbox::{
-    ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
-    host_fleet,
+    ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
 };
+use aifo_proxy::{CallApprovals, CallJudge};
+use aifo_wire::Limits;
 use tokio::sync::watch;
 
 fn judge(call: &JudgedCall<'_>) -> Judgement {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_proxy::{
-    CallApprovals, CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories,
+    CallApprovals, CallLog, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories,
     Transcript,
 };
 use aifo_sidecar::{Backend, ConnectionListener, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
+use aifo_wire::Limits;
 use nix::unistd::getuid;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;

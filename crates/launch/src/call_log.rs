@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_proxy::{CallLog, Limits};
+use aifo_proxy::CallLog;
+use aifo_wire::Limits;
 use serde::{Deserialize, Serialize};
 
 use crate::call_stats::CallCounter;

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use aifo_egress::ConnectionEvent;
 use aifo_proxy::{RunningTable, RunningTool};
-use aifo_sidecar::{Fleet, OnlyCall, SocketType};
+use aifo_sidecar::Fleet;
 use aifo_types::Kind;
+use aifo_wire::{OnlyCall, SocketType};
 use tokio::task::JoinSet;
 
 use crate::tool_stacks::ToolStacks;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::{Lookup, Restriction, find_in_path};
-use aifo_proxy::{CallJudge, Limits};
+use aifo_proxy::CallJudge;
 use aifo_sidecar::{Reporter, Startup};
 use aifo_types::{Endpoint, Kind, ToolName};
+use aifo_wire::Limits;
 
 use crate::agent_container::AgentContainerConfig;
 use crate::agent_variables::agent_variables;

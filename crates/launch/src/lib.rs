@@ -130,19 +130,6 @@ pub use agents::{
     AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey,
     MissingFileReply, SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
-pub use aifo_egress::{GROUPS, Name, NetRules, RuleError};
-pub use aifo_engine::{
-    CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
-    MissingProgram, Program, Programs,
-};
-pub use aifo_policy::{Answer, AskedCall, JudgedCall, Judgement, Verdict};
-pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
-pub use aifo_provider::{Tokens, UpstreamUrl, Usage, UsageLimits};
-pub use aifo_proxy::{CallApprovals, CallJudge, Limits, OpenQuestion, RunningTool};
-pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, OutdatedCause, ProjectKey, Reporter, SidecarError,
-    SidecarEvent, Startup, TOOLS_STACK, cache_directories, container_variables, namespace_obstacle,
-};
 pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};

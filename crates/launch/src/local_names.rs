@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use aifo_sidecar::{MAX_LISTEN_PORTS, Net, stack_obstacle};
+use aifo_sidecar::{Net, stack_obstacle};
 use aifo_types::Kind;
+use aifo_wire::MAX_LISTEN_PORTS;
 
 use crate::error::LaunchError;
 use crate::named_network::{NamedNetwork, StackPorts, UnlistedNames};

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use aifo_sidecar::{AGENT_STACK, Listener};
+use aifo_sidecar::AGENT_STACK;
+use aifo_wire::Listener;
 
 /// Mirrors in one stack.
 pub(crate) const MAX_MIRRORS: usize = 64;

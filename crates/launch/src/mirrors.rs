@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aifo_sidecar::{AGENT_STACK, Listener, ListenerReport, SocketError, StackSockets};
+use aifo_sidecar::{AGENT_STACK, SocketError, StackSockets};
+use aifo_wire::{Listener, ListenerReport};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 

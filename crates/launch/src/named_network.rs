@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_egress::{Gateway, NetRules, ParentError, ParentProxy, RuleError, Stack};
 use aifo_sidecar::{
-    AGENT_STACK, Listener, ListenerReport, ServedStack, Serving, StackListeners, StackServer,
-    StackSockets, TOOLS_STACK,
+    AGENT_STACK, ServedStack, Serving, StackListeners, StackServer, StackSockets, TOOLS_STACK,
 };
 use aifo_types::Kind;
+use aifo_wire::{Listener, ListenerReport};
 
 use crate::caller_finder::CallerFinder;
 use crate::connection_file::PortUse;

@@ -15,7 +15,8 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use aifo_policy::{Forwarding, NotifyRules, Policy};
-//! use aifo_proxy::{CallApprovals, RunningTable, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedDirectories, Transcript};
+//! use aifo_proxy::{CallApprovals, CallLog, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
+//! use aifo_wire::Limits;
 //! use aifo_sidecar::Fleet;
 //! use aifo_types::Token;
 //!
@@ -82,7 +83,6 @@ mod streamed;
 mod tool_output;
 mod tool_start;
 
-pub use aifo_wire::Limits;
 pub use approval::{CallApprovals, CallJudge, OpenQuestion};
 pub use config::{ProxyConfig, Transcript};
 pub use fd_passing::SharedDirectories;

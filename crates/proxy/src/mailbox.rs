@@ -45,7 +45,6 @@ mod opening;
 mod request;
 mod waiting_client;
 
-pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
 pub use client_program::ClientProgram;
 pub use daemon::{Mailbox, Stop};
 pub use host_runner::{HostRunner, host_fleet};

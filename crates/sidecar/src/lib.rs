@@ -77,7 +77,6 @@ mod translation;
 mod tunnel;
 mod usage;
 
-pub use aifo_wire::{Listener, ListenerReport, MAX_LISTEN_PORTS, OnlyCall, SocketType};
 pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{

@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use aifo_images::{Flavor, Host, Program};
+use aifo_engine::{Flavor, Program};
+use aifo_images::Host;
 use anyhow::{Context, Result, bail};
 
 use crate::shell;

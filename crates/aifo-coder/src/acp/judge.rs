@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
 use aifo_acp_io::{Access, Resolved, TerminalCommand, TerminalVerdict, Workspace};
-use aifo_launch::{AskedCall, CallApprovals, Judgement, Verdict as CallVerdict};
 use aifo_policy::{
     AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
     PermissionVerdict,
 };
+use aifo_policy::{AskedCall, Judgement, Verdict as CallVerdict};
+use aifo_proxy::CallApprovals;
 use aifo_types::{FileId, Refusal, escape_line};
 use serde_json::Value;
 

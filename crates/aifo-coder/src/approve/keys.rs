@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 
-use aifo_launch::Answer;
+use aifo_policy::Answer;
 use aifo_process::terminal;
 use aifo_types::TerminalModes;
 use anyhow::Context;

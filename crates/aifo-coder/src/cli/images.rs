@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::Flavor;
+use aifo_engine::Flavor;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 

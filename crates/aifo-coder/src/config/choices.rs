@@ -1,11 +1,12 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
 use aifo_attach::DetachSequence;
+use aifo_engine::Flavor;
 use aifo_launch::{
-    BackendChoice, CacheScope, ConfinementMode, Flavor, Net, StateImport, StateMode,
-    check_published,
+    BackendChoice, CacheScope, ConfinementMode, StateImport, StateMode, check_published,
 };
 use aifo_process::{Restriction, UnknownRestriction};
+use aifo_sidecar::Net;
 use aifo_types::{Endpoint, Subnet};
 use serde::Deserialize;
 use serde_json::json;

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_launch::{
-    Admitted, AgentSpec, KeySettings, NetworkRules, RuleScope, SmartRuntimes, TOOLS_STACK,
-    ToolStacks, UnreachableUrl, UsageLimits, UserSettings,
+    AgentSpec, KeySettings, NetworkRules, RuleScope, SmartRuntimes, ToolStacks, UnreachableUrl,
+    UserSettings,
 };
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
+use aifo_provider::UsageLimits;
+use aifo_sidecar::{Admitted, TOOLS_STACK};
 use aifo_types::Kind;
 use aifo_types::proxy_variables::PROXY_VARIABLES;
 

@@ -4,12 +4,12 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{
-    BackendChoice, CacheScope, ConfinementMode, Limits, Net, StateImport, StateMode,
-};
+use aifo_launch::{BackendChoice, CacheScope, ConfinementMode, StateImport, StateMode};
 use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
 use aifo_process::Restriction;
+use aifo_sidecar::Net;
 use aifo_types::{Endpoint, Subnet, env};
+use aifo_wire::Limits;
 
 use crate::config::agents::Agents;
 use crate::config::choices::{

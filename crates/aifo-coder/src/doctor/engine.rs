@@ -1,6 +1,7 @@
 //! Checks of container engines: availability, features and images.
 
-use aifo_launch::{BackendChoice, CgroupVersion, Engine, EngineStatus, Facts, Flavor};
+use aifo_engine::{CgroupVersion, Engine, Facts, Flavor};
+use aifo_launch::{BackendChoice, EngineStatus};
 
 use super::CheckContext;
 use super::report::Finding;

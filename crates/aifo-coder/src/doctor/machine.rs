@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::IsTerminal;
 
-use aifo_launch::{ConfinementMode, namespace_obstacle, used_up_limits};
+use aifo_launch::{ConfinementMode, used_up_limits};
 use aifo_process::{Enforcement, current_limits, enforcement, landlock_version};
+use aifo_sidecar::namespace_obstacle;
 
 use super::CheckContext;
 use super::report::Finding;

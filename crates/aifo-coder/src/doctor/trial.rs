@@ -5,10 +5,11 @@ mod calls;
 use std::io;
 use std::path::Path;
 
+use aifo_engine::{Engine, Flavor};
 use aifo_launch::{
-    CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, Session,
-    SessionConfig, SidecarBackend,
+    CacheScope, CallLogRetention, Containers, LaunchError, Session, SessionConfig, SidecarBackend,
 };
+use aifo_sidecar::Net;
 use aifo_types::{Kind, ToolName};
 use tempfile::TempDir;
 

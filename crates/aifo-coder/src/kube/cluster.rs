@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use aifo_engine::{MissingProgram, Programs};
 use aifo_kube::{PodObject, SESSION_LABEL};
 use aifo_launch::{
-    ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError, MissingProgram,
-    Programs, TrustedPrograms,
+    ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError, TrustedPrograms,
 };
 use aifo_sync::Git;
 use aifo_types::quote_word;

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use aifo_egress::NetRules;
 use aifo_kube::Network;
-use aifo_launch::{AgentSpec, Net, NetRules, NetworkRules, UpstreamUrl};
+use aifo_launch::{AgentSpec, NetworkRules};
+use aifo_provider::UpstreamUrl;
+use aifo_sidecar::Net;
 use anyhow::bail;
 
 use crate::config::Config;

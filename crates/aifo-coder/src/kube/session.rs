@@ -5,11 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
-use aifo_launch::{
-    AgentSpec, Images, Net, Policy, cache_directories, container_variables, git_identity,
-    key_variables,
-};
+use aifo_launch::{AgentSpec, git_identity, key_variables};
+use aifo_policy::Policy;
 use aifo_process::Restriction;
+use aifo_sidecar::{Images, Net, cache_directories, container_variables};
 use aifo_types::{Kind, WindowSize, is_secret};
 use anyhow::bail;
 

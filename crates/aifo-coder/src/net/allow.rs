@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{NetRules, NetworkRules, RuleScope, SessionInfo, running_sessions};
+use aifo_egress::NetRules;
+use aifo_launch::{NetworkRules, RuleScope, SessionInfo, running_sessions};
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;

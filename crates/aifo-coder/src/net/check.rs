@@ -4,9 +4,9 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{
-    Name, NetRules, NetworkRules, NetworkVerdict, RuleScope, TOOLS_STACK, ToolStacks,
-};
+use aifo_egress::{Name, NetRules};
+use aifo_launch::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
+use aifo_sidecar::TOOLS_STACK;
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use aifo_launch::{
-    Answer, AnswerSender, ControlClient, ControlLine, EndedQuestion, ListedQuestion, SessionInfo,
+    AnswerSender, ControlClient, ControlLine, EndedQuestion, ListedQuestion, SessionInfo,
     asking_sessions,
 };
+use aifo_policy::Answer;
 use aifo_types::quote_word;
 use aifo_web::{CallAnswer, CallEnd, WaitingCall, WaitingCalls};
 use tokio::sync::mpsc;

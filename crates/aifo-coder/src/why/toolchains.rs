@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Engine, ImageDecision, ImageReason, NoDialogue, Toolchain, ToolchainImages};
+use aifo_engine::Engine;
+use aifo_launch::{ImageDecision, ImageReason, NoDialogue, Toolchain, ToolchainImages};
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 //!
 //! Proves `spec/network.md#writers`.
 
-use aifo_launch::{NetRules, NetworkRules};
+use aifo_egress::NetRules;
+use aifo_launch::NetworkRules;
 
 use super::{flags, of_files, of_user};
 use crate::config::Config;
