@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_engine::within_timeout;
 use aifo_engine::{Choice, Engine};
-use aifo_launch::{AgentSpec, KeySettings, TrustedPrograms, within_timeout};
+use aifo_launch::{AgentSpec, KeySettings, trusted_programs_here};
 use serde::Serialize;
 
 use crate::cli::Agents;
@@ -37,7 +38,7 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
 }
 
 async fn find(choice: Choice) -> Result<Engine, String> {
-    let programs = TrustedPrograms::here();
+    let programs = trusted_programs_here();
     match within_timeout(Engine::find(choice, &programs)).await {
         Some(found) => found.map_err(|error| error.to_string()),
         None => Err("the engine did not answer".to_owned()),

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_egress::GROUPS;
+use aifo_engine::within_timeout;
 use aifo_engine::{Choice, Engine};
 use aifo_images::{Part, Recipe, recipes};
-use aifo_launch::{TrustedPrograms, running_sessions, within_timeout};
+use aifo_launch::{running_sessions, trusted_programs_here};
 use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
@@ -79,7 +80,7 @@ pub(crate) async fn answer(query: &str) -> anyhow::Result<ExitCode> {
 /// Returns the names of the containers that run on the first engine that answers.
 async fn running_containers() -> Vec<String> {
     let found = within_timeout(async {
-        let engine = Engine::find(Choice::Any, &TrustedPrograms::here()).await.ok()?;
+        let engine = Engine::find(Choice::Any, &trusted_programs_here()).await.ok()?;
         let list = engine.command().args(["ps", "--format", "{{.Names}}"]);
         engine.output(&list).await.ok()
     });

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use aifo_engine::{Engine, Flavor};
+use aifo_engine::{EngineStatus, query_engines};
 use aifo_launch::{
-    BackendChoice, CheckedWorkspace, EndSignals, EngineStatus, ShimBinary, ShimBinaryError,
-    TrustedPrograms, query_engines,
+    BackendChoice, CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms,
 };
 
 use self::report::{Finding, Status};
@@ -98,8 +98,8 @@ impl CheckContext {
             config_error,
             workspace,
             engines,
+            shim: ShimBinary::find(&programs),
             programs,
-            shim: ShimBinary::find(),
         })
     }
 

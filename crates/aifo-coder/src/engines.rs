@@ -1,7 +1,8 @@
 //! Queries the container engines of this machine and names those that do not answer.
 
 use aifo_engine::Engine;
-use aifo_launch::{EngineStatus, TrustedPrograms, query_engines};
+use aifo_engine::{EngineStatus, query_engines};
+use aifo_launch::trusted_programs_here;
 
 use crate::console;
 
@@ -13,7 +14,7 @@ pub(crate) async fn answering() -> Vec<Engine> {
 /// The same, with the number of the others.
 pub(crate) async fn answering_and_silent() -> (Vec<Engine>, usize) {
     let (mut engines, mut silent) = (Vec::new(), 0);
-    for EngineStatus { flavor, result } in query_engines(&TrustedPrograms::here()).await {
+    for EngineStatus { flavor, result } in query_engines(&trusted_programs_here()).await {
         match result {
             Ok(engine) => engines.push(engine),
             Err(reason) => {

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use aifo_launch::{Agent, BackendChoice, EndSignals, Fallback, ShimBinary};
+use aifo_launch::{Agent, BackendChoice, EndSignals, Fallback, ShimBinary, trusted_programs_here};
 use aifo_policy::Policy;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
@@ -89,7 +89,7 @@ fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let variables = session
         .variables()
         .with_context(|| format!("cannot join session '{}'; it may have just ended", session.id))?;
-    let shim = ShimBinary::find()?;
+    let shim = ShimBinary::find(&trusted_programs_here())?;
     let mut command = Command::new(shim.program());
     let error = command.arg0(tool.as_str()).args(args).envs(variables).exec();
     Err(error).with_context(|| format!("cannot run '{}'", shim.path().display()))

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use aifo_engine::within_timeout;
 use aifo_engine::{Choice, Engine, Flavor, Programs};
 use aifo_images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe};
-use aifo_launch::{ShimBinary, TrustedPrograms, state_directory, within_timeout};
+use aifo_launch::{ShimBinary, state_directory, trusted_programs_here};
 use anyhow::Context;
 use serde::Serialize;
 
@@ -52,7 +53,10 @@ pub(crate) async fn build_named(
     let mut options = BuildOptions { toolchain, ..options(flags, config) };
     for program in aifo_images::programs(&flags.names)? {
         match program {
-            "aifo-shim" => options.shim = Some(ShimBinary::find()?.path().to_owned()),
+            "aifo-shim" => {
+                let shim = ShimBinary::find(&trusted_programs_here())?;
+                options.shim = Some(shim.path().to_owned());
+            }
             // The running program, also after the file was replaced.
             _ => options.coder = Some(PathBuf::from("/proc/self/exe")),
         }
@@ -189,7 +193,7 @@ fn image_names(config: &Config) -> ImageNames {
 
 /// This machine's default Rust toolchain.
 fn toolchain() -> anyhow::Result<PathBuf> {
-    let rustc = TrustedPrograms::here().find("rustc").map_err(|_| {
+    let rustc = trusted_programs_here().find("rustc").map_err(|_| {
         anyhow::anyhow!(
             "no trusted 'rustc' is in PATH\nhint: install Rust, or build without --rust-from-host"
         )
@@ -204,7 +208,7 @@ async fn host(engine: Option<Flavor>, config: &Config) -> anyhow::Result<Host> {
         None => config.backend.value.engine().unwrap_or(Choice::Any),
         Some(flavor) => Choice::Only(flavor),
     };
-    let programs = TrustedPrograms::here();
+    let programs = trusted_programs_here();
     let found = within_timeout(Engine::find(choice, &programs)).await;
     let flavor = found.context("the engine did not answer")??.flavor();
     let engine = programs.find(flavor.program());

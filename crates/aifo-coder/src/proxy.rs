@@ -10,6 +10,7 @@ use std::time::Duration;
 use aifo_engine::MissingProgram;
 use aifo_launch::{
     EndSignals, ProxyQuestions, ShimBinary, TrustedPrograms, path_without_shims, run_ask_command,
+    trusted_programs,
 };
 use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::redact;
@@ -42,10 +43,11 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     let asked = &config.ask_command.value;
     let ask_command = settings::user_program(&workspace, &config, "ask.command", asked)?;
     let approvals = approvals(&workspace, &config);
-    let shim = ShimBinary::find()?;
+    let programs = trusted_programs(&workspace);
+    let shim = ShimBinary::find(&programs)?;
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
-    let programs = TrustedPrograms::for_workspace(&workspace).with_path(path.clone());
+    let programs = programs.with_path(path.clone());
     let mut commands: Vec<ServedCommand> = Vec::new();
     for name in flags.commands {
         if commands.iter().all(|known| known.name != name) {

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aifo_engine::within_timeout;
 use aifo_engine::{Choice, Container, Engine, Flavor};
 use aifo_launch::{
-    ControlClient, HeldSession, HeldState, SessionInfo, TrustedPrograms, asking_sessions,
-    held_sessions, running_sessions, within_timeout,
+    ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
+    running_sessions, trusted_programs_here,
 };
 use aifo_proxy::RunningTool;
 use aifo_types::escape_line;
@@ -47,7 +48,7 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
             continue;
         }
         let listed = within_timeout(async {
-            Engine::find(Choice::Only(flavor), &TrustedPrograms::here())
+            Engine::find(Choice::Only(flavor), &trusted_programs_here())
                 .await?
                 .containers(None)
                 .await
@@ -226,7 +227,7 @@ impl<'a> Row<'a> {
             exec_id,
             secs: secs_since(since),
         };
-        let usage = session.model_usage();
+        let usage = aifo_launch::model_usage(session);
         Row {
             id: &session.id,
             workspace: session.workspace.display().to_string(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aifo_launch::{
     CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, TrustedPrograms,
-    UserProgram, Verbosity,
+    UserProgram, Verbosity, known_agents, state_directories,
 };
 use aifo_policy::Judge;
 use aifo_sidecar::Startup;
@@ -69,7 +69,7 @@ pub(crate) async fn session_config(
             workspace.display()
         );
     }
-    let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
+    let mut session = SessionConfig::new(workspace, ShimBinary::find(&programs)?);
     session.toolchains.clone_from(&config.toolchains.value.list);
     let dialogue = match flags.containers.dry_run {
         true => Dialogue::Silent,
@@ -146,5 +146,6 @@ pub(crate) fn user_program(
 
 /// The programs that may be started for a workspace.
 pub(crate) fn programs(workspace: &Path, config: &Config) -> TrustedPrograms {
-    TrustedPrograms::for_workspace(workspace).without_state_of(&config.agents.all)
+    let agents = [known_agents(), config.agents.all.clone()].concat();
+    TrustedPrograms::for_workspace(workspace, &state_directories(&agents))
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use aifo_engine::within_timeout;
 use aifo_engine::{Choice, Engine, Flavor};
 use aifo_launch::{
     AgentSpec, CheckedWorkspace, ImageDecision, ImageReason, NoDialogue, ToolchainImages,
-    within_timeout,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{EndSignals, Session, SessionConfig, remove_killed_sessions};
+use aifo_launch::{
+    EndSignals, Session, SessionConfig, remove_killed_sessions, trusted_programs_here,
+};
 use aifo_types::Ending;
 
 use crate::console::{self, PROGRESS};
@@ -25,8 +27,9 @@ pub(crate) async fn start(
     config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
+    let programs = trusted_programs_here();
     let killed = tokio::select! {
-        killed = remove_killed_sessions() => killed,
+        killed = remove_killed_sessions(&programs) => killed,
         signal = signals.recv() => return Ok(Started::Cancelled(signal)),
     };
     if !killed.removed.is_empty() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_launch::{
     AgentContainerConfig, AgentSpec, BackendChoice, Containers, Fallback, KeySettings, ModelKeys,
-    SessionConfig, SidecarBackend, StateImport, StateMode, TrustedPrograms,
+    SessionConfig, SidecarBackend, StateImport, StateMode, trusted_programs,
 };
 use aifo_process::forbid_tracing;
 use aifo_sidecar::Net;
@@ -173,7 +173,7 @@ impl Target {
             SidecarBackend::Pod(_) => true,
         };
         let Some(keys) = self.keys.as_ref().filter(|_| has_own_stack) else { return Ok(None) };
-        let programs = TrustedPrograms::for_workspace(&session.workspace);
+        let programs = trusted_programs(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
         let keys = ModelKeys::collect(spec, keys, &programs, &self.certificates, home, variable)?;
         if keys.is_some() {

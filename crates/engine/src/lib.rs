@@ -31,6 +31,7 @@ mod labels;
 mod messages;
 mod program;
 mod pull;
+mod query;
 mod user_container;
 
 pub use command::EngineCommand;
@@ -43,4 +44,5 @@ pub use labels::{Label, Labels, POD, container_name, network_name};
 pub use messages::{error_line, is_missing_image, is_name_conflict, is_port_conflict};
 pub use program::{MissingProgram, Program, Programs};
 pub use pull::{VERSIONS_LABEL, is_registry_answer};
+pub use query::{EngineStatus, query_engine, query_engines, within_timeout};
 pub use user_container::{ExecAs, UserContainer};

@@ -6,7 +6,7 @@
 use aifo_engine::{Choice, Engine};
 use aifo_launch::{
     Agent, AgentContainerConfig, AgentSpec, Containers, Session, SessionConfig, ShimBinary,
-    SidecarBackend, StateImport, StateMode, TrustedPrograms,
+    SidecarBackend, StateImport, StateMode, trusted_programs,
 };
 use aifo_types::Kind;
 
@@ -18,11 +18,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let agent = Agent::new(command.iter().map(Into::into).collect()).ok_or("which command?")?;
 
-    let programs = TrustedPrograms::for_workspace(workspace.as_ref());
+    let programs = trusted_programs(workspace.as_ref());
     let mut containers = Containers::of(Engine::find(Choice::Any, &programs).await?);
     let kind = Kind::parse(kind)?;
     containers.images.named.insert(kind.clone(), image.clone());
-    let mut config = SessionConfig::new(workspace, ShimBinary::find()?);
+    let mut config = SessionConfig::new(workspace, ShimBinary::find(&programs)?);
     config.toolchains = vec![kind.into()];
     config.backend = SidecarBackend::Containers(Box::new(containers));
     let spec = AgentSpec::unknown("mine");

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use aifo_launch::{EndSignals, Session, SessionConfig, ShimBinary};
+use aifo_launch::{EndSignals, Session, SessionConfig, ShimBinary, trusted_programs};
 use aifo_policy::{JudgedCall, Judgement, Verdict};
 use aifo_proxy::CallJudge;
 use aifo_types::Kind;
@@ -37,7 +37,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kind = args.next().ok_or("which kind of sidecar?")?;
 
     let mut signals = EndSignals::listen()?;
-    let mut config = SessionConfig::new(&workspace, ShimBinary::find()?);
+    let mut config =
+        SessionConfig::new(&workspace, ShimBinary::find(&trusted_programs(workspace.as_ref()))?);
     config.toolchains = vec![Kind::parse(&kind)?.into()];
     config.judge = Some(CallJudge::new(judge));
     config.max_runtime = args.next().map(|secs| secs.parse()).transpose()?.map(Duration::from_secs);

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p aifo-launch --example embed -- DIR KIND TOOL [ARGS]..`
 
-use aifo_launch::{Session, SessionConfig, ShimBinary};
+use aifo_launch::{Session, SessionConfig, ShimBinary, trusted_programs};
 use aifo_types::{Kind, ToolName};
 
 #[tokio::main(flavor = "current_thread")]
@@ -12,7 +12,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kind = args.next().ok_or("which kind of sidecar?")?;
     let tool = args.next().ok_or("which tool?")?;
 
-    let mut config = SessionConfig::new(&workspace, ShimBinary::find()?);
+    let mut config =
+        SessionConfig::new(&workspace, ShimBinary::find(&trusted_programs(workspace.as_ref()))?);
     config.toolchains = vec![Kind::parse(&kind.to_string_lossy())?.into()];
     let session = Session::start(config).await?;
     for (name, _secret) in session.variables() {

@@ -19,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::named_network::NamedNetwork;
 use crate::network_rules::RuleScope;
+use crate::running::SessionInfo;
 
 /// The name of the file.
 const FILE: &str = "net-allowed";
@@ -36,8 +37,14 @@ struct AddedRule {
     rule: String,
 }
 
+/// Adds rules to the network by name of a running session, for later queries and connections. Errors:
+/// the session has just ended, or belongs to another user.
+pub fn allow_names(session: &SessionInfo, scope: &RuleScope, rules: &[String]) -> io::Result<()> {
+    append(&session.directory, scope, rules)
+}
+
 /// Appends rules to the file of a session.
-pub(crate) fn append(directory: &Path, scope: &RuleScope, rules: &[String]) -> io::Result<()> {
+fn append(directory: &Path, scope: &RuleScope, rules: &[String]) -> io::Result<()> {
     let mut text = Vec::new();
     for rule in rules {
         let kind = match scope {

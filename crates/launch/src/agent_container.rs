@@ -10,9 +10,9 @@ use aifo_engine::{Mount, Value};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 use aifo_types::container_path;
 
+use crate::agent_error::AgentError;
 use crate::agents::{AgentSpec, StateImport, StateMode};
 use crate::beneath::{Beneath, Found};
-use crate::error::LaunchError;
 use crate::identity;
 use crate::keys::ModelKeys;
 use crate::shims::{ShimTools, link_names_apart};
@@ -50,10 +50,10 @@ const FILES: [(&str, &str); 5] = [
 
 /// Checks every directory of the user that the container would mount as state. Errors: an agent
 /// must not write there.
-pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchError> {
+pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), AgentError> {
     let (Some(home), StateMode::Host) = (&agent.home, agent.state) else { return Ok(()) };
     let mut state = agent.spec.state.iter().map(|state| home.join(state));
-    state.try_for_each(|state| workspace_check::check_state(&state)).map_err(LaunchError::from)
+    state.try_for_each(|state| workspace_check::check_state(&state)).map_err(AgentError::from)
 }
 
 /// Returns the description of the container, whose processes are those of `uid`. The files need not exist yet.
@@ -94,7 +94,7 @@ pub(crate) async fn configure(
     tools: ShimTools<'_>,
     programs: &TrustedPrograms,
     as_root: bool,
-) -> Result<(), LaunchError> {
+) -> Result<(), AgentError> {
     let shims = shim_dir(session_dir);
     create_directory(&shims)?;
     link_shims(&shims, tools).map_err(|source| directory_error(&shims, source))?;
@@ -230,13 +230,13 @@ const MAX_SETTINGS: u64 = 1 << 20;
 /// Copies of settings files, followed by their index in the row.
 const SETTINGS_FILE: &str = "settings-";
 
-fn create_directory(directory: &Path) -> Result<(), LaunchError> {
+fn create_directory(directory: &Path) -> Result<(), AgentError> {
     let made = DirBuilder::new().mode(0o700).create(directory);
     made.map_err(|source| directory_error(directory, source))
 }
 
-fn directory_error(path: &Path, source: io::Error) -> LaunchError {
-    LaunchError::Directory { path: path.to_owned(), source }
+fn directory_error(path: &Path, source: io::Error) -> AgentError {
+    AgentError::Directory { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::agent_container::AGENT_PROGRAM;
-use crate::error::LaunchError;
+use crate::agent_error::AgentError;
 use crate::keys::{KEY_PORT, ModelKeys};
-use crate::proxy_task::ProxyTask;
 use crate::usage_file;
+use aifo_proxy::ProxyTask;
 
 /// Container with a runner that can start the agent, and its proxy.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl AgentEndpoint {
         config: AgentEndpointConfig,
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
-    ) -> Result<Self, LaunchError> {
+    ) -> Result<Self, AgentError> {
         let token = Token::from_random(aifo_process::random_bits()?);
         let endpoint = Endpoint::Unix(socket_path(&config.session_dir));
         let listener = Listener::bind(&endpoint, getuid())?;
@@ -69,7 +69,7 @@ impl AgentEndpoint {
         let fleet = Arc::new(fleet);
         let mut serving_keys = JoinSet::new();
         if let Some(keys) = config.keys.clone() {
-            let listener = bind_keys(&fleet).await.map_err(LaunchError::Keys)?;
+            let listener = bind_keys(&fleet).await.map_err(AgentError::Keys)?;
             let (counted, directory) = (keys.clone(), config.session_dir.clone());
             serving_keys
                 .spawn(async move { usage_file::keep(|| counted.usage(), &directory).await });

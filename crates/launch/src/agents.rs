@@ -12,8 +12,9 @@ use std::path::PathBuf;
 use aifo_policy::ProjectNames;
 use aifo_types::env;
 
+use crate::network_rules::AgentHosts;
+
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
-pub use self::hosts::AgentHosts;
 pub use self::keys::{BaseUrl, KeyRow, LoginKey, SettingsFile};
 pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;

@@ -16,7 +16,7 @@ use aifo_types::{Kind, Subnet};
 use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::error::LaunchError;
 use crate::linked::linked_repository;
-use crate::local_names::open_network;
+use crate::local_names::{NetworkError, open_network};
 use crate::named_network::{NamedNetwork, StackPorts};
 use crate::network_rules::NetworkRules;
 use crate::pod::PodSession;
@@ -209,7 +209,7 @@ impl Containers {
     pub(crate) fn named_network(
         &self,
         kinds: &[Kind],
-    ) -> Result<Option<NamedNetwork>, LaunchError> {
+    ) -> Result<Option<NamedNetwork>, NetworkError> {
         if !self.net.is_by_name() {
             return Ok(None);
         }

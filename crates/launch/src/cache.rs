@@ -9,9 +9,9 @@ use aifo_engine::{Engine, EngineError, Flavor};
 use aifo_sidecar::{CacheOwner, cache_volume_owner, local_caches};
 use aifo_types::Kind;
 
+use crate::agent_programs::trusted_programs_here;
 use crate::project::recorded_root;
 use crate::remove_tree::remove_tree;
-use crate::trusted::TrustedPrograms;
 
 /// An existing cache.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ impl Cache {
             }
             CacheLocation::Directory(directory) => directory.clone(),
         };
-        let du = TrustedPrograms::here().program("du").ok()?;
+        let du = trusted_programs_here().program("du").ok()?;
         let mut du = tokio::process::Command::new(du);
         du.args(["-sh"]).arg(directory).stdin(Stdio::null()).kill_on_drop(true);
         let output = String::from_utf8(du.output().await.ok()?.stdout).ok()?;

@@ -8,7 +8,8 @@ use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 use aifo_types::Kind;
 
-use crate::keys::KEY_PORT;
+use crate::agent_error::AgentError;
+use crate::local_names::NetworkError;
 use crate::shim_binary::ShimBinaryError;
 use crate::toolchain::Version;
 use crate::workspace_check::WorkspaceError;
@@ -29,12 +30,9 @@ pub enum LaunchError {
         .0.display()
     )]
     SystemWorkspace(PathBuf),
-    /// The agent's localhost has no listener for model keys.
-    #[error(
-        "cannot listen on port {KEY_PORT} of the agent's localhost: {0}\n\
-         hint: pass the agent its keys with --keys pass"
-    )]
-    Keys(String),
+    /// The agent's container or state is not ready.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// A directory of the session could not be created.
     #[error("cannot create the session directory '{}': {source}", path.display())]
     Directory {
@@ -76,8 +74,8 @@ pub enum LaunchError {
     #[error("the agent cannot run in a container: {0}")]
     AgentContainer(&'static str),
     /// The network by name cannot work.
-    #[error("{0}")]
-    NamedNetwork(String),
+    #[error(transparent)]
+    NamedNetwork(#[from] NetworkError),
     /// Confinement is required, but the kernel does not support it.
     #[error(
         "tools cannot be confined: this kernel has no Landlock or too old a version\n\

@@ -59,7 +59,7 @@ mod tests {
         assert!(prepare(&base, &["config", "alias.mine", &format!("!{command}")]));
         assert!(prepare(&base, &["config", "user.name", "of the repository"]));
 
-        let programs = TrustedPrograms::for_workspace(Path::new("/nonexistent"));
+        let programs = TrustedPrograms::for_workspace(Path::new("/nonexistent"), &[]);
         for args in [&["status"][..], &["diff"], &["mine"], &["config", "--get", "alias.mine"]] {
             let mut git = git(&programs).unwrap();
             let output = git.arg("-C").arg(&base).args(args).output().await.unwrap();

@@ -158,7 +158,7 @@ fn path_of(id: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session_dirs::new_id;
+    use crate::session_dir::new_id;
 
     #[test]
     fn a_held_session_runs_ends_or_is_lost() {

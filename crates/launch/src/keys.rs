@@ -204,6 +204,7 @@ impl ModelKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent_programs::trusted_programs_here;
     use crate::agents::known_agents;
 
     fn keys(agent: &str, environment: &[(&str, &str)]) -> Option<ModelKeys> {
@@ -213,7 +214,7 @@ mod tests {
             let found = environment.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let programs = TrustedPrograms::here();
+        let programs = trusted_programs_here();
         ModelKeys::collect(agent, &KeySettings::default(), &programs, &[], None, variable).unwrap()
     }
 

@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use aifo_engine::{Engine, Flavor};
+use aifo_engine::{Engine, Flavor, query_engine, within_timeout};
 
 use crate::cleanup::{Leftover, Leftovers, find_leftovers};
-use crate::engines::{query, within_timeout};
 use crate::held;
 use crate::running::{SessionInfo, session_directories};
 use crate::session_dir::{
@@ -59,18 +58,17 @@ pub struct RemovedSessions {
 
 /// Removes everything that killed sessions left, unless a process or a container of the session still
 /// runs. Queries an engine only if a killed session may have used it.
-pub async fn remove_killed_sessions() -> RemovedSessions {
+pub async fn remove_killed_sessions(programs: &TrustedPrograms) -> RemovedSessions {
     let killed = killed_sessions();
     if killed.is_empty() {
         return RemovedSessions::default();
     }
-    let programs = TrustedPrograms::here();
     let mut engines = Vec::new();
     // An engine that does not answer may still run containers.
     let mut silent = Vec::new();
     for flavor in [Flavor::Docker, Flavor::Podman] {
         if killed.iter().any(|session| session.may_use(flavor)) {
-            match query(flavor, &programs).await.map(|status| status.result) {
+            match query_engine(flavor, programs).await.map(|status| status.result) {
                 Some(Ok(engine)) => engines.push(engine),
                 Some(Err(_)) => silent.push(flavor),
                 None => {}

@@ -8,12 +8,13 @@
 //! (`aifo-proxy`).
 //!
 //! ```no_run
-//! use aifo_launch::{Session, SessionConfig, ShimBinary};
+//! use aifo_launch::{Session, SessionConfig, ShimBinary, trusted_programs};
 //! use aifo_types::{Kind, ToolName};
 //!
 //! # async fn embed() -> Result<(), Box<dyn std::error::Error>> {
-//! let shim = ShimBinary::find()?;
-//! let mut config = SessionConfig::new("/home/me/project", shim);
+//! let workspace = "/home/me/project";
+//! let shim = ShimBinary::find(&trusted_programs(workspace.as_ref()))?;
+//! let mut config = SessionConfig::new(workspace, shim);
 //! config.toolchains = vec![Kind::parse("rust").expect("a kind").into()];
 //! let session = Session::start(config).await?;
 //! let status = session.exec(&ToolName::parse(b"cargo")?).arg("test").status().await?;
@@ -35,6 +36,8 @@ mod added_rules;
 mod agent;
 mod agent_container;
 mod agent_endpoint;
+mod agent_error;
+mod agent_programs;
 mod agent_urls;
 mod agent_variables;
 mod agents;
@@ -60,7 +63,6 @@ mod control_socket;
 mod detect;
 mod devcontainer;
 mod end_signals;
-mod engines;
 mod environments;
 mod error;
 mod front_socket;
@@ -90,7 +92,6 @@ mod port_relay;
 mod project;
 mod project_files;
 mod proxy_questions;
-mod proxy_task;
 mod publications;
 mod published_port;
 mod questions;
@@ -122,13 +123,16 @@ mod workspace_access;
 mod workspace_check;
 mod workspace_lock;
 
+pub use added_rules::allow_names;
 pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
 pub use agent_container::AgentContainerConfig;
+pub use agent_error::AgentError;
+pub use agent_programs::{state_directories, trusted_programs, trusted_programs_here};
 pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 pub use agents::{
-    AcpProfile, AgentHosts, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey,
-    MissingFileReply, SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
+    AcpProfile, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey, MissingFileReply,
+    SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
@@ -156,7 +160,6 @@ pub use control_client::{
 pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
-pub use engines::{EngineStatus, query_engines, within_timeout};
 pub use environments::link_target;
 pub use error::LaunchError;
 pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
@@ -185,8 +188,7 @@ pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use repository::{default_workspace, exclude};
 pub use running::{SessionInfo, asking_sessions, running_sessions};
 pub use session::Session;
-pub use session_dir::runtime_directory;
-pub use session_dirs::new_id;
+pub use session_dir::{new_id, runtime_directory};
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
 pub use state::{StateError, StoredState, stored_states};
@@ -194,6 +196,7 @@ pub use tool_stacks::{ToolStack, ToolStacks};
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use toolchain_images::{ImageDialogue, NoDialogue, ToolchainImages};
 pub use trusted::TrustedPrograms;
+pub use usage_file::model_usage;
 pub use user_command::user_command;
 pub use user_limits::used_up_limits;
 pub use user_program::UserProgram;

@@ -6,7 +6,6 @@ use aifo_sidecar::{Net, stack_obstacle};
 use aifo_types::Kind;
 use aifo_wire::MAX_LISTEN_PORTS;
 
-use crate::error::LaunchError;
 use crate::named_network::{NamedNetwork, StackPorts, UnlistedNames};
 use crate::network_rules::NetworkRules;
 
@@ -27,9 +26,9 @@ impl LocalNames {
         &self,
         kinds: &[Kind],
         runner_program: &Path,
-    ) -> Result<NamedNetwork, LaunchError> {
+    ) -> Result<NamedNetwork, NetworkError> {
         match stack_obstacle(runner_program) {
-            Some(reason) => Err(LaunchError::NamedNetwork(format!(
+            Some(reason) => Err(NetworkError(format!(
                 "local tools cannot have a network of their own: {reason}"
             ))),
             None => {
@@ -40,21 +39,25 @@ impl LocalNames {
     }
 }
 
+/// The reason for which a network by name cannot work, with a hint.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NetworkError(pub String);
+
 /// Creates the gateway of a network. Errors: why it cannot work, with a hint.
 pub(crate) fn open_network(
     net: Net,
     rules: &NetworkRules,
     kinds: &[Kind],
     ports: StackPorts,
-) -> Result<NamedNetwork, LaunchError> {
+) -> Result<NamedNetwork, NetworkError> {
     let of_rules = rules.of_all().ports().into_iter().collect();
-    check_ports(of_rules, &ports).map_err(LaunchError::NamedNetwork)?;
+    check_ports(of_rules, &ports).map_err(NetworkError)?;
     let mode = match net {
         Net::Learn => UnlistedNames::Allow,
         _ => UnlistedNames::Refuse,
     };
-    NamedNetwork::new(rules, kinds, mode, ports)
-        .map_err(|error| LaunchError::NamedNetwork(error.to_string()))
+    NamedNetwork::new(rules, kinds, mode, ports).map_err(|error| NetworkError(error.to_string()))
 }
 
 fn check_ports(of_rules: Vec<u16>, ports: &StackPorts) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use crate::backend::Containers;
 use crate::error::LaunchError;
+use crate::local_names::NetworkError;
 use crate::published_port::{InvalidPort, PublishedPort};
 
 impl Containers {
@@ -14,16 +15,17 @@ impl Containers {
             return Ok(());
         }
         let program = self.engine.flavor().program();
-        Err(LaunchError::NamedNetwork(format!(
+        Err(NetworkError(format!(
             "{program} has no network '{network}'\n\
              hint: start what creates it, such as compose; `{program} network ls` lists networks"
-        )))
+        ))
+        .into())
     }
 
     /// Returns the ports that the launcher publishes. Errors: one is not valid, with a hint.
     pub(crate) fn published(&self) -> Result<Vec<PublishedPort>, LaunchError> {
         let values = self.publish.iter().map(|value| value.parse());
         let parsed: Result<_, InvalidPort> = values.collect();
-        parsed.map_err(|error| LaunchError::NamedNetwork(error.to_string()))
+        parsed.map_err(|error| NetworkError(error.to_string()).into())
     }
 }

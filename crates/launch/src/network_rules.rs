@@ -6,8 +6,6 @@ use std::fmt;
 use aifo_egress::{NetRules, RuleError};
 use aifo_types::Kind;
 
-use crate::agents::AgentHosts;
-
 /// The rules of a session. Their order does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkRules {
@@ -16,6 +14,17 @@ pub struct NetworkRules {
     denied: Vec<String>,
     /// The hosts of the agent's groups; empty without an agent.
     agent: AgentHosts,
+}
+
+/// The hosts of an agent: rules of a network by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentHosts {
+    /// Its models, with the login that they need and the list of models: `@agent-model`.
+    pub model: Vec<String>,
+    /// Reports of use and of errors: `@agent-telemetry`.
+    pub telemetry: Vec<String>,
+    /// Its own newer versions: `@agent-update`.
+    pub update: Vec<String>,
 }
 
 /// A rule, or a group of rules.

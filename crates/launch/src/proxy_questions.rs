@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::control_socket;
 use crate::running::SessionInfo;
+use crate::session_dir::new_id;
 use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory};
-use crate::session_dirs::new_id;
 
 /// A directory like a session's, with a control socket. It is removed on drop.
 #[derive(Debug)]

@@ -8,19 +8,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aifo_provider::Usage;
 use aifo_proxy::{RunningTable, RunningTool};
 use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
-use crate::added_rules;
-use crate::network_rules::RuleScope;
 use crate::session_dir::{
     PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
 };
-use crate::usage_file;
 
 /// The record of a session in its directory.
 #[derive(Clone, Debug)]
@@ -93,9 +89,8 @@ const TOKEN: &str = "token";
 pub(crate) const RUNNING_TABLE: &str = "running";
 
 impl SessionInfo {
-    /// Returns the variables with which a client joins the session, as
-    /// [`Session::variables`](crate::Session). Errors: the session has just ended, or belongs to
-    /// another user.
+    /// Returns the variables with which a client joins the session. Errors: the session has just
+    /// ended, or belongs to another user.
     pub fn variables(&self) -> io::Result<Vec<(&'static str, OsString)>> {
         let token = fs::read_to_string(self.directory.join(TOKEN))?;
         Ok(self.variables_with(&token))
@@ -155,18 +150,6 @@ impl SessionInfo {
     /// Returns the running tools, the longest running first.
     pub fn running_tools(&self) -> Vec<RunningTool> {
         RunningTable::read(&self.directory.join(RUNNING_TABLE)).unwrap_or_default()
-    }
-
-    /// Returns the counts of its agent's requests to models, at most a second old; `None` if there was none with a
-    /// key that the agent does not have.
-    pub fn model_usage(&self) -> Option<Usage> {
-        usage_file::read(&self.directory)
-    }
-
-    /// Adds rules to its network by name, for later queries and connections. Errors: the session has just
-    /// ended, or belongs to another user.
-    pub fn allow_names(&self, scope: &RuleScope, rules: &[String]) -> io::Result<()> {
-        added_rules::append(&self.directory, scope, rules)
     }
 
     /// Reads a session's record; the session need not run. `None` without a valid record: only the

@@ -20,12 +20,12 @@ use crate::host_watch::HostWatch;
 use crate::keys::ModelKeys;
 use crate::named_network::NamedNetwork;
 use crate::project_files::ProjectFiles;
-use crate::proxy_task::ProxyTask;
 use crate::publications::Publications;
 use crate::running::SessionInfo;
 use crate::session_dir::SessionDir;
 use crate::shim_binary::ShimBinary;
 use crate::state::OpenState;
+use aifo_proxy::ProxyTask;
 
 /// A running session. [`Session::close`] ends it in order. Dropping it also removes the directories
 /// and stops the sidecars, but does not wait.

@@ -166,6 +166,12 @@ pub(crate) fn temporary_directory() -> PathBuf {
     if place.is_dir() { place } else { std::env::temp_dir() }
 }
 
+/// Returns the id of a new session: eight random bytes in hex, so ids are unique and cannot be guessed.
+pub fn new_id() -> io::Result<String> {
+    let bits = aifo_process::random_bits()?;
+    Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

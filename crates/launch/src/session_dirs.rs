@@ -1,6 +1,5 @@
 //! The directories of a session, made before anything is started.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -13,7 +12,9 @@ use crate::config::SessionConfig;
 use crate::error::LaunchError;
 use crate::project::record_session;
 use crate::project_files::ProjectFiles;
-use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory, temporary_directory};
+use crate::session_dir::{
+    PREFIX, SessionDir, TMP_SUFFIX, new_id, runtime_directory, temporary_directory,
+};
 use crate::shims::link_tools;
 use crate::state::OpenState;
 use crate::toolchain::{Toolchain, VersionSource};
@@ -120,12 +121,6 @@ fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
         Some(LaunchError::PinnedVersion { kind: kind.clone(), version: version.clone() })
     });
     wanted.map_or(Ok(()), Err)
-}
-
-/// Returns the id of a new session: eight random bytes in hex, so ids are unique and cannot be guessed.
-pub fn new_id() -> io::Result<String> {
-    let bits = aifo_process::random_bits()?;
-    Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn create_session_dir(parent: &Path, id: &str) -> Result<SessionDir, LaunchError> {

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::added_rules;
 use crate::agent_container;
 use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
+use crate::agent_programs::trusted_programs;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
 use crate::call_log;
 use crate::call_stats::CallCounter;
@@ -28,9 +29,9 @@ use crate::config::{SessionConfig, Verbosity};
 use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::front_socket::FrontSocket;
+use crate::local_names::NetworkError;
 use crate::log_file::{LogFile, connections_path};
 use crate::named_network::NamedNetwork;
-use crate::proxy_task::ProxyTask;
 use crate::publications::{self, Publications};
 use crate::questions;
 use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
@@ -38,7 +39,7 @@ use crate::session::{Session, clean};
 use crate::session_dirs::SessionDirs;
 use crate::shims::{INTERPRETERS_LABEL, covered_interpreters, path_without_shims};
 use crate::state::OpenState;
-use crate::trusted::TrustedPrograms;
+use aifo_proxy::ProxyTask;
 
 impl Session {
     /// Creates directories and shims, then starts sidecars and proxy. Must be called on a tokio
@@ -256,7 +257,7 @@ impl Backends {
                 .map(|network| LocalNetwork::new(Arc::new(network.clone()), dirs.directory.path())),
         };
         // Its commands are the user's: an agent writes to the workspace, and may to entries of PATH.
-        let programs = TrustedPrograms::for_workspace(workspace).with_path(local.path.clone());
+        let programs = trusted_programs(workspace).with_path(local.path.clone());
         let host = LocalBackend {
             workspace: "/".into(),
             path: programs.path(),
@@ -300,7 +301,7 @@ impl Backends {
                 let (mut agent, mut private) = (None, Vec::new());
                 if let Some(asked) = &config.agent {
                     let tools = config.shim_tools();
-                    let programs = TrustedPrograms::for_workspace(workspace);
+                    let programs = trusted_programs(workspace);
                     let as_root = containers.runs_as_root();
                     let (label, configured) = tokio::join!(
                         containers.engine.image_label(&asked.image, INTERPRETERS_LABEL),
@@ -347,7 +348,7 @@ impl Backends {
 fn publish(network: &NamedNetwork, containers: &Containers) -> Result<Publications, LaunchError> {
     let publications = network.publications();
     for port in containers.published()? {
-        publications.add(port).map_err(LaunchError::NamedNetwork)?;
+        publications.add(port).map_err(NetworkError)?;
     }
     Ok(publications)
 }
@@ -382,7 +383,8 @@ async fn start_sidecars(
             keys: agent.keys.clone(),
             reporter: config.reporter.clone(),
         };
-        AgentEndpoint::open(agent_endpoint, backend, Box::new(host.clone())).await.map(Some)
+        let opened = AgentEndpoint::open(agent_endpoint, backend, Box::new(host.clone())).await;
+        opened.map(Some).map_err(LaunchError::from)
     };
     let (runner, others) = (config.shim.path(), chosen.backend);
     let backend = match &config.attached {
@@ -390,10 +392,7 @@ async fn start_sidecars(
         None => others,
     };
     let kinds = config.kinds();
-    let fleet = async {
-        let (startup, reporter) = (config.startup, config.reporter.clone());
-        let fleet = Fleet::start(backend, Box::new(host.clone()), kinds, startup, reporter).await;
-        fleet.map_err(LaunchError::from)
-    };
-    tokio::try_join!(fleet, agent_endpoint)
+    let (startup, reporter) = (config.startup, config.reporter.clone());
+    let fleet = Fleet::start(backend, Box::new(host.clone()), kinds, startup, reporter);
+    tokio::try_join!(async { fleet.await.map_err(LaunchError::from) }, agent_endpoint)
 }

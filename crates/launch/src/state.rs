@@ -19,9 +19,9 @@ use nix::fcntl::{Flock, FlockArg};
 use tokio::task::JoinSet;
 
 use crate::agent_container::AgentContainerConfig;
+use crate::agent_error::AgentError;
 use crate::agents::{StateImport, StateMode};
 use crate::beneath::Beneath;
-use crate::error::LaunchError;
 use crate::own_directories::states_directory;
 use crate::project::Project;
 
@@ -66,8 +66,8 @@ impl StatePlace {
     }
 
     /// Creates or opens the state: imports settings on first use, then copies the newer login.
-    fn open(self, agent: &AgentContainerConfig) -> Result<OpenState, LaunchError> {
-        let failed = |source| LaunchError::Directory { path: self.directory.clone(), source };
+    fn open(self, agent: &AgentContainerConfig) -> Result<OpenState, AgentError> {
+        let failed = |source| AgentError::Directory { path: self.directory.clone(), source };
         self.open_in(agent).map_err(failed)
     }
 
@@ -151,7 +151,7 @@ impl OpenState {
     pub(crate) fn of(
         agent: Option<&AgentContainerConfig>,
         workspace: &Path,
-    ) -> Result<Option<Self>, LaunchError> {
+    ) -> Result<Option<Self>, AgentError> {
         let place = agent.and_then(|agent| Some((agent, StatePlace::of(agent, workspace)?)));
         let Some((agent, place)) = place else { return Ok(None) };
         let mut state = place.open(agent)?;

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use aifo_engine::{MissingProgram, Program, Programs};
 use aifo_process::is_executable;
 
-use crate::agents::{AgentSpec, known_agents};
 use crate::claim::Claim;
 use crate::own_directories::{cache_directory, home, lies_in_session, real_path, states_directory};
 use crate::project::recorded_roots;
@@ -31,8 +30,9 @@ pub struct TrustedPrograms {
 }
 
 impl TrustedPrograms {
-    /// For a workspace and its repository, with the PATH of this process.
-    pub fn for_workspace(workspace: &Path) -> Self {
+    /// For a workspace and its repository, with the PATH of this process. `states` are the directories of
+    /// the user in which agents keep their state.
+    pub fn for_workspace(workspace: &Path, states: &[PathBuf]) -> Self {
         let sessions = running_sessions().into_iter().map(|session| session.workspace);
         let workspace = real_path(workspace);
         let repository = repository_around(&workspace);
@@ -40,26 +40,11 @@ impl TrustedPrograms {
         let agent_writable = [workspace].into_iter().chain(repository).chain(linked);
         let agent_writable = agent_writable.chain(sessions).chain(recorded_roots());
         let agent_writable = agent_writable.chain(cache_directory()).chain(states_directory());
+        let agent_writable = agent_writable.chain(states.iter().cloned());
         TrustedPrograms {
             path: std::env::var_os("PATH").unwrap_or_default(),
             agent_writable: agent_writable.map(|path| real_path(&path)).collect(),
         }
-        .without_state_of(&known_agents())
-    }
-
-    /// Excludes the state directories of these agents, too.
-    #[must_use]
-    pub fn without_state_of(mut self, agents: &[AgentSpec]) -> Self {
-        if let Some(home) = home() {
-            let state = agents.iter().flat_map(|agent| &agent.state);
-            self.agent_writable.extend(state.map(|state| real_path(&home.join(state))));
-        }
-        self
-    }
-
-    /// For commands without a workspace: the current directory counts as one.
-    pub fn here() -> Self {
-        TrustedPrograms::for_workspace(Path::new("."))
     }
 
     /// Replaces PATH.

@@ -9,6 +9,8 @@ use aifo_provider::{Tokens, Usage};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
+use crate::running::SessionInfo;
+
 #[derive(Serialize, Deserialize)]
 struct UsageFile {
     requests: u64,
@@ -56,8 +58,14 @@ fn write(usage: &Usage, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the counts of a running session's requests to models, at most a second old; `None` if there
+/// was none with a key that the agent does not have.
+pub fn model_usage(session: &SessionInfo) -> Option<Usage> {
+    read(&session.directory)
+}
+
 /// Reads the counts; `None` if there was no request.
-pub(crate) fn read(directory: &Path) -> Option<Usage> {
+fn read(directory: &Path) -> Option<Usage> {
     let counts: UsageFile = serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()?;
     Some(Usage {
         requests: counts.requests,

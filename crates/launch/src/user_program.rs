@@ -82,7 +82,7 @@ mod tests {
         let words = words.iter().map(|&word| word.to_owned()).collect();
         let path =
             std::env::join_paths([Path::new("bin"), Path::new("/usr/bin"), Path::new("/bin")]);
-        let programs = TrustedPrograms::here().with_path(path.unwrap());
+        let programs = TrustedPrograms::for_workspace(Path::new("."), &[]).with_path(path.unwrap());
         let (status, output) = UserProgram::new(words, &programs).run(input, max_output).await?;
         Ok((status.success(), String::from_utf8_lossy(&output).into_owned()))
     }

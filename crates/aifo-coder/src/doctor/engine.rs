@@ -1,7 +1,8 @@
 //! Checks of container engines: availability, features and images.
 
+use aifo_engine::EngineStatus;
 use aifo_engine::{CgroupVersion, Engine, Facts, Flavor};
-use aifo_launch::{BackendChoice, EngineStatus};
+use aifo_launch::BackendChoice;
 
 use super::CheckContext;
 use super::report::Finding;

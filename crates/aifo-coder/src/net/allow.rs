@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_egress::NetRules;
-use aifo_launch::{NetworkRules, RuleScope, SessionInfo, running_sessions};
+use aifo_launch::{NetworkRules, RuleScope, SessionInfo, allow_names, running_sessions};
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
@@ -166,7 +166,7 @@ fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], pa
             return;
         }
     }
-    if let Err(error) = session.allow_names(scope, rules) {
+    if let Err(error) = allow_names(session, scope, rules) {
         console::say(format_args!("cannot add the rules to session {id}: {error}"));
         return;
     }

@@ -3,18 +3,9 @@
 //! Each list is what the agent of the image, or its maker's list for firewalls, names. Hosts at which any
 //! account can store files for others are left out.
 
-/// The hosts of an agent: rules of a network by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentHosts {
-    /// Its models, with the login that they need and the list of models: `@agent-model`.
-    pub model: Vec<String>,
-    /// Reports of use and of errors: `@agent-telemetry`.
-    pub telemetry: Vec<String>,
-    /// Its own newer versions: `@agent-update`.
-    pub update: Vec<String>,
-}
+use crate::network_rules::AgentHosts;
 
-/// The same as static data.
+/// [`AgentHosts`] as static data.
 pub(super) struct HostRows {
     model: &'static [&'static [&'static str]],
     telemetry: &'static [&'static str],

@@ -91,9 +91,9 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::agent_programs::trusted_programs_here;
     use crate::agents::known_agents;
     use crate::keys::KeySettings;
-    use crate::trusted::TrustedPrograms;
 
     /// The credential that an agent has beside a proxied key, with this file and this variable.
     fn own(name: &str, key: &str, file: (&str, &str), set: &str) -> Option<String> {
@@ -104,7 +104,7 @@ mod tests {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, file.1).unwrap();
         let variable = |name: &str| (name == key || name == set).then(|| "x".to_owned());
-        let (settings, programs) = (KeySettings::default(), TrustedPrograms::here());
+        let (settings, programs) = (KeySettings::default(), trusted_programs_here());
         let home = Some(home.path());
         let keys = ModelKeys::collect(agent, &settings, &programs, &[], home, variable);
         keys.unwrap().unwrap().own_credential(agent, home, variable)

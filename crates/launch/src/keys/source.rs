@@ -112,9 +112,10 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::agent_programs::trusted_programs_here;
 
     async fn read(source: SecretSource) -> Result<String, String> {
-        let programs = TrustedPrograms::here().with_path("/usr/bin:/bin".into());
+        let programs = trusted_programs_here().with_path("/usr/bin:/bin".into());
         let fresh = Reader { source, programs }.read().await?;
         Ok(format!("{:?}", fresh.lifetime))
     }

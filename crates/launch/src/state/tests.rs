@@ -296,7 +296,7 @@ fn codex(fixture: &Fixture) -> AgentContainerConfig {
     let agents = crate::agents::known_agents();
     let spec = agents.into_iter().find(|agent| agent.name == "codex").unwrap();
     let home = fixture.0.path().join("home");
-    let programs = crate::trusted::TrustedPrograms::here();
+    let programs = crate::agent_programs::trusted_programs_here();
     let settings = crate::keys::KeySettings::default();
     let none = |_: &str| None;
     let keys = crate::keys::ModelKeys::collect(&spec, &settings, &programs, &[], Some(&home), none);

@@ -1,18 +1,21 @@
 //! A proxy that serves in a task of its own.
 
-use aifo_proxy::{Listener, Proxy};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::listener::Listener;
+use crate::proxy::Proxy;
+
 /// Handle of the task, which ends on [`stop`](Self::stop) or on drop.
 #[derive(Debug)]
-pub(crate) struct ProxyTask {
+pub struct ProxyTask {
     stop: oneshot::Sender<()>,
     proxy: JoinHandle<()>,
 }
 
 impl ProxyTask {
-    pub(crate) fn start(proxy: Proxy, listener: Listener) -> Self {
+    /// Starts the task. Must be called on a tokio runtime.
+    pub fn start(proxy: Proxy, listener: Listener) -> Self {
         let (stop, stopped) = oneshot::channel();
         let proxy = tokio::spawn(async move {
             // A dropped sender also means stop.
@@ -23,7 +26,7 @@ impl ProxyTask {
     }
 
     /// Refuses new clients, and returns when all clients have received their results.
-    pub(crate) async fn stop(self) {
+    pub async fn stop(self) {
         // Fails only if the proxy has ended.
         let _ = self.stop.send(());
         if let Err(error) = self.proxy.await {

@@ -1,8 +1,10 @@
-//! The container engines of this machine.
+//! Queries of the engines of this machine, within a time.
 
 use std::time::Duration;
 
-use aifo_engine::{Choice, Engine, EngineError, Flavor, Programs};
+use crate::engine::{Choice, Engine, EngineError};
+use crate::flavor::Flavor;
+use crate::program::Programs;
 
 /// An installed engine and its response.
 #[derive(Debug)]
@@ -15,13 +17,13 @@ pub struct EngineStatus {
 
 /// Queries all installed engines concurrently.
 pub async fn query_engines(programs: &impl Programs) -> Vec<EngineStatus> {
-    let query = |flavor| query(flavor, programs);
+    let query = |flavor| query_engine(flavor, programs);
     let (docker, podman) = tokio::join!(query(Flavor::Docker), query(Flavor::Podman));
     [docker, podman].into_iter().flatten().collect()
 }
 
-/// `None` if it is not installed.
-pub(crate) async fn query(flavor: Flavor, programs: &impl Programs) -> Option<EngineStatus> {
+/// Queries one engine; `None` if it is not installed.
+pub async fn query_engine(flavor: Flavor, programs: &impl Programs) -> Option<EngineStatus> {
     let result = match within_timeout(Engine::find(Choice::Only(flavor), programs)).await {
         Some(Err(EngineError::NotFound(_))) => return None,
         Some(found) => found.map_err(|error| error.to_string()),
