@@ -3,15 +3,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_engine::within_timeout;
-use aifo_engine::{Choice, Engine};
-use aifo_launch::{AgentSpec, KeySettings, trusted_programs_here};
+use aifo_agents::{AgentSpec, KeySettings, trusted_programs_here};
+use aifo_engine::{Choice, Engine, within_timeout};
 use serde::Serialize;
 
 use crate::cli::Agents;
 use crate::config::{self, Config, Flags};
-use crate::console;
-use crate::paint;
+use crate::{console, paint};
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     let config = config::load(flags.workspace.existing()?, &Flags::default())?;

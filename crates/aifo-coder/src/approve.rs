@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use aifo_launch::{ControlClient, ControlLine, ListedQuestion, SessionInfo};
+use aifo_host::{ControlClient, ControlLine, ListedQuestion, SessionInfo};
 use aifo_policy::Answer;
 use aifo_types::{escape_line, quote_word};
 use anyhow::bail;

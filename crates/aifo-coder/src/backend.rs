@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use aifo_engine::{Engine, EngineError};
+use aifo_host::{TrustedPrograms, own_certificates};
 use aifo_launch::{
     Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Fallback,
-    LocalNames, SidecarBackend, TrustedPrograms, own_certificates,
+    SidecarBackend,
 };
+use aifo_network::LocalNames;
 use aifo_sidecar::{Images, Net};
 use anyhow::{Context, bail};
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_launch::{
-    Admission, AgentSpec, CallStats, Containers, Session, WorkspaceAccess, agent_variables,
-};
+use aifo_agents::{AgentSpec, agent_variables};
+use aifo_host::{CallStats, WorkspaceAccess};
+use aifo_launch::{Admission, Containers, Session};
 use aifo_provider::Usage;
 use aifo_sidecar::Net;
 use aifo_types::{Kind, env};

@@ -5,7 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use aifo_engine::Engine;
-use aifo_launch::{Cache, CacheScope, caches, state_directory};
+use aifo_host::{CacheScope, state_directory};
+use aifo_launch::{Cache, caches};
 use aifo_sidecar::{CacheOwner, ProjectKey};
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;

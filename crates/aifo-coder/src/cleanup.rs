@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Leftover, RemoveError, find_leftovers, running_sessions};
+use aifo_host::{Leftover, RemoveError, find_leftovers, running_sessions};
 use serde::Serialize;
 
 use crate::cli::Cleanup;

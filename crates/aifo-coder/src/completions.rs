@@ -6,14 +6,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_agents::trusted_programs_here;
 use aifo_egress::GROUPS;
-use aifo_engine::within_timeout;
-use aifo_engine::{Choice, Engine};
+use aifo_engine::{Choice, Engine, within_timeout};
+use aifo_host::running_sessions;
 use aifo_images::{Part, Recipe, recipes};
-use aifo_launch::{running_sessions, trusted_programs_here};
 use aifo_policy::PermissionRule;
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory, ValueHint};
+use clap::{Arg, Command, CommandFactory, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 
 use crate::cli::Cli;

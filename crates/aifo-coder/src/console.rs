@@ -5,13 +5,18 @@ mod screen;
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, IsTerminal};
 
-use aifo_launch::{MessageLevel, REFUSALS};
+use aifo_host::MessageLevel;
+use aifo_network::REFUSALS;
 use aifo_types::escape_line;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::Registry;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    Registry,
+    filter::Targets,
+    layer::{Context, Layer, SubscriberExt},
+};
 
 pub(crate) use screen::{HeldLines, Hold, hold, set_status};
 

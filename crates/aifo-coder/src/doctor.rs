@@ -11,11 +11,9 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use aifo_engine::{Engine, Flavor};
-use aifo_engine::{EngineStatus, query_engines};
-use aifo_launch::{
-    BackendChoice, CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms,
-};
+use aifo_engine::{Engine, EngineStatus, Flavor, query_engines};
+use aifo_host::{CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms};
+use aifo_launch::BackendChoice;
 
 use self::report::{Finding, Status};
 use crate::cli::Doctor;

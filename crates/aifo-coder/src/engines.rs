@@ -1,8 +1,7 @@
 //! Queries the container engines of this machine and names those that do not answer.
 
-use aifo_engine::Engine;
-use aifo_engine::{EngineStatus, query_engines};
-use aifo_launch::trusted_programs_here;
+use aifo_agents::trusted_programs_here;
+use aifo_engine::{Engine, EngineStatus, query_engines};
 
 use crate::console;
 

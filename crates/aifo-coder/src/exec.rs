@@ -5,7 +5,9 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use aifo_launch::{Agent, BackendChoice, EndSignals, Fallback, ShimBinary, trusted_programs_here};
+use aifo_agents::trusted_programs_here;
+use aifo_host::{EndSignals, ShimBinary};
+use aifo_launch::{Agent, BackendChoice, Fallback};
 use aifo_policy::Policy;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};

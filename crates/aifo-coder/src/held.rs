@@ -10,17 +10,16 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use aifo_attach::{ClientEnd, Connection, Held, Holder, disconnect_clients};
-use aifo_launch::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
+use aifo_host::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
 use aifo_types::{Ending, WindowSize, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
 use crate::cli::{self, UsageError};
-use crate::console;
 use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
-use crate::logout;
 use crate::terminal_client::{PROGRAM, client};
+use crate::{console, logout};
 
 /// The first argument of a process that holds a terminal.
 const HOLD: &str = "_hold";
@@ -113,7 +112,7 @@ pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode
         let hint = "leave out --keep, or start without a terminal: --detach";
         return Err(UsageError(format!("stdin and stdout are no terminal\nhint: {hint}")).into());
     }
-    let id = aifo_launch::new_id()?;
+    let id = aifo_host::new_id()?;
     let (ours, holders) = UnixStream::pair()?;
     let first = match keep {
         Keep::Attached => Stdio::from(OwnedFd::from(holders)),

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
 use std::time::Instant;
 
-use aifo_launch::{
-    Devcontainer, ImageDecision, ImageDialogue, ImageReason, ProjectVersion, VersionSource,
-};
+use aifo_host::{Devcontainer, ProjectVersion, VersionSource};
+use aifo_launch::{ImageDecision, ImageDialogue, ImageReason};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use aifo_engine::within_timeout;
-use aifo_engine::{Choice, Engine, Flavor, Programs};
+use aifo_agents::trusted_programs_here;
+use aifo_engine::{Choice, Engine, Flavor, Programs, within_timeout};
+use aifo_host::{ShimBinary, state_directory};
 use aifo_images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe};
-use aifo_launch::{ShimBinary, state_directory, trusted_programs_here};
 use anyhow::Context;
 use serde::Serialize;
 
@@ -233,7 +233,7 @@ mod tests {
         let mut kinds: Vec<_> = aifo_policy::kinds().iter().map(|spec| spec.name).collect();
         kinds.sort_unstable();
         assert_eq!(recipes_of(Part::Toolchain), kinds);
-        let agents = aifo_launch::known_agents();
+        let agents = aifo_agents::known_agents();
         let agents: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
         assert_eq!(recipes_of(Part::Agent), agents);
     }

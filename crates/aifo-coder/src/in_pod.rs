@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aifo_attach::{END_FILE, SOCKET, connect};
-use aifo_launch::{HeldSession, HeldState};
+use aifo_host::{HeldSession, HeldState};
 use aifo_process::{CaughtSignals, SignalSet, signal_selected};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};

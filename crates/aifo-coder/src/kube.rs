@@ -23,8 +23,8 @@ mod work;
 
 use std::process::ExitCode;
 
+use aifo_host::new_id;
 use aifo_kube::{Role, Subject};
-use aifo_launch::new_id;
 
 pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
 pub(crate) use self::cluster::{Cluster, target as kube_target, without_backend};

@@ -6,7 +6,8 @@ mod message;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use aifo_launch::{CallLogReader, ConnectionReader, ConnectionState, LoggedLine, LoggedRecord};
+use aifo_host::{CallLogReader, LoggedLine, LoggedRecord};
+use aifo_network::{ConnectionReader, ConnectionState};
 use aifo_types::LoggedCall;
 use anyhow::Context;
 

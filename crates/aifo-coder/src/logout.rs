@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_launch::runtime_directory;
+use aifo_host::runtime_directory;
 
 use crate::console;
 

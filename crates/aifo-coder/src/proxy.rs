@@ -7,17 +7,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aifo_agents::{path_without_shims, trusted_programs};
 use aifo_engine::MissingProgram;
-use aifo_launch::{
-    EndSignals, ProxyQuestions, ShimBinary, TrustedPrograms, path_without_shims, run_ask_command,
-    trusted_programs,
-};
+use aifo_host::{EndSignals, ShimBinary, TrustedPrograms};
+use aifo_launch::{ProxyQuestions, run_ask_command};
 use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::redact;
 use aifo_process::raise_open_files;
-use aifo_proxy::CallApprovals;
-use aifo_proxy::mailbox::{
-    ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
+use aifo_proxy::{
+    CallApprovals,
+    mailbox::{ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
 };
 use aifo_types::{escape_line, quote_word};
 use aifo_wire::Limits;
@@ -212,7 +211,7 @@ fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
         directory = directory.open_subdirectory(name.trim_end_matches('/')).with_context(failed)?;
     }
     if !flags.global
-        && let Err(error) = aifo_launch::exclude(&base, DIRECTORIES[0])
+        && let Err(error) = aifo_host::exclude(&base, DIRECTORIES[0])
     {
         tracing::info!(%error, "cannot add {} to .git/info/exclude", DIRECTORIES[0]);
     }

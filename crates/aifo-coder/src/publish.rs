@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::PublishedPort;
+use aifo_network::PublishedPort;
 
 use crate::cli::{Publish, UsageError};
 use crate::kube::{self, Cluster, Unusable};
@@ -15,7 +15,7 @@ pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
         return Err(kube::unusable(&cluster, given, Unusable::Publish).await);
     }
     let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
-    let address = aifo_launch::publish(&session.directory, port).map_err(anyhow::Error::msg)?;
+    let address = aifo_network::publish(&session.directory, port).map_err(anyhow::Error::msg)?;
     paint::print(&format!("{address}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

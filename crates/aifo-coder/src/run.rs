@@ -4,24 +4,22 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
+use aifo_agents::ModelKeys;
+use aifo_host::{EndSignals, user_command};
 use aifo_launch::{
-    Agent, AgentEnd, BackendChoice, EndSignals, ModelKeys, Session, SidecarBackend, Verbosity,
-    WorkspaceLock, user_command,
+    Agent, AgentEnd, BackendChoice, Session, SidecarBackend, Verbosity, WorkspaceLock,
 };
 use aifo_process::become_subreaper;
 use aifo_types::{env, exit};
 use anyhow::Context;
 
-use crate::banner;
 use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::config::{Config, OnHangup};
 use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::held::{self, Keep};
-use crate::kube;
-use crate::settings;
 use crate::start::{self, Started, signal_exit_code, start};
 use crate::target::Target;
-use crate::workspace_in_pod;
+use crate::{banner, kube, settings, workspace_in_pod};
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;

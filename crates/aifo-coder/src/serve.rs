@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{EndSignals, Fallback, Session};
+use aifo_host::EndSignals;
+use aifo_launch::{Fallback, Session};
 use anyhow::Context;
 
 use crate::cli::Serve;
 use crate::console::LogLevel;
-use crate::paint;
-use crate::settings;
 use crate::start::{self, Started, start};
+use crate::{paint, settings};
 
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Notices)?;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use aifo_launch::{connections_written, log_directory, running_sessions};
+use aifo_host::{log_directory, running_sessions};
+use aifo_network::connections_written;
 use anyhow::{Context, bail};
 
 use crate::id_prefix::the_one;

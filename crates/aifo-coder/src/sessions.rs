@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aifo_engine::within_timeout;
-use aifo_engine::{Choice, Container, Engine, Flavor};
-use aifo_launch::{
+use aifo_agents::trusted_programs_here;
+use aifo_engine::{Choice, Container, Engine, Flavor, within_timeout};
+use aifo_host::{
     ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
-    running_sessions, trusted_programs_here,
+    running_sessions,
 };
 use aifo_proxy::RunningTool;
 use aifo_types::escape_line;
@@ -227,7 +227,7 @@ impl<'a> Row<'a> {
             exec_id,
             secs: secs_since(since),
         };
-        let usage = aifo_launch::model_usage(session);
+        let usage = aifo_agents::model_usage(session);
         Row {
             id: &session.id,
             workspace: session.workspace.display().to_string(),

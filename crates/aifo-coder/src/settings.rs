@@ -4,21 +4,19 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_launch::{
-    CheckedWorkspace, Fallback, SessionConfig, ShimBinary, SidecarBackend, TrustedPrograms,
-    UserProgram, Verbosity, known_agents, state_directories,
-};
+use aifo_agents::{known_agents, state_directories};
+use aifo_host::{CheckedWorkspace, ShimBinary, TrustedPrograms, UserProgram};
+use aifo_launch::{Fallback, SessionConfig, SidecarBackend, Verbosity};
 use aifo_policy::Judge;
 use aifo_sidecar::Startup;
 use aifo_types::ToolName;
 use anyhow::bail;
 
-use crate::backend;
 use crate::cli::Session;
 use crate::config::{self, Config, Flags, Source, StartMode};
 use crate::console::{self, LogLevel};
 use crate::image_dialogue::Dialogue;
-use crate::progress;
+use crate::{backend, progress};
 
 /// Merges all configuration layers and starts logging, at `log_level` unless `verbose` or `--quiet` is
 /// set.

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use aifo_engine::within_timeout;
-use aifo_engine::{Choice, Engine, Flavor};
-use aifo_launch::{
-    AgentSpec, CheckedWorkspace, ImageDecision, ImageReason, NoDialogue, ToolchainImages,
-};
+use aifo_agents::AgentSpec;
+use aifo_engine::{Choice, Engine, Flavor, within_timeout};
+use aifo_host::CheckedWorkspace;
+use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{
-    EndSignals, Session, SessionConfig, remove_killed_sessions, trusted_programs_here,
-};
+use aifo_agents::trusted_programs_here;
+use aifo_host::{EndSignals, remove_killed_sessions};
+use aifo_launch::{Session, SessionConfig};
 use aifo_types::Ending;
 
 use crate::console::{self, PROGRESS};

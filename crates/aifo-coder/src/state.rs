@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{StoredState, stored_states};
+use aifo_agents::{StoredState, stored_states};
 use serde::Serialize;
 
 use crate::cli::{StateClear, StateCommand, is_gone};

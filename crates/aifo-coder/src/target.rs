@@ -3,17 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use aifo_launch::{
-    AgentContainerConfig, AgentSpec, BackendChoice, Containers, Fallback, KeySettings, ModelKeys,
-    SessionConfig, SidecarBackend, StateImport, StateMode, trusted_programs,
+use aifo_agents::{
+    AgentContainerConfig, AgentSpec, KeySettings, ModelKeys, StateImport, StateMode,
+    trusted_programs,
 };
+use aifo_launch::{BackendChoice, Containers, Fallback, SessionConfig, SidecarBackend};
 use aifo_process::forbid_tracing;
 use aifo_sidecar::Net;
 use anyhow::{Context, anyhow, bail};
 
-use crate::agents;
 use crate::config::Config;
-use crate::progress;
+use crate::{agents, progress};
 
 /// A command with the agent's table entry and image.
 pub(crate) struct Target {
@@ -189,7 +189,7 @@ impl Target {
             return;
         }
         let (rules, ports) = (&mut containers.rules, &containers.host_ports);
-        let unreachable = rules.allow_urls(spec, ports, &|name| std::env::var_os(name));
+        let unreachable = spec.allow_urls(rules, ports, &|name| std::env::var_os(name));
         if containers.net.is_by_name() {
             unreachable.iter().for_each(|url| tracing::warn!("{url}"));
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
-use aifo_launch::{CallLogReader, EndSignals, LoggedRecord, running_sessions, state_directory};
+use aifo_host::{CallLogReader, EndSignals, LoggedRecord, running_sessions, state_directory};
 use aifo_web::{
     AgentLauncher, AttentionProgram, CallSource, LaunchedAgent, RunningCall, RunningSession,
     Storage, WebConfig,

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use aifo_host::{EndSignals, user_command};
 use aifo_kube::CREDENTIAL_HELPER;
-use aifo_launch::{EndSignals, user_command};
 use aifo_process::{CaughtSignals, SignalSet};
 use aifo_sync::{
     Git, ObjectId, PushFailure, PushState, Remote, ResultRequest, SyncError, has_result,

@@ -23,7 +23,7 @@ pub(crate) struct Inputs {
 }
 
 /// Keeps the shims first in PATH of login shells. The launcher mounts the same file.
-const PROFILE: (&str, &str) = ("zz-aifo.sh", include_str!("../../launch/src/agents/zz-aifo.sh"));
+const PROFILE: (&str, &str) = ("zz-aifo.sh", include_str!("../../agents/src/agents/zz-aifo.sh"));
 
 impl Inputs {
     /// Creates the context of a recipe in a scratch directory.

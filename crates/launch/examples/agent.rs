@@ -3,11 +3,10 @@
 //! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`. For brevity, one
 //! image holds the agent and the tools of that kind.
 
+use aifo_agents::{AgentContainerConfig, AgentSpec, StateImport, StateMode, trusted_programs};
 use aifo_engine::{Choice, Engine};
-use aifo_launch::{
-    Agent, AgentContainerConfig, AgentSpec, Containers, Session, SessionConfig, ShimBinary,
-    SidecarBackend, StateImport, StateMode, trusted_programs,
-};
+use aifo_host::ShimBinary;
+use aifo_launch::{Agent, Containers, Session, SessionConfig, SidecarBackend};
 use aifo_types::Kind;
 
 #[tokio::main(flavor = "current_thread")]

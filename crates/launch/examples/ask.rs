@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use aifo_launch::{EndSignals, Session, SessionConfig, ShimBinary, trusted_programs};
+use aifo_agents::trusted_programs;
+use aifo_host::{EndSignals, ShimBinary};
+use aifo_launch::{Session, SessionConfig};
 use aifo_policy::{JudgedCall, Judgement, Verdict};
 use aifo_proxy::CallJudge;
 use aifo_types::Kind;

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_launch::{EndSignals, ShimBinary};
+use aifo_host::{EndSignals, ShimBinary};
 use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::{JudgedCall, Judgement, Verdict};
-use aifo_proxy::mailbox::{
-    ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
+use aifo_proxy::{
+    CallApprovals, CallJudge,
+    mailbox::{ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
 };
-use aifo_proxy::{CallApprovals, CallJudge};
 use aifo_wire::Limits;
 use tokio::sync::watch;
 
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (timeout, command) = (Duration::from_secs(300), "aifo-coder approve".to_owned());
     let approvals = CallApprovals::new(judge, names, timeout, &limits, command);
     tokio::spawn(answer(approvals.clone()));
-    let shim = ShimBinary::find(&aifo_launch::trusted_programs_here())?;
+    let shim = ShimBinary::find(&aifo_agents::trusted_programs_here())?;
     let host = HostRunner {
         runner_program: shim.program(),
         workspace: workspace.clone(),

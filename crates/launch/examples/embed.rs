@@ -2,7 +2,9 @@
 //!
 //! `cargo run -p aifo-launch --example embed -- DIR KIND TOOL [ARGS]..`
 
-use aifo_launch::{Session, SessionConfig, ShimBinary, trusted_programs};
+use aifo_agents::trusted_programs;
+use aifo_host::ShimBinary;
+use aifo_launch::{Session, SessionConfig};
 use aifo_types::{Kind, ToolName};
 
 #[tokio::main(flavor = "current_thread")]

@@ -7,22 +7,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use aifo_agents::{ModelKeys, agent_container, agent_variable_name, path_with_first};
+use aifo_host::ShimBinary;
 use aifo_process::{ending_of, signal_process, with_inherited_open_files};
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
 use aifo_types::{
     Ending, Signal, Token, container_path, encode_variables, env, protective_git_variables,
 };
 use nix::unistd::Pid;
-use tokio::process::Command;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    process::Command,
+    signal::unix::{SignalKind, signal},
+};
 
-use crate::agent_container;
-use crate::agent_variables::agent_variable_name;
 use crate::config::Verbosity;
-use crate::keys::ModelKeys;
 use crate::session::Session;
-use crate::shim_binary::ShimBinary;
-use crate::shims::path_with_first;
 
 /// The command line and environment of an agent.
 #[derive(Debug)]

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use aifo_host::{UserProgram, control_socket::listed};
 use aifo_policy::{Answer, AnswerEffect};
 use aifo_proxy::CallApprovals;
 use serde_json::json;
 use tokio::task::{AbortHandle, JoinSet};
-
-use crate::control_socket::listed;
-use crate::user_program::UserProgram;
 
 /// Programs at a time; further questions wait.
 const MAX_RUNNING: usize = 4;

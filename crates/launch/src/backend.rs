@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_engine::{Engine, Flavor, Labels};
+use aifo_host::{PodSession, Toolchain, is_system_directory, linked_repository, listening_below};
+use aifo_network::{
+    NamedNetwork, NetworkError, NetworkRules, StackPorts, engine_value, open_network,
+};
 use aifo_process::{ResourceLimit, Restriction, current_limits};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images,
@@ -15,15 +19,6 @@ use aifo_types::{Kind, Subnet};
 
 use crate::confine::{ConfinementMode, NetworkAccess};
 use crate::error::LaunchError;
-use crate::linked::linked_repository;
-use crate::local_names::{NetworkError, open_network};
-use crate::named_network::{NamedNetwork, StackPorts};
-use crate::network_rules::NetworkRules;
-use crate::pod::PodSession;
-use crate::published_port::engine_value;
-use crate::sockets::listening_below;
-use crate::toolchain::Toolchain;
-use crate::workspace_check::is_system_directory;
 
 /// Where sidecars run.
 #[derive(Clone, Debug, Default)]

@@ -1,17 +1,14 @@
 //! Persistent caches of sidecars, in engines and on this machine.
 
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::{fs, io};
 
+use aifo_agents::trusted_programs_here;
 use aifo_engine::{Engine, EngineError, Flavor};
+use aifo_host::{recorded_root, remove_tree};
 use aifo_sidecar::{CacheOwner, cache_volume_owner, local_caches};
 use aifo_types::Kind;
-
-use crate::agent_programs::trusted_programs_here;
-use crate::project::recorded_root;
-use crate::remove_tree::remove_tree;
 
 /// An existing cache.
 #[derive(Clone, Debug)]

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use aifo_engine::{Choice, Engine, EngineError, Flavor, Programs};
+use aifo_host::{PodError, PodSession, Toolchain};
 use aifo_types::Kind;
 
 use crate::attachments::Attachments;
 use crate::backend::{Containers, SidecarBackend};
 use crate::pins::ImageDecision;
-use crate::pod::{PodError, PodSession};
-use crate::toolchain::Toolchain;
 use crate::toolchain_images::{ImageDialogue, ToolchainImages};
 
 /// The requested backend.

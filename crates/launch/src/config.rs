@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aifo_agents::{AgentContainerConfig, ShimTools, agent_variables, path_without_shims};
+use aifo_host::{CacheScope, CallLogRetention, ShimBinary, Toolchain, UserProgram};
+use aifo_network::LocalNames;
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::{Lookup, Restriction, find_in_path};
 use aifo_proxy::CallJudge;
@@ -11,23 +14,14 @@ use aifo_sidecar::{Reporter, Startup};
 use aifo_types::{Endpoint, Kind, ToolName};
 use aifo_wire::Limits;
 
-use crate::agent_container::AgentContainerConfig;
-use crate::agent_variables::agent_variables;
 use crate::attachments::Attachments;
 use crate::backend::{RunnerOptions, RunnerTransport, SidecarBackend};
-use crate::call_log::CallLogRetention;
 use crate::confine::{ConfinementMode, NetworkAccess};
-use crate::local_names::LocalNames;
-use crate::project::CacheScope;
-use crate::shim_binary::ShimBinary;
-use crate::shims::{ShimTools, path_without_shims};
-use crate::toolchain::Toolchain;
-use crate::user_program::UserProgram;
 
 /// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// The id of its [holder](crate::HeldDirectory); `None` for a new one.
+    /// The id of its [holder](aifo_host::HeldDirectory); `None` for a new one.
     pub id: Option<String>,
     /// The project's root.
     pub workspace: PathBuf,

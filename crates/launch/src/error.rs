@@ -4,15 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use aifo_agents::AgentError;
+use aifo_host::{ShimBinaryError, Version, WorkspaceError};
+use aifo_network::NetworkError;
 use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 use aifo_types::Kind;
-
-use crate::agent_error::AgentError;
-use crate::local_names::NetworkError;
-use crate::shim_binary::ShimBinaryError;
-use crate::toolchain::Version;
-use crate::workspace_check::WorkspaceError;
 
 /// Reasons for which a session did not start. Nothing of it remains.
 #[derive(Debug, thiserror::Error)]

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use aifo_host::SessionDir;
 use aifo_proxy::Listener;
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
 use crate::error::LaunchError;
-use crate::session_dir::SessionDir;
 use crate::session_dirs::create_directory;
 
 /// The listening socket of the proxy.

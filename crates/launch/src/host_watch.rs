@@ -6,12 +6,10 @@ use std::io::{self, PipeWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use aifo_host::ShimBinary;
 use aifo_process::{Group, Spawn};
 use aifo_types::{Token, env};
-use nix::sys::wait::waitpid;
-use nix::unistd::Pid;
-
-use crate::shim_binary::ShimBinary;
+use nix::{sys::wait::waitpid, unistd::Pid};
 
 /// Handle of the watching process. When it is dropped, that process ends. If the launcher dies
 /// first, it ends every process that has the session's token in its environment.

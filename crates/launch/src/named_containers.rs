@@ -1,9 +1,9 @@
 //! Settings of containers that a network by name needs checked (`spec/network.md`).
 
+use aifo_network::{InvalidPort, NetworkError, PublishedPort};
+
 use crate::backend::Containers;
 use crate::error::LaunchError;
-use crate::local_names::NetworkError;
-use crate::published_port::{InvalidPort, PublishedPort};
 
 impl Containers {
     /// Errors: the network that tools join does not exist.

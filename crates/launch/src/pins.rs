@@ -4,12 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_engine::{Engine, Flavor, VERSIONS_LABEL};
+use aifo_host::{ProjectVersion, Toolchain, VersionSource, project_version};
 use aifo_policy::kind_spec;
 use aifo_sidecar::Images;
 use aifo_types::Kind;
-
-use crate::toolchain::{Toolchain, VersionSource};
-use crate::versions::{ProjectVersion, project_version};
 
 /// The image of a kind, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +162,7 @@ fn satisfies(found: &str, requested: &ProjectVersion) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolchain::Version;
+    use aifo_host::Version;
 
     #[test]
     fn only_a_release_becomes_the_tag_of_an_official_image() {

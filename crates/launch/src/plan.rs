@@ -3,18 +3,15 @@
 use std::io;
 use std::sync::Arc;
 
+use aifo_agents::{INTERPRETERS_LABEL, StatePlace, agent_container, covered_interpreters};
 use aifo_engine::EngineCommand;
+use aifo_host::{CheckedWorkspace, PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
 use aifo_sidecar::StackServer;
 use aifo_types::Kind;
 
-use crate::agent_container;
 use crate::backend::{SidecarBackend, check_workspace};
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
-use crate::session_dir::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
-use crate::shims::{INTERPRETERS_LABEL, covered_interpreters};
-use crate::state::StatePlace;
-use crate::workspace_check::CheckedWorkspace;
 
 /// Returns the commands that a session of this configuration would run, in order; empty if it needs
 /// no engine. Errors: the workspace is refused, or cannot be mounted.

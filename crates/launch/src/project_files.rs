@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use aifo_host::linked_repository;
 use aifo_process::{Links, RootDirectory};
-use nix::fcntl::OFlag;
-use nix::unistd::{UnlinkatFlags, unlinkat};
-
-use crate::linked::linked_repository;
+use nix::{
+    fcntl::OFlag,
+    unistd::{UnlinkatFlags, unlinkat},
+};
 
 mod git_config;
 mod manifest;

@@ -4,14 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use aifo_host::{
+    PREFIX, SessionDir, SessionInfo, TMP_SUFFIX, control_socket, new_id, runtime_directory,
+};
 use aifo_proxy::CallApprovals;
 use aifo_types::Token;
 use tokio::task::JoinSet;
-
-use crate::control_socket;
-use crate::running::SessionInfo;
-use crate::session_dir::new_id;
-use crate::session_dir::{PREFIX, SessionDir, TMP_SUFFIX, runtime_directory};
 
 /// A directory like a session's, with a control socket. It is removed on drop.
 #[derive(Debug)]

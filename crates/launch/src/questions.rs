@@ -3,15 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use aifo_host::{SessionInfo, control_socket, user_command};
 use aifo_proxy::CallApprovals;
 use aifo_types::Token;
 use tokio::task::JoinSet;
 
 use crate::ask_command::run_ask_command;
 use crate::config::SessionConfig;
-use crate::control_socket;
-use crate::running::SessionInfo;
-use crate::user_command::user_command;
 
 /// Returns the session's approvals. With a judge, `tasks` serve the control socket and run the user's
 /// program.

@@ -2,17 +2,15 @@
 //! admitted by name (`spec/containers.md#registries`).
 
 use std::ffi::OsString;
-use std::fmt;
-use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use aifo_engine::{Mount, Value};
+use aifo_host::CERTIFICATE_VARIABLES;
 use aifo_sidecar::{Admitted, ProxyLogin, proxy_logins, proxy_variables};
 use aifo_types::Kind;
 use nix::unistd::getuid;
-
-use crate::certificates::CERTIFICATE_VARIABLES;
 
 /// A file or socket of the user that containers may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,26 +6,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use aifo_proxy::CallApprovals;
+use aifo_agents::{AgentEndpoint, ModelKeys, OpenState};
+use aifo_host::{CallCounter, CallStats, MessageLog, SessionDir, SessionInfo, ShimBinary};
+use aifo_network::{NamedNetwork, Publications};
+use aifo_proxy::{CallApprovals, ProxyTask};
 use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
-use tokio::process::Command;
-use tokio::task::JoinSet;
+use tokio::{process::Command, task::JoinSet};
 
-use crate::agent_endpoint::AgentEndpoint;
-use crate::call_log::MessageLog;
-use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
-use crate::keys::ModelKeys;
-use crate::named_network::NamedNetwork;
 use crate::project_files::ProjectFiles;
-use crate::publications::Publications;
-use crate::running::SessionInfo;
-use crate::session_dir::SessionDir;
-use crate::shim_binary::ShimBinary;
-use crate::state::OpenState;
-use aifo_proxy::ProxyTask;
 
 /// A running session. [`Session::close`] ends it in order. Dropping it also removes the directories
 /// and stops the sidecars, but does not wait.

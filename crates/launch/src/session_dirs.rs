@@ -3,22 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
+use aifo_agents::{OpenState, agent_container, link_tools};
+use aifo_host::{
+    CallLogRetention, CheckedWorkspace, PREFIX, SessionDir, TMP_SUFFIX, Toolchain, VersionSource,
+    check_shim, new_id, record_session, runtime_directory, temporary_directory,
+};
 use aifo_sidecar::Caches;
 
-use crate::agent_container;
 use crate::backend::SidecarBackend;
-use crate::call_log::CallLogRetention;
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
-use crate::project::record_session;
 use crate::project_files::ProjectFiles;
-use crate::session_dir::{
-    PREFIX, SessionDir, TMP_SUFFIX, new_id, runtime_directory, temporary_directory,
-};
-use crate::shims::link_tools;
-use crate::state::OpenState;
-use crate::toolchain::{Toolchain, VersionSource};
-use crate::workspace_check::{CheckedWorkspace, check_shim};
 
 /// Directories of a session, made before anything is started.
 pub(crate) struct SessionDirs {

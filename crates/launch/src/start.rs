@@ -7,8 +7,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use aifo_agents::{
+    AgentEndpoint, AgentEndpointConfig, INTERPRETERS_LABEL, OpenState, agent_container,
+    covered_interpreters, path_without_shims, trusted_programs, warn_of_foreign_environments,
+};
+use aifo_host::{
+    CallCounter, RUNNING_TABLE, SessionInfo, call_log, in_order,
+    log_file::{LogFile, connections_path},
+    update_record,
+};
+use aifo_network::{self, CallerFinder, NamedNetwork, NetworkError, Publications, added_rules};
 use aifo_process::raise_open_files;
-use aifo_proxy::{Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
+use aifo_proxy::{Proxy, ProxyConfig, ProxyTask, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     Backend, CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend,
     LocalConfinement, LocalNetwork, PodBackend, StackServer, Transport,
@@ -16,30 +26,13 @@ use aifo_sidecar::{
 use aifo_types::Token;
 use tokio::task::JoinSet;
 
-use crate::added_rules;
-use crate::agent_container;
-use crate::agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
-use crate::agent_programs::trusted_programs;
 use crate::backend::{self, Containers, SelectedBackend, SidecarBackend};
-use crate::call_log;
-use crate::call_stats::CallCounter;
-use crate::caller_finder::CallerFinder;
-use crate::check;
 use crate::config::{SessionConfig, Verbosity};
-use crate::environments::warn_of_foreign_environments;
 use crate::error::LaunchError;
 use crate::front_socket::FrontSocket;
-use crate::local_names::NetworkError;
-use crate::log_file::{LogFile, connections_path};
-use crate::named_network::NamedNetwork;
-use crate::publications::{self, Publications};
-use crate::questions;
-use crate::running::{RUNNING_TABLE, SessionInfo, in_order, update_record};
 use crate::session::{Session, clean};
 use crate::session_dirs::SessionDirs;
-use crate::shims::{INTERPRETERS_LABEL, covered_interpreters, path_without_shims};
-use crate::state::OpenState;
-use aifo_proxy::ProxyTask;
+use crate::{check, questions};
 
 impl Session {
     /// Creates directories and shims, then starts sidecars and proxy. Must be called on a tokio
@@ -156,7 +149,8 @@ impl Session {
             record.spawn(added_rules::apply(info.directory.clone(), network.clone()));
         }
         if let Some(publications) = &publications {
-            record.spawn(publications::serve_requests(&info.directory, publications)?);
+            record
+                .spawn(aifo_network::publications::serve_requests(&info.directory, publications)?);
         }
         let names = shared_directories.names();
         let approvals = questions::open(&config, names, (&info, &token), &mut record)?;

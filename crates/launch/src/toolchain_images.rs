@@ -3,12 +3,11 @@
 
 use std::path::Path;
 
+use aifo_host::{Devcontainer, Toolchain};
 use aifo_types::Kind;
 
 use crate::backend::Containers;
-use crate::devcontainer::Devcontainer;
 use crate::pins::{ImageDecision, ImageReason, decide_image};
-use crate::toolchain::Toolchain;
 
 /// The questions and reports of a decision. The default methods ask, pull and report nothing.
 pub trait ImageDialogue {

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use aifo_host::{WorkspaceError, real_directory, running_sessions};
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
 
 use crate::error::LaunchError;
-use crate::running::running_sessions;
-use crate::workspace_check::{WorkspaceError, real_directory};
 
 /// Lock on a workspace directory. The kernel releases it when the launcher ends.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ const MAX_LINES: usize = 400;
 /// Longer files, with the reason.
 const LONGER: &[(&str, &str)] = &[
     ("crates/aifo-coder/src/config/table.rs", "one table: a row for each setting"),
-    ("crates/launch/src/agents/table.rs", "one table: a row for each agent"),
+    ("crates/agents/src/agents/table.rs", "one table: a row for each agent"),
 ];
 
 /// Checks every file of a crate or of xtask.

@@ -9,10 +9,9 @@ use aifo_acp_io::{
     Files, TerminalCommand, TerminalConfig, Terminals, WireLog, WireLogLimits, Workspace,
     WorkspaceHost, Writing,
 };
-use aifo_launch::{
-    AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, EndSignals, ModelKeys,
-    Session, WorkspaceLock, agent_variables,
-};
+use aifo_agents::{AGENT_VARIABLE_PREFIX, AcpProfile, ModelKeys, agent_variables};
+use aifo_host::{CallStats, EndSignals};
+use aifo_launch::{Agent, AgentEnvironment, Session, WorkspaceLock};
 use aifo_process::become_subreaper;
 use aifo_types::{FileId, names_secret};
 use anyhow::{Context, bail};
@@ -20,14 +19,12 @@ use tokio::process::Command;
 
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
-use crate::banner;
 use crate::cli::{AcpAgent, UserPresence, default_workspace};
 use crate::config::Config;
 use crate::console::{self, LogLevel};
-use crate::kube;
-use crate::settings;
 use crate::start::{self, Started, start};
 use crate::target::Target;
+use crate::{banner, kube, settings};
 
 /// An agent that is ready to start, with its hosts, permission rules and log.
 pub(crate) struct AgentSession {
@@ -269,6 +266,6 @@ pub(crate) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
     if *workspace != default_workspace() {
         bail!("--cwd '{}' is not in the workspace '{}'", cwd.display(), root.display());
     }
-    *workspace = aifo_launch::default_workspace(&cwd);
+    *workspace = aifo_host::default_workspace(&cwd);
     Ok(cwd)
 }

@@ -8,7 +8,8 @@ use aifo_acp::{
     TerminalLogin, code, decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
-use aifo_launch::{AGENT_VARIABLE_PREFIX, EndSignals};
+use aifo_agents::AGENT_VARIABLE_PREFIX;
+use aifo_host::EndSignals;
 use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
@@ -20,11 +21,9 @@ use crate::acp::profile::process_limits;
 use crate::acp::questions::EditorQuestions;
 use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
-use crate::code_of;
 use crate::config::Config;
-use crate::console;
-use crate::kube;
 use crate::start::signal_exit_code;
+use crate::{code_of, console, kube};
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;

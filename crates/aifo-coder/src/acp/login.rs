@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use aifo_launch::{AGENT_VARIABLE_PREFIX, agent_variables};
+use aifo_agents::{AGENT_VARIABLE_PREFIX, agent_variables};
 use anyhow::Context;
 
 use crate::acp::agent_session::{choose_places, resolve_target};

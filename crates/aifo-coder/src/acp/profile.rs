@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aifo_acp::Streaming;
 use aifo_acp_io::{MissingFile, ProcessLimits};
-use aifo_launch::{AcpProfile, ChunkMode};
+use aifo_agents::{AcpProfile, ChunkMode};
 
 pub(crate) fn streaming(stream: ChunkMode) -> Streaming {
     match stream {
@@ -16,8 +16,8 @@ pub(crate) fn streaming(stream: ChunkMode) -> Streaming {
 
 pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
     match profile.missing_file {
-        aifo_launch::MissingFileReply::Error => MissingFile::Error,
-        aifo_launch::MissingFileReply::Empty => MissingFile::Empty,
+        aifo_agents::MissingFileReply::Error => MissingFile::Error,
+        aifo_agents::MissingFileReply::Empty => MissingFile::Empty,
     }
 }
 

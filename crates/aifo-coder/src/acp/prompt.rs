@@ -11,7 +11,7 @@ use aifo_acp::{
     RequestEvent, SendError, StopReason, TurnEnd,
 };
 use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
-use aifo_launch::EndSignals;
+use aifo_host::EndSignals;
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -25,9 +25,8 @@ use crate::acp::profile::{process_limits, streaming};
 use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
 use crate::cli::Prompt;
-use crate::console;
-use crate::kube;
 use crate::start::signal_exit_code;
+use crate::{console, kube};
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     if let Some(config) = kube::selected_for_agent(&flags.agent)? {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use aifo_launch::state_directory;
+use aifo_host::state_directory;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 

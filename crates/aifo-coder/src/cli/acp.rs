@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use aifo_launch::ChunkMode;
+use aifo_agents::ChunkMode;
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::cluster::PodFlags;

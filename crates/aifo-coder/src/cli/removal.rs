@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_launch::Project;
+use aifo_host::Project;
 use aifo_sidecar::ProjectKey;
 use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};

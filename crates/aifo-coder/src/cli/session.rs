@@ -10,7 +10,7 @@ use crate::config::{self, Flags, FlagsOf};
 
 /// The default of `--workspace`.
 pub(crate) fn default_workspace() -> PathBuf {
-    aifo_launch::default_workspace(Path::new("."))
+    aifo_host::default_workspace(Path::new("."))
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use aifo_launch::{
+use aifo_agents::{
     AcpProfile, AgentSpec, ChunkMode, FileFormat, MissingFileReply, StateFile, known_agents,
 };
 use aifo_policy::Forwarding;

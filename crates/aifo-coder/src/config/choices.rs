@@ -1,10 +1,11 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
+use aifo_agents::{StateImport, StateMode};
 use aifo_attach::DetachSequence;
 use aifo_engine::Flavor;
-use aifo_launch::{
-    BackendChoice, CacheScope, ConfinementMode, StateImport, StateMode, check_published,
-};
+use aifo_host::CacheScope;
+use aifo_launch::{BackendChoice, ConfinementMode};
+use aifo_network::check_published;
 use aifo_process::{Restriction, UnknownRestriction};
 use aifo_sidecar::Net;
 use aifo_types::{Endpoint, Subnet};

@@ -1,6 +1,6 @@
 //! Settings of the user that have no effect in a pod (`spec/kubernetes.md#settings`).
 
-use aifo_launch::{AgentSpec, SecretSource, key_variables};
+use aifo_agents::{AgentSpec, SecretSource, key_variables};
 use aifo_types::is_secret;
 use serde_json::Value;
 

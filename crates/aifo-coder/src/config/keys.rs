@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::{KeyEntry, SecretSource, providers_of_keys};
+use aifo_agents::{KeyEntry, SecretSource, providers_of_keys};
 use aifo_provider::UpstreamUrl;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_launch::detect_kinds;
+use aifo_host::detect_kinds;
 
 use crate::config::carried::passed_settings;
 use crate::config::error::ConfigError;

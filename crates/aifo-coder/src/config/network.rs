@@ -1,7 +1,7 @@
 //! `[net]` and `--allow-net`: the names that containers reach (`spec/network.md#default-rules`).
 
 use aifo_egress::RuleError;
-use aifo_launch::{NetworkRules, RuleScope};
+use aifo_network::{NetworkRules, RuleScope};
 use aifo_types::Kind;
 use serde_json::json;
 

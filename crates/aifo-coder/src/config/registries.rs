@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use aifo_launch::{Admission, AdmissionSources, extended_system_bundle};
+use aifo_host::extended_system_bundle;
+use aifo_launch::{Admission, AdmissionSources};
 use aifo_sidecar::Admitted;
 use aifo_types::env;
 use serde_json::json;

@@ -3,15 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_launch::{
-    AgentSpec, KeySettings, NetworkRules, RuleScope, SmartRuntimes, ToolStacks, UnreachableUrl,
-    UserSettings,
-};
+use aifo_agents::{AgentSpec, KeySettings, SmartRuntimes, UnreachableUrl, UserSettings};
+use aifo_network::{NetworkRules, RuleScope, ToolStacks};
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
 use aifo_provider::UsageLimits;
 use aifo_sidecar::{Admitted, TOOLS_STACK};
-use aifo_types::Kind;
-use aifo_types::proxy_variables::PROXY_VARIABLES;
+use aifo_types::{Kind, proxy_variables::PROXY_VARIABLES};
 
 use crate::config::choices::{KeyMode, NET, SmartMode};
 use crate::config::error::ConfigError;
@@ -109,7 +106,7 @@ impl Config {
         if self.net_defaults.value {
             rules = NetworkRules::default_of(&kinds);
             let settings = UserSettings::of_environment(workspace);
-            unreachable = rules.allow_settings(&kinds, &self.host_ports.value, &settings);
+            unreachable = settings.allow_settings(&mut rules, &kinds, &self.host_ports.value);
         }
         self.names.add_to(&mut rules);
         (rules, unreachable)

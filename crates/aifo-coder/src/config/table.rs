@@ -4,7 +4,9 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{BackendChoice, CacheScope, ConfinementMode, StateImport, StateMode};
+use aifo_agents::{StateImport, StateMode};
+use aifo_host::CacheScope;
+use aifo_launch::{BackendChoice, ConfinementMode};
 use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
 use aifo_process::Restriction;
 use aifo_sidecar::Net;

@@ -1,6 +1,6 @@
 //! The toolchains of a session: kinds, versions, and when their sidecars start.
 
-use aifo_launch::{Toolchain, Version, VersionSource};
+use aifo_host::{Toolchain, Version, VersionSource};
 use aifo_types::Kind;
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_launch::{MessageLevel, MessageLog};
+use aifo_host::{MessageLevel, MessageLog};
 use aifo_process::terminal::window_size;
 
 static SCREEN: Mutex<Screen> =

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use aifo_launch::{
-    Admission, CheckedWorkspace, UnreachableUrl, killed_sessions, own_certificates,
-    runtime_directory,
-};
+use aifo_agents::UnreachableUrl;
+use aifo_host::{CheckedWorkspace, killed_sessions, own_certificates, runtime_directory};
+use aifo_launch::Admission;
 
 use super::CheckContext;
 use super::report::Finding;

@@ -6,9 +6,8 @@ use std::io;
 use std::path::Path;
 
 use aifo_engine::{Engine, Flavor};
-use aifo_launch::{
-    CacheScope, CallLogRetention, Containers, LaunchError, Session, SessionConfig, SidecarBackend,
-};
+use aifo_host::{CacheScope, CallLogRetention};
+use aifo_launch::{Containers, LaunchError, Session, SessionConfig, SidecarBackend};
 use aifo_sidecar::Net;
 use aifo_types::{Kind, ToolName};
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! The user's variables for the agent of a pod (`spec/kubernetes.md#settings`).
 
-use aifo_launch::{AGENT_VARIABLE_PREFIX, AgentSpec, agent_variables, key_variables};
+use aifo_agents::{AGENT_VARIABLE_PREFIX, AgentSpec, agent_variables, key_variables};
 use aifo_types::is_secret;
 
 /// The user's variables for an agent.
@@ -61,7 +61,7 @@ impl AgentVariables {
 
 #[cfg(test)]
 mod tests {
-    use aifo_launch::known_agents;
+    use aifo_agents::known_agents;
 
     use super::*;
 

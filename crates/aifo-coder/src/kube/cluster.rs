@@ -7,10 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_engine::{MissingProgram, Programs};
+use aifo_host::TrustedPrograms;
 use aifo_kube::{PodObject, SESSION_LABEL};
-use aifo_launch::{
-    ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError, TrustedPrograms,
-};
+use aifo_launch::{ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError};
 use aifo_sync::Git;
 use aifo_types::quote_word;
 use anyhow::{Context, bail};
@@ -20,9 +19,8 @@ use super::records;
 use crate::banner::short;
 use crate::cli::{ClusterFlags, UsageError, default_workspace};
 use crate::config::{self, Config};
-use crate::console;
 use crate::id_prefix::the_one;
-use crate::settings;
+use crate::{console, settings};
 
 /// The container of the launcher.
 pub(super) const CONTAINER: &str = "aifo";

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use aifo_agents::AgentSpec;
 use aifo_egress::NetRules;
 use aifo_kube::Network;
-use aifo_launch::{AgentSpec, NetworkRules};
+use aifo_network::NetworkRules;
 use aifo_provider::UpstreamUrl;
 use aifo_sidecar::Net;
 use anyhow::bail;

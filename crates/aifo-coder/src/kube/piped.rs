@@ -11,11 +11,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use aifo_launch::{EndSignals, Kubectl};
+use aifo_host::EndSignals;
+use aifo_launch::Kubectl;
 use aifo_types::{Ending, exit};
 use serde_json::Value;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::{sync::oneshot, time::timeout};
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::last_fetch::{LastFetch, SessionEnd};

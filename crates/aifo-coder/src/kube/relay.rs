@@ -6,12 +6,11 @@ use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use aifo_agents::known_agents;
 use aifo_kube::PodObject;
-use aifo_launch::{ApiFailure, FailureCause, KubectlError, known_agents};
+use aifo_launch::{ApiFailure, FailureCause, KubectlError};
 use anyhow::{Context, anyhow};
-use tokio::process::Child;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::{process::Child, sync::oneshot, time::timeout};
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use aifo_launch::state_directory;
+use aifo_host::state_directory;
 use aifo_sync::{PushState, ReceivedResult, receive_bundle, receive_result};
 use anyhow::Context;
 

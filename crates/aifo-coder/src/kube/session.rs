@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use aifo_agents::{AgentSpec, key_variables};
+use aifo_host::git_identity;
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
-use aifo_launch::{AgentSpec, git_identity, key_variables};
 use aifo_policy::Policy;
 use aifo_process::Restriction;
 use aifo_sidecar::{Images, Net, cache_directories, container_variables};
@@ -355,7 +356,7 @@ fn milli(cpus: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use aifo_launch::known_agents;
+    use aifo_agents::known_agents;
 
     use super::*;
     use crate::config::File;

@@ -4,16 +4,19 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aifo_host::CheckedWorkspace;
 use aifo_kube::{EventObject, PodFailure, PodObject, PodState};
-use aifo_launch::{CheckedWorkspace, FailureCause, Kubectl, KubectlError};
+use aifo_launch::{FailureCause, Kubectl, KubectlError};
 use aifo_sync::{Upload, UploadLimits, UploadScope};
 use aifo_types::escape_line;
 use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, ChildStdout};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    io::AsyncReadExt,
+    process::{Child, ChildStdout},
+    time::{Instant, sleep, sleep_until},
+};
 
 use super::cluster::{Cluster, away};
 use super::upload::{PodWorkspace, upload};

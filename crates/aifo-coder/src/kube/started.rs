@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use aifo_host::{EndSignals, new_id};
 use aifo_kube::Workspace;
-use aifo_launch::{EndSignals, new_id};
 
 use super::cluster::Cluster;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::upload::PodWorkspace;
 use crate::cli::Session;
-use crate::console::{self};
+use crate::console;
 use crate::paint;
 use crate::start::signal_exit_code;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use aifo_launch::AgentSpec;
+use aifo_agents::AgentSpec;
 use anyhow::{Context, bail};
 
 use crate::agents;

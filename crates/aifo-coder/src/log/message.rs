@@ -1,6 +1,6 @@
 //! One message of the launcher in a log, formatted as a line.
 
-use aifo_launch::{LoggedMessage, MessageLevel};
+use aifo_host::{LoggedMessage, MessageLevel};
 use aifo_types::escape_line;
 
 use crate::clock::Moment;

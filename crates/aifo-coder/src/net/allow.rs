@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_egress::NetRules;
-use aifo_launch::{NetworkRules, RuleScope, SessionInfo, allow_names, running_sessions};
+use aifo_host::{SessionInfo, running_sessions};
+use aifo_network::{NetworkRules, RuleScope, allow_names};
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;

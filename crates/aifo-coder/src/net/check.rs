@@ -5,14 +5,13 @@
 use std::process::ExitCode;
 
 use aifo_egress::{Name, NetRules};
-use aifo_launch::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
+use aifo_network::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
 use aifo_sidecar::TOOLS_STACK;
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::{NetCheck, UsageError};
-use crate::config;
-use crate::paint;
+use crate::{config, paint};
 
 /// The port of a name without one.
 const HTTPS: u16 = 443;
@@ -28,7 +27,7 @@ pub(super) fn check(flags: &NetCheck) -> anyhow::Result<ExitCode> {
         rules.set_agent(&agent.hosts)?;
         if config.net_defaults.value {
             let ports = &config.host_ports.value;
-            rules.allow_urls(agent, ports, &|name| std::env::var_os(name));
+            agent.allow_urls(&mut rules, ports, &|name| std::env::var_os(name));
         }
     }
     let stacks = config.tool_stacks(&rules);

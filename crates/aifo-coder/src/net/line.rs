@@ -1,6 +1,6 @@
 //! One connection, formatted as a line.
 
-use aifo_launch::{ConnectionState, ConnectionVerdict, LoggedConnection, PortUse};
+use aifo_network::{ConnectionState, ConnectionVerdict, LoggedConnection, PortUse};
 use aifo_types::escape_line;
 
 use crate::clock::{Moment, duration};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use aifo_launch::{ConnectionReader, ConnectionState, LoggedConnection};
+use aifo_network::{ConnectionReader, ConnectionState, LoggedConnection};
 use anyhow::{Context, bail};
 
 use super::line::{HEAD, connection_line};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use aifo_launch::LoggedConnection;
+use aifo_network::LoggedConnection;
 use serde::Serialize;
 
 use super::list::open;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use aifo_launch::{
+use aifo_host::{
     AnswerSender, ControlClient, ControlLine, EndedQuestion, ListedQuestion, SessionInfo,
     asking_sessions,
 };

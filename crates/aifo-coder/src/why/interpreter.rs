@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_launch::link_target;
+use aifo_agents::link_target;
 use aifo_policy::{KindSpec, kinds};
 use aifo_process::open_regular;
 use aifo_types::{ToolName, normalise_path};

@@ -22,7 +22,7 @@ pub(crate) struct CallExplainer<'a> {
     pub(crate) config: &'a Config,
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
-    pub(crate) smart: aifo_launch::SmartRuntimes,
+    pub(crate) smart: aifo_agents::SmartRuntimes,
     pub(crate) place: SidecarLocation,
 }
 

@@ -3,17 +3,16 @@
 use std::process::ExitCode;
 
 use aifo_engine::Engine;
-use aifo_launch::{ImageDecision, ImageReason, NoDialogue, Toolchain, ToolchainImages};
+use aifo_host::Toolchain;
+use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use super::directory;
-use crate::backend;
 use crate::cli::Why;
 use crate::config::{self, Config};
 use crate::image_dialogue::{requests, unavailable};
-use crate::paint;
-use crate::settings;
+use crate::{backend, paint, settings};
 
 /// A toolchain's image.
 #[derive(Debug, Serialize)]

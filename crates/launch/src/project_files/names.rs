@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use aifo_agents::known_agents;
 use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
-
-use crate::agents::known_agents;
 
 /// Further files that programs execute or obey, whatever the project.
 const FILES: [&str; 32] = [

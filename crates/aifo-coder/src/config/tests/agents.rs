@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::{AcpProfile, ChunkMode, FileFormat, MissingFileReply};
+use aifo_agents::{AcpProfile, ChunkMode, FileFormat, MissingFileReply};
 
 use super::of_user as config;
 

@@ -186,7 +186,7 @@ fn stricter_values_are_kept() {
 
 #[test]
 fn caches_can_only_be_shared_less() {
-    use aifo_launch::CacheScope::{None, Project, User};
+    use aifo_host::CacheScope::{None, Project, User};
     let rows = [
         ("", "", Project),
         ("'user'", "", User),

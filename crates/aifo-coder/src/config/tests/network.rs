@@ -3,7 +3,7 @@
 //! Proves `spec/network.md#writers`.
 
 use aifo_egress::NetRules;
-use aifo_launch::NetworkRules;
+use aifo_network::NetworkRules;
 
 use super::{flags, of_files, of_user};
 use crate::config::Config;

@@ -1,6 +1,6 @@
 //! Checks of objects that sessions in a cluster use: the namespace, secrets, and the launcher's image.
 
-use aifo_launch::{AgentSpec, key_variables, known_agents};
+use aifo_agents::{AgentSpec, key_variables, known_agents};
 
 use super::probe::{Got, Probe};
 use crate::doctor::report::Finding;

@@ -1,0 +1,42 @@
+//! Errors of an agent's container and state.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aifo_host::WorkspaceError;
+use aifo_proxy::BindError;
+use aifo_sidecar::SidecarError;
+
+use crate::keys::KEY_PORT;
+
+/// Reasons for which an agent's container or state is not ready.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The agent must not write to a directory of its state.
+    #[error(transparent)]
+    State(#[from] WorkspaceError),
+    /// The agent's localhost has no listener for model keys.
+    #[error(
+        "cannot listen on port {KEY_PORT} of the agent's localhost: {0}\n\
+         hint: pass the agent its keys with --keys pass"
+    )]
+    Keys(String),
+    /// A directory could not be created.
+    #[error("cannot create the session directory '{}': {source}", path.display())]
+    Directory {
+        /// Its path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The agent's proxy cannot listen.
+    #[error(transparent)]
+    Listen(#[from] BindError),
+    /// The agent's container did not start.
+    #[error(transparent)]
+    Container(#[from] Arc<SidecarError>),
+    /// A system call failed.
+    #[error("cannot start a session: {0}")]
+    System(#[from] io::Error),
+}
