@@ -41,7 +41,7 @@ fn bound_in_namespace() -> Vec<PathBuf> {
     sockets.lines().filter_map(path).collect()
 }
 
-/// Finds the sockets below a directory, the least deep ones first, in [`MAX_ENTRIES`] entries.
+/// Finds the sockets below a directory, the least deep ones first, in at most 100,000 entries.
 pub fn sockets_below(directory: &Path) -> Vec<PathBuf> {
     let mut sockets = Vec::new();
     let mut pending = VecDeque::from([directory.to_owned()]);
