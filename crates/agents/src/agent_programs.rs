@@ -8,7 +8,7 @@ use crate::agents::{AgentSpec, known_agents};
 
 /// Returns the trusted programs for a session with this workspace.
 pub fn trusted_programs(workspace: &Path) -> TrustedPrograms {
-    TrustedPrograms::for_workspace(workspace, &state_directories(&known_agents()))
+    TrustedPrograms::for_workspace(workspace, &state_directories(known_agents()))
 }
 
 /// Returns the trusted programs for a command without a workspace: the current directory counts as one.
@@ -17,7 +17,8 @@ pub fn trusted_programs_here() -> TrustedPrograms {
 }
 
 /// Returns the directories of the user in which these agents keep their state.
-pub fn state_directories(agents: &[AgentSpec]) -> Vec<PathBuf> {
+pub fn state_directories<'a>(agents: impl IntoIterator<Item = &'a AgentSpec>) -> Vec<PathBuf> {
     let Some(home) = home() else { return Vec::new() };
-    agents.iter().flat_map(|agent| &agent.state).map(|state| home.join(state)).collect()
+    let states = agents.into_iter().flat_map(|agent| &agent.state);
+    states.map(|state| home.join(state)).collect()
 }

@@ -1,17 +1,16 @@
 //! The table of agents (`spec/agents.md#table`).
 
 mod acp;
-mod hosts;
 mod keys;
-mod state;
 mod state_file;
 mod table;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use aifo_network::AgentHosts;
-use aifo_policy::ProjectNames;
 use aifo_types::env;
+use serde::{Deserialize, Deserializer};
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
 pub use self::keys::{BaseUrl, KeyRow, LoginKey, SettingsFile};
@@ -19,11 +18,13 @@ pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
 
 /// A row of the table: what an agent needs to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default = "without_name", deny_unknown_fields)]
 pub struct AgentSpec {
-    /// Its name, which selects the row.
+    /// Its name, which selects the row: that of its file.
+    #[serde(skip)]
     pub name: String,
-    /// The program in its image, and arguments before the user's.
+    /// The program in its image, and arguments before the user's; by default its name.
     pub command: Vec<String>,
     /// Its image, if not the one of its name.
     pub image: Option<String>,
@@ -31,7 +32,7 @@ pub struct AgentSpec {
     pub smart: SmartRuntimes,
     /// Whether its programs meet on a port of localhost, which all containers of a pod share.
     pub listens: bool,
-    /// The agent's own python, in its image.
+    /// The agent's own python, in its image: that of a virtual environment.
     pub local_python: Option<PathBuf>,
     /// State that it keeps between sessions: directories relative to HOME.
     pub state: Vec<PathBuf>,
@@ -46,15 +47,19 @@ pub struct AgentSpec {
     pub conversations: Vec<PathBuf>,
     /// Settings files relative to HOME, mounted read-only if they exist.
     pub settings: Vec<PathBuf>,
-    /// Files of a project that it executes or obeys. Names that start with '.' need no entry.
-    pub project: ProjectNames,
+    /// Files in a project.
+    pub project: AgentProject,
     /// The user's variables that it gets, by exact name.
     pub variables: Vec<String>,
     /// The providers whose keys it does not need to have.
-    pub keys: &'static [KeyRow],
+    pub keys: Vec<KeyRow>,
     /// Variables that are always set, with their values.
+    #[serde(deserialize_with = "pairs")]
     pub set: Vec<(String, String)>,
     /// The hosts that it connects to.
+    ///
+    /// Those of a known agent are what the agent of the image, or its maker's list for firewalls, names. Hosts
+    /// at which any account can store files for others are left out. Every one is reached with TLS only.
     pub hosts: AgentHosts,
     /// The user's shell, in its image.
     pub shell: PathBuf,
@@ -62,9 +67,20 @@ pub struct AgentSpec {
     pub acp: Option<AcpProfile>,
 }
 
+/// Names of an agent's files in a project, as of [`aifo_policy::ProjectNames`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentProject {
+    /// Files that it executes or obeys. Names that start with '.' need no entry.
+    pub files: Vec<String>,
+    /// Data that it writes there.
+    pub data: Vec<String>,
+}
+
 /// Runtimes with smart decisions: the agent's own programs run locally, the workspace's are proxied
 /// (`spec/decide.md`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SmartRuntimes {
     /// `node`.
     pub node: bool,
@@ -73,10 +89,6 @@ pub struct SmartRuntimes {
 }
 
 impl SmartRuntimes {
-    const NODE: SmartRuntimes = SmartRuntimes { node: true, python: false };
-    const PYTHON: SmartRuntimes = SmartRuntimes { node: false, python: true };
-    const NONE: SmartRuntimes = SmartRuntimes { node: false, python: false };
-
     /// Returns the variables for shims. They are also set when both runtimes are off, to override
     /// the launcher's own.
     pub fn variables(self) -> [(&'static str, &'static str); 3] {
@@ -109,7 +121,7 @@ impl AgentSpec {
             name: name.to_owned(),
             command: vec![name.to_owned()],
             image: None,
-            smart: SmartRuntimes::NONE,
+            smart: SmartRuntimes::default(),
             listens: false,
             local_python: None,
             state: Vec::new(),
@@ -118,15 +130,24 @@ impl AgentSpec {
             import: Vec::new(),
             conversations: Vec::new(),
             settings: Vec::new(),
-            project: ProjectNames::of(&[]),
+            project: AgentProject::default(),
             variables: Vec::new(),
-            keys: &[],
+            keys: Vec::new(),
             set: Vec::new(),
             hosts: AgentHosts::default(),
             shell: PathBuf::from("/bin/bash"),
             acp: None,
         }
     }
+}
+
+fn without_name() -> AgentSpec {
+    AgentSpec { command: Vec::new(), ..AgentSpec::unknown("") }
+}
+
+/// Deserializes a table of variables, sorted by name.
+fn pairs<'de, D: Deserializer<'de>>(table: D) -> Result<Vec<(String, String)>, D::Error> {
+    Ok(BTreeMap::deserialize(table)?.into_iter().collect())
 }
 
 /// Stands for the number of the container's user in a private name.
@@ -145,7 +166,7 @@ mod tests {
         let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
         assert!(names.is_sorted(), "{names:?}");
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-        for agent in &agents {
+        for agent in agents {
             let below =
                 |path: &PathBuf| path.components().all(|c| matches!(c, Component::Normal(_)));
             assert!(!agent.state.is_empty() && agent.state.iter().all(below), "{}", agent.name);
@@ -201,13 +222,12 @@ mod tests {
 
     #[test]
     fn runtimes_as_required() {
-        let smart =
-            |name: &str| known_agents().into_iter().find(|it| it.name == name).unwrap().smart;
+        let smart = |name: &str| known_agents().iter().find(|it| it.name == name).unwrap().smart;
         for name in ["letta", "codex", "crush", "opencode"] {
-            assert_eq!(smart(name), SmartRuntimes::NODE, "{name}");
+            assert_eq!(smart(name), SmartRuntimes { node: true, python: false }, "{name}");
         }
         for name in ["aider", "openhands"] {
-            assert_eq!(smart(name), SmartRuntimes::PYTHON, "{name}");
+            assert_eq!(smart(name), SmartRuntimes { node: false, python: true }, "{name}");
         }
     }
 
@@ -216,12 +236,12 @@ mod tests {
         const PAGE: &str = include_str!("../../../spec/agents.md");
         let (mut rows, mut silent) = (Vec::new(), Vec::new());
         for agent in known_agents() {
-            let Some(acp) = agent.acp else {
-                silent.push(agent.name);
+            let Some(acp) = &agent.acp else {
+                silent.push(&agent.name);
                 continue;
             };
             let yes = |on: bool| if on { " yes |" } else { " |" };
-            let option = acp.allow_option.map(|id| format!(" `{id}`")).unwrap_or_default();
+            let option = acp.allow_option.as_ref().map(|id| format!(" `{id}`")).unwrap_or_default();
             rows.push(format!(
                 "| {} | `{}` |{}{} {} |{option} | {} s |{}",
                 agent.name,
@@ -235,7 +255,7 @@ mod tests {
                 acp.initialize.as_secs(),
                 yes(acp.kill_on_eof),
             ));
-            assert_eq!((acp.stream, acp.set), (ChunkMode::Delta, vec![]), "{}", agent.name);
+            assert_eq!((acp.stream, acp.set.len()), (ChunkMode::Delta, 0), "{}", agent.name);
         }
         assert!(PAGE.contains(&(rows.join("\n") + "\n\n")), "{rows:#?}");
         assert_eq!(silent, ["aider", "crush", "letta"]);

@@ -57,7 +57,7 @@ pub struct ModelKeys {
     /// The user's variables that the agent does not get.
     withheld: BTreeSet<String>,
     /// Pointers of keys in the agent's login, and phantom keys for its copy.
-    of_login: Vec<(&'static str, String)>,
+    of_login: Vec<(String, String)>,
 }
 
 /// Why keys cannot be proxied.
@@ -77,11 +77,11 @@ pub fn providers_of_keys() -> Vec<&'static str> {
 }
 
 /// Returns the variables from which [`ModelKeys::collect`] reads an agent's keys and URLs, each once.
-pub fn key_variables(agent: &AgentSpec) -> BTreeSet<&'static str> {
+pub fn key_variables(agent: &AgentSpec) -> BTreeSet<&str> {
     let variables = agent.keys.iter().flat_map(|row| {
-        let provider = Provider::of(row.provider).unwrap_or(&COMPATIBLE);
-        let own = provider.variables.is_empty().then_some(row.key);
-        provider.variables.iter().copied().chain(own).chain(row.user_base)
+        let provider = Provider::of(&row.provider).unwrap_or(&COMPATIBLE);
+        let own = provider.variables.is_empty().then_some(row.key.as_str());
+        provider.variables.iter().copied().chain(own).chain(row.user_base.as_deref())
     });
     variables.collect()
 }
@@ -102,20 +102,21 @@ impl ModelKeys {
         let (mut arguments, mut variables) = (Vec::new(), Vec::new());
         let (mut upstreams, mut withheld) = (Vec::new(), BTreeSet::new());
         let mut of_login = Vec::new();
-        for row in agent.keys {
-            let provider = Provider::of(row.provider).unwrap_or(&COMPATIBLE);
+        for row in &agent.keys {
+            let provider = Provider::of(&row.provider).unwrap_or(&COMPATIBLE);
             let is_set = |name: &&str| variable(name).is_some_and(|value| !value.trim().is_empty());
-            let own = [row.key];
+            let (key, user_base) = (row.key.as_str(), row.user_base.as_deref());
+            let own = [key];
             let names = if provider.variables.is_empty() { &own[..] } else { provider.variables };
-            if !names.contains(&row.key) && is_set(&row.key) {
+            if !names.contains(&key) && is_set(&key) {
                 // The token of a gateway, which the agent sends in another way.
                 continue;
             }
             let of_environment = names.iter().copied().find(is_set);
             let of_environment = of_environment.map(|name| SecretSource::Variable(name.to_owned()));
-            let entry = settings.entries.get(row.provider);
+            let entry = settings.entries.get(&row.provider);
             let of_entry = entry.and_then(|entry| entry.source.clone());
-            let file = home.zip(agent.credentials.as_ref()).zip(row.login);
+            let file = home.zip(agent.credentials.as_ref()).zip(row.login.as_ref());
             let login = file.and_then(|((home, file), place)| KeyOfLogin::find(home, file, place));
             let reader: Box<dyn KeySource> = match (of_entry.or(of_environment), &login) {
                 (Some(source), _) => Box::new(Reader { source, programs: programs.clone() }),
@@ -124,31 +125,31 @@ impl ModelKeys {
             };
             let of_entry = entry.and_then(|entry| entry.url.clone());
             let of_variable = || {
-                let url = row.user_base.and_then(&variable).filter(|url| !url.trim().is_empty());
+                let url = user_base.and_then(&variable).filter(|url| !url.trim().is_empty());
                 url.map(|url| UpstreamUrl::parse(&url))
             };
             let url = match of_entry.map(Ok).or_else(of_variable) {
                 Some(Ok(url)) if row.path.is_empty() => Some(url),
                 Some(Ok(url)) => Some(url.with_version()),
                 Some(Err(error)) => {
-                    let name = row.user_base.unwrap_or_default();
+                    let name = user_base.unwrap_or_default();
                     tracing::warn!("{name} cannot be proxied, so the agent gets the key: {error}");
                     continue;
                 }
                 None if provider.upstream.is_empty() => continue,
                 None => None,
             };
-            let upstream = Upstream::new(row.provider, provider, url, reader)?;
-            if let (Some(_), Some(place)) = (&login, row.login) {
-                of_login.push((place.pointer, upstream.phantom().as_str().to_owned()));
+            let upstream = Upstream::new(&row.provider, provider, url, reader)?;
+            if let (Some(_), Some(place)) = (&login, &row.login) {
+                of_login.push((place.pointer.clone(), upstream.phantom().as_str().to_owned()));
             }
             let base = format!("http://127.0.0.1:{KEY_PORT}/{}{}", row.provider, row.path);
             row.base.apply(&base, &mut arguments, &mut variables);
-            variables.push((row.key.to_owned(), upstream.phantom().as_str().to_owned()));
-            if let Some(file) = row.settings.filter(|file| !is_set(&file.unless)) {
-                variables.push((file.variable.to_owned(), file.path.to_owned()));
+            variables.push((key.to_owned(), upstream.phantom().as_str().to_owned()));
+            if let Some(file) = row.settings.as_ref().filter(|it| !is_set(&it.unless.as_str())) {
+                variables.push((file.variable.clone(), file.path.clone()));
             }
-            let names = names.iter().copied().chain(own).chain(row.user_base);
+            let names = names.iter().copied().chain(own).chain(user_base);
             withheld.extend(names.map(str::to_owned));
             upstreams.push(upstream);
         }
@@ -169,7 +170,7 @@ impl ModelKeys {
     }
 
     /// Returns the pointers of keys in the agent's login, and phantom keys for its copy.
-    pub fn of_login(&self) -> &[(&'static str, String)] {
+    pub fn of_login(&self) -> &[(String, String)] {
         &self.of_login
     }
 

@@ -37,8 +37,8 @@ pub use agent_programs::{state_directories, trusted_programs, trusted_programs_h
 pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variable_name, agent_variables};
 pub use agents::{
-    AcpProfile, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey, MissingFileReply,
-    SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
+    AcpProfile, AgentProject, AgentSpec, BaseUrl, ChunkMode, FileFormat, KeyRow, LoginKey,
+    MissingFileReply, SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use environments::{link_target, warn_of_foreign_environments};
 pub use keys::{

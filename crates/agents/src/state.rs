@@ -82,9 +82,9 @@ impl StatePlace {
         let users = agent.home.as_deref().map(Beneath::open).transpose()?;
         let users = users.ok_or(io::ErrorKind::NotFound)?;
         let notice = self.import(agent, &users, &own)?;
-        let rows = agent.spec.keys.iter().filter_map(|row| row.login);
+        let rows = agent.spec.keys.iter().filter_map(|row| row.login.as_ref());
         let keys = agent.keys.as_ref().map(|keys| keys.of_login().to_vec()).unwrap_or_default();
-        let pointers = rows.map(|login| login.pointer).collect();
+        let pointers = rows.map(|login| login.pointer.clone()).collect();
         let phantoms = Phantoms::new(pointers, keys, self.directory.join(PHANTOMS));
         let credential = agent.spec.credentials.clone().map(|file| {
             let agent = self.directory.parent().unwrap_or(&self.directory);

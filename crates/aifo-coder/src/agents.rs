@@ -19,7 +19,7 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     };
     let keys = config.key_settings();
     let mut rows = Vec::new();
-    for spec in &config.agents.all {
+    for spec in config.agents.all() {
         rows.push(Row::of(spec, &config, keys.as_ref(), engine.as_ref().ok()).await);
     }
     if flags.json {
@@ -106,7 +106,7 @@ impl<'a> Row<'a> {
 /// Returns the providers of an agent's keys that have an entry with a key.
 fn keys_of<'a>(spec: &'a AgentSpec, keys: Option<&KeySettings>) -> Vec<&'a str> {
     let Some(keys) = keys else { return Vec::new() };
-    let mut found: Vec<_> = spec.keys.iter().map(|row| row.provider).collect();
+    let mut found: Vec<_> = spec.keys.iter().map(|row| row.provider.as_str()).collect();
     found.retain(|name| keys.entries.get(*name).is_some_and(|entry| entry.source.is_some()));
     found.dedup();
     found

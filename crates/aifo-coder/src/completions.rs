@@ -101,7 +101,7 @@ impl Vocabulary {
         let config = config::load(Path::new("."), &Flags::default());
         let config = config.unwrap_or_else(|_| Config::builtin());
         Vocabulary {
-            agents: config.agents.all.iter().map(|agent| agent.name.clone()).collect(),
+            agents: config.agents.all().into_iter().map(|agent| agent.name.clone()).collect(),
             kinds: config
                 .kinds
                 .policy

@@ -144,6 +144,6 @@ pub(crate) fn user_program(
 
 /// The programs that may be started for a workspace.
 pub(crate) fn programs(workspace: &Path, config: &Config) -> TrustedPrograms {
-    let agents = [known_agents(), config.agents.all.clone()].concat();
-    TrustedPrograms::for_workspace(workspace, &state_directories(&agents))
+    let agents = known_agents().iter().chain(config.agents.all());
+    TrustedPrograms::for_workspace(workspace, &state_directories(agents))
 }

@@ -217,7 +217,7 @@ fn requested_agents<'a>(
         let login = spec.credentials.as_ref().map(|login| &login.from);
         spec.state.iter().chain(login).any(|path| home.join(path).exists())
     };
-    Ok(config.agents.all.iter().filter(is_used).collect())
+    Ok(config.agents.all().into_iter().filter(is_used).collect())
 }
 
 async fn find_engine(

@@ -5,6 +5,7 @@ use std::fmt;
 
 use aifo_egress::{Name, NetRules, RuleError, Verdict};
 use aifo_types::Kind;
+use serde::Deserialize;
 
 /// The rules of a session. Their order does not matter.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +18,8 @@ pub struct NetworkRules {
 }
 
 /// The hosts of an agent: rules of a network by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct AgentHosts {
     /// Its models, with the login that they need and the list of models: `@agent-model`.
     pub model: Vec<String>,

@@ -3,8 +3,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
+
+use super::pairs;
+
 /// The facts that a client needs before it connects to an agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default = "without_command", deny_unknown_fields)]
 pub struct AcpProfile {
     /// The program in its image, with its arguments.
     pub command: Vec<String>,
@@ -20,15 +25,18 @@ pub struct AcpProfile {
     /// The id of the option that allows once, if several options claim to.
     pub allow_option: Option<String>,
     /// Time limit of its reply to `initialize`.
+    #[serde(rename = "initialize_secs", deserialize_with = "seconds")]
     pub initialize: Duration,
     /// True if it keeps running when its stdin ends, so it has to be killed.
     pub kill_on_eof: bool,
     /// Variables that are set in this mode only, with their values.
+    #[serde(deserialize_with = "pairs")]
     pub set: Vec<(String, String)>,
 }
 
 /// The reply to a read of a missing file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MissingFileReply {
     /// The protocol's error.
     #[default]
@@ -38,7 +46,8 @@ pub enum MissingFileReply {
 }
 
 /// Content of a message chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChunkMode {
     /// A piece of the message.
     #[default]
@@ -81,6 +90,14 @@ impl ChunkMode {
             ChunkMode::Auto => "auto",
         }
     }
+}
+
+fn without_command() -> AcpProfile {
+    AcpProfile::plain(Vec::new())
+}
+
+fn seconds<'de, D: Deserializer<'de>>(number: D) -> Result<Duration, D::Error> {
+    u64::deserialize(number).map(Duration::from_secs)
 }
 
 /// Loading an agent's runtime has taken twenty seconds on a busy machine.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 /// The state that an agent in a container works with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateMode {
@@ -22,23 +24,31 @@ pub enum StateImport {
     Conversations,
 }
 
-/// A file of an agent, and the part of it that aifo copies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A file of an agent, and the part of it that aifo copies: only what is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StateFile {
     /// The user's file, relative to HOME.
     pub from: PathBuf,
-    /// The copy, relative to the container's HOME.
+    /// The copy, relative to the container's HOME. An agent's file omits it if the path is the same.
+    #[serde(default)]
     pub to: PathBuf,
     /// How it is parsed.
     pub format: FileFormat,
     /// The keys that are copied, as `a.*.b`, where `*` is any name or index and a final `**` is
     /// everything below; only plain values and lists of them. `a.b=one|other` copies only these
     /// words. A text has no keys.
+    ///
+    /// No key of a known agent's settings names a program: no MCP server, hook, plugin or helper. A login
+    /// that leads the agent elsewhere, such as a key with a server's address, has only the listed words, as
+    /// an agent in the container can write it.
+    #[serde(default)]
     pub keys: Vec<String>,
 }
 
 /// The format of an agent's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FileFormat {
     /// A JSON object.
     Json,

@@ -20,8 +20,8 @@ pub(crate) struct KeyOfLogin {
 
 impl KeyOfLogin {
     /// Returns `None` if the login has no such key, or is one by OAuth.
-    pub(crate) fn find(home: &Path, file: &StateFile, place: LoginKey) -> Option<Self> {
-        let found = KeyOfLogin { home: home.to_owned(), file: file.clone(), place };
+    pub(crate) fn find(home: &Path, file: &StateFile, place: &LoginKey) -> Option<Self> {
+        let found = KeyOfLogin { home: home.to_owned(), file: file.clone(), place: place.clone() };
         found.parse().is_ok().then_some(found)
     }
 
@@ -35,11 +35,11 @@ impl KeyOfLogin {
             Found::Rejected(why) => return Err(failed(why)),
         };
         let login = self.file.format.parse(&bytes).ok_or_else(|| failed("is damaged"))?;
-        let is_oauth = self.place.oauth.and_then(|pointer| login.pointer(pointer));
+        let is_oauth = self.place.oauth.as_ref().and_then(|pointer| login.pointer(pointer));
         if is_oauth.is_some_and(|login| !login.is_null()) {
             return Err(failed("is a login by OAuth"));
         }
-        let text = login.pointer(self.place.pointer).and_then(Value::as_str);
+        let text = login.pointer(&self.place.pointer).and_then(Value::as_str);
         let key = Key::parse(text.ok_or_else(|| failed("has no key"))?);
         key.map_err(|error| failed(&format!("has no key: {error}")))
     }

@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 #[derive(Debug)]
 pub(super) struct Phantoms {
     /// Pointers, and the phantom keys of this session. Empty if the agent gets the keys.
-    keys: Vec<(&'static str, String)>,
+    keys: Vec<(String, String)>,
     /// Pointers that may have a phantom key of another session.
-    pointers: Vec<&'static str>,
+    pointers: Vec<String>,
     /// Has the hashes of the phantom keys that were written into the copy, the newest last.
     file: PathBuf,
 }
@@ -21,11 +21,7 @@ pub(super) struct Phantoms {
 const MAX_HASHES: usize = 64;
 
 impl Phantoms {
-    pub(super) fn new(
-        pointers: Vec<&'static str>,
-        keys: Vec<(&'static str, String)>,
-        file: PathBuf,
-    ) -> Self {
+    pub(super) fn new(pointers: Vec<String>, keys: Vec<(String, String)>, file: PathBuf) -> Self {
         Phantoms { keys, pointers, file }
     }
 

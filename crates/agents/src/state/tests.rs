@@ -294,7 +294,7 @@ fn a_state_in_use_is_not_removed() {
 /// A session of codex, with the user's key behind the proxy.
 fn codex(fixture: &Fixture) -> AgentContainerConfig {
     let agents = crate::agents::known_agents();
-    let spec = agents.into_iter().find(|agent| agent.name == "codex").unwrap();
+    let spec = agents.iter().find(|agent| agent.name == "codex").unwrap().clone();
     let home = fixture.0.path().join("home");
     let programs = crate::agent_programs::trusted_programs_here();
     let settings = crate::keys::KeySettings::default();

@@ -19,11 +19,12 @@ use crate::config::key::ConfigEntry;
 use crate::config::network;
 use crate::config::source::{Source, Sourced};
 
-/// The table of agents, by name.
-#[derive(Clone, Debug)]
+/// The table of agents. Known ones are read when they are asked for, as every start makes this table.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Agents {
-    pub(crate) all: Vec<AgentSpec>,
     /// Rows that the user changed or added.
+    own: Vec<AgentSpec>,
+    /// Their names.
     changed: Vec<Sourced<String>>,
 }
 
@@ -187,8 +188,13 @@ enumeration!(STREAM: ChunkMode =
     [(ChunkMode::Delta, "delta"), (ChunkMode::Snapshot, "snapshot"), (ChunkMode::Auto, "auto")]);
 
 impl Agents {
-    pub(crate) fn builtin() -> Self {
-        Agents { all: known_agents(), changed: Vec::new() }
+    /// Returns all rows, sorted by name.
+    pub(crate) fn all(&self) -> Vec<&AgentSpec> {
+        let is_own = |agent: &&AgentSpec| self.own.iter().any(|own| own.name == agent.name);
+        let known = known_agents().iter().filter(|agent| !is_own(agent));
+        let mut all: Vec<_> = known.chain(&self.own).collect();
+        all.sort_by_key(|agent| &agent.name);
+        all
     }
 
     /// Finds an agent. Errors: no agent has this name.
@@ -196,7 +202,7 @@ impl Agents {
         if let Some(found) = self.find(name) {
             return Ok(found);
         }
-        let known = self.all.iter().map(|agent| agent.name.as_str());
+        let known = self.all().into_iter().map(|agent| agent.name.as_str());
         let error = ConfigError::new(&Source::Flag("AGENT"), format!("there is no agent '{name}'"));
         Err(match suggestion(name, known) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
@@ -207,7 +213,7 @@ impl Agents {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&AgentSpec> {
-        self.all.iter().find(|agent| agent.name == name)
+        self.own.iter().chain(known_agents()).find(|agent| agent.name == name)
     }
 
     /// Changes or adds the row of `[agents.NAME]`.
@@ -216,9 +222,8 @@ impl Agents {
         check_name(item)?;
         let mut spec = self.find(name).cloned().unwrap_or_else(|| AgentSpec::unknown(name));
         change(&mut spec, item)?;
-        self.all.retain(|agent| agent.name != name);
-        self.all.push(spec);
-        self.all.sort_by(|one, other| one.name.cmp(&other.name));
+        self.own.retain(|agent| agent.name != name);
+        self.own.push(spec);
         self.changed.push(Sourced::new(name.to_owned(), item.source.clone()));
         Ok(())
     }

@@ -31,7 +31,7 @@ macro_rules! table {
                     kinds: Kinds::builtin(),
                     variables: Variables::builtin(),
                     names: ConfiguredRules::default(),
-                    agents: Agents::builtin(),
+                    agents: Agents::default(),
                     keys: Keys::default(),
                     argument_rules: ArgumentRules::default(),
                     permissions: PermissionRules::new(WithSource {

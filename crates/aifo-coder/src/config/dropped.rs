@@ -78,9 +78,9 @@ impl Config {
     fn dropped_of_keys(&self, agent: &AgentSpec) -> Vec<String> {
         let mut sentences = Vec::new();
         let entries = self.keys.entries();
-        let of_agent = agent.keys.iter().filter_map(|row| Some((row, entries.get(row.provider)?)));
+        let of_agent = agent.keys.iter().filter_map(|row| Some((row, entries.get(&row.provider)?)));
         for (row, entry) in of_agent {
-            let name = row.provider;
+            let name = &row.provider;
             if let Some(url) = entry.url.as_ref().filter(|url| url.is_local()) {
                 sentences.push(format!(
                     "the URL of keys.{name} is not passed: it names port {} of this machine, which a pod cannot reach.",
@@ -95,12 +95,13 @@ impl Config {
             };
             let variables = key_variables(agent);
             // Some agents read the key from a variable other than the user's.
-            let of_user =
-                variables.get(row.key).or_else(|| variables.iter().find(|it| it.ends_with("_KEY")));
+            let of_user = variables
+                .get(row.key.as_str())
+                .or_else(|| variables.iter().find(|it| it.ends_with("_KEY")));
             sentences.push(format!(
                 "'{source}' of keys.{name} is not passed: a pod takes keys from the secret '{}', such as {}.",
                 self.keys_secret.value,
-                of_user.copied().unwrap_or(row.key)
+                of_user.copied().unwrap_or(&row.key)
             ));
         }
         sentences

@@ -43,7 +43,7 @@ pub(super) fn network(
 /// Returns the URLs of `[keys]` for the agent's providers that a pod has.
 pub(super) fn key_urls(config: &Config, spec: &AgentSpec) -> impl Iterator<Item = UpstreamUrl> {
     let mut entries = config.key_settings().unwrap_or_default().entries;
-    let urls = spec.keys.iter().filter_map(move |row| entries.remove(row.provider)?.url);
+    let urls = spec.keys.iter().filter_map(move |row| entries.remove(&row.provider)?.url);
     urls.filter(|url| !url.is_local())
 }
 

@@ -364,13 +364,13 @@ mod tests {
     #[test]
     fn an_agent_that_listens_is_named() {
         let config = Config::builtin();
-        let agents = known_agents().into_iter().filter(|agent| {
+        let agents = known_agents().iter().filter(|agent| {
             let expected = format!("{} listens on localhost", agent.name);
             warnings(&config, agent, &AgentVariables::default())
                 .iter()
                 .any(|warning| warning.starts_with(&expected))
         });
-        let names: Vec<_> = agents.map(|agent| agent.name).collect();
+        let names: Vec<_> = agents.map(|agent| agent.name.as_str()).collect();
         assert_eq!(names, ["opencode"]);
     }
 

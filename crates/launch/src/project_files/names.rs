@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use aifo_agents::known_agents;
 use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
+
+use aifo_agents::{AgentProject, known_agents};
 
 /// Further files that programs execute or obey, whatever the project.
 const FILES: [&str; 32] = [
@@ -98,19 +99,20 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn of_rows() -> Self {
-        let of_agents = known_agents().into_iter().map(|agent| agent.project);
         let has_parts =
             |format| matches!(format, VersionFormat::PackageJson | VersionFormat::GoMod);
         let versions = kinds().iter().flat_map(|kind| kind.version_files);
         let versions = versions.filter(|(_, format)| !has_parts(*format)).map(|(name, _)| name);
         let obeyed = FILES.iter().chain(versions).map(|name| (*name, Role::Obeyed));
         let mut all: Vec<_> = DATA.iter().map(|name| (*name, Role::Data)).chain(obeyed).collect();
-        for ProjectNames { files, manifests, data } in
-            kinds().iter().map(|kind| kind.project).chain(of_agents)
-        {
+        for ProjectNames { files, manifests, data } in kinds().iter().map(|kind| kind.project) {
             all.extend(data.iter().map(|name| (*name, Role::Data)));
             all.extend(manifests.iter().map(|(name, parts)| (*name, Role::Manifest(*parts))));
             all.extend(files.iter().map(|name| (*name, Role::Obeyed)));
+        }
+        for AgentProject { files, data } in known_agents().iter().map(|agent| &agent.project) {
+            all.extend(data.iter().map(|name| (name.as_str(), Role::Data)));
+            all.extend(files.iter().map(|name| (name.as_str(), Role::Obeyed)));
         }
         let is_pattern = |(name, _): &(&str, Role)| name.contains(['*', '/']);
         let (patterns, names): (Vec<_>, Vec<_>) = all.into_iter().partition(is_pattern);
