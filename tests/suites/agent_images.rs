@@ -12,7 +12,7 @@ use aifo_tests::{Engine, Outcome, Running};
 
 /// Every agent with a recipe.
 fn agents() -> Vec<String> {
-    let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/images/recipes");
+    let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/engine/recipes");
     let files = fs::read_dir(recipes).unwrap().map(|entry| entry.unwrap().file_name());
     let names = files.filter_map(|file| {
         let name = file.to_str()?.strip_prefix("agent-")?.strip_suffix(".toml")?;

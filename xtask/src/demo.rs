@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use aifo_engine::images::copy_tree;
 use anyhow::{Context, Result, bail};
+use calls::{CALLS, Call, KINDS, Outcome};
 use nix::sys::signal::{Signal, killpg};
 
 use crate::bench::stats::{Pairs, millis};
 use crate::serve::{self, Options, Serve};
 use crate::{dist, shell, table};
-use aifo_images::copy_tree;
-use calls::{CALLS, Call, KINDS, Outcome};
 
 /// How often each call is timed on each side, in turns.
 const ROUNDS: usize = 5;
@@ -28,7 +28,7 @@ const ROUNDS: usize = 5;
 /// Builds the binaries, makes the calls, prints the table, and fails if a call gave a wrong result.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let dist = dist::build(&shell::root().join("target/demo-bin"))?;
-    let scratch = aifo_images::scratch()?;
+    let scratch = aifo_engine::images::scratch()?;
     let root = scratch.path().canonicalize()?;
     let project = root.join("polyglot");
     fs::create_dir(&project)?;

@@ -75,7 +75,7 @@ fn install_below(prefix: &Path) -> Result<()> {
 
 /// Writes the archive of a release and its sum, and returns its path.
 pub(crate) fn write_archive(out: &Path) -> Result<PathBuf> {
-    let staging = aifo_images::scratch()?;
+    let staging = aifo_engine::images::scratch()?;
     let name = archive::name(Target::of_host()?.architecture());
     install_below(&staging.path().join(&name))?;
     let archive = archive::pack(staging.path(), &name, out, 9)?;

@@ -1,6 +1,6 @@
 //! `cargo xtask images`: builds, lists and updates images of toolchains, agents and suites.
 //!
-//! `aifo-images` builds; this adds the workspace's shim, toolchain and lock file, and the suites' images.
+//! `aifo-engine` builds; this adds the workspace's shim, toolchain and lock file, and the suites' images.
 //! See spec/images.md.
 
 mod context;
@@ -11,8 +11,10 @@ use std::ffi::OsString;
 use std::io::stderr;
 use std::path::{Path, PathBuf};
 
-use aifo_engine::Program;
-use aifo_images::{BaseChoice, BuildOptions, ImageNames, Lock};
+use aifo_engine::{
+    Program,
+    images::{BaseChoice, BuildOptions, ImageNames, Lock},
+};
 use anyhow::{Context, Result, bail};
 
 use crate::{dist, shell, table};
@@ -59,10 +61,10 @@ pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()>
 }
 
 fn build(engine: Engine, options: &Options) -> Result<()> {
-    let scratch = aifo_images::scratch()?;
+    let scratch = aifo_engine::images::scratch()?;
     let options = options.for_build(scratch.path())?;
     let lock = Lock::embedded()?;
-    let (_, errors) = aifo_images::build(&engine.host()?, &lock, &options, &mut stderr())?;
+    let (_, errors) = aifo_engine::images::build(&engine.host()?, &lock, &options, &mut stderr())?;
     match errors.into_iter().next() {
         None => Ok(()),
         Some(error) => Err(error.into()),
@@ -72,9 +74,9 @@ fn build(engine: Engine, options: &Options) -> Result<()> {
 /// Renews the workspace's own lock file.
 fn update(engine: Engine, options: &Options) -> Result<()> {
     let options = options.for_update()?;
-    let path = shell::root().join("crates/images/images.lock");
+    let path = shell::root().join("crates/engine/images.lock");
     let mut lock = Lock::read(&path)?;
-    aifo_images::update(&engine.host()?, &mut lock, &options, &mut stderr(), |lock| {
+    aifo_engine::images::update(&engine.host()?, &mut lock, &options, &mut stderr(), |lock| {
         lock.write(&path)
     })?;
     Ok(())
@@ -126,7 +128,7 @@ impl Options {
 
     /// Adds the shim, if an image has it.
     fn for_build(&self, scratch: &Path) -> Result<BuildOptions> {
-        let programs = aifo_images::programs(&self.names)?;
+        let programs = aifo_engine::images::programs(&self.names)?;
         if programs.contains(&"aifo-coder") {
             bail!("'launcher' is built by an installed program: aifo-coder images build launcher");
         }
@@ -163,7 +165,7 @@ impl Options {
 fn toolchain() -> Result<PathBuf> {
     let file = shell::find_in_path("rustc").context("'rustc' is not in PATH")?;
     let path = std::env::var_os("PATH").unwrap_or_default();
-    Ok(aifo_images::toolchain(&Program { file, path }, shell::root())?)
+    Ok(aifo_engine::images::toolchain(&Program { file, path }, shell::root())?)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
-use aifo_engine::{Mount, Value};
+use aifo_engine::{Mount, Value, images::LOGIN_PROFILE};
 use aifo_host::{Beneath, Found, TrustedPrograms, identity, workspace_check};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 use aifo_types::container_path;
@@ -100,7 +100,7 @@ pub async fn configure(
     let shell = agent.spec.shell.to_string_lossy();
     let (gitconfig, excludes) = identity::git_settings(programs).await;
     let texts = [
-        include_str!("agents/zz-aifo.sh").to_owned(),
+        LOGIN_PROFILE.to_owned(),
         identity::passwd(CONTAINER_HOME, &shell, as_root),
         identity::group(as_root),
         gitconfig,

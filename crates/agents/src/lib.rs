@@ -4,7 +4,7 @@
 //! between sessions, with the user's login; model keys that it works with but does not have; its
 //! container and the proxy in front of it; the user's settings that its tools need.
 //!
-//! Out of scope: sessions (`aifo-launch`), and the recipes of images (`aifo-images`).
+//! Out of scope: sessions (`aifo-launch`), and the recipes of images (`aifo-engine`).
 //!
 //! ```
 //! use aifo_agents::known_agents;

@@ -8,9 +8,12 @@ use std::process::ExitCode;
 
 use aifo_agents::trusted_programs_here;
 use aifo_egress::GROUPS;
-use aifo_engine::{Choice, Engine, within_timeout};
+use aifo_engine::{
+    Choice, Engine,
+    images::{Part, Recipe, recipes},
+    within_timeout,
+};
 use aifo_host::running_sessions;
-use aifo_images::{Part, Recipe, recipes};
 use aifo_policy::PermissionRule;
 use clap::{Arg, Command, CommandFactory, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;

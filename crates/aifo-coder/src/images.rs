@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use aifo_agents::trusted_programs_here;
-use aifo_engine::{Choice, Engine, Flavor, Programs, within_timeout};
+use aifo_engine::{
+    Choice, Engine, Flavor, Programs,
+    images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe},
+    within_timeout,
+};
 use aifo_host::{ShimBinary, state_directory};
-use aifo_images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe};
 use anyhow::Context;
 use serde::Serialize;
 
@@ -51,7 +54,7 @@ pub(crate) async fn build_named(
     config: &Config,
 ) -> anyhow::Result<Option<Vec<&'static Recipe>>> {
     let mut options = BuildOptions { toolchain, ..options(flags, config) };
-    for program in aifo_images::programs(&flags.names)? {
+    for program in aifo_engine::images::programs(&flags.names)? {
         match program {
             "aifo-shim" => {
                 let shim = ShimBinary::find(&trusted_programs_here())?;
@@ -67,7 +70,7 @@ pub(crate) async fn build_named(
     }
     let host = host(flags.engine, config).await?;
     let start = Instant::now();
-    let (built, errors) = aifo_images::build(&host, &lock, &options, &mut EscapedStderr)?;
+    let (built, errors) = aifo_engine::images::build(&host, &lock, &options, &mut EscapedStderr)?;
     let seconds = start.elapsed().as_secs();
     if !built.is_empty() {
         let images = console::counted(built.len(), "image");
@@ -103,7 +106,7 @@ async fn update(flags: &BuildImages, config: &Config) -> anyhow::Result<ExitCode
     let mut lock = Lock::embedded()?.with(users.clone());
     let host = host(flags.engine, config).await?;
     let options = options(flags, config);
-    aifo_images::update(&host, &mut lock, &options, &mut EscapedStderr, |lock| {
+    aifo_engine::images::update(&host, &mut lock, &options, &mut EscapedStderr, |lock| {
         users = lock.clone();
         users.write(&path)
     })?;
@@ -118,7 +121,7 @@ async fn push(flags: &PushImages, config: &Config) -> anyhow::Result<ExitCode> {
     let destination = Destination::parse(&flags.destination)?;
     let host = host(flags.engine, config).await?;
     let image_names = image_names(config);
-    let pushed = aifo_images::push(
+    let pushed = aifo_engine::images::push(
         &host,
         &flags.names,
         &image_names,
@@ -199,7 +202,7 @@ fn toolchain() -> anyhow::Result<PathBuf> {
         )
     })?;
     // Outside of every project: a project's `rust-toolchain.toml` can name a toolchain of its own.
-    Ok(aifo_images::toolchain(&rustc, Path::new("/"))?)
+    Ok(aifo_engine::images::toolchain(&rustc, Path::new("/"))?)
 }
 
 /// Finds the trusted programs, and an engine that answers.
@@ -219,7 +222,7 @@ async fn host(engine: Option<Flavor>, config: &Config) -> anyhow::Result<Host> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aifo_images::recipes;
+    use aifo_engine::images::recipes;
 
     fn recipes_of(part: Part) -> Vec<&'static str> {
         let of = recipes().iter().filter(|recipe| recipe.part == part);

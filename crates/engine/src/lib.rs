@@ -1,7 +1,8 @@
 //! Container engines, through their command lines `docker` and `podman`.
 //!
 //! In scope: finding an engine and its properties; its commands as data, so that a dry run can print
-//! them; running them; listing a session's containers and networks by their labels.
+//! them; running them; listing a session's containers and networks by their labels; and [`images`],
+//! the recipes of images and their builds.
 //!
 //! Out of scope: the contents of a sidecar (`aifo-sidecar`), and the path of a tool call, which runs
 //! no engine command.
@@ -33,6 +34,8 @@ mod program;
 mod pull;
 mod query;
 mod user_container;
+
+pub mod images;
 
 pub use command::EngineCommand;
 pub use container::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};

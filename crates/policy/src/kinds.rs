@@ -9,7 +9,7 @@ use crate::project_names::{
 };
 
 /// A built-in toolchain: all that is specific to it, except for the Dockerfile of its image
-/// (`crates/images/recipes/NAME.Dockerfile`).
+/// (`crates/engine/recipes/NAME.Dockerfile`).
 #[derive(Clone, Copy, Debug)]
 pub struct KindSpec {
     /// The name.

@@ -122,7 +122,7 @@ struct Project {
 
 impl Project {
     fn create() -> Result<Self> {
-        let scratch = aifo_images::scratch()?;
+        let scratch = aifo_engine::images::scratch()?;
         let path = scratch.path().canonicalize()?.join("project");
         let names: Vec<String> = (0..DEPENDENCIES).map(|it| format!("part{it}")).collect();
         let mut dependencies = String::new();

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tempfile::TempDir;
 
 use super::call::{Calls, Side, Tool, Transport, expect_success};
 use super::measure::{AT_ONCE, Bench, WARM_UP};
@@ -15,7 +16,6 @@ use super::stats::Pairs;
 use crate::images::Engine;
 use crate::serve::{Backend, Options, Serve};
 use crate::shell;
-use tempfile::TempDir;
 
 /// The suites' image, built by `cargo xtask images test`.
 const BASE: &str = "aifo-test-base:latest";
@@ -93,7 +93,7 @@ pub(super) struct Session {
 
 impl Session {
     fn start(bench: &Bench<'_>, kinds: &[&str], arguments: &[String]) -> Result<Self> {
-        let scratch = aifo_images::scratch()?;
+        let scratch = aifo_engine::images::scratch()?;
         let serve = Serve::start(&Options {
             dist: bench.dist,
             workspace: &bench.workspace,
@@ -159,7 +159,7 @@ fn unready() -> Result<Option<String>> {
     if !inspect.status().is_ok_and(|status| status.success()) {
         return Ok(Some(format!("missing image {BASE}: cargo xtask images test")));
     }
-    let dir = aifo_images::scratch()?;
+    let dir = aifo_engine::images::scratch()?;
     let name = Tool::True.name();
     let steps = format!("FROM {BASE}\nRUN ln -sf /bin/true /usr/local/bin/{name}\n");
     fs::write(dir.path().join("Dockerfile"), steps)?;

@@ -8,17 +8,20 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
-use nix::unistd::{Pid, mkfifo};
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    sys::{
+        signal::{Signal, kill},
+        stat::Mode,
+    },
+    unistd::{Pid, mkfifo},
+};
+use tempfile::TempDir;
 
 use super::measure::{Bench, WARM_UP};
 use super::report::Measured::{self, Slowdown};
 use super::stats::Pairs;
-use crate::serve;
-use crate::shell;
-use tempfile::TempDir;
+use crate::{serve, shell};
 
 /// A notification: a FIFO makes the agent send it, and the bridge forwards it.
 pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {
@@ -82,14 +85,14 @@ struct AcpClient {
 impl AcpClient {
     /// Without the bridge.
     fn native(agent: &Path) -> Result<Self> {
-        let scratch = aifo_images::scratch()?;
+        let scratch = aifo_engine::images::scratch()?;
         let fifo = fifo(&scratch)?;
         AcpClient::start(Command::new(agent).arg(&fifo), scratch, fifo)
     }
 
     /// Through `aifo-coder acp`.
     fn bridged(bench: &Bench<'_>, agent: &Path) -> Result<Self> {
-        let scratch = aifo_images::scratch()?;
+        let scratch = aifo_engine::images::scratch()?;
         let fifo = fifo(&scratch)?;
         let line = format!("'{}' '{}'", agent.display(), fifo.display());
         let mut coder = Command::new(&bench.dist.coder);

@@ -16,7 +16,7 @@ use crate::shell;
 
 /// Time that the shim of `git status` adds. The program behind it is `true`.
 pub(super) fn added(bench: &Bench<'_>) -> Result<Measured> {
-    let scratch = aifo_images::scratch()?;
+    let scratch = aifo_engine::images::scratch()?;
     let root = scratch.path().canonicalize()?;
     let [shims, programs] = ["shims", "programs"].map(|name| root.join(name));
     fs::create_dir(&shims)?;
@@ -46,7 +46,7 @@ pub(super) fn added(bench: &Bench<'_>) -> Result<Measured> {
 
 /// Time of a call in a session with the default rules, to the same in one without rules.
 pub(super) fn with_rules(bench: &Bench<'_>) -> Result<Measured> {
-    let scratch = aifo_images::scratch()?;
+    let scratch = aifo_engine::images::scratch()?;
     let Calls { tools, shims, .. } = &bench.calls;
     let serve = Serve::start(&Options {
         dist: bench.dist,

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
+use tempfile::TempDir;
 
 use super::call::{Tool, expect_success};
 use super::measure::{Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown};
 use super::stats::Pairs;
-use crate::serve;
-use crate::shell;
-use tempfile::TempDir;
+use crate::{serve, shell};
 
 /// Bytes of bulk output.
 const BULK: u64 = 256 << 20;
@@ -67,7 +66,7 @@ struct Mailbox {
 
 impl Mailbox {
     fn start(bench: &Bench<'_>, client: &str) -> Result<Self> {
-        let scratch = aifo_images::scratch()?;
+        let scratch = aifo_engine::images::scratch()?;
         let directory = scratch.path().join("mailbox");
         fs::create_dir(&directory)?;
         let mut proxy = Command::new(&bench.dist.coder);

@@ -25,14 +25,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-
-use crate::dist;
-use crate::serve::{self, Options, Serve};
-use crate::shell;
 use call::{Calls, Tool};
 use measure::Bench;
 use report::Figure;
 use rows::{ROWS, Row};
+
+use crate::serve::{self, Options, Serve};
+use crate::{dist, shell};
 
 /// Measures, prints the table and writes the JSON file. With `--check`, fails if a bound is
 /// exceeded.
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let flags = Flags::parse(args)?;
     let rows = selected(&flags.only)?;
     let dist = dist::build(&shell::root().join("target/bench-bin"))?;
-    let scratch = aifo_images::scratch()?;
+    let scratch = aifo_engine::images::scratch()?;
     // Canonical, as calls name the directory that the kernel reports.
     let root = scratch.path().canonicalize()?;
     let [workspace, tools, shims] = ["work", "tools", "shims"].map(|name| root.join(name));

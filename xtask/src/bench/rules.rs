@@ -85,7 +85,7 @@ struct Session {
 
 impl Session {
     fn start(bench: &Bench<'_>, config: &str, arguments: &[String]) -> Result<Self> {
-        let scratch = aifo_images::scratch()?;
+        let scratch = aifo_engine::images::scratch()?;
         let root = scratch.path().canonicalize()?;
         let [workspace, runtime, files] = ["work", "run", "config"].map(|name| root.join(name));
         fs::create_dir(&workspace)?;

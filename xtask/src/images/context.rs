@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aifo_images::digest;
+use aifo_engine::images::digest;
 use anyhow::{Context, Result};
 
 use crate::shell;

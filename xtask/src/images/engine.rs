@@ -2,8 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use aifo_engine::{Flavor, Program};
-use aifo_images::Host;
+use aifo_engine::{Flavor, Program, images::Host};
 use anyhow::{Context, Result, bail};
 
 use crate::shell;
@@ -71,7 +70,7 @@ impl Engine {
         command
     }
 
-    /// Returns the programs with which `aifo-images` builds.
+    /// Returns the programs with which `aifo-engine` builds.
     pub(crate) fn host(self) -> Result<Host> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let program = |name| {

@@ -2,7 +2,7 @@
 
 use std::io::stderr;
 
-use aifo_images::{DebianRoot, Host, IMAGE_LABEL, INPUTS_LABEL, RELEASE};
+use aifo_engine::images::{DebianRoot, Host, IMAGE_LABEL, INPUTS_LABEL, RELEASE};
 use anyhow::Result;
 
 use super::context;

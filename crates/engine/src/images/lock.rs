@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::agent::package_json;
-use crate::error::ImageError;
-use crate::recipe::{Packages, Recipe, package_name};
+use crate::images::agent::package_json;
+use crate::images::error::ImageError;
+use crate::images::recipe::{Packages, Recipe, package_name};
 
 /// A lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub(crate) struct LockedPackages {
 impl Lock {
     /// Returns the lock file that is part of this program.
     pub fn embedded() -> Result<Self, ImageError> {
-        Lock::parse(include_str!("../images.lock"), "the program's lock file")
+        Lock::parse(include_str!("../../images.lock"), "the program's lock file")
     }
 
     /// Reads a lock file; a missing one is empty.

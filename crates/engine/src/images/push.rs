@@ -3,15 +3,14 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use aifo_engine::{Flavor, error_line};
-
-use crate::build::ImageNames;
-use crate::destination::Destination;
-use crate::error::ImageError;
-use crate::host::{Host, Log, read};
-use crate::recipe::{Part, Recipe};
-use crate::recipes::{recipes, requested};
-use crate::scratch::scratch;
+use crate::images::build::ImageNames;
+use crate::images::destination::Destination;
+use crate::images::error::ImageError;
+use crate::images::host::{Host, Log, read};
+use crate::images::recipe::{Part, Recipe};
+use crate::images::recipes::{recipes, requested};
+use crate::images::scratch::scratch;
+use crate::{Flavor, error_line};
 
 /// Pushes images and writes a line for each. Without `names`, pushes all images but bases that the engine has.
 /// Returns the names in the registry. Errors: an image is missing, or the registry rejects it; no further image
@@ -141,7 +140,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::script::script;
+    use crate::images::script::script;
 
     const NAMES: [&str; 2] = ["launcher", "rust"];
 

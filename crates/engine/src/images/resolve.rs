@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::agent::{npm_range, package_json};
-use crate::build::Builder;
-use crate::context::write;
-use crate::error::ImageError;
-use crate::host::{index_arguments, read};
-use crate::lock::LockedPackages;
-use crate::recipe::{Packages, Recipe, package_name};
-use crate::scratch::scratch;
+use crate::images::agent::{npm_range, package_json};
+use crate::images::build::Builder;
+use crate::images::context::write;
+use crate::images::error::ImageError;
+use crate::images::host::{index_arguments, read};
+use crate::images::lock::LockedPackages;
+use crate::images::recipe::{Packages, Recipe, package_name};
+use crate::images::scratch::scratch;
 
 /// Resolves the packages; `None` if there are none. The first has the version `version`, or the newest
 /// that the recipe allows.

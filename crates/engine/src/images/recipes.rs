@@ -4,9 +4,9 @@
 
 use std::sync::LazyLock;
 
-use crate::agent::{self, ReleaseOf};
-use crate::error::ImageError;
-use crate::recipe::{AGENT, BaseImage, Packages, Part, Recipe};
+use crate::images::agent::{self, ReleaseOf};
+use crate::images::error::ImageError;
+use crate::images::recipe::{AGENT, BaseImage, Packages, Part, Recipe};
 
 /// A recipe and its version; `None`: the lock file's.
 #[derive(Debug, PartialEq, Eq)]
@@ -203,7 +203,7 @@ fn chain(recipe: &'static Recipe) -> impl Iterator<Item = &'static Recipe> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::package_name;
+    use crate::images::recipe::package_name;
 
     fn names(wanted: &[&str]) -> Vec<&'static str> {
         let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();

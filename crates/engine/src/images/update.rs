@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use crate::build::{BaseChoice, BuildOptions, Builder};
-use crate::error::ImageError;
-use crate::host::Host;
-use crate::lock::Lock;
-use crate::recipe::{BaseImage, Packages, Recipe};
-use crate::recipes::{BuildRequest, ordered, recipes};
-use crate::registry;
-use crate::resolve::resolve;
-use crate::scratch::scratch;
+use crate::images::build::{BaseChoice, BuildOptions, Builder};
+use crate::images::error::ImageError;
+use crate::images::host::Host;
+use crate::images::lock::Lock;
+use crate::images::recipe::{BaseImage, Packages, Recipe};
+use crate::images::recipes::{BuildRequest, ordered, recipes};
+use crate::images::registry;
+use crate::images::resolve::resolve;
+use crate::images::scratch::scratch;
 
 /// Renews the entries of the named images, or of all, and writes a line for each. A base that was not
 /// named keeps its entry. A registry that does not answer is reported, and the bases' digests stay.

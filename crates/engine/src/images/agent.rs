@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::recipe::{BaseImage, ContextFile, Packages, Part, Recipe, package_name};
+use crate::images::recipe::{BaseImage, ContextFile, Packages, Part, Recipe, package_name};
 
 /// A recipe's file.
 #[derive(Debug, Deserialize)]
@@ -193,7 +193,7 @@ pub(crate) fn npm_range(requirement: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipes::recipes;
+    use crate::images::recipes::recipes;
 
     #[test]
     fn a_recipe_becomes_a_dockerfile() {

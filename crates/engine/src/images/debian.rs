@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 
-use crate::error::ImageError;
-use crate::host::{Host, INPUTS_LABEL, Log};
-use crate::scratch::scratch;
+use crate::images::error::ImageError;
+use crate::images::host::{Host, INPUTS_LABEL, Log};
+use crate::images::scratch::scratch;
 
 /// The release of sidecars. A program built in a sidecar may run beside the agent, so this C library
 /// must not be newer than the agent's.
@@ -96,10 +96,10 @@ const SLIM: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use aifo_engine::Flavor;
+    use crate::Flavor;
 
     use super::*;
-    use crate::script::script;
+    use crate::images::script::script;
 
     #[test]
     fn a_user_without_ids_gets_a_hint() {

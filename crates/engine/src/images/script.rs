@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use aifo_engine::Program;
+use crate::Program;
 
 /// Writes a script of `/bin/sh`. A process of its own writes it: a fork by another test's thread
 /// would inherit this one's descriptor for a moment, in which the file cannot be executed.

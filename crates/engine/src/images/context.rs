@@ -4,10 +4,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::ImageError;
-use crate::lock::LockedPackages;
-use crate::recipe::Recipe;
-use crate::scratch::copy_tree;
+use crate::images::error::ImageError;
+use crate::images::lock::LockedPackages;
+use crate::images::recipe::Recipe;
+use crate::images::scratch::copy_tree;
 
 /// Files of this machine that a Dockerfile may copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,8 +22,10 @@ pub(crate) struct Inputs {
     pub(crate) toolchain: Option<PathBuf>,
 }
 
+const PROFILE: &str = "zz-aifo.sh";
+
 /// Keeps the shims first in PATH of login shells. The launcher mounts the same file.
-const PROFILE: (&str, &str) = ("zz-aifo.sh", include_str!("../../agents/src/agents/zz-aifo.sh"));
+pub const LOGIN_PROFILE: &str = include_str!("zz-aifo.sh");
 
 impl Inputs {
     /// Creates the context of a recipe in a scratch directory.
@@ -46,8 +48,8 @@ impl Inputs {
         for (name, text) in locked.iter().flat_map(|locked| locked.files(&recipe.packages)) {
             write(&dir.join(name), &text)?;
         }
-        if recipe.copies(PROFILE.0) {
-            write(&dir.join(PROFILE.0), PROFILE.1)?;
+        if recipe.copies(PROFILE) {
+            write(&dir.join(PROFILE), LOGIN_PROFILE)?;
         }
         if recipe.copies(CA) {
             self.ca_into(&dir)?;
@@ -96,8 +98,8 @@ fn copy(from: &Path, to: &Path) -> Result<(), ImageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Lock;
-    use crate::recipes::recipes;
+    use crate::images::lock::Lock;
+    use crate::images::recipes::recipes;
 
     #[test]
     fn a_context_has_every_file_that_its_dockerfile_copies() {

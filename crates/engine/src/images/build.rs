@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use aifo_engine::VERSIONS_LABEL;
-
-use crate::context::{Inputs, make, write};
-use crate::debian::DebianRoot;
-use crate::error::ImageError;
-use crate::host::{Host, IMAGE_LABEL, Log, index_arguments, read};
-use crate::lock::{Lock, LockedPackages};
-use crate::recipe::{BaseImage, Part, Recipe};
-use crate::recipes::{BuildRequest, find, ordered};
-use crate::registry;
-use crate::scratch::scratch;
+use crate::VERSIONS_LABEL;
+use crate::images::context::{Inputs, make, write};
+use crate::images::debian::DebianRoot;
+use crate::images::error::ImageError;
+use crate::images::host::{Host, IMAGE_LABEL, Log, index_arguments, read};
+use crate::images::lock::{Lock, LockedPackages};
+use crate::images::recipe::{BaseImage, Part, Recipe};
+use crate::images::recipes::{BuildRequest, find, ordered};
+use crate::images::registry;
+use crate::images::scratch::scratch;
 
 /// The images to build, and their sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

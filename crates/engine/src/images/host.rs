@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use aifo_engine::{Flavor, Program, error_line};
 use aifo_types::proxy_variables::{HTTP_PROXY, HTTPS_PROXY, NO_PROXY};
 
-use crate::error::ImageError;
+use crate::images::error::ImageError;
+use crate::{Flavor, Program, error_line};
 
 /// The programs of this machine that build images. The caller decides that they are trusted.
 #[derive(Clone, Debug)]
@@ -214,7 +214,7 @@ const SHOWN: usize = 120;
 mod tests {
 
     use super::*;
-    use crate::script::script;
+    use crate::images::script::script;
 
     fn host(flavor: Flavor) -> Host {
         let engine = Program { file: flavor.program().into(), path: OsString::new() };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::error::ImageError;
+use crate::images::error::ImageError;
 
 /// Creates a temporary directory of this user alone.
 pub fn scratch() -> io::Result<TempDir> {

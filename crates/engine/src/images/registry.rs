@@ -6,9 +6,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aifo_engine::{error_line, is_registry_answer};
-
-use crate::host::{Host, read};
+use crate::images::host::{Host, read};
+use crate::{error_line, is_registry_answer};
 
 /// How long a registry may take until it answers. The pull itself may take longer.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -99,8 +98,8 @@ fn forward(stream: impl Read + Send + 'static, lines: Sender<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::script;
-    use aifo_engine::Flavor;
+    use crate::Flavor;
+    use crate::images::script::script;
 
     /// Pulls with an engine that is a script.
     fn with_script(body: &str) -> (Result<(), String>, Duration) {

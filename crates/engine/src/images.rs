@@ -7,7 +7,7 @@
 //! (`aifo-sidecar`).
 //!
 //! ```
-//! let recipes = aifo_images::recipes();
+//! let recipes = crate::images::recipes();
 //! let rust = recipes.iter().find(|recipe| recipe.name == "rust").unwrap();
 //! assert_eq!(rust.image_name("", "latest"), "aifo-toolchain-rust:latest");
 //! ```
@@ -34,6 +34,7 @@ mod script;
 mod update;
 
 pub use build::{BaseChoice, BuildOptions, ImageNames, build};
+pub use context::LOGIN_PROFILE;
 pub use debian::{DebianRoot, RELEASE, digest};
 pub use destination::{Destination, DestinationError};
 pub use error::ImageError;

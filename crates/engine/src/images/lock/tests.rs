@@ -1,5 +1,5 @@
 use super::*;
-use crate::recipes::{find, recipes};
+use crate::images::recipes::{find, recipes};
 
 const COMMAND: &str = "aifo-coder images";
 
