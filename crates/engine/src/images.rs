@@ -7,7 +7,7 @@
 //! (`aifo-sidecar`).
 //!
 //! ```
-//! let recipes = crate::images::recipes();
+//! let recipes = aifo_engine::images::recipes();
 //! let rust = recipes.iter().find(|recipe| recipe.name == "rust").unwrap();
 //! assert_eq!(rust.image_name("", "latest"), "aifo-toolchain-rust:latest");
 //! ```
