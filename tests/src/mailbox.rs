@@ -1,6 +1,6 @@
 //! A mailbox: the daemon, its directory, and its clients.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -141,6 +141,28 @@ impl Mailbox {
             stderr: text("stderr"),
             reason: Some(text("reason")).filter(|reason| !reason.is_empty()),
         }
+    }
+
+    /// Runs a request to its end, as a client that follows `spec/mailbox.md`: locks its liveness file, and
+    /// removes its files after the response.
+    #[track_caller]
+    pub fn request(&self, stem: &str, request: &[u8]) -> MailboxAnswer {
+        let _alive = self.locked_liveness_file(stem);
+        self.place(stem, request);
+        let answer = self.answer(stem);
+        for part in ["alive", "stdout", "stderr", "exit", "reason"] {
+            // The last one may not exist.
+            let _ = fs::remove_file(self.file(&format!("{stem}.{part}")));
+        }
+        answer
+    }
+
+    /// Creates and locks the liveness file of a request. Drop releases the lock.
+    pub fn locked_liveness_file(&self, stem: &str) -> File {
+        let alive = File::create(self.file(&format!("{stem}.alive")));
+        let alive = alive.expect("the directory is writable");
+        alive.lock().expect("its file system has locks");
+        alive
     }
 
     /// The names in the directory, sorted.

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{
-    Engine, Mailbox, Outcome, Running, argv, eventually, host, is_alive, static_shim,
-};
+use aifo_tests::{Engine, Mailbox, Outcome, Running, argv, eventually, host, is_alive};
 
 /// The host's `make`: prints to both streams its arguments and directory, and exits with its own
 /// code.
@@ -36,9 +34,8 @@ fn container(engine: &Engine, from: &Path, to: &str) -> std::process::Command {
     ])
 }
 
-fn mailbox(args: &[&str]) -> Mailbox {
-    let setup = host().script("make", MAKE).env_path("AIFO_SHIM_BIN", static_shim());
-    Mailbox::of(setup, args)
+fn mailbox() -> Mailbox {
+    Mailbox::of(host().script("make", MAKE), &["make"])
 }
 
 #[track_caller]
@@ -62,7 +59,7 @@ fn check(engine: &Engine, mailbox: &Mailbox, image: &str) {
 #[ignore = "container: cargo xtask test docker"]
 fn real_container() {
     let Some(engine) = Engine::of_run("real_container") else { return };
-    let mailbox = mailbox(&["make"]);
+    let mailbox = mailbox();
     for image in ["aifo-test-debian:latest", "aifo-test-dash:latest"] {
         check(&engine, &mailbox, image);
     }
@@ -70,28 +67,16 @@ fn real_container() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn the_binary_client_runs_in_an_image_without_a_shell() {
-    let Some(engine) = Engine::of_run("the_binary_client_runs_in_an_image_without_a_shell") else {
-        return;
-    };
-    let mailbox = mailbox(&["--client", "binary", "make"]);
-    check(&engine, &mailbox, "aifo-test-noshell:latest");
-}
-
-#[test]
-#[ignore = "container: cargo xtask test docker"]
 fn a_directory_has_another_name_inside() {
     let Some(engine) = Engine::of_run("a_directory_has_another_name_inside") else { return };
-    for kind in ["script", "binary"] {
-        let mailbox = mailbox(&["--client", kind, "make"]);
-        let workspace = mailbox.setup().workspace();
-        fs::create_dir(workspace.join("sub")).unwrap();
-        let mut run = container(&engine, &workspace, "/project");
-        run.args(["--workdir", "/project/sub", "aifo-test-debian:latest"]);
-        let outcome = Outcome::of(run.args(["../.swe-swe/proxy/make", "x"]));
-        let expected = format!("make in {}/sub: x\n", workspace.display());
-        assert_eq!(outcome.exited(3).text(), expected, "{kind}");
-    }
+    let mailbox = mailbox();
+    let workspace = mailbox.setup().workspace();
+    fs::create_dir(workspace.join("sub")).unwrap();
+    let mut run = container(&engine, &workspace, "/project");
+    run.args(["--workdir", "/project/sub", "aifo-test-debian:latest"]);
+    let outcome = Outcome::of(run.args(["../.swe-swe/proxy/make", "x"]));
+    let expected = format!("make in {}/sub: x\n", workspace.display());
+    assert_eq!(outcome.exited(3).text(), expected);
 }
 
 #[test]
@@ -100,22 +85,17 @@ fn killing_a_container_ends_its_command() {
     let Some(engine) = Engine::of_run("killing_a_container_ends_its_command") else {
         return;
     };
-    for kind in ["script", "binary"] {
-        let mailbox = Mailbox::of(
-            host().env_path("AIFO_SHIM_BIN", static_shim()),
-            &["--client", kind, "fake"],
-        );
-        let name = format!("aifo-test-mailbox-{}-{kind}", std::process::id());
-        let mut run = container(&engine, mailbox.directory(), "/mailbox");
-        run.args(["--name", &name, "aifo-test-debian:latest", "/mailbox/fake", "wait"]);
-        let client = Running::start(&mut run);
-        client.expect("ready\n");
-        let tools = aifo_tests::descendants(mailbox.running().pid());
-        let tool = tools.into_iter().find(|pid| argv(*pid).get(1).is_some_and(|it| it == "wait"));
-        let tool = tool.expect("the command runs");
-        engine.text(["kill", &name]);
-        drop(client);
-        eventually("the command has ended", || !is_alive(tool));
-        mailbox.assert_clean();
-    }
+    let mailbox = Mailbox::start(&["fake"]);
+    let name = format!("aifo-test-mailbox-{}", std::process::id());
+    let mut run = container(&engine, mailbox.directory(), "/mailbox");
+    run.args(["--name", &name, "aifo-test-debian:latest", "/mailbox/fake", "wait"]);
+    let client = Running::start(&mut run);
+    client.expect("ready\n");
+    let tools = aifo_tests::descendants(mailbox.running().pid());
+    let tool = tools.into_iter().find(|pid| argv(*pid).get(1).is_some_and(|it| it == "wait"));
+    let tool = tool.expect("the command runs");
+    engine.text(["kill", &name]);
+    drop(client);
+    eventually("the command has ended", || !is_alive(tool));
+    mailbox.assert_clean();
 }

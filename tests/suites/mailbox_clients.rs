@@ -1,17 +1,16 @@
-//! The clients of a mailbox: each test runs with the script with inotify-tools, the script without,
-//! and the binary.
+//! The client of a mailbox: each test runs with the script with inotify-tools, and the script without.
 //!
-//! Proves `spec/mailbox.md#a-request`, `spec/mailbox.md#exit-codes`,
-//! `spec/mailbox.md#the-binary-client`.
+//! Proves `spec/mailbox.md#a-request`, `spec/mailbox.md#exit-codes`, `spec/mailbox.md#liveness`.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use aifo_tests::{
-    BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, can_run, eventually, host,
-    is_alive, is_stopped, send_signal,
+    BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, can_run, eventually,
+    eventually_within, host, is_alive, send_signal,
 };
 
 /// A client.
@@ -19,13 +18,12 @@ use aifo_tests::{
 enum Caller {
     ScriptWithInotify,
     ScriptWithout,
-    Binary,
 }
 
 /// The clients that work on this machine.
 fn callers() -> Vec<Caller> {
     let inotify = ["/usr/bin/inotifywait", "/bin/inotifywait", "/usr/local/bin/inotifywait"];
-    let mut callers = vec![Caller::ScriptWithout, Caller::Binary];
+    let mut callers = vec![Caller::ScriptWithout];
     if inotify.iter().any(|path| Path::new(path).is_file()) {
         callers.push(Caller::ScriptWithInotify);
     } else {
@@ -44,9 +42,7 @@ struct ClientTest {
 
 impl ClientTest {
     fn new(caller: Caller, args: &[&str]) -> Self {
-        let kind = if caller == Caller::Binary { "binary" } else { "script" };
-        let args = [&["--client", kind], args].concat();
-        ClientTest { caller, mailbox: Mailbox::of(host(), &args) }
+        ClientTest { caller, mailbox: Mailbox::of(host(), args) }
     }
 
     fn client(&self, command: &str) -> Command {
@@ -101,11 +97,7 @@ fn endings_are_the_commands_own() {
         for code in [0, 1, 42, 124, 125, 255] {
             test.run("fake", &["exit", &code.to_string()]).exited(code);
         }
-        let killed = test.run("fake", &["die", "9"]);
-        match test.caller {
-            Caller::Binary => assert_eq!(killed.signal(), Some(9)),
-            _ => assert_eq!(killed.code(), Some(137)),
-        }
+        test.run("fake", &["die", "9"]).exited(137);
     });
 }
 
@@ -248,36 +240,8 @@ fn ctrl_c_reaches_the_command() {
             let client = Running::start(test.client("fake").arg("wait"));
             client.expect("ready\n");
             client.signal(signal);
-            let ended = client.finish();
-            match test.caller {
-                Caller::Binary => assert_eq!(ended.signal(), Some(signal as i32)),
-                _ => assert_eq!(ended.code(), Some(128 + signal as i32)),
-            }
+            client.finish().exited(128 + signal as i32);
         }
-    });
-}
-
-#[test]
-fn the_binary_hands_on_what_the_command_catches() {
-    let test = ClientTest::new(Caller::Binary, &["fake"]);
-    let client = Running::start(test.client("fake").arg("record"));
-    client.expect("ready");
-    for (signal, name) in
-        [(Signal::SIGUSR1, "USR1"), (Signal::SIGQUIT, "QUIT"), (Signal::SIGWINCH, "WINCH")]
-    {
-        client.signal(signal);
-        client.expect(name);
-    }
-    // Ctrl-Z: both stop and continue together.
-    client.signal(Signal::SIGTSTP);
-    eventually("the client is stopped", || is_stopped(client.pid()));
-    client.signal(Signal::SIGCONT);
-    client.expect("TSTP").expect("CONT");
-    client.signal(Signal::SIGTERM);
-    client.expect("TERM");
-    drop(client);
-    eventually("the daemon removes what a killed client has left", || {
-        test.mailbox.leftovers().is_empty()
     });
 }
 
@@ -309,6 +273,21 @@ fn a_client_that_is_killed_without_its_children_takes_its_command_with_it() {
         client.kill().unwrap();
         client.wait().unwrap();
         eventually("the command has ended", || test.waiting().is_empty());
+    });
+}
+
+#[test]
+fn a_client_that_releases_its_lock_ends_its_command() {
+    let mailbox = Mailbox::start(&["fake"]);
+    let alive = mailbox.locked_liveness_file("fake.1");
+    mailbox.place("fake.1", b"wait\0");
+    eventually("the command runs", || {
+        fs::read(mailbox.file("fake.1.stdout")).is_ok_and(|out| out == b"ready\n")
+    });
+    drop(alive);
+    // A client without a lock has 10 s.
+    eventually_within(Duration::from_secs(8), "the command has ended", || {
+        mailbox.leftovers().is_empty()
     });
 }
 
@@ -375,7 +354,7 @@ fn the_script_is_clean_by_shellchecks_standards() {
 
 #[test]
 fn the_script_leaves_no_process_behind() {
-    for caller in callers().into_iter().filter(|caller| *caller != Caller::Binary) {
+    for caller in callers() {
         let test = ClientTest::new(caller, &["fake"]);
         // They are identified by the mailbox's path in their arguments.
         let mark = format!("{}", test.mailbox.directory().display());
@@ -408,9 +387,9 @@ fn without_inotify_requests_are_served_and_streams_copied_as_they_grow() {
     if !can_run(test, &trial) {
         return;
     }
-    for (wrapper, kind) in [(&instances, "binary"), (&instances, "script"), (&watches, "binary")] {
+    for wrapper in [&instances, &watches] {
         let words: Vec<_> = wrapper.iter().map(String::as_str).collect();
-        let mailbox = Mailbox::of(host().through(&words), &["--client", kind, "cat", "fake"]);
+        let mailbox = Mailbox::of(host().through(&words), &["cat", "fake"]);
         let mut client = Command::new(&wrapper[0]);
         client
             .args(&wrapper[1..])
@@ -422,7 +401,7 @@ fn without_inotify_requests_are_served_and_streams_copied_as_they_grow() {
             input.write_all(byte).unwrap();
             let mut echo = [0];
             output.read_exact(&mut echo).unwrap();
-            assert_eq!(&echo, byte, "{kind}");
+            assert_eq!(&echo, byte);
         }
         drop(input);
         assert!(client.wait().unwrap().success());

@@ -30,16 +30,17 @@ fn every_number_ran_once(setup: &SessionSetup, command: &str, count: usize) {
 
 #[test]
 fn two_thousand_requests_fifty_at_a_time_none_lost_or_doubled() {
-    let mailbox = Mailbox::of(host().script("count", COUNTING), &["--client", "binary", "count"]);
+    let mailbox = Mailbox::of(host().script("count", COUNTING), &["count"]);
     thread::scope(|scope| {
         for lane in 0..50 {
             let mailbox = &mailbox;
             scope.spawn(move || {
                 for number in (lane..2000).step_by(50) {
                     let code = number % 256;
-                    let (word, exit) = (number.to_string(), code.to_string());
-                    let outcome = mailbox.run("count", &[&word, &exit]);
-                    assert_eq!(outcome.exited(code).text(), format!("count {number}\n"));
+                    let request = format!("{number}\0{code}\0");
+                    let answer = mailbox.request(&format!("count.{number}"), request.as_bytes());
+                    assert_eq!(answer.exit, code.to_string());
+                    assert_eq!(answer.stdout, format!("count {number}\n").into_bytes());
                 }
             });
         }

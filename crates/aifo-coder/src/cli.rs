@@ -31,7 +31,7 @@ pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Se
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand};
-pub(crate) use self::proxy::{ClientKind, Proxy};
+pub(crate) use self::proxy::Proxy;
 pub(crate) use self::queries::{
     Agents, Approve, Attach, Completions, Config, ConfigCommand, Detach, Doctor, Log, Man, Publish,
     Sessions, Why,

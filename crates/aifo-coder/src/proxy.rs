@@ -16,14 +16,14 @@ use aifo_policy::redact;
 use aifo_process::raise_open_files;
 use aifo_proxy::{
     CallApprovals,
-    mailbox::{ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
+    mailbox::{HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
 };
 use aifo_types::{escape_line, quote_word};
 use aifo_wire::Limits;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 
-use crate::cli::{ClientKind, Proxy};
+use crate::cli::Proxy;
 use crate::config::{self, Config, Flags};
 use crate::console::{self, LogLevel};
 use crate::{banner, paint, settings};
@@ -66,10 +66,6 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
         workspace: workspace.clone(),
         commands: commands.clone(),
         variables: flags.env,
-        client: match flags.client {
-            ClientKind::Script => ClientProgram::Script,
-            ClientKind::Binary => ClientProgram::Binary(shim.path().to_owned()),
-        },
         approvals: approvals.clone(),
         max_runtime: Some(flags.max_secs).filter(|secs| *secs > 0).map(Duration::from_secs),
         grace: Duration::from_secs(flags.grace),

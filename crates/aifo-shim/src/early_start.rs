@@ -22,7 +22,6 @@ use nix::errno::Errno;
 use crate::attached::{self, SentCall, Start};
 use crate::descriptors::{self, FdTransport};
 use crate::in_place::{self, InPlaceCall, SentQuestion};
-use crate::mailbox::MailboxCommand;
 use crate::settings::{Protocol, Settings};
 use crate::variables::Variables;
 
@@ -92,9 +91,6 @@ fn send(stack: &InitialStack) -> Option<BegunCall> {
     }
     let stdio = descriptors::classify(kernel::standard_fds(), [false; 3], FdTransport::Pass);
     if stdio.iter().any(|kind| matches!(kind, Stdio::Closed | Stdio::Terminal)) {
-        return None;
-    }
-    if MailboxCommand::is_at(executed) {
         return None;
     }
     let cwd = kernel::current_directory().ok().filter(|cwd| cwd.starts_with(b"/"))?;

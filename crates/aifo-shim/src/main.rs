@@ -2,8 +2,8 @@
 //!
 //! The last component of `argv[0]` selects the program: `aifo-shim` prints help or installs links,
 //! `aifo-runner` is the exec server of a sidecar, `aifo-agent` executes the agent in its container,
-//! and any other name is a tool, which runs in a sidecar, or a command of a mailbox. The program
-//! blocks and has one thread and no async runtime: it starts once per tool call (`spec/shim.md`).
+//! and any other name is a tool, which runs in a sidecar. The program blocks and has one thread and no
+//! async runtime: it starts once per tool call (`spec/shim.md`).
 //!
 //! Unit tests use the standard library's `main`.
 #![cfg_attr(not(test), no_main)]
@@ -24,7 +24,6 @@ mod inherited;
 mod install;
 mod local_runtime;
 mod log;
-mod mailbox;
 mod no_network;
 mod notification;
 mod output_forwarder;
@@ -82,10 +81,7 @@ fn run() -> ! {
             aifo_process::ignore_broken_pipes();
             runner::run(&args)
         }
-        tool => match mailbox::MailboxCommand::detect() {
-            Some(command) => mailbox::run(&command, &args, closed),
-            None => shim::run(tool, &args, closed),
-        },
+        tool => shim::run(tool, &args, closed),
     };
     ending.end()
 }

@@ -11,7 +11,7 @@ use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::{JudgedCall, Judgement, Verdict};
 use aifo_proxy::{
     CallApprovals, CallJudge,
-    mailbox::{ClientProgram, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
+    mailbox::{HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
 };
 use aifo_wire::Limits;
 use tokio::sync::watch;
@@ -66,7 +66,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         workspace,
         commands: vec![ServedCommand { name, program }],
         variables: Vec::new(),
-        client: ClientProgram::Binary(shim.path().to_owned()),
         approvals,
         max_runtime: None,
         grace: Duration::from_secs(1),

@@ -41,21 +41,6 @@ impl CallerInfo {
         caller
     }
 
-    /// Encodes a `.call` file. The values are C strings and contain no NUL.
-    pub fn encode(&self) -> Vec<u8> {
-        let cwd = self.cwd.iter().map(|value| (&b"cwd"[..], value));
-        let workspace = self.workspace.iter().map(|value| (&b"workspace"[..], value));
-        let variables = self.variables.iter().map(|value| (&b"env"[..], value));
-        let mut bytes = Vec::new();
-        for (key, value) in cwd.chain(workspace).chain(variables) {
-            bytes.extend_from_slice(key);
-            bytes.push(b'=');
-            bytes.extend_from_slice(value);
-            bytes.push(0);
-        }
-        bytes
-    }
-
     /// Translates the caller's directory to the workspace `root` of the host.
     pub fn working_directory(&self, root: &Path) -> WorkingDirectory {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
@@ -97,7 +82,6 @@ mod tests {
             variables: vec![b"A=1".to_vec(), b"B=".to_vec()],
         };
         assert_eq!(caller, expected);
-        assert_eq!(CallerInfo::parse(&caller.encode()), caller);
         assert_eq!(CallerInfo::parse(b""), CallerInfo::default());
         let names = ["B".to_owned(), "C".to_owned()];
         assert_eq!(caller.variables_named(&names), [b"B=".to_vec()]);

@@ -1,12 +1,10 @@
-//! Host commands through files in a shared directory (`spec/mailbox.md`), for the daemon and its
-//! clients.
+//! Host commands through files in a shared directory (`spec/mailbox.md`), for the daemon.
 //!
-//! In scope: file names; access to the directory through one descriptor; encoding of requests,
-//! answers and client information; PID files and their locks; claiming and answering a request; the
-//! request queue and client liveness, as state machines without a clock; inotify; the shell script
-//! client.
+//! In scope: file names; access to the directory through one descriptor; parsing of requests; encoding
+//! of client information; PID files and their locks; claiming and answering a request; the request
+//! queue and client liveness, as state machines without a clock; inotify; the shell script client.
 //!
-//! Out of scope: running commands (`aifo-proxy`), and the binary client (`aifo-shim`).
+//! Out of scope: running commands (`aifo-proxy`).
 //!
 //! ```
 //! use aifo_mailbox::{Arguments, FileKind, RequestId};
@@ -36,7 +34,7 @@ mod queue;
 mod script;
 mod watch;
 
-pub use arguments::{Arguments, ContainsNul};
+pub use arguments::Arguments;
 pub use caller_info::{CallerInfo, WorkingDirectory};
 pub use claim::{Claim, ClaimError, ClientFiles, InvalidRequest};
 pub use client_info::ClientInfo;
@@ -60,20 +58,14 @@ pub mod limits {
     pub const CALL: u64 = 1024 * 1024;
     /// A signal's name or number.
     pub const SIGNAL: u64 = 16;
-    /// Other files: numbers, reasons, client information.
-    pub const SMALL: u64 = 64 * 1024;
     /// Concurrent commands. Each holds a handful of descriptors.
     pub const RUNNING: usize = 64;
     /// Queued requests. Further ones are found by reading the directory again.
     pub const WAITING: usize = 4096;
     /// Output of one stream of a command.
     pub const OUTPUT: u64 = 64 << 30;
-    /// Standard input that a client may write ahead of the command.
-    pub const STDIN_AHEAD: u64 = 1024 * 1024;
     /// Age after which files are orphaned, and a client's default timeout.
     pub const ORPHAN_AGE: Duration = Duration::from_secs(300);
     /// Time without a touch after which a client without a lock is lost.
     pub const LIVENESS_TIMEOUT: Duration = Duration::from_secs(10);
-    /// Interval at which a client touches its file.
-    pub const TOUCH_INTERVAL: Duration = Duration::from_secs(2);
 }

@@ -135,12 +135,6 @@ pub fn client_info_file(command: &str) -> String {
 }
 
 impl RequestId {
-    /// Returns the id of a request. `None` unless `unique` is 1 to 64 of `A-Z a-z 0-9 _ -`.
-    pub fn new(command: CommandName, unique: &str) -> Option<Self> {
-        is_unique_part(unique)
-            .then(|| RequestId { command: Some(command), unique: unique.to_owned() })
-    }
-
     /// Parses a file name. `None` if it is not a file of a request.
     pub fn of_file(name: &[u8]) -> Option<(Self, FileKind)> {
         let name = std::str::from_utf8(name).ok()?;
@@ -264,9 +258,7 @@ mod tests {
             assert!(CommandName::parse(name.as_bytes()).is_err(), "{name}");
         }
         let make = CommandName::parse(b"make").unwrap();
-        assert_eq!(command_of_pid_file(pid_file(&make).as_bytes()), Some(make.clone()));
+        assert_eq!(command_of_pid_file(pid_file(&make).as_bytes()), Some(make));
         assert_eq!(command_of_pid_file(b".pid"), None);
-        assert!(RequestId::new(make.clone(), "a.b").is_none());
-        assert_eq!(RequestId::new(make, "ab").unwrap().to_string(), "make.ab");
     }
 }

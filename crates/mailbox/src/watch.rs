@@ -45,11 +45,6 @@ impl Watch {
         self.add(file.as_fd(), AddWatchFlags::IN_MODIFY)
     }
 
-    /// Watches a file for the removal of its names.
-    pub fn watch_removal(&self, file: impl AsFd) -> nix::Result<WatchId> {
-        self.add(file.as_fd(), AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_DELETE_SELF)
-    }
-
     /// Stops watching a file.
     pub fn unwatch(&self, file: WatchId) {
         // The kernel drops the watch of a removed file by itself.
@@ -91,7 +86,6 @@ impl AsFd for Watch {
 mod tests {
     use super::*;
     use crate::directory::tests::Scratch;
-    use std::fs;
     use std::io::Write;
 
     #[test]
@@ -104,20 +98,12 @@ mod tests {
         let mut file = directory.create("a.tmp").unwrap();
         assert_eq!(watch.read_events(), Ok(Vec::new()));
         let growth = watch.watch_growth(&file).unwrap();
-        let removal = watch.watch_removal(&file).unwrap();
-        assert_eq!(growth, removal, "one watch per file");
-        drop(file.write_all(b"x"));
+        file.write_all(b"x").unwrap();
         directory.rename("a.tmp", "a").unwrap();
-        assert_eq!(
-            watch.read_events(),
-            Ok(vec![WatchEvent::Placed(b"a".to_vec())]),
-            "only the removal is watched"
-        );
-        fs::remove_file(scratch.path().join("a")).unwrap();
-        assert_eq!(watch.read_events(), Ok(vec![WatchEvent::Changed(removal)]));
-        drop(file);
-        let rest = watch.read_events().unwrap();
-        assert!(rest.contains(&WatchEvent::Changed(removal)), "{rest:?}");
-        watch.unwatch(removal);
+        let placed = WatchEvent::Placed(b"a".to_vec());
+        assert_eq!(watch.read_events(), Ok(vec![WatchEvent::Changed(growth), placed]));
+        watch.unwatch(growth);
+        file.write_all(b"x").unwrap();
+        assert_eq!(watch.read_events(), Ok(Vec::new()));
     }
 }

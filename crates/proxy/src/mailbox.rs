@@ -8,7 +8,7 @@
 //! use std::sync::Arc;
 //! use aifo_proxy::CallApprovals;
 //! use aifo_proxy::mailbox::{
-//!     ClientProgram, CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
+//!     CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop,
 //!     host_fleet,
 //! };
 //! use tokio::sync::watch;
@@ -23,7 +23,6 @@
 //!         program: "/usr/bin/make".into(),
 //!     }],
 //!     variables: Vec::new(),
-//!     client: ClientProgram::Script,
 //!     approvals: CallApprovals::allow_all(),
 //!     max_runtime: None,
 //!     grace: std::time::Duration::from_secs(10),
@@ -36,7 +35,7 @@
 //! ```
 
 mod changes;
-mod client_program;
+mod client;
 mod command_output;
 mod command_stdin;
 mod daemon;
@@ -45,7 +44,6 @@ mod opening;
 mod request;
 mod waiting_client;
 
-pub use client_program::ClientProgram;
 pub use daemon::{Mailbox, Stop};
 pub use host_runner::{HostRunner, host_fleet};
 pub use opening::{MailboxConfig, MailboxError, ServedCommand};

@@ -19,27 +19,23 @@ use crate::{serve, shell};
 /// Bytes of bulk output.
 const BULK: u64 = 256 << 20;
 
-/// `true` through the binary client, relative to a native spawn.
-pub(super) fn binary(bench: &Bench<'_>) -> Result<Measured> {
-    let mailbox = Mailbox::start(bench, "binary")?;
-    let native = || time(&mut quiet(&bench.calls.tools.join(Tool::True.name())));
-    mailbox.true_against(bench, native)
-}
-
 /// `true` through the script with inotify-tools, relative to a shell that runs it.
 pub(super) fn script(bench: &Bench<'_>) -> Result<Measured> {
     if shell::find_in_path("inotifywait").is_none() {
         return Ok(Absent("no inotifywait".to_owned()));
     }
-    let mailbox = Mailbox::start(bench, "script")?;
+    let mailbox = Mailbox::start(bench)?;
     let bash = shell::find_in_path("bash").context("'bash' is not in PATH")?;
     let native = || time(quiet(&bash).args(["-c", "true"]));
-    mailbox.true_against(bench, native)
+    let client = mailbox.client(Tool::True);
+    let call = || time(&mut quiet(&client));
+    Pairs::measure(WARM_UP, native, call)?;
+    Pairs::measure(bench.depth.calls(), native, call).map(Slowdown)
 }
 
-/// Bulk output through the binary client into a file, relative to a copy of that file.
+/// Bulk output through the script into a file, relative to a copy of that file.
 pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
-    let mailbox = Mailbox::start(bench, "binary")?;
+    let mailbox = Mailbox::start(bench)?;
     let [printed, copied] = ["printed", "copied"].map(|name| mailbox.scratch.path().join(name));
     let cp = shell::find_in_path("cp").context("'cp' is not in PATH")?;
     let download = || {
@@ -65,12 +61,12 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    fn start(bench: &Bench<'_>, client: &str) -> Result<Self> {
+    fn start(bench: &Bench<'_>) -> Result<Self> {
         let scratch = aifo_engine::images::scratch()?;
         let directory = scratch.path().join("mailbox");
         fs::create_dir(&directory)?;
         let mut proxy = Command::new(&bench.dist.coder);
-        proxy.args(["proxy", "--client", client, "--dir"]).arg(&directory);
+        proxy.args(["proxy", "--dir"]).arg(&directory);
         proxy.args([Tool::True.name(), Tool::Output(BULK).name()]);
         proxy
             .current_dir(&bench.workspace)
@@ -95,17 +91,6 @@ impl Mailbox {
 
     fn client(&self, tool: Tool) -> PathBuf {
         self.directory.join(tool.name())
-    }
-
-    fn true_against(
-        &self,
-        bench: &Bench<'_>,
-        native: impl Fn() -> Result<Duration>,
-    ) -> Result<Measured> {
-        let client = self.client(Tool::True);
-        let call = || time(&mut quiet(&client));
-        Pairs::measure(WARM_UP, &native, call)?;
-        Pairs::measure(bench.depth.calls(), &native, call).map(Slowdown)
     }
 }
 

@@ -59,7 +59,6 @@ pub(super) const ROWS: &[Row] = &[
     row("proxy at rest, after", at_most(1.5, 1.5), |it| it.proxy_memory().map(Mib)),
     row("proxy peak, 256 MiB v2", at_most(16.0, 16.0), |it| it.proxy_peak_v2().map(Mib)),
     row("proxy peak, 256 MiB v1", at_most(16.0, 16.0), |it| it.proxy_peak_v1().map(Mib)),
-    row("mailbox: true, by the binary", at_most(10.0, 10.0), mailbox::binary),
     row("mailbox: true, by the script, to bash -c true", at_most(15.0, 15.0), mailbox::script),
     row("mailbox: 256 MiB, to cp", at_most(3.0, 3.0), mailbox::output),
     row("rules: true, to a session without", at_most(1.1, 1.1), rules::allowed),

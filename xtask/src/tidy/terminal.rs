@@ -13,7 +13,6 @@ const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/kube/piped.rs",
     "crates/aifo-coder/src/paint.rs",
     "crates/aifo-shim/src/cli.rs",
-    "crates/aifo-shim/src/mailbox.rs",
     "crates/aifo-shim/src/standard_fd.rs",
     "crates/aifo-shim/src/log.rs",
 ];

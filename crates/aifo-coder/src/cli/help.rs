@@ -259,7 +259,7 @@ returns the command's output and exit code.
 
 Examples:
   aifo-coder proxy make                      then, in a container: .swe-swe/proxy/make build
-  aifo-coder proxy make docker --client binary
+  aifo-coder proxy make docker
   aifo-coder proxy --global --max-secs 600 gh
 
 PROXY_TIMEOUT in the container is the client's timeout in seconds: 300 by default, 0 for none.

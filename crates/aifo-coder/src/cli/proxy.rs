@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use aifo_mailbox::{CommandName, InvalidCommandName};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 
 #[derive(Debug, Args)]
 pub(crate) struct Proxy {
@@ -21,10 +21,6 @@ pub(crate) struct Proxy {
     /// Use .swe-swe/proxy in HOME, for containers of all projects
     #[arg(long, conflicts_with = "dir")]
     pub(crate) global: bool,
-    /// Type of the clients: a shell script, or a copy of the aifo-shim binary, which needs no other
-    /// program in the image
-    #[arg(long, value_name = "KIND", value_enum, default_value = "script")]
-    pub(crate) client: ClientKind,
     /// Time limit of a command in seconds; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) max_secs: u64,
@@ -45,18 +41,11 @@ pub(crate) struct Proxy {
     pub(crate) verbose: bool,
 }
 
-/// The type of the clients of `proxy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ClientKind {
-    Script,
-    Binary,
-}
-
 fn parse_command(word: &str) -> Result<CommandName, InvalidCommandName> {
     CommandName::parse(word.as_bytes())
 }
 
-/// Accepts the names of shell variables, because the client may be a shell script.
+/// Accepts the names of shell variables, because the client is a shell script.
 fn parse_variable(word: &str) -> Result<String, String> {
     let starts_well = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     if starts_well && word.chars().all(|it| it.is_ascii_alphanumeric() || it == '_') {

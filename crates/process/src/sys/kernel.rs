@@ -66,14 +66,6 @@ fn read_status(call: impl FnOnce(usize) -> [usize; 5]) -> nix::Result<libc::stat
     unsafe { raw::syscall(system_call as _, [a, b, c, d, 0]) }.map(|_| status)
 }
 
-/// Returns whether a file exists at a path, after its links.
-pub fn exists(path: &[u8]) -> bool {
-    let Ok(path) = c_path(path) else { return false };
-    let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::F_OK as usize, 0, 0];
-    // SAFETY: the path is live and NUL-terminated.
-    unsafe { raw::syscall(libc::SYS_faccessat, args) }.is_ok()
-}
-
 /// Returns whether this process may execute the file at a path, after its links.
 pub fn may_execute(path: &[u8]) -> bool {
     let Ok(path) = c_path(path) else { return false };
@@ -372,7 +364,6 @@ mod tests {
         assert_eq!(stat(b"/nonexistent").unwrap_err(), Errno::ENOENT);
         assert_eq!(stat(b"/etc\0").unwrap_err(), Errno::ENOENT);
         assert_eq!(stat(&[b'a'; 5000]).unwrap_err(), Errno::ENAMETOOLONG);
-        assert!(exists(b"/etc/passwd") && !exists(b"/nonexistent"));
         // SAFETY: takes no pointers.
         assert_eq!(i32::from(nice()), unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
     }

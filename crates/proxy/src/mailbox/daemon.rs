@@ -14,7 +14,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, interval, sleep_until};
 
 use crate::mailbox::changes::Changes;
-use crate::mailbox::client_program::ClientProgram;
+use crate::mailbox::client::remove_client;
 use crate::mailbox::command_stdin::CommandStdin;
 use crate::mailbox::request::{MailboxState, Notifier, serve};
 
@@ -105,7 +105,7 @@ impl Mailbox {
             }
         }
         for command in &self.commands {
-            ClientProgram::remove(&self.shared.directory, command);
+            remove_client(&self.shared.directory, command);
         }
         // No client starts from now on; requests of the last ones are answered.
         self.scan();

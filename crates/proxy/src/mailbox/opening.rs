@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::approval::CallApprovals;
 use crate::mailbox::changes::Changes;
-use crate::mailbox::client_program::ClientProgram;
+use crate::mailbox::client::{put_client, remove_client};
 use crate::mailbox::daemon::Mailbox;
 use crate::mailbox::request::MailboxState;
 
@@ -30,8 +30,6 @@ pub struct MailboxConfig {
     pub commands: Vec<ServedCommand>,
     /// Names of the caller's variables that pass to its command.
     pub variables: Vec<String>,
-    /// The form of the clients in the directory.
-    pub client: ClientProgram,
     /// The verdicts on calls, and the calls that wait for approval.
     pub approvals: CallApprovals,
     /// The time limit of a command; `None` for no limit.
@@ -80,7 +78,6 @@ impl Mailbox {
             workspace,
             commands,
             variables,
-            client,
             approvals,
             max_runtime,
             grace,
@@ -101,7 +98,7 @@ impl Mailbox {
         answer_lost(&directory, &names)?;
         for name in &names {
             taken.clients.push(name);
-            let put = client.put(&directory, name, &workspace, &variables);
+            let put = put_client(&directory, name, &workspace, &variables);
             put.map_err(|source| MailboxError::Client { command: name.clone(), source })?;
         }
         let mut allowed = HostCommands::new(variables);
@@ -139,7 +136,7 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.clients.iter().for_each(|command| ClientProgram::remove(self.directory, command));
+        self.clients.iter().for_each(|command| remove_client(self.directory, command));
         self.pid_files.drain(..).for_each(|pid_file| pid_file.remove(self.directory));
     }
 }
