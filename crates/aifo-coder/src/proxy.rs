@@ -11,12 +11,13 @@ use aifo_agents::{path_without_shims, trusted_programs};
 use aifo_engine::MissingProgram;
 use aifo_host::{EndSignals, ShimBinary, TrustedPrograms};
 use aifo_launch::{ProxyQuestions, run_ask_command};
-use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::redact;
 use aifo_process::raise_open_files;
 use aifo_proxy::{
     CallApprovals,
-    mailbox::{HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
+    mailbox::{
+        CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
+    },
 };
 use aifo_types::{escape_line, quote_word};
 use aifo_wire::Limits;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_host::{EndSignals, ShimBinary};
-use aifo_mailbox::{CommandName, Directory};
 use aifo_policy::{JudgedCall, Judgement, Verdict};
 use aifo_proxy::{
     CallApprovals, CallJudge,
-    mailbox::{HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet},
+    mailbox::{
+        CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
+    },
 };
 use aifo_wire::Limits;
 use tokio::sync::watch;

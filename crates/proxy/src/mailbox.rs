@@ -1,8 +1,8 @@
 //! Frontend for requests in files: the daemon of a mailbox (`spec/mailbox.md`), from the claim of a
 //! request to its answer.
 //!
-//! `aifo-mailbox` reads and writes the directory's files, `aifo-policy` permits commands, and the
-//! runner of the kind `host` executes them.
+//! `files` reads and writes the directory, `aifo-policy` permits commands, and the runner of the kind
+//! `host` executes them.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -39,11 +39,13 @@ mod client;
 mod command_output;
 mod command_stdin;
 mod daemon;
+mod files;
 mod host_runner;
 mod opening;
 mod request;
 mod waiting_client;
 
 pub use daemon::{Mailbox, Stop};
+pub use files::{CommandName, Directory, InvalidCommandName};
 pub use host_runner::{HostRunner, host_fleet};
 pub use opening::{MailboxConfig, MailboxError, ServedCommand};

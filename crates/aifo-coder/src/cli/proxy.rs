@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_mailbox::{CommandName, InvalidCommandName};
+use aifo_proxy::mailbox::{CommandName, InvalidCommandName};
 use clap::{Args, ValueHint};
 
 #[derive(Debug, Args)]

@@ -5,11 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use aifo_mailbox::{Directory, Watch, WatchEvent, WatchId};
 use aifo_sidecar::on_reactor;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+use crate::mailbox::files::{Directory, Watch, WatchEvent, WatchId};
 
 /// The source of a mailbox's events. Without inotify, or while a file could not be watched, it reports
 /// `Overflow` at an interval.

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use aifo_mailbox::{ClientInfo, CommandName, Directory, client_info_file, client_script};
 use aifo_process::current_path;
+
+use crate::mailbox::files::{ClientInfo, CommandName, Directory, client_info_file, client_script};
 
 /// Writes the client of a command and its configuration. Replaces files of these names, but no
 /// directory.

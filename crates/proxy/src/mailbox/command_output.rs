@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use aifo_mailbox::limits;
-
+use crate::mailbox::files::limits;
 use crate::tool_output::ToolOutput;
 
 /// The reading end of a command's stdout or stderr. The command does not write to the file directly: a

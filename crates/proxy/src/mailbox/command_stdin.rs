@@ -5,14 +5,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use aifo_mailbox::{Directory, FileKind, RequestId};
 use aifo_sidecar::on_reactor;
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::{pipe2, write};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, OFlag, fcntl},
+    unistd::{pipe2, write},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    sync::Notify,
+};
+
+use crate::mailbox::files::{Directory, FileKind, RequestId};
 
 /// The client's file, and the writing end of the command's stdin.
 #[derive(Debug)]

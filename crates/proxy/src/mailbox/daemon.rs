@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_mailbox::{
-    Claim, ClaimError, CommandName, Directory, FileKind, PidFile, RequestId, RequestQueue,
-    WatchEvent, WatchId, served_commands,
-};
 use aifo_types::exit;
-use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::{
+    sync::watch,
+    task::{Id, JoinSet},
+    time::{Instant, interval, sleep_until},
+};
 
 use crate::mailbox::changes::Changes;
 use crate::mailbox::client::remove_client;
 use crate::mailbox::command_stdin::CommandStdin;
+use crate::mailbox::files::{
+    Claim, ClaimError, CommandName, Directory, FileKind, PidFile, RequestId, RequestQueue,
+    WatchEvent, WatchId, served_commands,
+};
 use crate::mailbox::request::{MailboxState, Notifier, serve};
 
 /// The stop request of a daemon; later values include earlier ones.
@@ -190,7 +192,7 @@ impl Mailbox {
                 request.filter(|(request_id, _)| self.is_served(request_id))
             {
                 // The queue's size and one more, which shows that there are others.
-                if found.len() <= aifo_mailbox::limits::WAITING {
+                if found.len() <= crate::mailbox::files::limits::WAITING {
                     found.push(request_id);
                 }
             }

@@ -5,10 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aifo_mailbox::{
-    Claim, CommandName, Directory, OrphanFilter, PidFile, PidFileError, remove_orphans,
-    served_commands,
-};
 use aifo_policy::HostCommands;
 use aifo_sidecar::{Fleet, SidecarError};
 use tokio::sync::watch;
@@ -17,6 +13,10 @@ use crate::approval::CallApprovals;
 use crate::mailbox::changes::Changes;
 use crate::mailbox::client::{put_client, remove_client};
 use crate::mailbox::daemon::Mailbox;
+use crate::mailbox::files::{
+    Claim, CommandName, Directory, OrphanFilter, PidFile, PidFileError, remove_orphans,
+    served_commands,
+};
 use crate::mailbox::request::MailboxState;
 
 /// The configuration of a mailbox.

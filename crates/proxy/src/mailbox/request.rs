@@ -6,21 +6,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_mailbox::{
-    Arguments, CallerInfo, Claim, ClientFiles, CommandExit, Directory, ExitReason, HeartbeatFile,
-    Liveness, RequestId, WorkingDirectory,
-};
 use aifo_policy::{HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet, deadline_reached};
 use aifo_types::{ExecId, ExecRequest, Inherited, Refusal, Stdio, ToolName, exit};
 use aifo_wire::{CancelCause, Exit, Interrupt, Start};
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 
 use crate::approval::{CallApprovals, RunsIn, wait_for_answer};
 use crate::call_watcher::shutdown_requested;
 use crate::mailbox::command_output::{CommandOutput, Copied};
 use crate::mailbox::command_stdin::CommandStdin;
+use crate::mailbox::files::{
+    Arguments, CallerInfo, Claim, ClientFiles, CommandExit, Directory, ExitReason, HeartbeatFile,
+    Liveness, RequestId, WorkingDirectory,
+};
 use crate::mailbox::waiting_client::{LIVENESS_INTERVAL, WaitingClient, take_signal};
 use crate::refusals::{internal_error, pipe_failed};
 use crate::tool_start::start_on;

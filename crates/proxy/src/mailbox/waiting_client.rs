@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use aifo_mailbox::{Directory, FileError, FileKind, HeartbeatFile, Liveness, RequestId, limits};
 use aifo_types::Signal;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 
 use crate::approval::{WaitEnd, ends_unstarted_tool};
 use crate::call_watcher::shutdown_requested;
+use crate::mailbox::files::{
+    Directory, FileError, FileKind, HeartbeatFile, Liveness, RequestId, limits,
+};
 
 /// Watches a client for its end and its signals until the command starts.
 pub(crate) struct WaitingClient<'a> {

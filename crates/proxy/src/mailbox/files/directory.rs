@@ -6,11 +6,13 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use nix::dir::Dir;
-use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::{
+    dir::Dir,
+    errno::Errno,
+    fcntl::{AtFlags, OFlag, open, openat, renameat},
+    sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat},
+    unistd::{UnlinkatFlags, unlinkat},
+};
 
 /// A directory that other processes may change at any time. All names are looked up relative to one
 /// descriptor and must not contain `/`.

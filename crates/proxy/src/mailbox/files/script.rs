@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use crate::client_info::ClientInfo;
-use crate::name::CommandName;
+use crate::mailbox::files::client_info::ClientInfo;
+use crate::mailbox::files::name::CommandName;
 
 /// Returns the script for a command in a directory. It runs in any POSIX shell.
-pub fn client_script(command: &CommandName, directory: &Path, info: &ClientInfo) -> Vec<u8> {
+pub(crate) fn client_script(command: &CommandName, directory: &Path, info: &ClientInfo) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let workspace = info.workspace.as_deref().unwrap_or_default();
     let values: [(&str, Vec<u8>); 6] = [

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// The content of a `.call` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallerInfo {
+pub(crate) struct CallerInfo {
     /// The caller's directory.
     pub cwd: Option<Vec<u8>>,
     /// The caller's path of the workspace.
@@ -17,7 +17,7 @@ pub struct CallerInfo {
 
 /// The directory to run a command in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WorkingDirectory {
+pub(crate) enum WorkingDirectory {
     /// The workspace's root, for a caller outside the workspace.
     WorkspaceRoot,
     /// This path. Links are not resolved, so it may not exist or may lie elsewhere.
@@ -26,7 +26,7 @@ pub enum WorkingDirectory {
 
 impl CallerInfo {
     /// Parses a `.call` file and ignores unknown keys.
-    pub fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let mut caller = CallerInfo::default();
         for field in bytes.split(|byte| *byte == 0) {
             let mut halves = field.splitn(2, |byte| *byte == b'=');
@@ -42,7 +42,7 @@ impl CallerInfo {
     }
 
     /// Translates the caller's directory to the workspace `root` of the host.
-    pub fn working_directory(&self, root: &Path) -> WorkingDirectory {
+    pub(crate) fn working_directory(&self, root: &Path) -> WorkingDirectory {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
         let Some(cwd) = self.cwd.as_ref().map(path) else { return WorkingDirectory::WorkspaceRoot };
         if !cwd.is_absolute() || cwd.components().any(|part| part == Component::ParentDir) {
@@ -59,7 +59,7 @@ impl CallerInfo {
     }
 
     /// Returns the variables that have one of these names.
-    pub fn variables_named(&self, names: &[String]) -> Vec<Vec<u8>> {
+    pub(crate) fn variables_named(&self, names: &[String]) -> Vec<Vec<u8>> {
         let is_named = |variable: &&Vec<u8>| {
             let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
             variable.contains(&b'=') && names.iter().any(|known| known.as_bytes() == name)

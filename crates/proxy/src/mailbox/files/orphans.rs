@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::stat::FileStat;
 
-use crate::directory::{Directory, is_regular};
-use crate::limits;
-use crate::liveness::{Heartbeat, HeartbeatFile};
-use crate::name::{CommandName, FileKind, RequestId};
+use crate::mailbox::files::directory::{Directory, is_regular};
+use crate::mailbox::files::limits;
+use crate::mailbox::files::liveness::{Heartbeat, HeartbeatFile};
+use crate::mailbox::files::name::{CommandName, FileKind, RequestId};
 
 /// The requests that a daemon may clean up.
 #[derive(Clone, Debug)]
-pub struct OrphanFilter<'a> {
+pub(crate) struct OrphanFilter<'a> {
     /// The commands it serves.
     pub commands: &'a [CommandName],
     /// True if it serves plain requests.
@@ -22,7 +22,7 @@ pub struct OrphanFilter<'a> {
 
 /// Removes files of requests that are older than [`limits::ORPHAN_AGE`]. Returns the younger
 /// requests that a former daemon claimed and did not answer; these must not run again.
-pub fn remove_orphans(
+pub(crate) fn remove_orphans(
     directory: &Directory,
     filter: &OrphanFilter<'_>,
 ) -> nix::Result<Vec<RequestId>> {
@@ -78,7 +78,7 @@ fn is_kept_alive(directory: &Directory, id: &RequestId, now: SystemTime) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::tests::Scratch;
+    use crate::mailbox::files::directory::tests::Scratch;
     use std::fs::{self, File};
 
     #[test]

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use nix::sys::stat::fstat;
 
-use crate::limits;
+use crate::mailbox::files::limits;
 
 /// The state of a client's `.alive` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heartbeat {
+pub(crate) enum Heartbeat {
     /// The file has been removed.
     Removed,
     /// The file is locked.
@@ -20,7 +20,7 @@ pub enum Heartbeat {
 
 /// Liveness of a client. The caller passes the time.
 #[derive(Clone, Copy, Debug)]
-pub enum Liveness {
+pub(crate) enum Liveness {
     /// The client holds the lock.
     Locked,
     /// The client touches its file.
@@ -36,7 +36,7 @@ pub enum Liveness {
 
 impl Liveness {
     /// Creates the state from a first observation.
-    pub fn new(now: Instant, heartbeat: Heartbeat) -> Self {
+    pub(crate) fn new(now: Instant, heartbeat: Heartbeat) -> Self {
         match heartbeat {
             Heartbeat::Removed => Liveness::Gone,
             Heartbeat::Locked => Liveness::Locked,
@@ -45,7 +45,7 @@ impl Liveness {
     }
 
     /// Updates the state with an observation. Returns whether the client is lost.
-    pub fn update(&mut self, now: Instant, heartbeat: Heartbeat) -> bool {
+    pub(crate) fn update(&mut self, now: Instant, heartbeat: Heartbeat) -> bool {
         *self = match (*self, heartbeat) {
             (Liveness::Gone, _) | (_, Heartbeat::Removed) => Liveness::Gone,
             (_, Heartbeat::Locked) => Liveness::Locked,
@@ -68,17 +68,17 @@ impl Liveness {
 
 /// An open `.alive` file. The descriptor keeps the file, whatever happens to its name.
 #[derive(Debug)]
-pub struct HeartbeatFile(File);
+pub(crate) struct HeartbeatFile(File);
 
 impl HeartbeatFile {
     /// Wraps an open file.
-    pub fn new(file: File) -> Self {
+    pub(crate) fn new(file: File) -> Self {
         HeartbeatFile(file)
     }
 
     /// Reads the file's state. Tests the lock by taking it shared for a moment, so that several
     /// tests do not see each other.
-    pub fn read(&self) -> Heartbeat {
+    pub(crate) fn read(&self) -> Heartbeat {
         let Ok(stat) = fstat(&self.0) else { return Heartbeat::Removed };
         if stat.st_nlink == 0 {
             return Heartbeat::Removed;

@@ -4,22 +4,24 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::{
+    errno::Errno,
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor},
+};
 
-use crate::directory::{Directory, proc_fd_path};
+use crate::mailbox::files::directory::{Directory, proc_fd_path};
 
 /// A non-blocking inotify instance.
 #[derive(Debug)]
-pub struct Watch(Inotify);
+pub(crate) struct Watch(Inotify);
 
 /// A watched file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WatchId(WatchDescriptor);
+pub(crate) struct WatchId(WatchDescriptor);
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchEvent {
+pub(crate) enum WatchEvent {
     /// A file of this name was moved into the directory, or closed after writing.
     Placed(Vec<u8>),
     /// A watched file changed.
@@ -30,23 +32,23 @@ pub enum WatchEvent {
 
 impl Watch {
     /// Creates an instance without watches.
-    pub fn new() -> nix::Result<Self> {
+    pub(crate) fn new() -> nix::Result<Self> {
         Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map(Watch)
     }
 
     /// Watches a directory for new files.
-    pub fn watch_directory(&self, directory: &Directory) -> nix::Result<()> {
+    pub(crate) fn watch_directory(&self, directory: &Directory) -> nix::Result<()> {
         let flags = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CLOSE_WRITE;
         self.add(directory.as_fd(), flags | AddWatchFlags::IN_ONLYDIR).map(drop)
     }
 
     /// Watches a file for writes.
-    pub fn watch_growth(&self, file: impl AsFd) -> nix::Result<WatchId> {
+    pub(crate) fn watch_growth(&self, file: impl AsFd) -> nix::Result<WatchId> {
         self.add(file.as_fd(), AddWatchFlags::IN_MODIFY)
     }
 
     /// Stops watching a file.
-    pub fn unwatch(&self, file: WatchId) {
+    pub(crate) fn unwatch(&self, file: WatchId) {
         // The kernel drops the watch of a removed file by itself.
         let _ = self.0.rm_watch(file.0);
     }
@@ -57,7 +59,7 @@ impl Watch {
     }
 
     /// Returns pending events; empty if there are none. Repeat until then.
-    pub fn read_events(&self) -> nix::Result<Vec<WatchEvent>> {
+    pub(crate) fn read_events(&self) -> nix::Result<Vec<WatchEvent>> {
         let events = match self.0.read_events() {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Vec::new()),
             events => events?,
@@ -85,7 +87,7 @@ impl AsFd for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::tests::Scratch;
+    use crate::mailbox::files::directory::tests::Scratch;
     use std::io::Write;
 
     #[test]

@@ -5,17 +5,17 @@ use std::io::Write;
 
 use nix::errno::Errno;
 
-use crate::arguments::Arguments;
-use crate::caller_info::CallerInfo;
-use crate::command_exit::{CommandExit, ExitReason};
-use crate::directory::{Directory, FileError};
-use crate::limits;
-use crate::liveness::HeartbeatFile;
-use crate::name::{FileKind, RequestId};
+use crate::mailbox::files::arguments::Arguments;
+use crate::mailbox::files::caller_info::CallerInfo;
+use crate::mailbox::files::command_exit::{CommandExit, ExitReason};
+use crate::mailbox::files::directory::{Directory, FileError};
+use crate::mailbox::files::limits;
+use crate::mailbox::files::liveness::HeartbeatFile;
+use crate::mailbox::files::name::{FileKind, RequestId};
 
 /// A claimed request. End it with [`Claim::answer`]; if it is dropped, the client gets no answer.
 #[derive(Debug)]
-pub struct Claim {
+pub(crate) struct Claim {
     id: RequestId,
     /// Receives the command's output.
     pub stdout: File,
@@ -26,7 +26,7 @@ pub struct Claim {
 
 /// The client's files of a request.
 #[derive(Debug)]
-pub struct ClientFiles {
+pub(crate) struct ClientFiles {
     /// The arguments.
     pub arguments: Arguments,
     /// The caller's directory and variables.
@@ -39,7 +39,7 @@ pub struct ClientFiles {
 
 /// A request cannot be claimed, nor answered.
 #[derive(Debug, thiserror::Error)]
-pub enum ClaimError {
+pub(crate) enum ClaimError {
     /// The client has withdrawn it, or another daemon has claimed it.
     #[error("was withdrawn or claimed")]
     Gone,
@@ -56,11 +56,11 @@ pub enum ClaimError {
 /// Why a request is refused; the text is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct InvalidRequest(pub String);
+pub(crate) struct InvalidRequest(pub String);
 
 impl Claim {
     /// Claims a request. At most one claim of a request succeeds.
-    pub fn acquire(directory: &Directory, id: &RequestId) -> Result<Self, ClaimError> {
+    pub(crate) fn acquire(directory: &Directory, id: &RequestId) -> Result<Self, ClaimError> {
         match directory.rename(&id.file(FileKind::Request), &id.file(FileKind::Run)) {
             Ok(()) => {}
             Err(Errno::ENOENT) => return Err(ClaimError::Gone),
@@ -78,7 +78,7 @@ impl Claim {
 
     /// Answers a request that a former daemon claimed and did not answer. Its exit status is
     /// unknown; its output stays.
-    pub fn answer_lost(directory: &Directory, id: &RequestId) -> Result<(), ClaimError> {
+    pub(crate) fn answer_lost(directory: &Directory, id: &RequestId) -> Result<(), ClaimError> {
         let file = id.file(FileKind::ExitDraft);
         // A leftover of that daemon. If it cannot be removed, create fails.
         let _ = directory.remove(&file);
@@ -117,12 +117,12 @@ impl Claim {
     }
 
     /// The request's id.
-    pub fn id(&self) -> &RequestId {
+    pub(crate) fn id(&self) -> &RequestId {
         &self.id
     }
 
     /// Reads the client's files. The error is for the client.
-    pub fn read(&self, directory: &Directory) -> Result<ClientFiles, InvalidRequest> {
+    pub(crate) fn read(&self, directory: &Directory) -> Result<ClientFiles, InvalidRequest> {
         let file = |kind| self.id.file(kind);
         let refused = |what: &str, error: FileError| InvalidRequest(format!("the {what} {error}"));
         let request = directory.read(&file(FileKind::Run), limits::REQUEST);
@@ -141,19 +141,19 @@ impl Claim {
     }
 
     /// Writes the answer. The output files must be complete.
-    pub fn answer(self, directory: &Directory, ending: CommandExit) {
+    pub(crate) fn answer(self, directory: &Directory, ending: CommandExit) {
         finish(directory, &self.id, &self.exit, ending);
     }
 
     /// Answers that nothing ran, with a message on the command's stderr.
-    pub fn refuse(mut self, directory: &Directory, code: u8, why: &str) {
+    pub(crate) fn refuse(mut self, directory: &Directory, code: u8, why: &str) {
         // On a full disk the message is lost, but not the exit code.
         let _ = writeln!(self.stderr, "proxy: {why}");
         self.answer(directory, CommandExit { code, reason: Some(ExitReason::Refused) });
     }
 
     /// Removes all files of the request without an answer, after its client was lost.
-    pub fn discard(self, directory: &Directory) {
+    pub(crate) fn discard(self, directory: &Directory) {
         for file in self.id.files() {
             let _ = directory.remove(&file);
         }
@@ -197,7 +197,7 @@ fn remove_request(directory: &Directory, id: &RequestId) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::tests::Scratch;
+    use crate::mailbox::files::directory::tests::Scratch;
     use std::fs;
     use std::os::unix::fs::symlink;
 

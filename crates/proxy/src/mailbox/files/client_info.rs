@@ -2,7 +2,7 @@
 
 /// The content of `COMMAND.mailbox`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientInfo {
+pub(crate) struct ClientInfo {
     /// Relative path from the mailbox to the workspace, such as `../..`, if there is one.
     pub workspace: Option<String>,
     /// The host's path of the workspace.
@@ -17,7 +17,7 @@ const VERSION: &str = "1";
 impl ClientInfo {
     /// Encodes the file. Omits a value that contains a line end, since it could be read as another
     /// field.
-    pub fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let workspace = self.workspace.iter().map(|value| ("workspace", value));
         let variables = self.variables.iter().map(|value| ("env", value));
         let fields = workspace.chain([("host", &self.host)]).chain(variables);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An exit code with an optional reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommandExit {
+pub(crate) struct CommandExit {
     /// The client's exit code.
     pub code: u8,
     /// `None` if the command exited by itself.
@@ -13,7 +13,7 @@ pub struct CommandExit {
 
 /// Why a command has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitReason {
+pub(crate) enum ExitReason {
     /// This signal ended it.
     Signal(u8),
     /// It exceeded the time limit.

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::limits;
-use crate::name::RequestId;
+use crate::mailbox::files::limits;
+use crate::mailbox::files::name::RequestId;
 
 /// Requests that wait or run, each listed once however often it is announced.
 #[derive(Debug, Default)]
-pub struct RequestQueue {
+pub(crate) struct RequestQueue {
     waiting: VecDeque<RequestId>,
     known: HashSet<RequestId>,
     /// Running requests, and whether the same id was announced again meanwhile.
@@ -24,7 +24,7 @@ enum Requeue {
 
 impl RequestQueue {
     /// Adds a request.
-    pub fn offer(&mut self, id: RequestId) {
+    pub(crate) fn offer(&mut self, id: RequestId) {
         if let Some(requeue) = self.running.get_mut(&id) {
             *requeue = Requeue::Yes;
         } else if self.waiting.len() >= limits::WAITING {
@@ -35,7 +35,7 @@ impl RequestQueue {
     }
 
     /// Returns the next request to run, unless the limit of running ones is reached.
-    pub fn next_to_run(&mut self) -> Option<RequestId> {
+    pub(crate) fn next_to_run(&mut self) -> Option<RequestId> {
         if self.running.len() >= limits::RUNNING {
             return None;
         }
@@ -46,21 +46,21 @@ impl RequestQueue {
     }
 
     /// Returns the next request to refuse, whatever the number of running ones.
-    pub fn next_to_refuse(&mut self) -> Option<RequestId> {
+    pub(crate) fn next_to_refuse(&mut self) -> Option<RequestId> {
         let id = self.waiting.pop_front()?;
         self.known.remove(&id);
         Some(id)
     }
 
     /// Ends a running request. Queues it again if its id was announced meanwhile.
-    pub fn ended(&mut self, id: &RequestId) {
+    pub(crate) fn ended(&mut self, id: &RequestId) {
         if self.running.remove(id) == Some(Requeue::Yes) {
             self.offer(id.clone());
         }
     }
 
     /// Returns whether to read the directory for dropped requests. Resets the flag.
-    pub fn needs_rescan(&mut self) -> bool {
+    pub(crate) fn needs_rescan(&mut self) -> bool {
         self.waiting.is_empty() && std::mem::take(&mut self.missed)
     }
 }

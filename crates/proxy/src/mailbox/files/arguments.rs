@@ -2,12 +2,12 @@
 
 /// The arguments of a command, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arguments(pub Vec<Vec<u8>>);
+pub(crate) struct Arguments(pub Vec<Vec<u8>>);
 
 impl Arguments {
     /// Parses a request. An empty one has no arguments; a lone NUL is one empty argument. The last
     /// NUL may be missing.
-    pub fn parse(request: &[u8]) -> Self {
+    pub(crate) fn parse(request: &[u8]) -> Self {
         if request.is_empty() {
             return Arguments::default();
         }

@@ -19,14 +19,14 @@ pub struct InvalidCommandName(String);
 
 /// The common stem of a request's files: `COMMAND.UNIQUE`, or only `UNIQUE`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId {
+pub(crate) struct RequestId {
     command: Option<CommandName>,
     unique: String,
 }
 
 /// The kinds of files of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileKind {
+pub(crate) enum FileKind {
     /// A request being written.
     RequestDraft,
     /// The arguments.
@@ -120,7 +120,7 @@ impl fmt::Display for CommandName {
 }
 
 /// Returns the name of a command's PID file.
-pub fn pid_file(command: &CommandName) -> String {
+pub(crate) fn pid_file(command: &CommandName) -> String {
     format!("{command}{PID}")
 }
 
@@ -130,13 +130,13 @@ pub(crate) fn command_of_pid_file(name: &[u8]) -> Option<CommandName> {
 }
 
 /// Returns the name of a command's client information file.
-pub fn client_info_file(command: &str) -> String {
+pub(crate) fn client_info_file(command: &str) -> String {
     format!("{command}{CLIENT_INFO}")
 }
 
 impl RequestId {
     /// Parses a file name. `None` if it is not a file of a request.
-    pub fn of_file(name: &[u8]) -> Option<(Self, FileKind)> {
+    pub(crate) fn of_file(name: &[u8]) -> Option<(Self, FileKind)> {
         let name = std::str::from_utf8(name).ok()?;
         let known =
             SUFFIXES.iter().find_map(|(kind, suffix)| Some((name.strip_suffix(suffix)?, *kind)));
@@ -149,19 +149,19 @@ impl RequestId {
     }
 
     /// Returns the command, unless the request is a plain one.
-    pub fn command(&self) -> Option<&CommandName> {
+    pub(crate) fn command(&self) -> Option<&CommandName> {
         self.command.as_ref()
     }
 
     /// Returns the name of one of its files.
-    pub fn file(&self, kind: FileKind) -> String {
+    pub(crate) fn file(&self, kind: FileKind) -> String {
         // The table holds every kind, which a test proves.
         let suffix = SUFFIXES.iter().find(|(known, _)| *known == kind).map_or("", |row| row.1);
         format!("{self}{suffix}")
     }
 
     /// Returns the names of all its files.
-    pub fn files(&self) -> impl Iterator<Item = String> + '_ {
+    pub(crate) fn files(&self) -> impl Iterator<Item = String> + '_ {
         SUFFIXES.iter().map(move |(_, suffix)| format!("{self}{suffix}"))
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::directory::{Directory, FileError};
-use crate::limits;
-use crate::name::{CommandName, command_of_pid_file, pid_file};
+use crate::mailbox::files::directory::{Directory, FileError};
+use crate::mailbox::files::limits;
+use crate::mailbox::files::name::{CommandName, command_of_pid_file, pid_file};
 
 /// A locked PID file, the right to serve a command in a directory.
 #[derive(Debug)]
-pub struct PidFile {
+pub(crate) struct PidFile {
     name: String,
     file: File,
     /// The PID in an unlocked file that was replaced, if there was one.
@@ -43,7 +43,10 @@ pub enum PidFileError {
 
 impl PidFile {
     /// Creates and locks the file. Replaces one that is not locked.
-    pub fn claim(directory: &Directory, command: &CommandName) -> Result<Self, PidFileError> {
+    pub(crate) fn claim(
+        directory: &Directory,
+        command: &CommandName,
+    ) -> Result<Self, PidFileError> {
         let name = pid_file(command);
         let system = |source| PidFileError::System { command: command.clone(), source };
         let mut stale = None;
@@ -68,7 +71,7 @@ impl PidFile {
     }
 
     /// Removes the file if it still has its name.
-    pub fn remove(self, directory: &Directory) {
+    pub(crate) fn remove(self, directory: &Directory) {
         if directory.is_named(&self.file, &self.name) {
             // A file that cannot be removed is stale from now on.
             let _ = directory.remove(&self.name);
@@ -77,7 +80,7 @@ impl PidFile {
 }
 
 /// Returns the commands whose PID files are locked.
-pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
+pub(crate) fn served_commands(directory: &Directory) -> Vec<CommandName> {
     let mut commands = Vec::new();
     let listed = directory.for_each_name(|name| commands.extend(command_of_pid_file(name)));
     if listed.is_err() {
@@ -151,7 +154,7 @@ const RECHECK_DELAY: Duration = Duration::from_millis(20);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::tests::Scratch;
+    use crate::mailbox::files::directory::tests::Scratch;
     use std::fs;
     use std::os::unix::fs::symlink;
 
