@@ -57,7 +57,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        help: "crate dependencies, pure crates, links, unsafe, leftovers, manifests, proofs",
+        help: "[--lower]: crate dependencies, pure crates, links, unsafe, leftovers, manifests, \
+               proofs, sizes; `--lower` lowers the numbers in xtask/budget.toml",
         run: tidy::run,
     },
     Command {

@@ -1,4 +1,4 @@
-//! Checks the manifests' dependencies against the table of the architecture page.
+//! Checks that the manifests' dependencies equal the table of the architecture page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,7 @@ pub(super) fn check(packages: &[Package], page: Option<&str>) -> Vec<Finding> {
     for package in packages {
         findings.extend(table.compare(package));
     }
+    findings.extend(table.unused(packages));
     findings
 }
 
@@ -59,7 +60,7 @@ impl Table {
         }
         let mut table = Table { rows };
         for (name, cell) in allowed {
-            let (names, unknown) = table.allowed_for(&name, cell);
+            let (names, unknown) = table.allowed(cell);
             if let Some(row) = table.rows.get_mut(&name) {
                 row.may_depend_on = names;
                 findings.extend(unknown.iter().map(|word| {
@@ -70,18 +71,10 @@ impl Table {
         (table, findings)
     }
 
-    /// Parses "may depend on": names, `-`, or `all libraries [but NAMES]`, then a remark in
-    /// brackets. Returns the names and the unknown words.
-    fn allowed_for(&self, of: &str, cell: &str) -> (BTreeSet<String>, Vec<String>) {
+    /// Parses "may depend on": names or `-`, then a remark in brackets. Returns the names and the unknown
+    /// words.
+    fn allowed(&self, cell: &str) -> (BTreeSet<String>, Vec<String>) {
         let cell = cell.split('(').next().unwrap_or_default().replace([',', '`'], " ");
-        if let Some(but) = cell.trim().strip_prefix("all libraries") {
-            let left_out: Vec<&str> = but.split_whitespace().map(short).collect();
-            let level = self.rows.get(of).and_then(|row| row.level);
-            let lower = self.rows.iter().filter(|(_, row)| row.level < level);
-            let names = lower
-                .filter(|(name, row)| row.level.is_some() && !left_out.contains(&name.as_str()));
-            return (names.map(|(name, _)| name.clone()).collect(), Vec::new());
-        }
         let words = cell.split_whitespace().filter(|word| *word != "-").map(short);
         let (known, unknown): (Vec<_>, Vec<_>) =
             words.map(str::to_owned).partition(|word| self.rows.contains_key(word));
@@ -121,6 +114,25 @@ impl Table {
             .map(|to| Finding::new(&place, format!("{PAGE} does not allow {name} -> {to}")))
             .collect()
     }
+
+    /// Rows without a manifest, and dependencies that the table allows and the manifest does not have.
+    fn unused(&self, packages: &[Package]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (name, row) in &self.rows {
+            let mut say = |what| findings.push(Finding::at(PAGE, row.line, what));
+            let Some(package) = packages.iter().find(|package| short(&package.name) == name) else {
+                say(format!("'{name}' is not a crate of the workspace"));
+                continue;
+            };
+            let used = |to: &str| {
+                package.dependencies.iter().any(|it| it.strip_prefix("aifo-") == Some(to))
+            };
+            for to in row.may_depend_on.iter().filter(|to| !used(to)) {
+                say(format!("allows {name} -> {to}, which the manifest does not have"));
+            }
+        }
+        findings
+    }
 }
 
 fn short(name: &str) -> &str {
@@ -141,7 +153,7 @@ mod tests {
 | 1 | decide | where | types |
 | 2 | proxy | streams | types wire |
 | 3 | aifo-shim (bin) | thin | types, wire |
-| 6 | `aifo-coder` (bin) | thin | all libraries but decide |
+| 6 | `aifo-coder` (bin) | thin | types decide |
 | - | tests | suites | types (and the binaries) |
 | - | xtask | tasks | - |
 
@@ -161,31 +173,58 @@ mod tests {
             |name: &str| table.rows[name].may_depend_on.iter().cloned().collect::<Vec<_>>();
         assert_eq!(table.rows.len(), 8);
         assert_eq!(allowed_for("shim"), ["types", "wire"]);
-        assert_eq!(allowed_for("coder"), ["proxy", "shim", "types", "wire"]);
+        assert_eq!(allowed_for("coder"), ["decide", "types"]);
         assert_eq!(allowed_for("tests"), ["types"]);
         assert_eq!(table.rows["xtask"].level, None);
         assert_eq!(table.upward_dependencies(), []);
     }
 
+    /// Packages as in [`TEXT`], one of them with other dependencies.
+    fn workspace(name: &str, dependencies: &[&str]) -> Vec<Package> {
+        let mut packages = vec![
+            package("aifo-types", &["bytes"]),
+            package("aifo-wire", &["aifo-types"]),
+            package("aifo-decide", &["aifo-types"]),
+            package("aifo-proxy", &["aifo-types", "aifo-wire"]),
+            package("aifo-shim", &["aifo-types", "aifo-wire"]),
+            package("aifo-coder", &["aifo-types", "aifo-decide"]),
+            package("tests", &["aifo-types"]),
+            package("xtask", &[]),
+        ];
+        packages.retain(|package| package.name != name);
+        packages.push(package(name, dependencies));
+        packages
+    }
+
     #[test]
-    fn a_manifest_must_stay_within_the_table() {
+    fn the_manifests_equal_the_table() {
         let found = |name: &str, dependencies: &[&str]| {
-            let findings = check(&[package(name, dependencies)], Some(TEXT));
+            let findings = check(&workspace(name, dependencies), Some(TEXT));
             findings.into_iter().map(|finding| finding.what).collect::<Vec<_>>()
         };
-        assert_eq!(found("aifo-proxy", &["aifo-types", "tokio"]), [""; 0]);
+        assert_eq!(found("aifo-proxy", &["aifo-types", "aifo-wire", "tokio"]), [""; 0]);
         assert_eq!(
-            found("aifo-wire", &["aifo-decide"]),
+            found("aifo-wire", &["aifo-types", "aifo-decide"]),
             ["spec/architecture.md does not allow wire -> decide"]
         );
+        assert_eq!(
+            found("aifo-proxy", &["aifo-types", "wire"]),
+            ["allows proxy -> wire, which the manifest does not have"]
+        );
         assert_eq!(found("aifo-new", &[]), ["'new' is not in the table of spec/architecture.md"]);
+        let mut packages = workspace("xtask", &[]);
+        packages.pop();
+        let findings = check(&packages, Some(TEXT));
+        assert_eq!(findings, [Finding::at(PAGE, 11, "'xtask' is not a crate of the workspace")]);
     }
 
     #[test]
     fn the_table_itself_is_checked() {
         let found = |cell: &str| {
             let text = TEXT.replace("| streams | types wire |", cell);
-            check(&[], Some(&text)).into_iter().map(|finding| finding.what).collect::<Vec<_>>()
+            let (table, mut findings) = Table::parse(&text);
+            findings.extend(table.upward_dependencies());
+            findings.into_iter().map(|finding| finding.what).collect::<Vec<_>>()
         };
         assert_eq!(found("| streams | shim |"), ["proxy -> shim does not point to a lower level"]);
         assert_eq!(

@@ -2,6 +2,7 @@
 //!
 //! Each check has a file; each finding is one line, `place: what is wrong`.
 
+mod budget;
 mod circles;
 mod dependencies;
 mod fuzz;
@@ -18,21 +19,38 @@ mod unsafety;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use crate::{shell, workspace};
+use budget::Tree;
 use source::Source;
 
-/// Runs every check, prints the findings, and fails if there are any.
-pub(crate) fn run(_args: &[OsString]) -> Result<()> {
+/// Runs every check, prints the findings, and fails if there are any. With `--lower` it first lowers the
+/// numbers of the budget.
+pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    let is_lower = match args {
+        [] => false,
+        [arg] if arg == "--lower" => true,
+        _ => bail!("usage: cargo xtask tidy [--lower]"),
+    };
     let packages = workspace::packages()?;
     let fuzz_packages = fuzz::packages()?;
     let fuzz_readme = read(&shell::root().join(fuzz::README))?;
     let sources = rust_sources()?;
     let pages = pages()?;
-    let checks: [(&str, Vec<Finding>); 12] = [
+    let others = other_files()?;
+    let tree = Tree::new(&sources, &pages, &others);
+    let budget_path = shell::root().join(budget::FILE);
+    let mut budget_text = read(&budget_path)?.text;
+    if is_lower {
+        budget_text = budget::lower(&budget_text, &tree).context(budget::FILE)?;
+        fs::write(&budget_path, &budget_text)
+            .with_context(|| format!("cannot write {}", budget_path.display()))?;
+    }
+    let checks: [(&str, Vec<Finding>); 13] = [
         ("dependencies", dependencies::check(&packages, page(&pages, dependencies::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
@@ -45,6 +63,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         ("length", length::check(&sources)),
         ("prose", prose::check(&pages, &sources)),
         ("circles", circles::check(&sources)),
+        ("budget", budget::check(&budget_text, &tree)),
     ];
     for (name, findings) in &checks {
         match findings.len() {
@@ -93,33 +112,56 @@ fn page<'a>(pages: &'a [Page], path: &str) -> Option<&'a str> {
 
 fn pages() -> Result<Vec<Page>> {
     let mut paths = vec![shell::root().join("README.md"), shell::root().join("CHANGELOG.md")];
-    walk(&shell::root().join("spec"), "md", &mut paths)?;
+    paths.extend(files("spec")?.into_iter().filter(|path| has_extension(path, "md")));
     paths.iter().map(|path| read(path)).collect()
 }
 
 fn rust_sources() -> Result<Vec<Source>> {
     let mut paths = Vec::new();
     for dir in ["crates", "examples", "fuzz", "tests", "xtask"] {
-        walk(&shell::root().join(dir), "rs", &mut paths)?;
+        paths.extend(files(dir)?.into_iter().filter(|path| has_extension(path, "rs")));
     }
     let parse = |path: &PathBuf| read(path).map(|page| Source::parse(&page.path, &page.text));
     paths.iter().map(parse).collect()
 }
 
-/// The files with this extension below a directory, sorted, without build output.
-fn walk(dir: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+/// The text files below `crates/` that are not Rust.
+fn other_files() -> Result<Vec<Page>> {
+    let mut pages = Vec::new();
+    for path in files("crates")?.iter().filter(|path| !has_extension(path, "rs")) {
+        match read(path) {
+            Ok(page) => pages.push(page),
+            Err(error) if is_binary(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(pages)
+}
+
+fn is_binary(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|it| it == extension)
+}
+
+/// The files below a directory of the workspace, sorted, without build output.
+fn files(dir: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    walk(&shell::root().join(dir), &mut found)?;
+    Ok(found)
+}
+
+fn walk(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        let path = entry.path();
         match entry.file_type()? {
-            kind if kind.is_dir() && entry.file_name() != "target" => {
-                walk(&path, extension, found)?;
-            }
-            kind if kind.is_file() && path.extension().is_some_and(|e| e == extension) => {
-                found.push(path);
-            }
+            kind if kind.is_dir() && entry.file_name() != "target" => walk(&entry.path(), found)?,
+            kind if kind.is_file() => found.push(entry.path()),
             _ => {}
         }
     }

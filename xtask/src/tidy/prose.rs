@@ -27,15 +27,7 @@ const HABITS: [Habit; 3] = [
 /// Checks comments, the specification and README: lists every offence of a habit whose rate is too
 /// high.
 pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
-    let in_pages = pages.iter().filter(|page| page.path != "CHANGELOG.md").map(|page| {
-        let lines: Vec<&str> = page.text.lines().collect();
-        (page.path.as_str(), without_code(&lines))
-    });
-    let in_sources = sources.iter().map(|source| {
-        let lines: Vec<&str> = source.comments.iter().map(|line| text_of(line)).collect();
-        (source.path.as_str(), without_code(&lines))
-    });
-    let texts: Vec<(&str, String)> = in_pages.chain(in_sources).collect();
+    let texts = [of_pages(pages), of_comments(sources)].concat();
     let count: usize = texts.iter().map(|(_, text)| words(text).count()).sum();
     let mut findings = Vec::new();
     for habit in &HABITS {
@@ -51,6 +43,45 @@ pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The prose of the specification and README, by path.
+pub(super) fn of_pages(pages: &[Page]) -> Vec<(&str, String)> {
+    let current = pages.iter().filter(|page| page.path != "CHANGELOG.md");
+    let prose = |page: &Page| without_code(&page.text.lines().collect::<Vec<_>>());
+    current.map(|page| (page.path.as_str(), prose(page))).collect()
+}
+
+/// The prose of the comments, by path.
+pub(super) fn of_comments(sources: &[Source]) -> Vec<(&str, String)> {
+    let prose = |source: &Source| {
+        without_code(&source.comments.iter().map(|line| text_of(line)).collect::<Vec<_>>())
+    };
+    sources.iter().map(|source| (source.path.as_str(), prose(source))).collect()
+}
+
+/// "of a" and "of the" per 1,000 words.
+pub(super) fn rate_of_articles(texts: &[(&str, String)]) -> f64 {
+    let is_article = |(_, word): (usize, &str)| matches!(word, "a" | "the");
+    rate(texts, |text, at, word| {
+        word == "of" && words(&text[at + word.len()..]).next().is_some_and(is_article)
+    })
+}
+
+/// Possessive 's per 1,000 words.
+pub(super) fn rate_of_possessives(texts: &[(&str, String)]) -> f64 {
+    rate(texts, |text, at, word| word == "s" && text[..at].ends_with(['\'', '’']))
+}
+
+fn rate(texts: &[(&str, String)], is_at: impl Fn(&str, usize, &str) -> bool) -> f64 {
+    let (mut count, mut found) = (0usize, 0usize);
+    for (_, text) in texts {
+        for (at, word) in words(text) {
+            count += 1;
+            found += usize::from(is_at(text, at, word));
+        }
+    }
+    1000.0 * found as f64 / count.max(1) as f64
 }
 
 /// The text of a comment's line.
@@ -131,6 +162,24 @@ mod tests {
         ];
         for (text, count) in rows {
             assert_eq!(found(text), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_count_articles_and_possessives() {
+        let rows = [
+            ("// the end of the pipe", 200.0, 0.0),
+            ("// the end of\n// a pipe", 200.0, 0.0),
+            ("// of all, often the `end of the`", 0.0, 0.0),
+            ("// the pipe's end, `x`'s too", 0.0, 2000.0 / 6.0),
+            ("// callers' s", 0.0, 0.0),
+            ("", 0.0, 0.0),
+        ];
+        for (text, articles, possessives) in rows {
+            let sources = [Source::parse("x.rs", text)];
+            let texts = of_comments(&sources);
+            assert_eq!(rate_of_articles(&texts), articles, "{text}");
+            assert_eq!(rate_of_possessives(&texts), possessives, "{text}");
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Source {
     pub(super) code: Vec<String>,
     /// The comments of each line, with their slashes.
     pub(super) comments: Vec<String>,
+    /// Whether each line has code or text of a literal.
+    is_code: Vec<bool>,
     /// The line of each token, and its place in the line's code.
     tokens: Vec<(usize, Range<usize>)>,
 }
@@ -29,8 +31,13 @@ pub(super) struct Token<'a> {
 impl Source {
     /// Splits a file. Never fails; the result is exact for code that compiles.
     pub(super) fn parse(path: &str, text: &str) -> Self {
-        let (code, comments) = (vec![String::new()], vec![String::new()]);
-        let mut source = Source { path: path.to_owned(), code, comments, tokens: Vec::new() };
+        let mut source = Source {
+            path: path.to_owned(),
+            code: vec![String::new()],
+            comments: vec![String::new()],
+            is_code: vec![false],
+            tokens: Vec::new(),
+        };
         let mut rest = text;
         for token in tokenize(text, FrontmatterAllowed::No) {
             let (text, after) = rest.split_at(token.len as usize);
@@ -49,12 +56,14 @@ impl Source {
             if index > 0 {
                 self.code.push(String::new());
                 self.comments.push(String::new());
+                self.is_code.push(false);
             }
             let blank = " ".repeat(part.chars().count());
             let line = self.code.len() - 1;
             let start = self.code[line].len();
             self.code[line] += if is_code { part } else { &blank };
             self.comments[line] += if is_comment { part } else { &blank };
+            self.is_code[line] |= !is_comment && !part.trim().is_empty();
             if is_code {
                 self.tokens.push((line, start..self.code[line].len()));
             }
@@ -72,19 +81,34 @@ impl Source {
 
     /// The tokens outside items under `#[cfg(test)]`.
     pub(super) fn product_tokens(&self) -> Vec<Token<'_>> {
+        self.split_tests().0
+    }
+
+    /// The number of lines with code or text of a literal, without those of these items.
+    pub(super) fn lines_without(&self, items: &[Vec<Token<'_>>]) -> usize {
+        let lines = |item: &Vec<Token<'_>>| Some((item.first()?.line, item.last()?.line));
+        let items: Vec<(usize, usize)> = items.iter().filter_map(lines).collect();
+        let is_item = |line: &usize| items.iter().any(|(from, to)| (*from..=*to).contains(line));
+        (0..self.is_code.len()).filter(|line| self.is_code[*line] && !is_item(line)).count()
+    }
+
+    /// The tokens outside items under `#[cfg(test)]`, and these items with that attribute.
+    pub(super) fn split_tests(&self) -> (Vec<Token<'_>>, Vec<Vec<Token<'_>>>) {
         const GATE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
         let tokens = self.tokens();
-        let mut product = Vec::new();
+        let (mut product, mut items) = (Vec::new(), Vec::new());
         let mut rest = tokens.as_slice();
         while let Some((first, after)) = rest.split_first() {
             if rest.iter().map(|token| token.text).take(GATE.len()).eq(GATE) {
-                rest = after_item(&rest[GATE.len()..]);
+                let after = after_item(&rest[GATE.len()..]);
+                items.push(rest[..rest.len() - after.len()].to_vec());
+                rest = after;
             } else {
                 product.push(*first);
                 rest = after;
             }
         }
-        product
+        (product, items)
     }
 }
 
@@ -202,6 +226,21 @@ mod tests {
             let source = Source::parse("x.rs", text);
             let left: Vec<&str> = source.product_tokens().iter().map(|token| token.text).collect();
             assert_eq!(left.join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_of_the_product_have_code_or_a_literal() {
+        let rows = [
+            ("fn f() {\n\n    // why\n    g(); // why\n}", 3),
+            ("const TEXT: &str = \"\\\n  two\n\n  four\n\";", 4),
+            ("a;\n#[cfg(test)]\nmod tests {\n    fn f() {}\n}\nb;", 2),
+            ("#[cfg(test)]\nuse x;\n#[cfg(test)]\nmod tests;\n", 0),
+        ];
+        for (text, lines) in rows {
+            let source = Source::parse("x.rs", text);
+            let (_, tests) = source.split_tests();
+            assert_eq!(source.lines_without(&tests), lines, "{text}");
         }
     }
 }
