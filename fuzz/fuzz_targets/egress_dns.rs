@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use aifo_egress::dns::{self, Lookup, MAX_QUERY, Question};
+use aifo_egress::dns::{self, Lookup, MAX_QUERY, DnsQuestion};
 use aifo_egress::{Name, NameTable, NetRules};
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
@@ -33,8 +33,8 @@ fn check(query: &[u8]) {
     // Only a permitted name has an address.
     let answers = u16::from_be_bytes([response[6], response[7]]);
     let is_permitted = questions.iter().any(|question| match question {
-        Question::Name { name, .. } => name.as_str().ends_with("registry.example"),
-        Question::Pointer(address) => address.octets()[0] == 127,
+        DnsQuestion::Name { name, .. } => name.as_str().ends_with("registry.example"),
+        DnsQuestion::Pointer(address) => address.octets()[0] == 127,
     });
     assert!(answers == 0 || is_permitted || questions.is_empty(), "{questions:?}");
 }
@@ -61,19 +61,19 @@ fn table() -> NameTable {
     NameTable::new(&NetRules::parse(&list).expect("rules"))
 }
 
-fn look_up(table: &mut NameTable, question: &Question) -> Lookup {
+fn look_up(table: &mut NameTable, question: &DnsQuestion) -> Lookup {
     let parent = Name::parse(b"registry.example").expect("a name");
     let is_permitted = |name: &Name| *name == parent || name.is_below(&parent);
     match question {
-        Question::Name { name, .. } if is_permitted(name) => {
+        DnsQuestion::Name { name, .. } if is_permitted(name) => {
             let address = table.address(name).expect("a free address");
             assert_eq!(table.name(address), Some(name));
             assert!(address >= Ipv4Addr::new(127, 64, 0, 1) && address.is_loopback());
             Lookup::Address(address)
         }
-        Question::Name { host: Some(host), .. } if is_permitted(host) => Lookup::NoData,
-        Question::Name { .. } => Lookup::NoName,
-        Question::Pointer(address) => match table.name(*address) {
+        DnsQuestion::Name { host: Some(host), .. } if is_permitted(host) => Lookup::NoData,
+        DnsQuestion::Name { .. } => Lookup::NoName,
+        DnsQuestion::Pointer(address) => match table.name(*address) {
             Some(name) => Lookup::Pointer(name.clone()),
             None => Lookup::NoName,
         },

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Traffic;
 use crate::peer::Peer;
-use crate::permission::Decision;
+use crate::permission::PermissionOutcome;
 use crate::protocol_errors::ProtocolErrors;
 use crate::session::Session;
 use crate::text_run::Streaming;
@@ -256,7 +256,7 @@ impl Client {
 
     /// Answers a permission request. Returns false, and writes nothing, if the request is not
     /// pending or has no such option.
-    pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
+    pub fn decide(&mut self, id: &Id, decision: &PermissionOutcome, now: Instant) -> bool {
         self.now = now;
         let options = self.agent.received.permission(id);
         options.is_some_and(|options| decision.is_among(options))
@@ -329,7 +329,7 @@ impl Client {
     }
 
     /// Answers a permission request if it is pending.
-    fn answer_permission(&mut self, id: &Id, decision: &Decision) -> bool {
+    fn answer_permission(&mut self, id: &Id, decision: &PermissionOutcome) -> bool {
         let is_waiting = self.agent.received.take(id).is_some();
         if is_waiting {
             self.last_activity = self.now;

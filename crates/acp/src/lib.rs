@@ -107,7 +107,9 @@ pub use limits::Limits;
 pub use message::{Id, Invalid, Message, RpcError, classify, code};
 pub use message_reader::{Inbound, MessageReader, NonJsonOutput, Traffic};
 pub use pending::{Completion, Pending};
-pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
+pub use permission::{
+    OptionKind, PermissionAnswer, PermissionOption, PermissionOutcome, PermissionRequest,
+};
 pub use protocol_errors::ProtocolErrors;
 pub use relay::{
     Direction, MethodServer, PathMap, PathResolver, Relay, RelayConfig, RelayEvent, RelayedTurn,

@@ -48,7 +48,7 @@ pub enum OptionKind {
 
 /// The answer to a permission request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum PermissionOutcome {
     /// Select the option with this id.
     Select(Value),
     /// No decision: the turn was cancelled, or the request timed out.
@@ -57,7 +57,7 @@ pub enum Decision {
 
 /// The outcome of a permission rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PermissionAnswer {
     /// Allow once.
     Allow,
     /// Reject.
@@ -75,22 +75,28 @@ impl PermissionRequest {
     /// Returns the option for a verdict without guessing: the only one of exactly that kind, else
     /// the one that the agent's profile names. `None` if a user must choose.
     ///
-    /// A denial without an option is [`Decision::Cancelled`], which ends the turn.
-    pub fn choose(&self, verdict: Verdict, profile_allows: Option<&str>) -> Option<Decision> {
+    /// A denial without an option is [`PermissionOutcome::Cancelled`], which ends the turn.
+    pub fn choose(
+        &self,
+        verdict: PermissionAnswer,
+        profile_allows: Option<&str>,
+    ) -> Option<PermissionOutcome> {
         let kind = match verdict {
-            Verdict::Allow => OptionKind::AllowOnce,
-            Verdict::Deny => OptionKind::RejectOnce,
+            PermissionAnswer::Allow => OptionKind::AllowOnce,
+            PermissionAnswer::Deny => OptionKind::RejectOnce,
         };
         let mut exact = self.options.iter().filter(|option| option.kind == kind);
         match (verdict, exact.next(), exact.next()) {
-            (_, Some(only), None) => Some(Decision::Select(only.id.clone())),
+            (_, Some(only), None) => Some(PermissionOutcome::Select(only.id.clone())),
             // Any reject option rejects.
-            (Verdict::Deny, Some(first), Some(_)) => Some(Decision::Select(first.id.clone())),
-            (Verdict::Deny, None, _) => Some(Decision::Cancelled),
-            (Verdict::Allow, _, _) => {
+            (PermissionAnswer::Deny, Some(first), Some(_)) => {
+                Some(PermissionOutcome::Select(first.id.clone()))
+            }
+            (PermissionAnswer::Deny, None, _) => Some(PermissionOutcome::Cancelled),
+            (PermissionAnswer::Allow, _, _) => {
                 let named = profile_allows?;
                 let option = self.options.iter().find(|option| option.id == named)?;
-                Some(Decision::Select(option.id.clone()))
+                Some(PermissionOutcome::Select(option.id.clone()))
             }
         }
     }
@@ -134,20 +140,22 @@ impl OptionKind {
     }
 }
 
-impl Decision {
+impl PermissionOutcome {
     /// Returns whether a request with these options can be answered with it.
     pub(crate) fn is_among(&self, options: &[Value]) -> bool {
         match self {
-            Decision::Select(option) => options.contains(option),
-            Decision::Cancelled => true,
+            PermissionOutcome::Select(option) => options.contains(option),
+            PermissionOutcome::Cancelled => true,
         }
     }
 
     /// Returns the result to answer with.
     pub(crate) fn to_result(&self) -> Value {
         match self {
-            Decision::Select(id) => json!({"outcome": {"outcome": "selected", "optionId": id}}),
-            Decision::Cancelled => json!({"outcome": {"outcome": "cancelled"}}),
+            PermissionOutcome::Select(id) => {
+                json!({"outcome": {"outcome": "selected", "optionId": id}})
+            }
+            PermissionOutcome::Cancelled => json!({"outcome": {"outcome": "cancelled"}}),
         }
     }
 }
@@ -171,20 +179,25 @@ mod tests {
         let usual =
             [("always", "allow_always"), ("proceed_once", "allow_once"), ("cancel", "reject_once")];
         let twice = [("proceed_once", "allow_once"), ("switch_mode", "allow_once")];
-        let select = |id: &str| Some(Decision::Select(json!(id)));
-        let cancelled = Some(Decision::Cancelled);
-        type Row<'a> = (&'a [(&'a str, &'a str)], Verdict, Option<&'a str>, Option<Decision>);
+        let select = |id: &str| Some(PermissionOutcome::Select(json!(id)));
+        let cancelled = Some(PermissionOutcome::Cancelled);
+        type Row<'a> = (
+            &'a [(&'a str, &'a str)],
+            PermissionAnswer,
+            Option<&'a str>,
+            Option<PermissionOutcome>,
+        );
         let rows: [Row<'_>; 10] = [
-            (&usual, Verdict::Allow, None, select("proceed_once")),
-            (&usual, Verdict::Deny, None, select("cancel")),
-            (&twice, Verdict::Allow, None, None),
-            (&twice, Verdict::Allow, Some("proceed_once"), select("proceed_once")),
-            (&twice, Verdict::Allow, Some("elsewhere"), None),
-            (&twice, Verdict::Deny, None, cancelled.clone()),
-            (&[("accept", "yes")], Verdict::Allow, Some("accept"), select("accept")),
-            (&[("always", "allow_always")], Verdict::Allow, None, None),
-            (&[("no", "reject_always")], Verdict::Deny, None, cancelled.clone()),
-            (&[], Verdict::Deny, None, cancelled),
+            (&usual, PermissionAnswer::Allow, None, select("proceed_once")),
+            (&usual, PermissionAnswer::Deny, None, select("cancel")),
+            (&twice, PermissionAnswer::Allow, None, None),
+            (&twice, PermissionAnswer::Allow, Some("proceed_once"), select("proceed_once")),
+            (&twice, PermissionAnswer::Allow, Some("elsewhere"), None),
+            (&twice, PermissionAnswer::Deny, None, cancelled.clone()),
+            (&[("accept", "yes")], PermissionAnswer::Allow, Some("accept"), select("accept")),
+            (&[("always", "allow_always")], PermissionAnswer::Allow, None, None),
+            (&[("no", "reject_always")], PermissionAnswer::Deny, None, cancelled.clone()),
+            (&[], PermissionAnswer::Deny, None, cancelled),
         ];
         for (options, verdict, profile, expected) in rows {
             let found = request(options).choose(verdict, profile);
@@ -217,7 +230,7 @@ mod tests {
 
     #[test]
     fn answers_match_the_schema() {
-        for decision in [Decision::Select(json!("a")), Decision::Cancelled] {
+        for decision in [PermissionOutcome::Select(json!("a")), PermissionOutcome::Cancelled] {
             let result = decision.to_result();
             let typed = RequestPermissionResponse::deserialize(&result).unwrap();
             assert_eq!(serde_json::to_value(typed).unwrap(), result);

@@ -27,7 +27,7 @@ use crate::capabilities::UnsupportedVersion;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Traffic;
-use crate::permission::Decision;
+use crate::permission::PermissionOutcome;
 use crate::protocol_errors::ProtocolErrors;
 use crate::tool_calls::ToolCalls;
 use capabilities::Capabilities;
@@ -51,7 +51,7 @@ pub use terminal_login::TerminalLogin;
 /// ```
 /// use std::time::Instant;
 ///
-/// use aifo_acp::{Relay, RelayConfig, RelayEvent, RequestEvent, Side, Verdict};
+/// use aifo_acp::{Relay, RelayConfig, RelayEvent, RequestEvent, Side, PermissionAnswer};
 /// use serde_json::{Value, json};
 ///
 /// let now = Instant::now();
@@ -77,7 +77,7 @@ pub use terminal_login::TerminalLogin;
 /// let Some(RelayEvent::Request(RequestEvent::Permission { id, request })) = send(&mut relay, Side::Agent, ask) else {
 ///     panic!("a permission request")
 /// };
-/// assert!(relay.decide(&id, &request.choose(Verdict::Deny, None).unwrap(), now));
+/// assert!(relay.decide(&id, &request.choose(PermissionAnswer::Deny, None).unwrap(), now));
 /// assert_eq!(receive(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
 ///
 /// // .. and the agent's answer reaches the editor with the editor's id.
@@ -300,7 +300,7 @@ impl Relay {
 
     /// Answers a permission request. Returns false, and writes nothing, if the decision is not the
     /// caller's, or the option does not exist.
-    pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
+    pub fn decide(&mut self, id: &Id, decision: &PermissionOutcome, now: Instant) -> bool {
         self.now = now;
         let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
             self.agent.received.get(id)

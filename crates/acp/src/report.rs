@@ -7,7 +7,7 @@ use crate::content::{Channel, Piece, pieces};
 use crate::event::{Event, RequestEvent};
 use crate::failure::Failure;
 use crate::message::Id;
-use crate::permission::{Decision, PermissionRequest};
+use crate::permission::{PermissionOutcome, PermissionRequest};
 use crate::tool_call::{CallState, ToolCall};
 use crate::tool_calls::ToolChange;
 use crate::turn_end::{CancelCause, TurnEnd};
@@ -82,10 +82,10 @@ pub fn turn_end_report(end: &TurnEnd, mut answer: Answer) -> Value {
 }
 
 /// Reports a permission decision and the rule that made it.
-pub fn decision_report(id: &Id, decision: &Decision, rule: &str) -> Value {
+pub fn decision_report(id: &Id, decision: &PermissionOutcome, rule: &str) -> Value {
     let option = match decision {
-        Decision::Select(option) => option.clone(),
-        Decision::Cancelled => Value::Null,
+        PermissionOutcome::Select(option) => option.clone(),
+        PermissionOutcome::Cancelled => Value::Null,
     };
     json!({"type": "decision", "id": id.to_value(), "option": option, "rule": rule})
 }
@@ -404,10 +404,10 @@ mod tests {
         );
         let id = Id::Text("p".into());
         assert_eq!(
-            decision_report(&id, &Decision::Select(json!("y")), "allow kind execute"),
+            decision_report(&id, &PermissionOutcome::Select(json!("y")), "allow kind execute"),
             json!({"type": "decision", "id": "p", "option": "y", "rule": "allow kind execute"})
         );
-        assert_eq!(decision_report(&id, &Decision::Cancelled, "")["option"], json!(null));
+        assert_eq!(decision_report(&id, &PermissionOutcome::Cancelled, "")["option"], json!(null));
     }
 
     #[test]

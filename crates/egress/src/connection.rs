@@ -20,7 +20,7 @@ use crate::parent::ParentProxy;
 use crate::refusal::refuse;
 use crate::resolver::BoxFuture;
 use crate::rule::Protocol;
-use crate::rules::Verdict;
+use crate::rules::NameVerdict;
 use crate::splice::{Counts, splice};
 
 /// Serves a connection to its end, and reports it.
@@ -67,7 +67,7 @@ async fn run(
     let limits = &gateway.limits;
     let name = name.ok_or(ConnectionError::UnknownAddress)?;
     let verdict = gateway.rules().judge(name, port);
-    let Verdict::Allowed { rule } = &verdict else { return Err(ConnectionError::NoRule) };
+    let NameVerdict::Allowed { rule } = &verdict else { return Err(ConnectionError::NoRule) };
     record.event.verdict = verdict.clone();
     let _ = client.set_nodelay(true);
     record.protocol = rule.protocol(port);
@@ -216,7 +216,7 @@ impl Record {
         if !error.is_refusal() {
             return None;
         }
-        let (verdict, error) = (Verdict::Refused, Some(error.clone()));
+        let (verdict, error) = (NameVerdict::Refused, Some(error.clone()));
         self.stack.before_refusal(&ConnectionEvent { verdict, error, ..self.event.clone() })
     }
 
@@ -226,7 +226,7 @@ impl Record {
             return;
         }
         if error.as_ref().is_some_and(ConnectionError::is_refusal) {
-            self.event.verdict = Verdict::Refused;
+            self.event.verdict = NameVerdict::Refused;
         }
         self.event.phase = Phase::Closed;
         self.event.sent = self.counts.sent.load(Ordering::Relaxed);

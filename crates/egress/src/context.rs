@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::name::Name;
 use crate::names::NameTable;
 use crate::resolver::BoxFuture;
-use crate::rules::{NetRules, Verdict};
+use crate::rules::{NameVerdict, NetRules};
 
 /// The function that receives events.
 pub(crate) type EventFn = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
@@ -107,7 +107,7 @@ impl StackContext {
             peer: None,
             name,
             port: None,
-            verdict: Verdict::Refused,
+            verdict: NameVerdict::Refused,
             phase,
             address: None,
             via_parent: false,

@@ -24,7 +24,7 @@ pub enum Lookup {
 
 /// A question that the table of names decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum DnsQuestion {
     /// Any type but PTR, for this name.
     Name {
         /// The name.
@@ -45,7 +45,7 @@ pub const TTL: u32 = 30;
 /// Answers a query of UDP, or one of TCP without its length. Calls `lookup` at most once.
 ///
 /// Returns `None` for messages that get no response: shorter than a header, or responses.
-pub fn answer(query: &[u8], lookup: impl FnOnce(&Question) -> Lookup) -> Option<Vec<u8>> {
+pub fn answer(query: &[u8], lookup: impl FnOnce(&DnsQuestion) -> Lookup) -> Option<Vec<u8>> {
     let header = Header::parse(query).filter(|header| !header.is_response())?;
     let asked = match header.is_query().then(|| Asked::parse(query)) {
         None => return Some(header.respond(Rcode::NotImplemented, None, &[])),
@@ -172,7 +172,7 @@ impl<'q> Asked<'q> {
     }
 
     /// Returns the response code, and the only record or nothing.
-    fn decide(&self, lookup: impl FnOnce(&Question) -> Lookup) -> (Rcode, Vec<u8>) {
+    fn decide(&self, lookup: impl FnOnce(&DnsQuestion) -> Lookup) -> (Rcode, Vec<u8>) {
         let none = |code| (code, Vec::new());
         if self.class != INTERNET {
             return none(Rcode::Refused);
@@ -184,10 +184,10 @@ impl<'q> Asked<'q> {
         let question = match (self.kind, pointer_address(name)) {
             (PTR, Some(address)) if address.is_loopback() => match address {
                 Ipv4Addr::LOCALHOST => return (Rcode::NoError, self.pointer("localhost")),
-                _ => Question::Pointer(address),
+                _ => DnsQuestion::Pointer(address),
             },
             (PTR, _) => return none(Rcode::NoSuchName),
-            _ => Question::Name { name: name.clone(), host: host_of_service(name) },
+            _ => DnsQuestion::Name { name: name.clone(), host: host_of_service(name) },
         };
         match lookup(&question) {
             Lookup::Address(address) if self.kind == A => {
@@ -311,13 +311,13 @@ mod tests {
     }
 
     /// Permits `registry.example` at an address.
-    fn table(question: &Question) -> Lookup {
+    fn table(question: &DnsQuestion) -> Lookup {
         let permitted = |name: &Name| name.as_str() == "registry.example";
         match question {
-            Question::Name { name, .. } if permitted(name) => Lookup::Address(SYNTHETIC),
-            Question::Name { name, .. } if name.as_str() == "full.example" => Lookup::Full,
-            Question::Name { host: Some(host), .. } if permitted(host) => Lookup::NoData,
-            Question::Pointer(SYNTHETIC) => {
+            DnsQuestion::Name { name, .. } if permitted(name) => Lookup::Address(SYNTHETIC),
+            DnsQuestion::Name { name, .. } if name.as_str() == "full.example" => Lookup::Full,
+            DnsQuestion::Name { host: Some(host), .. } if permitted(host) => Lookup::NoData,
+            DnsQuestion::Pointer(SYNTHETIC) => {
                 Lookup::Pointer(Name::parse(b"registry.example").unwrap())
             }
             _ => Lookup::NoName,
@@ -430,7 +430,7 @@ mod tests {
             ("another class", query(&wire_name("version.bind"), TXT, 3), Some(5)),
         ];
         for (what, query, code) in rows {
-            let refuse = |_: &Question| panic!("{what}: the table was asked");
+            let refuse = |_: &DnsQuestion| panic!("{what}: the table was asked");
             let response = answer(&query, refuse);
             assert_eq!(response.map(|response| response[3] & 0xf), code, "{what}");
         }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::context::{ACCEPT_RETRY, StackContext};
-use crate::dns::{self, Lookup, MAX_QUERY, Question};
+use crate::dns::{self, DnsQuestion, Lookup, MAX_QUERY};
 use crate::event::{ConnectionError, ConnectionEvent, Phase};
 use crate::name::Name;
 use crate::resolver::BoxFuture;
@@ -156,13 +156,13 @@ impl Resolver {
 
     fn look_up(
         &self,
-        question: &Question,
+        question: &DnsQuestion,
         peer: SocketAddr,
         refused: &mut Option<ConnectionEvent>,
     ) -> Lookup {
         let gateway = &self.stack.gateway;
         match question {
-            Question::Name { name, .. } if gateway.rules().permits_name(name) => {
+            DnsQuestion::Name { name, .. } if gateway.rules().permits_name(name) => {
                 match gateway.names().address(name) {
                     Ok(address) => Lookup::Address(address),
                     Err(error) => {
@@ -171,14 +171,14 @@ impl Resolver {
                     }
                 }
             }
-            Question::Name { host: Some(host), .. } if gateway.rules().permits_name(host) => {
+            DnsQuestion::Name { host: Some(host), .. } if gateway.rules().permits_name(host) => {
                 Lookup::NoData
             }
-            Question::Name { name, .. } => {
+            DnsQuestion::Name { name, .. } => {
                 *refused = self.refusal(name, peer, ConnectionError::NoRule);
                 Lookup::NoName
             }
-            Question::Pointer(address) => match gateway.names().name(*address) {
+            DnsQuestion::Pointer(address) => match gateway.names().name(*address) {
                 Some(name) => Lookup::Pointer(name.clone()),
                 None => Lookup::NoName,
             },

@@ -10,7 +10,7 @@ use crate::http::RequestError;
 use crate::name::Name;
 use crate::names::TableFull;
 use crate::parent::ParentError;
-use crate::rules::{Verdict, allow_hint};
+use crate::rules::{NameVerdict, allow_hint};
 
 /// An event of one connection, or of a DNS query without a rule.
 ///
@@ -30,7 +30,7 @@ pub struct ConnectionEvent {
     /// The dialled port; `None` for a DNS query.
     pub port: Option<u16>,
     /// The decision. A connection that a rule permits is `Refused` if its bytes or its address are.
-    pub verdict: Verdict,
+    pub verdict: NameVerdict,
     /// The point in the connection's life.
     pub phase: Phase,
     /// The address outside; `None` before it is dialled, or if a parent proxy chooses it.

@@ -56,5 +56,5 @@ pub use parent::{ParentError, ParentProxy};
 pub use relayed::RelayedStack;
 pub use resolver::{BoxFuture, Resolve, SystemResolver};
 pub use rule::{Protocol, Rule, RuleError};
-pub use rules::{LEARNING_PORTS, NetRules, Verdict};
+pub use rules::{LEARNING_PORTS, NameVerdict, NetRules};
 pub use splice::{Counts, relay};

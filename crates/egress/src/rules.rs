@@ -14,14 +14,14 @@ use crate::rule::{DEFAULT_PORTS, Options, Rule, RuleError};
 /// The rules of a stack. Their order does not matter.
 ///
 /// ```
-/// use aifo_egress::{Name, NetRules, Verdict};
+/// use aifo_egress::{Name, NetRules, NameVerdict};
 ///
 /// let list = ["@rust".to_owned(), "*.registry.example:443".to_owned()];
 /// let rules = NetRules::parse(&list).unwrap();
 /// let name = Name::parse(b"eu.registry.example").unwrap();
-/// let Verdict::Allowed { rule } = rules.judge(&name, 443) else { panic!("refused") };
+/// let NameVerdict::Allowed { rule } = rules.judge(&name, 443) else { panic!("refused") };
 /// assert_eq!(rule.to_string(), "*.registry.example:443");
-/// assert_eq!(rules.judge(&name, 80), Verdict::Refused);
+/// assert_eq!(rules.judge(&name, 80), NameVerdict::Refused);
 /// assert!(rules.ports().contains(&443));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum Mode {
 /// The decision about a name and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub enum NameVerdict {
     /// A rule permits the connection.
     Allowed {
         /// The rule: the most exact one, with the options of every rule that permits it.
@@ -99,9 +99,9 @@ impl NetRules {
     }
 
     /// Decides about a connection to a name at a port.
-    pub fn judge(&self, name: &Name, port: u16) -> Verdict {
+    pub fn judge(&self, name: &Name, port: u16) -> NameVerdict {
         if self.is_taken_away(name, port) {
-            return Verdict::Refused;
+            return NameVerdict::Refused;
         }
         let has = |rule: &&Rule| rule.ports.contains(&port) && rule.pattern.matches(name);
         let mut matching = self.allowed.iter().filter(has);
@@ -109,12 +109,12 @@ impl NetRules {
         let Some(first) = matching.next() else { return self.judge_unlisted(name, port) };
         let mut rule = first.clone();
         matching.for_each(|other| rule.add_options(other, port));
-        Verdict::Allowed { rule }
+        NameVerdict::Allowed { rule }
     }
 
     /// Returns whether a rule permits the name at any port.
     pub fn permits_name(&self, name: &Name) -> bool {
-        let permits = |port: &u16| matches!(self.judge(name, *port), Verdict::Allowed { .. });
+        let permits = |port: &u16| matches!(self.judge(name, *port), NameVerdict::Allowed { .. });
         self.allowed
             .iter()
             .filter(|rule| rule.pattern.matches(name))
@@ -162,13 +162,13 @@ impl NetRules {
         names.into_iter().filter(|name| self.permits_name(name))
     }
 
-    fn judge_unlisted(&self, name: &Name, port: u16) -> Verdict {
+    fn judge_unlisted(&self, name: &Name, port: u16) -> NameVerdict {
         if self.mode != Mode::Learn || !LEARNING_PORTS.contains(&port) {
-            return Verdict::Refused;
+            return NameVerdict::Refused;
         }
         let pattern = crate::rule::Pattern::Exact(name.clone());
         let ports = BTreeSet::from([port]);
-        Verdict::Allowed { rule: Rule { pattern, ports, options: Options::default() } }
+        NameVerdict::Allowed { rule: Rule { pattern, ports, options: Options::default() } }
     }
 
     fn is_taken_away(&self, name: &Name, port: u16) -> bool {
@@ -179,11 +179,11 @@ impl NetRules {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for NameVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Allowed { rule } => write!(f, "allowed by '{rule}'"),
-            Verdict::Refused => f.write_str("refused"),
+            NameVerdict::Allowed { rule } => write!(f, "allowed by '{rule}'"),
+            NameVerdict::Refused => f.write_str("refused"),
         }
     }
 }
@@ -259,9 +259,9 @@ mod tests {
         ];
         for (rule, text, port, allowed) in rows {
             let verdict = rules(&[rule]).judge(&name(text), port);
-            assert_eq!(verdict != Verdict::Refused, allowed, "{rule} {text}:{port}");
+            assert_eq!(verdict != NameVerdict::Refused, allowed, "{rule} {text}:{port}");
         }
-        assert_eq!(NetRules::default().judge(&name("a.example"), 443), Verdict::Refused);
+        assert_eq!(NetRules::default().judge(&name("a.example"), 443), NameVerdict::Refused);
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         for (away, text, port, allowed) in rows {
             let rules = rules(&all).take_away(&list(&[away])).unwrap();
             let verdict = rules.judge(&name(text), port);
-            assert_eq!(verdict != Verdict::Refused, allowed, "-{away} {text}:{port}");
+            assert_eq!(verdict != NameVerdict::Refused, allowed, "-{away} {text}:{port}");
             // Also in a union, in either order.
             let other = NetRules::parse(&list(&all)).unwrap();
             for rules in [rules.clone().union(other.clone()), other.union(rules.clone())] {

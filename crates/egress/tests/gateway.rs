@@ -4,7 +4,7 @@ mod harness;
 
 use std::time::Duration;
 
-use aifo_egress::{ConnectionError, Limits, ParentProxy, Phase, Verdict};
+use aifo_egress::{ConnectionError, Limits, NameVerdict, ParentProxy, Phase};
 use harness::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -42,7 +42,7 @@ async fn tls_passes_end_to_end() {
     assert_eq!((closed.phase, closed.id), (Phase::Closed, opened.id));
     assert_eq!((closed.sent, closed.received), (hello.len() as u64 + 4, 4));
     assert_eq!(closed.error, None);
-    assert!(matches!(closed.verdict, Verdict::Allowed { .. }));
+    assert!(matches!(closed.verdict, NameVerdict::Allowed { .. }));
 }
 
 #[tokio::test]

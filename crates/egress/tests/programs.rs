@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use aifo_egress::{ConnectionError, ConnectionEvent, Phase, Verdict};
+use aifo_egress::{ConnectionError, ConnectionEvent, NameVerdict, Phase};
 use prepare::{
     C_PROGRAM, GO_PROGRAM, JAVA_HTTP_CLIENT, JAVA_URL_CONNECTION, POM, SSHD, prepare_java,
     write_ssh_wrapper,
@@ -324,7 +324,7 @@ impl Program {
         let events = world.stack.events(&refused);
         assert!(!events.is_empty(), "{name}: the name was looked up");
         for event in events {
-            assert_eq!(event.verdict, Verdict::Refused, "{name}");
+            assert_eq!(event.verdict, NameVerdict::Refused, "{name}");
             assert_eq!(event.error, Some(ConnectionError::NoRule), "{name}");
         }
     }

@@ -3,7 +3,7 @@
 use aifo_egress::dns::{self, Lookup};
 use aifo_egress::hello::{Hello, parse_hello};
 use aifo_egress::http::parse_request;
-use aifo_egress::{AddressClass, Name, NetRules, Verdict, judge_address};
+use aifo_egress::{AddressClass, Name, NameVerdict, NetRules, judge_address};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -91,11 +91,11 @@ proptest! {
         prop_assert_eq!(rules(&reversed).judge(&name, port), verdict.clone());
         // A rule more takes nothing away; a denial more adds nothing.
         let more = rules(&[&list[..], &["b.example private"]].concat()).judge(&name, port);
-        prop_assert!(verdict == Verdict::Refused || more != Verdict::Refused);
+        prop_assert!(verdict == NameVerdict::Refused || more != NameVerdict::Refused);
         let less = rules(&list).take_away(&owned(&["*.b.example"])).unwrap().judge(&name, port);
-        prop_assert!(less == Verdict::Refused || less == verdict);
+        prop_assert!(less == NameVerdict::Refused || less == verdict);
         let permitted = rules(&list).permits_name(&name);
-        prop_assert!(permitted || verdict == Verdict::Refused);
+        prop_assert!(permitted || verdict == NameVerdict::Refused);
     }
 
     #[test]
@@ -117,7 +117,7 @@ proptest! {
     fn private_rules_permit_no_other_class(address in any::<std::net::IpAddr>()) {
         let rules = NetRules::parse(&["a.example private".to_owned()]).unwrap();
         let name = Name::parse(b"a.example").unwrap();
-        let Verdict::Allowed { rule } = rules.judge(&name, 443) else { panic!("refused") };
+        let NameVerdict::Allowed { rule } = rules.judge(&name, 443) else { panic!("refused") };
         let class = AddressClass::of(address);
         let is_private = matches!(class, Some(AddressClass::Private | AddressClass::Shared));
         prop_assert!(judge_address(address, &rule).is_err() || class.is_none() || is_private);

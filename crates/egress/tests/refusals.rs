@@ -4,7 +4,7 @@ mod harness;
 
 use std::sync::Arc;
 
-use aifo_egress::{BoxFuture, ConnectionError, ConnectionEvent, NetRules, Verdict};
+use aifo_egress::{BoxFuture, ConnectionError, ConnectionEvent, NameVerdict, NetRules};
 use harness::*;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc};
@@ -55,7 +55,7 @@ async fn only_the_refused_client_waits() {
         release.notify_one();
         assert_eq!(soon(refused).await[3] & 0xf, 3, "NXDOMAIN");
     }
-    assert!(matches!(world.event().await.verdict, Verdict::Allowed { .. }));
+    assert!(matches!(world.event().await.verdict, NameVerdict::Allowed { .. }));
     let reported = world.event().await;
     assert_eq!(
         (reported.name.as_str(), reported.error),
@@ -66,7 +66,7 @@ async fn only_the_refused_client_waits() {
     let mut client = world.connect("tls.test").await;
     client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let before = soon(called.recv()).await.unwrap();
-    assert_eq!((before.peer, before.verdict), (client.local_addr().ok(), Verdict::Refused));
+    assert_eq!((before.peer, before.verdict), (client.local_addr().ok(), NameVerdict::Refused));
     assert_eq!(world.count_events(), 0, "the event follows the hook");
     release.notify_one();
     assert_eq!(world.refused().await, ConnectionError::NotTls);

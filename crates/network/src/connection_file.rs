@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_egress::{ConnectionEvent, Phase, Verdict};
+use aifo_egress::{ConnectionEvent, NameVerdict, Phase};
 use aifo_host::log_file::{LineReader, LogFile, append, connections_path};
 use aifo_proxy::RunningTool;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct LoggedConnection {
     /// The dialled port; `None` for a DNS query.
     pub port: Option<u16>,
     /// The decision.
-    pub verdict: ConnectionVerdict,
+    pub verdict: ConnectionOutcome,
     /// The use of the port, if it is one of the session's and not of a name.
     pub relay: Option<PortUse>,
     /// The stack that listens on such a port, or `host`; `None` before it is connected.
@@ -69,7 +69,7 @@ pub enum ConnectionState {
 /// The decision about a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ConnectionVerdict {
+pub enum ConnectionOutcome {
     /// A rule allows it.
     Allowed,
     /// It was allowed without a rule.
@@ -152,7 +152,7 @@ impl ConnectionFile {
     pub(crate) fn append(
         &mut self,
         event: &ConnectionEvent,
-        verdict: ConnectionVerdict,
+        verdict: ConnectionOutcome,
         suggestion: Option<String>,
         tool: Option<RunningTool>,
     ) {
@@ -166,11 +166,11 @@ impl ConnectionFile {
         record.name.clone_from(&event.name);
         record.port = event.port;
         // An end does not withdraw what was learnt at the start.
-        if record.verdict != ConnectionVerdict::Learnt || verdict == ConnectionVerdict::Refused {
+        if record.verdict != ConnectionOutcome::Learnt || verdict == ConnectionOutcome::Refused {
             record.verdict = verdict;
         }
         record.rule = match &event.verdict {
-            Verdict::Allowed { rule } if record.verdict == ConnectionVerdict::Allowed => {
+            NameVerdict::Allowed { rule } if record.verdict == ConnectionOutcome::Allowed => {
                 Some(rule.to_string())
             }
             _ => None,
@@ -233,7 +233,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("5d.jsonl");
         let mut file = ConnectionFile::default();
-        file.append(&event(1, Phase::Closed, None), ConnectionVerdict::Allowed, None, None);
+        file.append(&event(1, Phase::Closed, None), ConnectionOutcome::Allowed, None, None);
         file.open(LogFile::create(&connections_path(&log), 1 << 20).unwrap());
         let tool = RunningTool {
             since: UNIX_EPOCH,
@@ -241,11 +241,11 @@ mod tests {
             exec_id: "e1".to_owned(),
             tool: "cargo".to_owned(),
         };
-        let allowed = ConnectionVerdict::Allowed;
+        let allowed = ConnectionOutcome::Allowed;
         file.append(&event(2, Phase::Opened, None), allowed, None, Some(tool.clone()));
         let refused = ConnectionError::NoRule;
         let rule = Some("b.a.example:443".to_owned());
-        let refused = (event(3, Phase::Closed, Some(refused)), ConnectionVerdict::Refused);
+        let refused = (event(3, Phase::Closed, Some(refused)), ConnectionOutcome::Refused);
         file.append(&refused.0, refused.1, rule.clone(), Some(tool));
         file.append(&event(2, Phase::Closed, None), allowed, None, None);
         assert!(file.open.is_empty());
@@ -257,7 +257,7 @@ mod tests {
         let cargo = Some("cargo");
         let expected = [
             (2, ConnectionState::Open, allowed, cargo, 200),
-            (3, ConnectionState::Closed, ConnectionVerdict::Refused, cargo, 300),
+            (3, ConnectionState::Closed, ConnectionOutcome::Refused, cargo, 300),
             (2, ConnectionState::Closed, allowed, cargo, 200),
         ];
         assert_eq!(fields, expected);

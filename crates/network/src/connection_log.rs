@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 
-use aifo_egress::{AddressClass, ConnectionError, ConnectionEvent, Name, NetRules, Phase, Verdict};
+use aifo_egress::{
+    AddressClass, ConnectionError, ConnectionEvent, Name, NameVerdict, NetRules, Phase,
+};
 use aifo_host::log_file::LogFile;
 use aifo_proxy::RunningTool;
 use aifo_sidecar::AGENT_STACK;
 
 use crate::caller_finder::CallerFinder;
-use crate::connection_file::{ConnectionFile, ConnectionVerdict, LoggedConnection};
+use crate::connection_file::{ConnectionFile, ConnectionOutcome, LoggedConnection};
 
 /// The connections of a session.
 #[derive(Debug, Default)]
@@ -99,9 +101,9 @@ impl ConnectionLog {
         let is_refused = event.error.as_ref().is_some_and(ConnectionError::is_refusal);
         let learnt = self.learnt_rule(event).filter(|_| !is_refused);
         let verdict = match (is_refused, &learnt) {
-            (true, _) => ConnectionVerdict::Refused,
-            (false, Some(_)) => ConnectionVerdict::Learnt,
-            (false, None) => ConnectionVerdict::Allowed,
+            (true, _) => ConnectionOutcome::Refused,
+            (false, Some(_)) => ConnectionOutcome::Learnt,
+            (false, None) => ConnectionOutcome::Allowed,
         };
         let suggestion = learnt.clone().or_else(|| self.suggestion(event));
         let tool = self.callers.remove(&event.id).unwrap_or_else(|| {
@@ -120,10 +122,11 @@ impl ConnectionLog {
 
     /// Returns the rule for a connection that is allowed without one.
     fn learnt_rule(&self, event: &ConnectionEvent) -> Option<String> {
-        let Verdict::Allowed { .. } = &event.verdict else { return None };
+        let NameVerdict::Allowed { .. } = &event.verdict else { return None };
         let (name, port) = Name::parse(event.name.as_bytes()).ok().zip(event.port)?;
         let listed = self.listed.get(&event.stack);
-        let is_listed = listed.is_some_and(|rules| rules.judge(&name, port) != Verdict::Refused);
+        let is_listed =
+            listed.is_some_and(|rules| rules.judge(&name, port) != NameVerdict::Refused);
         (!is_listed).then(|| format!("{name}:{port}"))
     }
 
@@ -242,7 +245,7 @@ mod tests {
             peer: None,
             name: name.to_owned(),
             port,
-            verdict: Verdict::Refused,
+            verdict: NameVerdict::Refused,
             phase: Phase::Closed,
             address: None,
             via_parent: false,

@@ -41,7 +41,7 @@ mod url_host;
 pub use added_rules::allow_names;
 pub use caller_finder::CallerFinder;
 pub use connection_file::{
-    ConnectionReader, ConnectionState, ConnectionVerdict, LoggedConnection, PortUse,
+    ConnectionOutcome, ConnectionReader, ConnectionState, LoggedConnection, PortUse,
     connections_written,
 };
 pub use connection_log::REFUSALS;

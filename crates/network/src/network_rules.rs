@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use aifo_egress::{Name, NetRules, RuleError, Verdict};
+use aifo_egress::{Name, NameVerdict, NetRules, RuleError};
 use aifo_types::Kind;
 use serde::Deserialize;
 
@@ -163,7 +163,7 @@ impl NetworkRules {
             RuleScope::Agent => self.of_agent(),
             RuleScope::All => self.of_kinds(&[]),
         };
-        rules.judge(&name, port) != Verdict::Refused
+        rules.judge(&name, port) != NameVerdict::Refused
     }
 
     fn matching(&self, has: impl Fn(&RuleScope) -> bool) -> NetRules {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn reaches(rules: &NetRules, name: &str, port: u16) -> bool {
-        rules.judge(&Name::parse(name.as_bytes()).unwrap(), port) != Verdict::Refused
+        rules.judge(&Name::parse(name.as_bytes()).unwrap(), port) != NameVerdict::Refused
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Explains which rules of a session decide about a name.
 
-use aifo_egress::{Name, NetRules, Verdict};
+use aifo_egress::{Name, NameVerdict, NetRules};
 use aifo_types::Kind;
 
 use crate::network_rules::{NetworkRule, NetworkRules, RuleScope};
@@ -43,7 +43,8 @@ impl NetworkRules {
         has: impl Fn(&RuleScope) -> bool,
     ) -> NetworkVerdict<'_> {
         let permits = |rules: Option<NetRules>| {
-            rules.is_some_and(|rules| matches!(rules.judge(name, port), Verdict::Allowed { .. }))
+            rules
+                .is_some_and(|rules| matches!(rules.judge(name, port), NameVerdict::Allowed { .. }))
         };
         let rules = self.iter().filter(|rule| {
             has(&rule.scope) && permits(NetRules::parse(&self.expanded([&rule.rule])).ok())
@@ -85,7 +86,7 @@ mod tests {
             assert_eq!(causes(&verdict), expected, "{name}:{port}");
             assert_eq!(verdict.is_allowed(), is_allowed, "{name}:{port}");
             let judged = rules.of_kinds(&kinds).judge(&name, port);
-            assert_eq!(judged != Verdict::Refused, is_allowed, "{name}:{port}");
+            assert_eq!(judged != NameVerdict::Refused, is_allowed, "{name}:{port}");
         }
         let index = Name::parse(b"index.crates.io").unwrap();
         let of_agent = rules.explain_agent(&index, 443);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use aifo_egress::{Counts, Gateway};
 
 use crate::connection_file::{
-    ConnectionState, ConnectionVerdict, LoggedConnection, PortUse, now_ms,
+    ConnectionOutcome, ConnectionState, LoggedConnection, PortUse, now_ms,
 };
 use crate::connection_log::ConnectionLog;
 
@@ -60,7 +60,7 @@ impl RelayedPort {
             stack: self.stack.clone(),
             name: "localhost".to_owned(),
             port: Some(self.port),
-            verdict: ConnectionVerdict::Allowed,
+            verdict: ConnectionOutcome::Allowed,
             relay: Some(self.port_use),
             ..LoggedConnection::default()
         };
@@ -72,7 +72,7 @@ impl RelayedPort {
     pub(crate) fn refuse(&self, dialled: SocketAddr) {
         let mut refused = self.record();
         refused.record.name = dialled.ip().to_string();
-        refused.record.verdict = ConnectionVerdict::Refused;
+        refused.record.verdict = ConnectionOutcome::Refused;
         refused.fail("no name has this address");
     }
 }

@@ -91,7 +91,7 @@ fn name_of(kind: &Kind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aifo_egress::{Name, Verdict};
+    use aifo_egress::{Name, NameVerdict};
 
     use super::*;
 
@@ -137,7 +137,7 @@ mod tests {
         let mut rules = NetworkRules::default();
         let reaches = |rules: &NetworkRules, stacks: &ToolStacks, name: &str| {
             let stack = stacks.iter().next().unwrap().rules(rules);
-            stack.judge(&Name::parse(name.as_bytes()).unwrap(), 443) != Verdict::Refused
+            stack.judge(&Name::parse(name.as_bytes()).unwrap(), 443) != NameVerdict::Refused
         };
         rules.allow(RuleScope::All, "all.example", "x").unwrap();
         for kind in &kinds {

@@ -56,7 +56,7 @@ pub use kinds::{
 pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
     AccessRequest, CallCommand, DefaultVerdict, InvalidRule, PermissionDecision, PermissionRule,
-    PermissionRules, PermissionVerdict, RuleCommand, WithSource,
+    PermissionRules, RuleCommand, WithSource,
 };
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use project_names::{ManifestParts, ProjectNames};

@@ -7,6 +7,8 @@ mod shell;
 
 use std::fmt;
 
+use crate::judge::Verdict;
+
 pub use self::command::{CallCommand, RuleCommand};
 pub use self::request::AccessRequest;
 pub use self::rule::{InvalidRule, PermissionRule};
@@ -17,7 +19,7 @@ pub use self::rule::{InvalidRule, PermissionRule};
 /// ```
 /// use std::path::{Path, PathBuf};
 /// use aifo_policy::{AccessRequest, DefaultVerdict, PermissionRule, PermissionRules};
-/// use aifo_policy::{PermissionVerdict, WithSource};
+/// use aifo_policy::{Verdict, WithSource};
 ///
 /// let mut rules = PermissionRules::new(WithSource { value: DefaultVerdict::Ask, source: "built in" });
 /// let edit = PermissionRule::from_keyword("edit").unwrap();
@@ -30,7 +32,7 @@ pub use self::rule::{InvalidRule, PermissionRule};
 ///     let (paths, cwd) = (&[path], Path::new("/workspace"));
 ///     rules.judge(&AccessRequest { kind: "edit", command: None, paths, workspace: &workspace, cwd })
 /// };
-/// assert_eq!(judge("/workspace/src/a.rs").verdict, PermissionVerdict::Allow);
+/// assert_eq!(judge("/workspace/src/a.rs").verdict, Verdict::Allow);
 /// let denied = judge("/workspace/src/../.git/config");
 /// assert_eq!(denied.to_string(), r#"deny: { path = ".git" } (config.toml:3)"#);
 /// ```
@@ -69,24 +71,13 @@ pub enum DefaultVerdict {
 #[must_use]
 pub struct PermissionDecision {
     /// The verdict.
-    pub verdict: PermissionVerdict,
+    pub verdict: Verdict,
     /// True if a rule matched, false for the default.
     pub is_from_rule: bool,
     /// The rule as TOML, or `default`.
     pub rule: String,
     /// The source of the rule.
     pub source: String,
-}
-
-/// The verdict about a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PermissionVerdict {
-    /// The call is allowed, this once.
-    Allow,
-    /// The call is denied.
-    Deny,
-    /// The user decides; without one, it is a denial.
-    Ask,
 }
 
 impl<S: fmt::Display> PermissionRules<S> {
@@ -98,13 +89,13 @@ impl<S: fmt::Display> PermissionRules<S> {
     /// Decides about a call.
     pub fn judge(&self, request: &AccessRequest<'_>) -> PermissionDecision {
         let applies = PermissionRule::applies;
-        first(&self.deny, PermissionVerdict::Deny, |rule| applies(rule, request))
-            .or_else(|| first(&self.allow, PermissionVerdict::Allow, |rule| rule.allows(request)))
-            .or_else(|| first(&self.ask, PermissionVerdict::Ask, |rule| applies(rule, request)))
+        first(&self.deny, Verdict::Deny, |rule| applies(rule, request))
+            .or_else(|| first(&self.allow, Verdict::Allow, |rule| rule.allows(request)))
+            .or_else(|| first(&self.ask, Verdict::Ask, |rule| applies(rule, request)))
             .unwrap_or_else(|| {
                 let verdict = match self.default.value {
-                    DefaultVerdict::Ask => PermissionVerdict::Ask,
-                    DefaultVerdict::Deny => PermissionVerdict::Deny,
+                    DefaultVerdict::Ask => Verdict::Ask,
+                    DefaultVerdict::Deny => Verdict::Deny,
                 };
                 PermissionDecision {
                     verdict,
@@ -125,20 +116,9 @@ impl fmt::Display for PermissionDecision {
     }
 }
 
-impl PermissionVerdict {
-    /// Returns the word in configuration and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PermissionVerdict::Allow => "allow",
-            PermissionVerdict::Deny => "deny",
-            PermissionVerdict::Ask => "ask",
-        }
-    }
-}
-
 fn first<S: fmt::Display>(
     rules: &[WithSource<PermissionRule, S>],
-    verdict: PermissionVerdict,
+    verdict: Verdict,
     holds: impl Fn(&PermissionRule) -> bool,
 ) -> Option<PermissionDecision> {
     let WithSource { value, source } = rules.iter().find(|sourced| holds(&sourced.value))?;
@@ -186,7 +166,7 @@ mod tests {
     }
 
     /// Returns the verdict about `kind | command | paths`.
-    fn judge(rules: &PermissionRules<&'static str>, call: &str) -> PermissionVerdict {
+    fn judge(rules: &PermissionRules<&'static str>, call: &str) -> Verdict {
         let parts: Vec<&str> = call.split('|').map(str::trim).collect();
         let [kind, command, paths] = parts[..] else { panic!("{call}") };
         let paths: Vec<&str> = paths.split_whitespace().collect();
@@ -205,17 +185,11 @@ mod tests {
         let everything = || vec![PermissionRule::all()];
         let none = Vec::new;
         let rows = [
-            (
-                everything(),
-                everything(),
-                everything(),
-                DefaultVerdict::Ask,
-                PermissionVerdict::Deny,
-            ),
-            (none(), everything(), everything(), DefaultVerdict::Deny, PermissionVerdict::Allow),
-            (none(), none(), everything(), DefaultVerdict::Deny, PermissionVerdict::Ask),
-            (none(), none(), none(), DefaultVerdict::Deny, PermissionVerdict::Deny),
-            (none(), none(), none(), DefaultVerdict::Ask, PermissionVerdict::Ask),
+            (everything(), everything(), everything(), DefaultVerdict::Ask, Verdict::Deny),
+            (none(), everything(), everything(), DefaultVerdict::Deny, Verdict::Allow),
+            (none(), none(), everything(), DefaultVerdict::Deny, Verdict::Ask),
+            (none(), none(), none(), DefaultVerdict::Deny, Verdict::Deny),
+            (none(), none(), none(), DefaultVerdict::Ask, Verdict::Ask),
         ];
         for (deny, allow, ask, default, expected) in rows {
             let rules = rules(&deny, &allow, &ask, default);
@@ -261,7 +235,7 @@ mod tests {
             (PermissionRule::all(), " | | ", true),
         ];
         for (rule, call, allowed) in rows {
-            let expected = if allowed { PermissionVerdict::Allow } else { PermissionVerdict::Deny };
+            let expected = if allowed { Verdict::Allow } else { Verdict::Deny };
             let rules = rules(&[], std::slice::from_ref(&rule), &[], DefaultVerdict::Deny);
             assert_eq!(judge(&rules, call), expected, "{rule}: {call}");
         }
@@ -292,10 +266,10 @@ mod tests {
                 &[],
                 DefaultVerdict::Ask,
             );
-            let expected = if held { PermissionVerdict::Deny } else { PermissionVerdict::Allow };
+            let expected = if held { Verdict::Deny } else { Verdict::Allow };
             assert_eq!(judge(&denying, call), expected, "{rule}: {call}");
             let asking = rules(&[], &[], std::slice::from_ref(&rule), DefaultVerdict::Deny);
-            let expected = if held { PermissionVerdict::Ask } else { PermissionVerdict::Deny };
+            let expected = if held { Verdict::Ask } else { Verdict::Deny };
             assert_eq!(judge(&asking, call), expected, "{rule}: {call}");
         }
     }

@@ -7,7 +7,7 @@ use crate::headers;
 use crate::key::PhantomKey;
 use crate::providers::{Provider, RouteMethod};
 use crate::refusal::Refusal;
-use crate::target::{RouteVerdict, Target, judge_route};
+use crate::target::{RouteMatch, Target, judge_route};
 
 /// Limit of the head of a request.
 pub(crate) const MAX_HEAD: usize = 64 * 1024;
@@ -71,9 +71,9 @@ pub(crate) fn judge<'a, S: Served>(
         _ => None,
     };
     let is_counted = match judge_route(served.provider(), method, target.path) {
-        RouteVerdict::Permitted { is_counted } => is_counted,
-        RouteVerdict::OtherMethod => return Err(refuse(Refusal::Method)),
-        RouteVerdict::Unknown => return Err(refuse(Refusal::Path)),
+        RouteMatch::Permitted { is_counted } => is_counted,
+        RouteMatch::OtherMethod => return Err(refuse(Refusal::Method)),
+        RouteMatch::Unknown => return Err(refuse(Refusal::Path)),
     };
     let path = target.path.to_owned();
     Ok((served, Permitted { path, query: target.query, is_web_socket, is_counted }))

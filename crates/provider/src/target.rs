@@ -68,7 +68,7 @@ fn is_parameter(name: &str) -> bool {
 
 /// Result of looking for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RouteVerdict {
+pub(crate) enum RouteMatch {
     Permitted {
         /// Whether a request costs tokens.
         is_counted: bool,
@@ -83,14 +83,14 @@ pub(crate) fn judge_route(
     provider: &Provider,
     method: Option<RouteMethod>,
     path: &str,
-) -> RouteVerdict {
+) -> RouteMatch {
     let routes = provider.routes.iter().copied().flatten();
-    let mut verdict = RouteVerdict::Unknown;
+    let mut verdict = RouteMatch::Unknown;
     for route in routes.filter(|route| route.paths.iter().any(|pattern| matches(pattern, path))) {
         if Some(route.method) == method {
-            return RouteVerdict::Permitted { is_counted: route.is_counted };
+            return RouteMatch::Permitted { is_counted: route.is_counted };
         }
-        verdict = RouteVerdict::OtherMethod;
+        verdict = RouteMatch::OtherMethod;
     }
     verdict
 }
@@ -114,7 +114,7 @@ fn matches(pattern: &str, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn verdict(method: RouteMethod, target: &str) -> Result<RouteVerdict, InvalidTarget> {
+    fn verdict(method: RouteMethod, target: &str) -> Result<RouteMatch, InvalidTarget> {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
@@ -127,26 +127,26 @@ mod tests {
     #[test]
     fn only_the_providers_own_paths_are_permitted() {
         use RouteMethod::{Get, Post, WebSocket};
-        let counted = RouteVerdict::Permitted { is_counted: true };
-        let free = RouteVerdict::Permitted { is_counted: false };
+        let counted = RouteMatch::Permitted { is_counted: true };
+        let free = RouteMatch::Permitted { is_counted: false };
         for (method, target, expected) in [
             (Post, "/openai/v1/responses", counted),
             (Post, "/openai/v1/responses/input_tokens", free),
             (WebSocket, "/openai/v1/responses", counted),
-            (Get, "/openai/v1/responses", RouteVerdict::OtherMethod),
+            (Get, "/openai/v1/responses", RouteMatch::OtherMethod),
             (Get, "/openai/v1/models/gpt-9", free),
-            (Get, "/openai/v1/models/a/b", RouteVerdict::Unknown),
-            (Get, "/openai/v1/files", RouteVerdict::Unknown),
-            (Post, "/openai/v1/organization/admin_api_keys", RouteVerdict::Unknown),
+            (Get, "/openai/v1/models/a/b", RouteMatch::Unknown),
+            (Get, "/openai/v1/files", RouteMatch::Unknown),
+            (Post, "/openai/v1/organization/admin_api_keys", RouteMatch::Unknown),
             (Post, "/anthropic/v1/messages?beta=true", counted),
             (Post, "/anthropic/v1/messages/count_tokens", free),
-            (Post, "/anthropic/v1/complete", RouteVerdict::Unknown),
+            (Post, "/anthropic/v1/complete", RouteMatch::Unknown),
             (Post, "/gemini/v1beta/models/gemini-9:generateContent?alt=sse", counted),
             (Post, "/gemini/v1/models/m:countTokens", free),
             (Post, "/gemini/v1/models/m:countTokens:generateContent", counted),
-            (Post, "/gemini/v1/models/m:batchGenerateContent", RouteVerdict::OtherMethod),
-            (Post, "/gemini/v1/models/m:predictLongRunning", RouteVerdict::OtherMethod),
-            (Post, "/gemini/upload/v1beta/files", RouteVerdict::Unknown),
+            (Post, "/gemini/v1/models/m:batchGenerateContent", RouteMatch::OtherMethod),
+            (Post, "/gemini/v1/models/m:predictLongRunning", RouteMatch::OtherMethod),
+            (Post, "/gemini/upload/v1beta/files", RouteMatch::Unknown),
             (Get, "/openrouter/v1/models/a/b/endpoints", free),
         ] {
             assert_eq!(verdict(method, target), Ok(expected), "{target}");

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aifo_acp::{CancelCause, Decision, Event, Failure, PermissionRequest, RequestEvent, Streaming};
+use aifo_acp::{
+    CancelCause, Event, Failure, PermissionOutcome, PermissionRequest, RequestEvent, Streaming,
+};
 use aifo_acp_io::{AgentConnection, Host};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -45,7 +47,7 @@ pub struct LaunchedAgent<H> {
 }
 
 /// Returns the decision of the rules and its reason, or no decision if the user must be asked.
-pub type RuleJudge = Box<dyn Fn(&PermissionRequest) -> (Option<Decision>, String)>;
+pub type RuleJudge = Box<dyn Fn(&PermissionRequest) -> (Option<PermissionOutcome>, String)>;
 
 /// Is called with each permission request that a user has allowed.
 pub type AllowedHook = Box<dyn Fn(&PermissionRequest)>;

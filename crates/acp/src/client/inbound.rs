@@ -12,7 +12,7 @@ use crate::json::weight;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
 use crate::peer::{Skipped, too_long};
-use crate::permission::{Decision, PermissionRequest};
+use crate::permission::{PermissionOutcome, PermissionRequest};
 use crate::protocol_errors::count;
 use crate::session::Session;
 use crate::turn::TurnPhase;
@@ -225,7 +225,7 @@ impl Client {
         };
         let change = session.apply_permission(&params);
         if session.turn() == Some(TurnPhase::Cancelling) {
-            return self.reply(id, Ok(Decision::Cancelled.to_result()));
+            return self.reply(id, Ok(PermissionOutcome::Cancelled.to_result()));
         }
         let call = change.and_then(|change| session.tools().get(&change.id).cloned());
         let name = session.id().to_owned();
@@ -242,7 +242,7 @@ impl Client {
     fn agent_cancels_request(&mut self, params: &Value) {
         let Some(id) = self.agent.cancelled_request(params) else { return };
         if self.agent.received.permission(&id).is_some() {
-            self.answer_permission(&id, &Decision::Cancelled);
+            self.answer_permission(&id, &PermissionOutcome::Cancelled);
         }
         self.events
             .push_back(Event::Request(RequestEvent::Withdrawn { id, why: Withdrawal::ByAgent }));
@@ -258,7 +258,7 @@ impl Client {
         };
         while let Some(id) = self.agent.received.take_permission_of(session) {
             self.last_activity = self.now;
-            self.reply(id.clone(), Ok(Decision::Cancelled.to_result()));
+            self.reply(id.clone(), Ok(PermissionOutcome::Cancelled.to_result()));
             self.events.push_back(Event::Request(RequestEvent::Withdrawn { id, why }));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Client;
 use crate::event::{Event, RequestEvent, Withdrawal};
 use crate::failure::Failure;
-use crate::permission::Decision;
+use crate::permission::PermissionOutcome;
 use crate::turn::Due;
 use crate::turn_end::CancelCause;
 
@@ -27,7 +27,7 @@ impl Client {
         while let Some((id, session)) = self.agent.received.expired(now) {
             // `session/cancel` goes first, then the answers to the turn's permission requests.
             self.cancel(&session, CancelCause::PermissionTimeout, now);
-            if self.answer_permission(&id, &Decision::Cancelled) {
+            if self.answer_permission(&id, &PermissionOutcome::Cancelled) {
                 self.events.push_back(Event::Request(RequestEvent::Withdrawn {
                     id,
                     why: Withdrawal::TimedOut,

@@ -13,7 +13,7 @@ use super::terminals::CallRef;
 use super::{CANCEL_REQUEST, MethodServer, PERMISSION, Relay, Side};
 use crate::event::RequestEvent;
 use crate::message::{Id, RpcError, code};
-use crate::permission::{Decision, PermissionRequest};
+use crate::permission::{PermissionOutcome, PermissionRequest};
 use crate::protocol_errors::count;
 use crate::update::session_of;
 
@@ -155,7 +155,7 @@ impl Relay {
         let decider = Decider::Host(PendingPermission { options, params, extra });
         self.agent.received.push(id.clone(), IncomingRequest::Permission { session, decider });
         if is_cancelling {
-            self.answer(Side::Agent, &id, Ok(Decision::Cancelled.to_result()), Map::new());
+            self.answer(Side::Agent, &id, Ok(PermissionOutcome::Cancelled.to_result()), Map::new());
         } else {
             self.events.push_back(RelayEvent::Request(RequestEvent::Permission {
                 id,
@@ -189,7 +189,10 @@ impl Relay {
             (Some(number), Some(IncomingRequest::Permission { decider, .. })) => {
                 *decider = Decider::Editor(number);
             }
-            _ => _ = self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new()),
+            _ => {
+                let cancelled = PermissionOutcome::Cancelled.to_result();
+                _ = self.answer(Side::Agent, id, Ok(cancelled), Map::new());
+            }
         }
         true
     }

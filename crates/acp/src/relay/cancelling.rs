@@ -8,7 +8,7 @@ use super::session_state::SessionState;
 use super::{CANCEL, Relay, Side};
 use crate::event::{RequestEvent, Withdrawal};
 use crate::message::Id;
-use crate::permission::Decision;
+use crate::permission::PermissionOutcome;
 use crate::update::session_of;
 
 impl Relay {
@@ -58,7 +58,7 @@ impl Relay {
             }
             _ => None,
         };
-        self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new());
+        self.answer(Side::Agent, id, Ok(PermissionOutcome::Cancelled.to_result()), Map::new());
         match (at_editor, why) {
             // The editor cancelled the turn itself.
             (Some(number), Withdrawal::TurnCancelled) => {

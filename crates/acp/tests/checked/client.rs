@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Client, ClientCapabilities, Config, ConnectionState, Decision, Event, Id, Limits,
-    Message, RequestEvent, Streaming, Withdrawal, classify,
+    CancelCause, Client, ClientCapabilities, Config, ConnectionState, Event, Id, Limits, Message,
+    PermissionOutcome, RequestEvent, Streaming, Withdrawal, classify,
 };
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ impl CheckedClient {
     /// Answers the oldest request of the agent.
     fn answer_one(&mut self) {
         if let Some(id) = self.waiting.first().cloned() {
-            let is_answered = self.client.decide(&id, &Decision::Cancelled, self.now)
+            let is_answered = self.client.decide(&id, &PermissionOutcome::Cancelled, self.now)
                 || self.client.respond(&id, Ok(json!({})), self.now);
             assert!(is_answered, "pending requests can be answered");
             self.collect();

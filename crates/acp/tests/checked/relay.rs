@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, MethodServer, PathMap, Relay,
-    RelayConfig, RelayEvent, RequestEvent, Side, Withdrawal,
+    Envelope, Id, Inbound, Limits, Message, MessageReader, MethodServer, PathMap,
+    PermissionOutcome, Relay, RelayConfig, RelayEvent, RequestEvent, Side, Withdrawal,
 };
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ impl CheckedRelay {
         let now = self.now;
         let is_taken = match action {
             Action::Decide if !self.permissions.is_empty() => {
-                self.relay.decide(&self.permissions.remove(0), &Decision::Cancelled, now)
+                self.relay.decide(&self.permissions.remove(0), &PermissionOutcome::Cancelled, now)
             }
             Action::AskEditor if !self.permissions.is_empty() => {
                 self.relay.ask_editor(&self.permissions.remove(0), now)

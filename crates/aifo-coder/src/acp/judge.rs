@@ -4,13 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
+use aifo_acp::{PermissionAnswer, PermissionOutcome, PermissionRequest, ToolCall};
 use aifo_acp_io::{Access, Resolved, TerminalCommand, TerminalVerdict, Workspace};
 use aifo_policy::{
-    AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
-    PermissionVerdict,
+    AccessRequest, AskedCall, CallCommand, Judgement, PermissionDecision, PermissionRule,
+    PermissionRules, Verdict,
 };
-use aifo_policy::{AskedCall, Judgement, Verdict as CallVerdict};
 use aifo_proxy::CallApprovals;
 use aifo_types::{FileId, Refusal, escape_line};
 use serde_json::Value;
@@ -48,8 +47,8 @@ pub(crate) enum AgentRequest<'a> {
 
 /// A decision and its reason.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PermissionOutcome {
-    pub(crate) decision: Decision,
+pub(crate) struct JudgedPermission {
+    pub(crate) decision: PermissionOutcome,
     /// The rule that decided.
     pub(crate) rule: String,
     /// For a denial: how to allow it.
@@ -58,12 +57,12 @@ pub(crate) struct PermissionOutcome {
 
 impl PermissionJudge {
     /// Decides without a user: `ask` is a denial.
-    pub(crate) fn decide(&self, request: &PermissionRequest) -> PermissionOutcome {
+    pub(crate) fn decide(&self, request: &PermissionRequest) -> JudgedPermission {
         let ruling = self.ruling(AgentRequest::Permission(request));
         let rule = ruling.to_string();
-        if ruling.verdict == PermissionVerdict::Allow {
+        if ruling.verdict == Verdict::Allow {
             if let Some(decision) = self.allow(request) {
-                return PermissionOutcome { decision, rule, remedy: None };
+                return JudgedPermission { decision, rule, remedy: None };
             }
             let remedy = "none of its options is known to allow it once; set \
                           [agents.NAME.acp] allow_option";
@@ -75,27 +74,30 @@ impl PermissionJudge {
         let is_word = PermissionRule::from_keyword(kind).is_none_or(|rule| rule.covers_commands());
         let kind = if runs && !is_word { "all" } else { kind };
         let remedy = match ruling.verdict {
-            PermissionVerdict::Deny => "a rule denies it; denials override other rules".to_owned(),
+            Verdict::Deny => "a rule denies it; denials override other rules".to_owned(),
             _ => format!("--yes-to {kind} allows it"),
         };
         denied(request, rule, remedy)
     }
 
     /// Returns the rules' decision, or `None` if the user must decide.
-    pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
+    pub(crate) fn consult(
+        &self,
+        request: &PermissionRequest,
+    ) -> (Option<PermissionOutcome>, String) {
         let command = request.call.as_ref().and_then(command_of);
         let whole = request.call.as_ref().and_then(whole_command).unwrap_or_default();
         let strictest = self.strictest(command.as_ref(), &whole, &self.cwd);
-        if let Some(Judgement { verdict: CallVerdict::Deny, rule, .. }) = &strictest {
-            return (request.choose(Verdict::Deny, None), format!("rule '{rule}'"));
+        if let Some(Judgement { verdict: Verdict::Deny, rule, .. }) = &strictest {
+            return (request.choose(PermissionAnswer::Deny, None), format!("rule '{rule}'"));
         }
         let ruling = self.ruling(AgentRequest::Permission(request));
         let decision = match ruling.verdict {
             // The call would wait for a user.
-            PermissionVerdict::Allow if strictest.is_some() => None,
-            PermissionVerdict::Allow => self.allow(request),
-            PermissionVerdict::Deny => request.choose(Verdict::Deny, None),
-            PermissionVerdict::Ask => None,
+            Verdict::Allow if strictest.is_some() => None,
+            Verdict::Allow => self.allow(request),
+            Verdict::Deny => request.choose(PermissionAnswer::Deny, None),
+            Verdict::Ask => None,
         };
         (decision, ruling.to_string())
     }
@@ -105,10 +107,8 @@ impl PermissionJudge {
     pub(crate) fn serve(&self, entry: AgentRequest<'_>) -> Result<(), String> {
         let ruling = self.ruling(entry);
         match ruling.verdict {
-            PermissionVerdict::Deny if ruling.is_from_rule => {
-                Err(format!("denied by policy: {ruling}"))
-            }
-            PermissionVerdict::Allow | PermissionVerdict::Deny | PermissionVerdict::Ask => Ok(()),
+            Verdict::Deny if ruling.is_from_rule => Err(format!("denied by policy: {ruling}")),
+            Verdict::Allow | Verdict::Deny | Verdict::Ask => Ok(()),
         }
     }
 
@@ -132,7 +132,7 @@ impl PermissionJudge {
         let no_network = judged.no_network && !self.is_call(&parsed, &whole);
         match judged.strictest {
             None => TerminalVerdict::Run { no_network },
-            Some(Judgement { verdict: CallVerdict::Deny, rule, reason, .. }) => {
+            Some(Judgement { verdict: Verdict::Deny, rule, reason, .. }) => {
                 TerminalVerdict::Denied(text_of(&Refusal::DeniedByRule { rule, reason }))
             }
             Some(judgement) => {
@@ -212,7 +212,7 @@ impl PermissionJudge {
             .collect();
         let no_network = judgements.iter().any(|judgement| judgement.no_network.is_some());
         let strict = judgements.into_iter();
-        let strict = strict.filter(|judgement| judgement.verdict != CallVerdict::Allow);
+        let strict = strict.filter(|judgement| judgement.verdict != Verdict::Allow);
         Judged { strictest: strict.max_by_key(|judgement| judgement.verdict), no_network }
     }
 
@@ -241,8 +241,8 @@ impl PermissionJudge {
         }
     }
 
-    fn allow(&self, request: &PermissionRequest) -> Option<Decision> {
-        request.choose(Verdict::Allow, self.allow_option.as_deref())
+    fn allow(&self, request: &PermissionRequest) -> Option<PermissionOutcome> {
+        request.choose(PermissionAnswer::Allow, self.allow_option.as_deref())
     }
 
     fn ruling(&self, entry: AgentRequest<'_>) -> PermissionDecision {
@@ -387,8 +387,9 @@ fn quoted(word: &str) -> String {
     shlex::try_quote(word).map(Into::into).unwrap_or_default()
 }
 
-fn denied(request: &PermissionRequest, rule: String, remedy: String) -> PermissionOutcome {
+fn denied(request: &PermissionRequest, rule: String, remedy: String) -> JudgedPermission {
     // Without an option to deny, only cancelling the turn is left.
-    let decision = request.choose(Verdict::Deny, None).unwrap_or(Decision::Cancelled);
-    PermissionOutcome { decision, rule, remedy: Some(remedy) }
+    let decision =
+        request.choose(PermissionAnswer::Deny, None).unwrap_or(PermissionOutcome::Cancelled);
+    JudgedPermission { decision, rule, remedy: Some(remedy) }
 }

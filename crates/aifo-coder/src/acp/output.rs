@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
-    AnswerPart, CallState, Client, Decision, Event, Id, PermissionRequest, Position, ToolCall,
-    TurnEnd, UpdateScope, decision_report, reports, turn_end_report,
+    AnswerPart, CallState, Client, Event, Id, PermissionOutcome, PermissionRequest, Position,
+    ToolCall, TurnEnd, UpdateScope, decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
 use aifo_types::{escape_json, escape_text};
@@ -109,7 +109,7 @@ impl Output {
         &mut self,
         id: &Id,
         request: &PermissionRequest,
-        decision: &Decision,
+        decision: &PermissionOutcome,
         rule: &str,
         remedy: Option<&str>,
     ) -> io::Result<Option<String>> {

@@ -1,6 +1,6 @@
 //! One connection, formatted as a line.
 
-use aifo_network::{ConnectionState, ConnectionVerdict, LoggedConnection, PortUse};
+use aifo_network::{ConnectionOutcome, ConnectionState, LoggedConnection, PortUse};
 use aifo_types::escape_line;
 
 use crate::clock::{Moment, duration};
@@ -19,7 +19,7 @@ pub(crate) fn connection_line(logged: &LoggedConnection, paint: Paint) -> String
     let (stack, tool) = (escape_line(&logged.stack), logged.tool.as_deref().unwrap_or("-"));
     let tool = escape_line(tool);
     let is_counted = logged.state == ConnectionState::Closed
-        && logged.verdict != ConnectionVerdict::Refused
+        && logged.verdict != ConnectionOutcome::Refused
         || logged.sent > 0;
     let [sent, received] = [logged.sent, logged.received]
         .map(|count| if is_counted { bytes(count) } else { String::new() });
@@ -42,10 +42,10 @@ pub(crate) fn ended(logged: &LoggedConnection) -> u64 {
 fn verdict(logged: &LoggedConnection) -> &'static str {
     match (logged.state, logged.verdict) {
         (ConnectionState::Open, _) => "open",
-        (_, ConnectionVerdict::Refused) => "refused",
+        (_, ConnectionOutcome::Refused) => "refused",
         _ if logged.has_failed() => "failed",
-        (_, ConnectionVerdict::Allowed) => "allowed",
-        (_, ConnectionVerdict::Learnt) => "learnt",
+        (_, ConnectionOutcome::Allowed) => "allowed",
+        (_, ConnectionOutcome::Learnt) => "learnt",
     }
 }
 
@@ -86,7 +86,7 @@ fn bytes(count: u64) -> String {
 mod tests {
     use super::*;
 
-    fn connection(verdict: ConnectionVerdict) -> LoggedConnection {
+    fn connection(verdict: ConnectionOutcome) -> LoggedConnection {
         LoggedConnection {
             stack: "tools".to_owned(),
             name: "a.example".to_owned(),
@@ -103,7 +103,7 @@ mod tests {
             sent: 517,
             received: 5 << 20,
             wall_ms: 1234,
-            ..connection(ConnectionVerdict::Allowed)
+            ..connection(ConnectionOutcome::Allowed)
         };
         let failed = LoggedConnection {
             error: Some("cannot connect: x\u{1b}".to_owned()),
@@ -113,7 +113,7 @@ mod tests {
         let refused = LoggedConnection {
             port: None,
             error: Some("no rule permits it".to_owned()),
-            ..connection(ConnectionVerdict::Refused)
+            ..connection(ConnectionOutcome::Refused)
         };
         let rows = [
             (
@@ -126,7 +126,7 @@ mod tests {
                 "open       tools         cargo                                             a.example:443\n",
             ),
             (
-                connection(ConnectionVerdict::Learnt),
+                connection(ConnectionOutcome::Learnt),
                 "learnt     tools         -                  0 B         0 B          0 ms  a.example:443\n",
             ),
             (
@@ -141,7 +141,7 @@ mod tests {
             assert!(line.starts_with(&start), "{line}{start}");
         }
         let columns = |line: &str| line.find("NAME").unwrap();
-        let line = connection_line(&connection(ConnectionVerdict::Learnt), Paint::Plain);
+        let line = connection_line(&connection(ConnectionOutcome::Learnt), Paint::Plain);
         assert_eq!(line.find("a.example"), Some(columns(HEAD)));
     }
 
@@ -159,7 +159,7 @@ mod tests {
                 port: Some(3000),
                 relay: Some(port_use),
                 to: Some(to.to_owned()),
-                ..connection(ConnectionVerdict::Allowed)
+                ..connection(ConnectionOutcome::Allowed)
             };
             let line = connection_line(&logged, Paint::Plain);
             assert!(line.ends_with(&format!("  {expected}\n")), "{line}");

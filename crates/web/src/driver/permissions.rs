@@ -1,7 +1,8 @@
 //! Permission requests of the agent.
 
 use aifo_acp::{
-    Decision, Event, Id, OptionKind, PermissionRequest, RequestEvent, decision_report, reports,
+    Event, Id, OptionKind, PermissionOutcome, PermissionRequest, RequestEvent, decision_report,
+    reports,
 };
 use serde_json::json;
 
@@ -24,7 +25,7 @@ impl<L: AgentLauncher> Driver<L> {
             (agent.allowed)(&asked.asked);
         }
         let option = option.map(|option| option.id.clone());
-        let decision = option.map_or(Decision::Cancelled, Decision::Select);
+        let decision = option.map_or(PermissionOutcome::Cancelled, PermissionOutcome::Select);
         agent.connection.with_client(|client, now| client.decide(&asked.request, &decision, now));
         let report = decision_report(&asked.request, &decision, "the user");
         self.hub.report(Some(&asked.session), &report.to_string());
@@ -37,7 +38,7 @@ impl<L: AgentLauncher> Driver<L> {
             // Without a session there is no page to ask on.
             agent
                 .connection
-                .with_client(|client, now| client.decide(&id, &Decision::Cancelled, now));
+                .with_client(|client, now| client.decide(&id, &PermissionOutcome::Cancelled, now));
             return;
         };
         let (decision, rule) = (agent.judge)(request);
@@ -50,10 +51,10 @@ impl<L: AgentLauncher> Driver<L> {
         );
         let (source, name) = (&session, question.id.clone());
         let decided = decision.as_ref().map(|decision| match decision {
-            Decision::Select(option) => {
+            PermissionOutcome::Select(option) => {
                 QuestionEnd::Answered { option: id_text(option), by: format!("rule: {rule}") }
             }
-            Decision::Cancelled => QuestionEnd::Withdrawn { why: rule.clone() },
+            PermissionOutcome::Cancelled => QuestionEnd::Withdrawn { why: rule.clone() },
         });
         let source = Source::of(source, agent.connection.client(), &request.session);
         self.hub.ask(source, question, decided);

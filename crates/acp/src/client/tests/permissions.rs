@@ -1,7 +1,7 @@
 //! Permission requests: decided, timed out, cancelled; each answered once.
 
 use super::*;
-use crate::permission::{PermissionRequest, Verdict};
+use crate::permission::{PermissionAnswer, PermissionRequest};
 
 fn requests(story: &Story) -> Vec<&PermissionRequest> {
     let mut requests = Vec::new();
@@ -15,14 +15,14 @@ fn requests(story: &Story) -> Vec<&PermissionRequest> {
 
 #[test]
 fn a_decision_is_answered_once_with_its_option() {
-    for (verdict, option) in [(Verdict::Allow, "yes"), (Verdict::Deny, "no")] {
+    for (verdict, option) in [(PermissionAnswer::Allow, "yes"), (PermissionAnswer::Deny, "no")] {
         let mut story = Story::open(Config::default());
         story.prompt();
         story.take_written();
         story.ask_permission(7);
         let decision = requests(&story)[0].choose(verdict, None).unwrap();
         let id = Id::from(7);
-        let invented = Decision::Select(json!("allow-once"));
+        let invented = PermissionOutcome::Select(json!("allow-once"));
         assert!(!story.client.decide(&id, &invented, story.now), "not offered");
         assert!(story.client.decide(&id, &decision, story.now));
         assert!(!story.client.decide(&id, &decision, story.now), "once");
@@ -103,7 +103,7 @@ fn a_cancelled_permission_request_is_answered_once() {
     let withdrawn =
         Event::Request(RequestEvent::Withdrawn { id: Id::from(7), why: Withdrawal::ByAgent });
     assert_eq!(story.events.iter().filter(|event| **event == withdrawn).count(), 1);
-    assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
+    assert!(!story.client.decide(&Id::from(7), &PermissionOutcome::Cancelled, story.now));
     assert_eq!(story.client.protocol_errors().unknown_cancellations, 1);
 }
 
@@ -123,5 +123,5 @@ fn cancelling_answers_pending_and_later_permission_requests() {
     assert_eq!(story.sent(), ["10 \"cancelled\""]);
     assert_eq!(requests(&story).len(), 3, "the last was answered at once");
     assert_eq!(story.client.unanswered(), 1, "the other session's is pending");
-    assert!(story.client.decide(&Id::from(9), &Decision::Cancelled, story.now));
+    assert!(story.client.decide(&Id::from(9), &PermissionOutcome::Cancelled, story.now));
 }

@@ -183,7 +183,7 @@ fn the_end_of_the_stream_fails_everything_at_once() {
         |id: u64| Event::Request(RequestEvent::Withdrawn { id: id.into(), why: Withdrawal::Ended });
     assert_eq!(story.events[3..], [withdrawn(7), withdrawn(8), Event::Closed]);
     assert_eq!((story.client.state(), story.client.unanswered()), (&ConnectionState::Closed, 0));
-    assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
+    assert!(!story.client.decide(&Id::from(7), &PermissionOutcome::Cancelled, story.now));
     story.eof();
     assert_eq!(story.events.last(), Some(&Event::Closed));
     assert_eq!(story.events.len(), 6, "sent once");

@@ -92,7 +92,7 @@ fn host_requests_are_reported_and_answered_once() {
     });
     assert_eq!(story.events(), [sent]);
     assert_eq!(story.editor(), [] as [Value; 0]);
-    assert!(!story.relay.decide(&id(4), &Decision::Cancelled, story.now));
+    assert!(!story.relay.decide(&id(4), &PermissionOutcome::Cancelled, story.now));
     assert!(!story.relay.ask_editor(&id(4), story.now));
     assert!(story.relay.respond(&id(4), Ok(json!(null)), story.now));
     assert!(!story.relay.respond(&id(4), Ok(json!(null)), story.now));

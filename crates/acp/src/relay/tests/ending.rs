@@ -48,7 +48,7 @@ fn the_end_of_the_agent_fails_everything_with_the_reason() {
     assert_eq!(events[1..], [withdrawn(7), withdrawn(9), RelayEvent::Ended { side: Side::Agent }]);
     let RelayEvent::TurnEnded(turn) = &events[0] else { panic!("{events:?}") };
     assert_eq!(turn.outcome, Err(RpcError::new(-32603, text)));
-    assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now));
+    assert!(!story.relay.decide(&id(7), &PermissionOutcome::Cancelled, story.now));
     assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now));
     // Later requests of the editor get the same answer.
     story.prompt("late");

@@ -19,11 +19,14 @@ fn a_rule_decides_without_the_editor() {
     assert_eq!((asked, request.session.as_str()), (&id(7), "s"));
     assert_eq!(request.call.as_ref().unwrap().command(), Some("ls".to_owned()), "the merged call");
     assert_eq!(request.params, permission(7)["params"]);
-    let unheard = Decision::Select(json!("maybe"));
+    let unheard = PermissionOutcome::Select(json!("maybe"));
     assert!(!story.relay.decide(&id(7), &unheard, story.now), "not offered");
     assert!(!story.relay.respond(&id(7), Ok(json!({})), story.now), "not a request for the host");
-    assert!(story.relay.decide(&id(7), &Decision::Select(json!("no")), story.now));
-    assert!(!story.relay.decide(&id(7), &Decision::Select(json!("no")), story.now), "once");
+    assert!(story.relay.decide(&id(7), &PermissionOutcome::Select(json!("no")), story.now));
+    assert!(
+        !story.relay.decide(&id(7), &PermissionOutcome::Select(json!("no")), story.now),
+        "once"
+    );
     assert_eq!((story.agent(), story.editor()), (vec![selected(7, "no")], vec![]));
 }
 
@@ -45,7 +48,7 @@ fn the_editor_is_asked_and_its_answer_forwarded() {
     assert!(story.relay.ask_editor(&id(7), story.now));
     assert!(!story.relay.ask_editor(&id(7), story.now));
     assert!(
-        !story.relay.decide(&id(7), &Decision::Cancelled, story.now),
+        !story.relay.decide(&id(7), &PermissionOutcome::Cancelled, story.now),
         "forwarded to the editor"
     );
     let mut expected = ask;
@@ -115,7 +118,7 @@ fn cancelling_leaves_other_sessions_permission_requests() {
     story.agent_sends(other);
     story.cancel();
     assert_eq!(story.agent()[1..], [cancelled(7)]);
-    assert!(story.relay.decide(&id(8), &Decision::Select(json!("yes")), story.now));
+    assert!(story.relay.decide(&id(8), &PermissionOutcome::Select(json!("yes")), story.now));
     assert_eq!(story.agent(), [selected(8, "yes")]);
 }
 

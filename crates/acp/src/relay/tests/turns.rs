@@ -68,7 +68,7 @@ fn cancelling_notifies_the_agent_then_answers_permissions_then_queued_prompts() 
     let withdrawn =
         RelayEvent::Request(RequestEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled });
     assert_eq!(story.events(), [withdrawn]);
-    assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now));
+    assert!(!story.relay.decide(&id(7), &PermissionOutcome::Cancelled, story.now));
     // Late answers of the editor are dropped; later requests of the agent are answered at once.
     story.editor_sends(selected(asked[0]["id"].clone(), "yes"));
     assert_eq!(story.agent(), [] as [Value; 0]);
