@@ -2,7 +2,6 @@
 
 mod acp;
 mod cluster;
-mod examples;
 mod help;
 mod images;
 mod kube;
@@ -18,12 +17,7 @@ mod web;
 
 use clap::{Parser, Subcommand};
 
-use self::examples::{AGENTS, DETACH, MAN, SESSIONS};
-use self::help::{
-    ACP, ACP_USAGE, APPROVE, ATTACH, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC,
-    LOG, NET, POLICY, PROMPT, PROMPT_USAGE, PROXY, PUBLISH, RUN, RUN_USAGE, SERVE, SETUP, STATE,
-    WEB, WHY,
-};
+use self::help::{ACP_USAGE, PROMPT_USAGE, RUN_USAGE, add_texts, text};
 
 pub(crate) use self::acp::{Acp, AcpAgent, OutputFormat, Prompt, ServedBy, UserPresence};
 pub(crate) use self::cluster::{ClusterFlags, PodFlags};
@@ -46,7 +40,9 @@ pub(crate) use self::web::Web;
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist
 #[derive(Debug, Parser)]
-#[command(name = "aifo-coder", version, after_help = EXAMPLES)]
+#[command(name = "aifo-coder", version)]
+#[command(after_help = text("aifo-coder").unwrap_or_default())]
+#[command(mut_subcommands(|command| add_texts("", command)))]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -55,83 +51,61 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run an agent in a container, or a command, with its tools in sidecars
-    #[command(override_usage = RUN_USAGE, after_help = RUN)]
+    #[command(override_usage = RUN_USAGE)]
     Run(Box<Run>),
     /// Run one prompt non-interactively
-    #[command(override_usage = PROMPT_USAGE, after_help = PROMPT)]
+    #[command(override_usage = PROMPT_USAGE)]
     Prompt(Box<Prompt>),
     /// Run an agent for an editor, with ACP on stdin and stdout
-    #[command(override_usage = ACP_USAGE, after_help = ACP)]
+    #[command(override_usage = ACP_USAGE)]
     Acp(Box<Acp>),
     /// Run an agent on a web page, to watch and steer it from a browser
-    #[command(after_help = WEB)]
     Web(Box<Web>),
     /// List the supported agents and their state
-    #[command(after_help = AGENTS)]
     Agents(Agents),
     /// Build or pull the images that a project needs
-    #[command(after_help = SETUP)]
     Setup(Setup),
     /// Build, list or update the images of toolchains and agents
     Images(Images),
     /// Print sessions as manifests for Kubernetes
     Kube(Kube),
     /// Run the proxy and sidecars for another launcher
-    #[command(after_help = SERVE)]
     Serve(Serve),
     /// Run one tool in its sidecar
-    #[command(after_help = EXEC)]
     Exec(Exec),
     /// Run commands of this machine for containers that share a directory with it
-    #[command(after_help = PROXY)]
     Proxy(Proxy),
     /// Explain how a tool call would be handled, without running it
-    #[command(after_help = WHY)]
     Why(Why),
     /// Show the tool calls of a session
-    #[command(after_help = LOG)]
     Log(Log),
     /// Show the connections of a session with a network by name, or change its rules
-    #[command(after_help = NET)]
     Net(Net),
     /// List running sessions with their containers and tools
-    #[command(after_help = SESSIONS)]
     Sessions(Sessions),
     /// Show a session that was started with `run --keep` or `run --detach`
-    #[command(after_help = ATTACH)]
     Attach(Attach),
     /// Disconnect the terminals that show a session, which continues
-    #[command(after_help = DETACH)]
     Detach(Detach),
     /// Answer calls of a running session that wait for approval
-    #[command(after_help = APPROVE)]
     Approve(Approve),
     /// Publish a port of a running session's tools on this machine
-    #[command(after_help = PUBLISH)]
     Publish(Publish),
     /// Remove directories, containers, networks and sockets of killed sessions
-    #[command(after_help = CLEANUP)]
     Cleanup(Cleanup),
     /// List or remove the caches of sidecars
-    #[command(after_help = CACHE)]
     Cache(Cache),
     /// List or remove the states that agents in containers keep
-    #[command(after_help = STATE)]
     State(State),
     /// Check this machine, or a cluster, and suggest fixes
-    #[command(after_help = DOCTOR)]
     Doctor(Doctor),
     /// Check rules on arguments
-    #[command(after_help = POLICY)]
     Policy(Policy),
     /// Show or check the configuration
-    #[command(after_help = CONFIG)]
     Config(Config),
     /// Print a shell completion script
-    #[command(after_help = COMPLETIONS)]
     Completions(Completions),
     /// Write manual pages to a directory
-    #[command(after_help = MAN)]
     Man(Man),
 }
 

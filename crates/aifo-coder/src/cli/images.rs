@@ -6,7 +6,6 @@ use aifo_engine::Flavor;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::cli::examples::IMAGES_LIST;
 use crate::cli::session::Workspace;
 
 /// Build images of toolchains and agents
@@ -19,7 +18,6 @@ pub(crate) struct Images {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImagesCommand {
     /// Build images and their bases
-    #[command(after_help = BUILD)]
     Build {
         #[command(flatten)]
         images: BuildImages,
@@ -28,7 +26,6 @@ pub(crate) enum ImagesCommand {
         rust_from_host: bool,
     },
     /// List the images that the engine has
-    #[command(after_help = IMAGES_LIST)]
     List {
         /// Print JSON
         #[arg(long)]
@@ -38,10 +35,8 @@ pub(crate) enum ImagesCommand {
         engine: Option<Flavor>,
     },
     /// Renew the versions and hashes from which images are built
-    #[command(after_help = UPDATE)]
     Update(BuildImages),
     /// Push images to a registry, for the nodes of a cluster
-    #[command(after_help = PUSH)]
     Push(PushImages),
 }
 
@@ -107,41 +102,3 @@ fn engines() -> impl TypedValueParser<Value = Flavor> {
     let words = PossibleValuesParser::new(["docker", "podman"]);
     words.map(|word| if word == "podman" { Flavor::Podman } else { Flavor::Docker })
 }
-
-const BUILD: &str = "\
-Without NAME, builds all toolchains.
-
-Examples:
-  aifo-coder images build codex rust
-  aifo-coder images build --base mmdebstrap toolchains
-  aifo-coder images build --rust-from-host rust
-  aifo-coder images build launcher
-
-Exit codes:
-  0  success
-  1  an image could not be built
-  2  invalid command line";
-
-const PUSH: &str = "\
-Uses the login of the engine: `docker login REGISTRY`, or `podman login REGISTRY`.
-
-Examples:
-  aifo-coder images push registry.example/team launcher codex rust
-  aifo-coder images push registry.example:5000/team
-
-Exit codes:
-  0  success
-  1  an image is missing, or could not be pushed
-  2  invalid command line";
-
-const UPDATE: &str = "\
-Without NAME, renews all entries. Writes the user's lock file, whose newer entries replace those of the program.
-
-Examples:
-  aifo-coder images update codex
-  aifo-coder images update codex@0.169.0
-
-Exit codes:
-  0  success
-  1  an entry could not be renewed
-  2  invalid command line";

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::cluster::ClusterFlags;
-use super::help::{KUBE_FETCH, KUBE_RBAC, KUBE_RENDER, KUBE_RENDER_USAGE};
+use super::help::KUBE_RENDER_USAGE;
 use super::run::Run;
 use crate::config::parse_label;
 
@@ -17,13 +17,11 @@ pub(crate) struct Kube {
 #[derive(Debug, Subcommand)]
 pub(crate) enum KubeCommand {
     /// Print a session as a pod, for `kubectl apply` and `podman kube play`
-    #[command(override_usage = KUBE_RENDER_USAGE, after_help = KUBE_RENDER)]
+    #[command(override_usage = KUBE_RENDER_USAGE)]
     Render(Box<KubeRender>),
     /// Print the role to run sessions in a namespace, for a user, a group or a service account
-    #[command(after_help = KUBE_RBAC)]
     Rbac(KubeRbac),
     /// Fetch the files and commits of a session from its pod
-    #[command(after_help = KUBE_FETCH)]
     Fetch(KubeFetch),
 }
 

@@ -3,7 +3,6 @@
 use clap::{Args, Subcommand, ValueHint};
 
 use super::cluster::ClusterFlags;
-use super::examples::{NET_ALLOW, NET_CHECK, NET_SUGGEST};
 use super::session::{ContainerFlags, Project};
 
 #[derive(Debug, Args)]
@@ -37,7 +36,6 @@ pub(crate) struct NetList {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NetCommand {
     /// Print the rules that a session lacked, as lines for the user's file
-    #[command(after_help = NET_SUGGEST)]
     Suggest {
         /// Print JSON
         #[arg(long)]
@@ -47,10 +45,8 @@ pub(crate) enum NetCommand {
         session: Option<String>,
     },
     /// Add rules to your configuration file and to running sessions
-    #[command(after_help = NET_ALLOW)]
     Allow(NetAllow),
     /// Explain which rules allow or refuse a name
-    #[command(after_help = NET_CHECK)]
     Check(Box<NetCheck>),
 }
 

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::examples::{POLICY_CHECK, POLICY_TEST};
 use super::session::{Project, Workspace};
 
 #[derive(Debug, Args)]
@@ -16,10 +15,8 @@ pub(crate) struct Policy {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Print the verdict on a command, the rule, and the command in normal form
-    #[command(after_help = POLICY_CHECK)]
     Check(Box<PolicyCheck>),
     /// Run the examples of all rules
-    #[command(after_help = POLICY_TEST)]
     Test {
         #[command(flatten)]
         workspace: Workspace,

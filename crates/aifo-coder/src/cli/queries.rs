@@ -7,7 +7,6 @@ use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use super::cluster::ClusterFlags;
-use super::examples::{CONFIG_CHECK, CONFIG_PATH, CONFIG_SHOW};
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
 use crate::config::{self, Flags, FlagsOf};
 
@@ -175,7 +174,6 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show all values with their sources
-    #[command(after_help = CONFIG_SHOW)]
     Show {
         /// Print JSON
         #[arg(long)]
@@ -186,10 +184,8 @@ pub(crate) enum ConfigCommand {
         session: Box<Session>,
     },
     /// Print the path of the user's configuration file
-    #[command(after_help = CONFIG_PATH)]
     Path,
     /// Check the user's and the workspace's file, or FILE
-    #[command(after_help = CONFIG_CHECK)]
     Check {
         /// File to check; .aifo.toml is checked as a workspace's file
         #[arg(value_name = "FILE", conflicts_with = "workspace")]

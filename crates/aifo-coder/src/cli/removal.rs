@@ -8,7 +8,6 @@ use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 
 use super::cluster::ClusterFlags;
-use super::examples::{CACHE_CLEAR, CACHE_LIST, STATE_CLEAR, STATE_LIST};
 use super::session::Workspace;
 
 #[derive(Debug, Args)]
@@ -35,7 +34,6 @@ pub(crate) struct Cache {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
     /// List cache volumes of engines and cache directories of local sidecars
-    #[command(after_help = CACHE_LIST)]
     List {
         /// Only caches of these toolchains
         #[arg(value_name = "KIND", value_delimiter = ',')]
@@ -48,7 +46,6 @@ pub(crate) enum CacheCommand {
         json: bool,
     },
     /// Remove caches, except those in use
-    #[command(after_help = CACHE_CLEAR)]
     Clear(CacheClear),
 }
 
@@ -61,7 +58,6 @@ pub(crate) struct State {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateCommand {
     /// List the states that aifo keeps, by agent and project
-    #[command(after_help = STATE_LIST)]
     List {
         /// Only states of these agents
         #[arg(value_name = "AGENT", value_delimiter = ',')]
@@ -71,7 +67,6 @@ pub(crate) enum StateCommand {
         json: bool,
     },
     /// Remove states, except those in use: settings, conversations and copies of logins
-    #[command(after_help = STATE_CLEAR)]
     Clear(StateClear),
 }
 

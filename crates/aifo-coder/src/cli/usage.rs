@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use super::Cli;
-use super::help::RUN_IN_SHORT;
+use super::help::text;
 use crate::config::suggestion;
 use crate::paint;
 
@@ -49,10 +49,11 @@ fn short_help_of_run() -> String {
     let mut cli = Cli::command();
     cli.build();
     let run = cli.get_subcommands().find(|command| command.get_name() == "run").cloned();
-    let mut run = run.unwrap_or_default().after_help(RUN_IN_SHORT).mut_args(|arg| {
-        let is_shown = arg.get_long().is_none_or(|long| OPTIONS_OF_RUN.contains(&long));
-        arg.hide(!is_shown)
-    });
+    let mut run =
+        run.unwrap_or_default().after_help(text("run-short").unwrap_or_default()).mut_args(|arg| {
+            let is_shown = arg.get_long().is_none_or(|long| OPTIONS_OF_RUN.contains(&long));
+            arg.hide(!is_shown)
+        });
     run.render_help().to_string()
 }
 
