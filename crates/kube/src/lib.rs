@@ -1,7 +1,8 @@
-//! Kubernetes manifests of sessions (`spec/kubernetes.md`).
+//! Kubernetes manifests of sessions, and kubectl (`spec/kubernetes.md`).
 //!
 //! In scope: the pod of a session with its network policy ([`SessionPod::render`]), the role to run
-//! sessions ([`Role::render`]), as commented YAML, and the state of a pod ([`PodObject`]).
+//! sessions ([`Role::render`]), as commented YAML, and the state of a pod ([`PodObject`]); [`Kubectl`], which
+//! starts kubectl for a target and classifies failures.
 //!
 //! Out of scope: the choice of images, kinds and variables (`aifo-coder`), and the runners' connections in a
 //! pod (`aifo-sidecar`).
@@ -14,12 +15,14 @@
 //! assert!(text.contains("kind: RoleBinding") && text.contains("namespace: agents"));
 //! ```
 //!
-//! Architecture invariant: the crate is pure. The same description gives the same text.
+//! Architecture invariant: all but `kubectl` is pure. The same description gives the same text. No
+//! credential of a cluster enters this crate: kubectl has them.
 
 mod container;
 mod disruption;
 mod dns;
 mod event;
+mod kubectl;
 mod network_policy;
 mod pod;
 mod pod_failure;
@@ -34,6 +37,10 @@ mod yaml;
 
 pub use dns::{DnsServer, DnsServerError};
 pub use event::EventObject;
+pub use kubectl::{
+    ApiFailure, FailureCause, KubeContext, KubeTarget, Kubectl, KubectlAnswer, KubectlError,
+    MIN_KUBECTL_MINOR, RETRY_TIME,
+};
 pub use pod::{CREDENTIAL_HELPER, RenderError};
 pub use pod_failure::PodFailure;
 pub use pod_object::PodObject;

@@ -47,7 +47,6 @@ mod confine;
 mod error;
 mod front_socket;
 mod host_watch;
-mod kubectl;
 mod named_containers;
 mod pins;
 mod plan;
@@ -72,10 +71,6 @@ pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fall
 pub use config::{SessionConfig, Verbosity};
 pub use confine::{ConfinementMode, NetworkAccess};
 pub use error::LaunchError;
-pub use kubectl::{
-    ApiFailure, FailureCause, KubeContext, KubeTarget, Kubectl, KubectlAnswer, KubectlError,
-    MIN_KUBECTL_MINOR, RETRY_TIME,
-};
 pub use pins::{ImageDecision, ImageReason};
 pub use plan::plan;
 pub use proxy_questions::ProxyQuestions;

@@ -6,7 +6,7 @@ mod rights;
 
 use std::time::Duration;
 
-use aifo_launch::{KubeContext, Kubectl};
+use aifo_kube::{KubeContext, Kubectl};
 
 use self::probe::{Got, Probe};
 use super::report::{Finding, Status};

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use aifo_engine::{MissingProgram, Programs};
 use aifo_host::TrustedPrograms;
-use aifo_kube::{PodObject, SESSION_LABEL};
-use aifo_launch::{ApiFailure, BackendChoice, FailureCause, KubeTarget, Kubectl, KubectlError};
+use aifo_kube::{
+    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, PodObject, SESSION_LABEL,
+};
+use aifo_launch::BackendChoice;
 use aifo_sync::Git;
 use aifo_types::quote_word;
 use anyhow::{Context, bail};
@@ -263,7 +265,7 @@ pub(crate) fn without_backend(flag: &str) -> UsageError {
 
 /// Reports that requests are repeated.
 pub(super) fn away(failure: &ApiFailure) {
-    let secs = aifo_launch::RETRY_TIME.as_secs();
+    let secs = aifo_kube::RETRY_TIME.as_secs();
     console::say(format_args!(
         "the cluster's API server does not answer, trying for {secs} s: {}",
         failure.message

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use aifo_launch::{ApiFailure, KubectlError};
+use aifo_kube::{ApiFailure, KubectlError};
 use aifo_process::TimedChild;
 use aifo_sync::SyncError;
 use anyhow::Context;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use aifo_host::EndSignals;
-use aifo_launch::Kubectl;
+use aifo_kube::Kubectl;
 use aifo_types::{Ending, exit};
 use serde_json::Value;
 use tokio::{sync::oneshot, time::timeout};

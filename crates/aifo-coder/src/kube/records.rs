@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use aifo_host::{held_sessions, running_sessions, state_directory};
-use aifo_launch::KubeTarget;
+use aifo_kube::KubeTarget;
 use aifo_types::env;
 use serde::{Deserialize, Serialize};
 

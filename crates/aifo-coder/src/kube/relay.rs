@@ -7,8 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use aifo_agents::known_agents;
-use aifo_kube::PodObject;
-use aifo_launch::{ApiFailure, FailureCause, KubectlError};
+use aifo_kube::{ApiFailure, FailureCause, KubectlError, PodObject};
 use anyhow::{Context, anyhow};
 use tokio::{process::Child, sync::oneshot, time::timeout};
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aifo_host::CheckedWorkspace;
-use aifo_kube::{EventObject, PodFailure, PodObject, PodState};
-use aifo_launch::{FailureCause, Kubectl, KubectlError};
+use aifo_kube::{
+    EventObject, FailureCause, Kubectl, KubectlError, PodFailure, PodObject, PodState,
+};
 use aifo_sync::{Upload, UploadLimits, UploadScope};
 use aifo_types::escape_line;
 use anyhow::{Context, bail};

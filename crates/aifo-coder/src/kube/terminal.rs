@@ -6,8 +6,7 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use aifo_attach::{ClientEnd, Connection};
-use aifo_kube::{PodObject, PodState};
-use aifo_launch::{ApiFailure, FailureCause, KubectlError, RETRY_TIME};
+use aifo_kube::{ApiFailure, FailureCause, KubectlError, PodObject, PodState, RETRY_TIME};
 use aifo_types::exit;
 use anyhow::Context;
 use tokio::time::sleep;
@@ -15,9 +14,8 @@ use tokio::time::sleep;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::last_fetch::deleted;
 use crate::banner::short;
-use crate::console;
 use crate::kube::RELAY;
-use crate::terminal_client;
+use crate::{console, terminal_client};
 
 /// The pause before a lost connection is tried again, a second time.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aifo_launch::Kubectl;
+use aifo_kube::Kubectl;
 use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, Upload};
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use aifo_launch::{FailureCause, KubeContext, Kubectl, KubectlError};
+use aifo_kube::{FailureCause, KubeContext, Kubectl, KubectlError};
 
 use crate::doctor::CheckContext;
 use crate::doctor::report::Finding;

@@ -13,10 +13,11 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use aifo_engine::{MissingProgram, Program, Programs};
-use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, sleep};
-
 use preferences::Preferences;
+use tokio::{
+    io::AsyncWriteExt,
+    time::{Instant, sleep},
+};
 use version::ClientVersion;
 
 pub use context::KubeContext;
