@@ -69,7 +69,7 @@ impl Copies {
             command.arg("--").arg(self.dir.path().join(RUNNER)).arg(&self.program).args(args);
             command
                 .current_dir("/var/tmp")
-                .env("AIFO_TEST_BIN_DIR", self.dir.path().join("debug"))
+                .env(test_program::BINARIES, self.dir.path().join("debug"))
                 .envs(variables.iter().copied());
             command
         };

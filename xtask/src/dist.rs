@@ -53,6 +53,19 @@ impl Libc {
             Libc::Glibc => "glibc",
         }
     }
+
+    /// The name as a summary shows it.
+    pub(crate) fn linked(self) -> &'static str {
+        match self {
+            Libc::Musl => "static musl",
+            Libc::Glibc => "static glibc",
+        }
+    }
+
+    /// Returns whether a shim with this C library starts by its own entry (`spec/shim.md#early-start`).
+    fn starts_early(self, architecture: &str) -> bool {
+        self == Libc::Glibc && architecture == "x86_64"
+    }
 }
 
 const USAGE: &str = "usage: cargo xtask dist --prefix DIR | --archive [DIR]";
@@ -156,9 +169,10 @@ impl Target {
         if elf::linkage(&path)? != Linkage::Static {
             bail!("'{}' is not static", path.display());
         }
-        let starts_early = self.architecture() == "x86_64" && self.libc == Libc::Glibc;
-        if *name == SHIM.name && starts_early && !elf::has_own_entry(&path)? {
-            bail!("'{}' does not start by its own entry", path.display());
+        let starts_early = self.libc.starts_early(self.architecture());
+        if *name == SHIM.name && elf::has_own_entry(&path)? != starts_early {
+            let starts = if starts_early { "does not start" } else { "starts" };
+            bail!("'{}' {starts} by its own entry", path.display());
         }
         let kib = fs::metadata(&path)?.len() / 1024;
         eprintln!("{}: {kib} KiB, static, {}", path.display(), self.libc.name());
@@ -201,6 +215,13 @@ mod tests {
     fn the_musl_twin_keeps_the_architecture() {
         assert_eq!(musl_target("x86_64-unknown-linux-gnu"), "x86_64-unknown-linux-musl");
         assert_eq!(musl_target("aarch64-unknown-linux-gnu"), "aarch64-unknown-linux-musl");
+    }
+
+    #[test]
+    fn only_glibc_on_x86_64_has_the_own_entry() {
+        assert!(Libc::Glibc.starts_early("x86_64"));
+        assert!(!Libc::Musl.starts_early("x86_64"));
+        assert!(!Libc::Glibc.starts_early("aarch64"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod images;
 mod kubernetes;
 mod serve;
 mod shell;
+mod shipped;
 mod suites;
 mod table;
 mod test_program;
@@ -46,6 +47,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes; \
+               `shipped`: all, on the binaries of `dist`; \
                `docker`, `podman`: those in containers; `agents`: those with real agents; \
                `kubernetes`: those in the cluster of kubectl",
         run: suites::run,

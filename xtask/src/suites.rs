@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
 use crate::test_program::{Arguments, cargo_test, run_each, run_tests, suites};
-use crate::{agents, container_gate, kubernetes, shell};
+use crate::{agents, container_gate, kubernetes, shell, shipped};
 
-/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, the container suites of an engine, or the agent
+/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, `shipped`, the container suites of an engine, or the agent
 /// suites. ARGS go to the test program.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -25,6 +25,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     match ours {
         [] => run_tests(with_arguments, theirs),
         [name] if name == "pending" => pending(),
+        [name] if name == "shipped" => shipped::run(theirs).map(drop),
         [name, agents @ ..] if name == "agents" => agents::run(agents, theirs),
         [name, words @ ..] if name == "kubernetes" => kubernetes::run(words, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         }
         _ => {
             bail!(
-                "usage: cargo xtask test [SUITE | docker [SUITE..] | podman [SUITE..] | \
+                "usage: cargo xtask test [SUITE | pending | shipped | docker [SUITE..] | podman [SUITE..] | \
                  agents [docker|podman] [AGENT..] | \
                  kubernetes [OPTIONS] [SUITE..]] [-- ARGS]"
             )

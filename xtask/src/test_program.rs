@@ -10,6 +10,9 @@ use crate::shell;
 /// The package of the suites.
 pub(crate) const PACKAGE: &str = "aifo-tests";
 
+/// The variable of the directory with the programs under test, for release binaries and copies.
+pub(crate) const BINARIES: &str = "AIFO_TEST_BIN_DIR";
+
 /// The test program that holds all suites as modules.
 const PROGRAM: &str = "suites";
 

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new() -> Self {
-        Self::of(Path::new(env!("CARGO_BIN_EXE_aifo-shim")))
+        Self::of(&shim_under_test(|| Path::new(env!("CARGO_BIN_EXE_aifo-shim"))))
     }
 
     /// Creates a proxy for this build of the shim.
@@ -70,6 +70,17 @@ impl Proxy {
         self.listener.set_nonblocking(false).unwrap();
         socket.map(ClientSession::read)
     }
+}
+
+/// Returns the shim in the directory of release binaries, or that of this build.
+pub(crate) fn shim_under_test(of_this_build: impl FnOnce() -> &'static Path) -> PathBuf {
+    let shipped = shipped_binaries();
+    shipped.map_or_else(|| of_this_build().to_owned(), |dir| dir.join("aifo-shim"))
+}
+
+/// Returns the directory that `cargo xtask test shipped` names.
+pub(crate) fn shipped_binaries() -> Option<PathBuf> {
+    std::env::var_os("AIFO_TEST_BIN_DIR").map(PathBuf::from)
 }
 
 impl ClientSession {

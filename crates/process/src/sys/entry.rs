@@ -48,6 +48,10 @@ macro_rules! entry {
             }
         };
 
+        // Elsewhere `first` is checked, and is not dead code.
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+        const _: fn(&$crate::InitialStack) = $first;
+
         // At the entry the stack is aligned to 16 bytes and rdx holds a function for `atexit`.
         // A file of type ET_EXEC (2) has its final addresses. Any other has them only if the
         // kernel started a loader: then AT_BASE (7) is not 0.
