@@ -4,15 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_agents::{AgentSpec, KeySettings, trusted_programs_here};
+use aifo_config::{Config, Flags};
 use aifo_engine::{Choice, Engine, within_timeout};
 use serde::Serialize;
 
 use crate::cli::Agents;
-use crate::config::{self, Config, Flags};
 use crate::{console, paint};
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
-    let config = config::load(flags.workspace.existing()?, &Flags::default())?;
+    let config = aifo_config::load(flags.workspace.existing()?, &Flags::default())?;
     let engine = match config.backend.value.engine() {
         Some(choice) => find(choice).await,
         None => Err("the backend is local".to_owned()),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use aifo_config::Config;
 use aifo_engine::{Engine, EngineError};
 use aifo_host::{TrustedPrograms, own_certificates};
 use aifo_launch::{
@@ -12,7 +13,6 @@ use aifo_network::LocalNames;
 use aifo_sidecar::{Images, Net};
 use anyhow::{Context, bail};
 
-use crate::config::Config;
 use crate::console;
 use crate::image_dialogue::{self, Dialogue};
 

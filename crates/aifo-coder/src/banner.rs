@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use aifo_agents::{AgentSpec, agent_variables};
+use aifo_config::Config;
 use aifo_host::{CallStats, WorkspaceAccess};
 use aifo_launch::{Admission, Containers, Session};
 use aifo_provider::Usage;
 use aifo_sidecar::Net;
 use aifo_types::{Kind, env};
-
-use crate::config::Config;
 
 /// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
 struct Facts {

@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
+use aifo_config::{Config, Source};
 use aifo_engine::Engine;
 use aifo_host::{CacheScope, state_directory};
 use aifo_launch::{Cache, caches};
@@ -12,7 +13,6 @@ use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::{CacheClear, CacheCommand, is_gone};
-use crate::config::{self, Config, Source};
 use crate::removals::Removal;
 use crate::{console, engines, paint};
 
@@ -109,7 +109,7 @@ pub(crate) async fn report_unused(engines: &[Engine], dry_run: bool) -> anyhow::
         return Ok(());
     };
     let is_used = |config: Config| config.caches.value == CacheScope::User;
-    if marker.exists() || config::load_user().is_ok_and(is_used) {
+    if marker.exists() || aifo_config::load_user().is_ok_and(is_used) {
         return Ok(());
     }
     let (mut found, _) = caches(engines, &kinds_named(&[])?).await;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_agents::trusted_programs_here;
+use aifo_config::{Config, Flags};
 use aifo_egress::GROUPS;
 use aifo_engine::{
     Choice, Engine,
@@ -19,7 +20,6 @@ use clap::{Arg, Command, CommandFactory, ValueHint, builder::PossibleValuesParse
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::config::{self, Config, Flags};
 use crate::paint;
 use crate::session_log::session_ids;
 
@@ -101,7 +101,7 @@ struct Vocabulary {
 impl Vocabulary {
     /// The user's names; the built-in ones if the configuration is invalid, as a starting shell must not fail.
     fn here() -> Self {
-        let config = config::load(Path::new("."), &Flags::default());
+        let config = aifo_config::load(Path::new("."), &Flags::default());
         let config = config.unwrap_or_else(|_| Config::builtin());
         Vocabulary {
             agents: config.agents.all().into_iter().map(|agent| agent.name.clone()).collect(),
@@ -134,7 +134,7 @@ impl Vocabulary {
             "running" => owned(vec!["aifo-running"]),
             "session" => owned(vec!["aifo-sessions"]),
             "attach" => owned(vec!["aifo-containers"]),
-            flag => owned(config::flag_words(flag)).filter(|words| !words.is_empty()),
+            flag => owned(aifo_config::flag_words(flag)).filter(|words| !words.is_empty()),
         }
     }
 }

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use aifo_config::{Config, ConfigEntry, ConfigError, File, Flags};
 use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::cli::ConfigCommand;
-use crate::config::{self, Config, ConfigEntry, ConfigError, File, Flags};
-use crate::console;
-use crate::paint;
+use crate::{console, paint};
 
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -17,7 +16,7 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
             show(session.project.workspace.existing()?, &yes_to.add_to(session.flags()), *json)?;
         }
         ConfigCommand::Path => {
-            let path = config::user_file_path().context(NO_HOME)?;
+            let path = aifo_config::user_file_path().context(NO_HOME)?;
             paint::print(&format!("{}\n", path.display()))?;
         }
         ConfigCommand::Check { file: Some(file), .. } => {
@@ -35,12 +34,12 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
-    let config = config::load(workspace, flags)?;
+    let config = aifo_config::load(workspace, flags)?;
     let entries = config.entries();
     if as_json {
         return paint::print_json(&Shown {
-            user_file: config::user_file_path(),
-            workspace_file: config::workspace_file_path(&config::real(workspace)),
+            user_file: aifo_config::user_file_path(),
+            workspace_file: aifo_config::workspace_file_path(&aifo_config::real(workspace)),
             values: &entries,
         });
     }
@@ -62,12 +61,12 @@ struct Shown<'a> {
 
 /// Checks the files that a session over `workspace` would read.
 fn check_usual(workspace: &Path) -> anyhow::Result<()> {
-    let workspace = &config::real(workspace);
-    let user = config::user_file_path();
+    let workspace = &aifo_config::real(workspace);
+    let user = aifo_config::user_file_path();
     // In the order of a session: the workspace's file may refer to the user's kinds.
     let mut config = Config::builtin();
     let mut report = String::new();
-    for path in user.into_iter().chain([config::workspace_file_path(workspace)]) {
+    for path in user.into_iter().chain([aifo_config::workspace_file_path(workspace)]) {
         let result = match File::read(&path)? {
             Some(file) => {
                 if !file.is_workspaces() {

@@ -11,13 +11,13 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use aifo_config::{Config, ConfigError};
 use aifo_engine::{Engine, EngineStatus, Flavor, query_engines};
 use aifo_host::{CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms};
 use aifo_launch::BackendChoice;
 
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
-use crate::config::{self, Config, ConfigError};
 use crate::console::{self, LogLevel};
 use crate::kube::without_backend;
 use crate::paint::{self, Paint};
@@ -71,7 +71,7 @@ impl CheckContext {
     async fn of(flags: &Doctor) -> anyhow::Result<Self> {
         let given = flags.flags();
         let workspace = flags.project.workspace.path.clone();
-        let (config, config_error) = match config::load(&workspace, &given) {
+        let (config, config_error) = match aifo_config::load(&workspace, &given) {
             Ok(config) => (config, None),
             Err(error) if error.is_usage() => return Err(error.into()),
             Err(error) => (Config::builtin(), Some(error)),

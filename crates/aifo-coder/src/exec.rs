@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use aifo_agents::trusted_programs_here;
+use aifo_config::Config;
 use aifo_host::{EndSignals, ShimBinary};
 use aifo_launch::{Agent, BackendChoice, Fallback};
 use aifo_policy::Policy;
@@ -13,7 +14,6 @@ use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::{Exec, UsageError, reject_option};
-use crate::config::{self, Config};
 use crate::console::LogLevel;
 use crate::kube::{self, Cluster};
 use crate::start::{self, Started, start};
@@ -22,7 +22,7 @@ use crate::{run, sessions, settings};
 pub(crate) async fn exec(flags: Exec) -> anyhow::Result<ExitCode> {
     let given = flags.session.flags().and(flags.cluster.flags());
     let workspace = &flags.session.project.workspace.path;
-    let config = match config::load(workspace, &given) {
+    let config = match aifo_config::load(workspace, &given) {
         // A call in a running session of this machine needs no configuration.
         Err(_) if flags.running.is_some() && given.first().is_none() => Config::builtin(),
         loaded => loaded?,

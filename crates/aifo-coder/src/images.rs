@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use aifo_agents::trusted_programs_here;
+use aifo_config::{Config, Flags};
 use aifo_engine::{
     Choice, Engine, Flavor, Programs,
     images::{BaseChoice, BuildOptions, Destination, Host, ImageNames, Lock, Part, Recipe},
@@ -15,7 +16,6 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::cli::{BuildImages, ImagesCommand, PushImages};
-use crate::config::{self, Config, Flags};
 use crate::console::EscapedStderr;
 use crate::{console, paint};
 
@@ -23,7 +23,7 @@ use crate::{console, paint};
 const COMMAND: &str = "aifo-coder images";
 
 pub(crate) async fn run(command: &ImagesCommand) -> anyhow::Result<ExitCode> {
-    let config = config::load(Path::new("."), &Flags::default())?;
+    let config = aifo_config::load(Path::new("."), &Flags::default())?;
     match command {
         ImagesCommand::Build { images, rust_from_host } => {
             let toolchain = if *rust_from_host { Some(toolchain()?) } else { None };

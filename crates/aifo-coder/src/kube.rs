@@ -33,7 +33,7 @@ pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
 pub(crate) use self::session::launcher_image;
 pub(crate) use self::sessions::{cleanup, list};
 use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};
-use crate::config;
+
 use crate::console::{self, LogLevel};
 use crate::kube::session::{PodProcess, PodRequest};
 use crate::paint;
@@ -61,7 +61,7 @@ async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
         None => {
             let workspace = default_workspace();
             let given = flags.cluster.flags().with("--backend", vec!["kubernetes".to_owned()]);
-            Cluster::of(&config::load(&workspace, &given)?, &workspace).await?
+            Cluster::of(&aifo_config::load(&workspace, &given)?, &workspace).await?
         }
     };
     let pod = cluster.find(flags.session.as_deref()).await?;
@@ -72,7 +72,7 @@ async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
 fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
     let run = &flags.run;
     console::start(LogLevel::Warnings);
-    let config = config::load(&run.session.project.workspace.path, &run.flags())?;
+    let config = aifo_config::load(&run.session.project.workspace.path, &run.flags())?;
     let session = flags.session_id.clone().map_or_else(new_id, Ok)?;
     let process = match flags.no_tty {
         true => PodProcess::WithoutTerminal,

@@ -18,7 +18,6 @@ mod clock;
 mod clone_in_pod;
 mod command_in_pod;
 mod completions;
-mod config;
 mod config_command;
 mod console;
 mod doctor;
@@ -57,12 +56,12 @@ mod workspace_in_pod;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use aifo_config::ConfigError;
 use aifo_process::SignalSet;
 use aifo_types::exit;
 use tokio::signal::unix::SignalKind;
 
 use crate::cli::{Command, UsageError};
-use crate::config::ConfigError;
 
 fn main() -> ExitCode {
     if let Some(code) = internal_process() {

@@ -5,14 +5,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_config::Flags;
 use aifo_policy::{Judge, JudgedCall, RuleOrigin, default_rules};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
 use crate::cli::{PolicyCheck, PolicyCommand};
-use crate::config::{self, Flags};
-use crate::console;
-use crate::paint;
+use crate::{console, paint};
 
 pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -25,11 +24,11 @@ pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
 fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     ensure!(!flags.words.is_empty(), "no command is named");
     let workspace = flags.project.workspace.existing()?;
-    let config = config::load(workspace, &flags.project.flags())?;
+    let config = aifo_config::load(workspace, &flags.project.flags())?;
     config.argument_rules.warnings().into_iter().for_each(console::say);
     let judge = config.argument_rules.judge(config.default_rules.value);
-    let judge = judge.with_links(config::links_below(workspace));
-    let names = [config::real(workspace), workspace.to_owned()];
+    let judge = judge.with_links(aifo_config::links_below(workspace));
+    let names = [aifo_config::real(workspace), workspace.to_owned()];
     let names = names.map(|path| path.into_os_string().into_vec());
     let directory = std::env::current_dir().context("cannot determine the current directory")?;
     let argv: Vec<Vec<u8>> = flags.words.iter().cloned().map(OsString::into_vec).collect();
@@ -64,7 +63,7 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
 
 /// Runs the examples of all rules, which loading them does.
 fn test(workspace: &Path) -> anyhow::Result<()> {
-    let config = config::load(workspace, &Flags::default())?;
+    let config = aifo_config::load(workspace, &Flags::default())?;
     let defaults_hold = Judge::default().add(default_rules(), RuleOrigin::Default);
     defaults_hold.map_err(|(_, error)| error)?;
     config.argument_rules.warnings().into_iter().for_each(console::say);

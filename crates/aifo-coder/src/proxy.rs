@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_agents::{path_without_shims, trusted_programs};
+use aifo_config::{Config, Flags};
 use aifo_engine::MissingProgram;
 use aifo_host::{EndSignals, ShimBinary, TrustedPrograms};
 use aifo_launch::{ProxyQuestions, run_ask_command};
@@ -25,7 +26,6 @@ use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::Proxy;
-use crate::config::{self, Config, Flags};
 use crate::console::{self, LogLevel};
 use crate::{banner, paint, settings};
 
@@ -34,10 +34,11 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     let workspace = std::env::current_dir().context("cannot determine the current directory")?;
     let workspace = workspace.canonicalize().context("the current directory does not exist")?;
     // In the user's home the workspace's rules are the user's own.
-    let has_user_file = config::user_file_path().is_some_and(|file| file.starts_with(&workspace));
+    let has_user_file =
+        aifo_config::user_file_path().is_some_and(|file| file.starts_with(&workspace));
     let mut config = match has_user_file {
-        true => config::load_user()?,
-        false => config::load(&workspace, &Flags::default())?,
+        true => aifo_config::load_user()?,
+        false => aifo_config::load(&workspace, &Flags::default())?,
     };
     config.default_rules.value &= !flags.no_rules;
     let asked = &config.ask_command.value;

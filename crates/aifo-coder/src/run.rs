@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
 use aifo_agents::ModelKeys;
+use aifo_config::{Config, OnHangup};
 use aifo_host::{EndSignals, user_command};
 use aifo_launch::{
     Agent, AgentEnd, BackendChoice, Session, SidecarBackend, Verbosity, WorkspaceLock,
@@ -14,7 +15,6 @@ use aifo_types::{env, exit};
 use anyhow::Context;
 
 use crate::cli::{self, Run, RunTarget, reject_option};
-use crate::config::{Config, OnHangup};
 use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::held::{self, Keep};
 use crate::start::{self, Started, signal_exit_code, start};

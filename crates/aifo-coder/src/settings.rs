@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_agents::{known_agents, state_directories};
+use aifo_config::{Config, Flags, Source, StartMode};
 use aifo_host::{CheckedWorkspace, ShimBinary, TrustedPrograms, UserProgram};
 use aifo_launch::{Fallback, SessionConfig, SidecarBackend, Verbosity};
 use aifo_policy::Judge;
@@ -13,7 +14,6 @@ use aifo_types::ToolName;
 use anyhow::bail;
 
 use crate::cli::Session;
-use crate::config::{self, Config, Flags, Source, StartMode};
 use crate::console::{self, LogLevel};
 use crate::image_dialogue::Dialogue;
 use crate::{backend, progress};
@@ -25,7 +25,7 @@ pub(crate) fn load(
     flags: &Flags,
     log_level: LogLevel,
 ) -> anyhow::Result<Config> {
-    let loaded = config::load(&session.project.workspace.path, flags);
+    let loaded = aifo_config::load(&session.project.workspace.path, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
     console::start(match session.quiet {
         true => LogLevel::Quiet,
@@ -89,7 +89,7 @@ pub(crate) async fn session_config(
     let judge = config.argument_rules.judge(config.default_rules.value);
     session.in_place = tools_in_place(config, &judge).collect();
     session.judge =
-        (!judge.is_empty()).then(|| judge.with_links(config::links_below(workspace)).into());
+        (!judge.is_empty()).then(|| judge.with_links(aifo_config::links_below(workspace)).into());
     session.policy = config.kinds.policy.clone();
     let has_names = match &session.backend {
         SidecarBackend::Containers(containers) => containers.net.is_by_name(),

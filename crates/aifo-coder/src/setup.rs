@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aifo_agents::AgentSpec;
+use aifo_config::{Config, Flags};
 use aifo_engine::{Choice, Engine, Flavor, within_timeout};
 use aifo_host::CheckedWorkspace;
 use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
@@ -13,7 +14,6 @@ use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::cli::{BuildImages, Setup};
-use crate::config::{self, Config, Flags};
 use crate::image_dialogue::{requests, unavailable};
 use crate::{agents, backend, console, images, paint, settings};
 
@@ -53,7 +53,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 pub(crate) async fn setup(flags: &Setup) -> anyhow::Result<ExitCode> {
     let workspace = CheckedWorkspace::new(&flags.workspace.path)?;
-    let config = config::load(workspace.path(), &Flags::default())?;
+    let config = aifo_config::load(workspace.path(), &Flags::default())?;
     let plan = Plan::of(flags, &config, workspace.path()).await?;
     plan.print()?;
     if plan.steps.iter().all(|step| step.action == Action::None) {

@@ -7,12 +7,12 @@ use aifo_agents::{
     AgentContainerConfig, AgentSpec, KeySettings, ModelKeys, StateImport, StateMode,
     trusted_programs,
 };
+use aifo_config::Config;
 use aifo_launch::{BackendChoice, Containers, Fallback, SessionConfig, SidecarBackend};
 use aifo_process::forbid_tracing;
 use aifo_sidecar::Net;
 use anyhow::{Context, anyhow, bail};
 
-use crate::config::Config;
 use crate::{agents, progress};
 
 /// A command with the agent's table entry and image.

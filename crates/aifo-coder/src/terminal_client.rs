@@ -6,8 +6,6 @@ use std::process::ExitCode;
 use aifo_attach::{Client, ClientEnd, Connection, DetachSequence, guard};
 use anyhow::Context;
 
-use crate::config;
-
 /// The first argument of a process that guards a client's terminal.
 const GUARD: &str = "_guard";
 /// This program, whatever has become of its file.
@@ -23,7 +21,7 @@ pub(crate) fn client(connection: Connection) -> anyhow::Result<ClientEnd> {
     let program = CString::new(PROGRAM)?;
     let client = Client::new(connection, (&program, GUARD)).context("cannot use this terminal")?;
     // An error of the file must not keep a user out of a session.
-    let keys = config::load_user().map_err(|error| tracing::warn!("{error}"));
+    let keys = aifo_config::load_user().map_err(|error| tracing::warn!("{error}"));
     let keys = keys.map_or_else(|()| Some(DetachSequence::default()), |it| it.detach_keys.value);
     Ok(client.with_detach_keys(keys).run()?)
 }

@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use aifo_config::Config;
 use aifo_launch::{BackendChoice, Fallback, SidecarBackend};
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
@@ -22,14 +23,11 @@ use anyhow::{Context, ensure};
 use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
-use crate::backend;
 use crate::cli::{UsageError, Why, reject_option};
-use crate::config::{self, Config};
 use crate::id_prefix::ELSEWHERE;
 use crate::image_dialogue::Dialogue;
 use crate::kube::{self, Cluster};
-use crate::paint;
-use crate::settings;
+use crate::{backend, paint, settings};
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let session = flags.session.as_deref();
@@ -58,7 +56,7 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     reject_option("why", flags.words.first().map(OsString::as_os_str))?;
     let (tool, args) = flags.words.split_first().context("no tool is named")?;
     let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
-    let config = config::load(
+    let config = aifo_config::load(
         flags.project.workspace.existing()?,
         &flags.smart.add_to(flags.project.flags()),
     )?;

@@ -8,19 +8,19 @@ mod tree;
 
 use std::collections::BTreeMap;
 
+use counts::{sequences, variants};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::source::Token;
 use super::{Finding, prose};
-use counts::{sequences, variants};
 pub(super) use tree::Tree;
 
 /// The file with the numbers.
 pub(super) const FILE: &str = "xtask/budget.toml";
 
 // The places of counted tables: a file, or the beginning of the paths of several.
-const KEYS: &str = "crates/aifo-coder/src/config/table.rs";
+const KEYS: &str = "crates/config/src/table.rs";
 const CLI: &str = "crates/aifo-coder/src/cli";
 const VARIABLES: &str = "crates/types/src/env.rs";
 const FRAMES: &str = "crates/wire/src/frame_codes.rs";

@@ -8,7 +8,7 @@ const MAX_LINES: usize = 400;
 
 /// Longer files, with the reason.
 const LONGER: &[(&str, &str)] =
-    &[("crates/aifo-coder/src/config/table.rs", "one table: a row for each setting")];
+    &[("crates/config/src/table.rs", "one table: a row for each setting")];
 
 /// Checks every file of a crate or of xtask.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {

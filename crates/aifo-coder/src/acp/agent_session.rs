@@ -10,6 +10,7 @@ use aifo_acp_io::{
     WorkspaceHost, Writing,
 };
 use aifo_agents::{AGENT_VARIABLE_PREFIX, AcpProfile, ModelKeys, agent_variables};
+use aifo_config::Config;
 use aifo_host::{CallStats, EndSignals};
 use aifo_launch::{Agent, AgentEnvironment, Session, WorkspaceLock};
 use aifo_process::become_subreaper;
@@ -20,7 +21,6 @@ use tokio::process::Command;
 use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::cli::{AcpAgent, UserPresence, default_workspace};
-use crate::config::Config;
 use crate::console::{self, LogLevel};
 use crate::start::{self, Started, start};
 use crate::target::Target;

@@ -9,6 +9,7 @@ use aifo_acp::{
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
 use aifo_agents::AGENT_VARIABLE_PREFIX;
+use aifo_config::Config;
 use aifo_host::EndSignals;
 use aifo_types::exit;
 use anyhow::Context;
@@ -21,7 +22,6 @@ use crate::acp::profile::process_limits;
 use crate::acp::questions::EditorQuestions;
 use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
-use crate::config::Config;
 use crate::start::signal_exit_code;
 use crate::{code_of, console, kube};
 

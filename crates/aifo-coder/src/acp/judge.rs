@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use aifo_acp::{PermissionAnswer, PermissionOutcome, PermissionRequest, ToolCall};
 use aifo_acp_io::{Access, Resolved, TerminalCommand, TerminalVerdict, Workspace};
+use aifo_config::Source;
 use aifo_policy::{
     AccessRequest, AskedCall, CallCommand, Judgement, PermissionDecision, PermissionRule,
     PermissionRules, Verdict,
@@ -13,8 +14,6 @@ use aifo_policy::{
 use aifo_proxy::CallApprovals;
 use aifo_types::{FileId, Refusal, escape_line};
 use serde_json::Value;
-
-use crate::config::Source;
 
 /// Permission rules with the paths that they are applied to.
 #[derive(Clone)]

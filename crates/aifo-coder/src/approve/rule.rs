@@ -4,10 +4,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use aifo_config::user_file_path;
 use aifo_types::quote_word;
 use anyhow::{Context, bail};
 
-use crate::config::user_file_path;
 use crate::net::{check, difference, lock, replace};
 
 /// A change of the user's file.

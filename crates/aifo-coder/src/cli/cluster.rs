@@ -1,8 +1,7 @@
 //! Flags of sessions in a cluster (`spec/kubernetes.md#run`).
 
+use aifo_config::{Flags, FlagsOf, parse_subdomain};
 use clap::Args;
-
-use crate::config::{self, Flags, FlagsOf, parse_subdomain};
 
 /// Flags of a session in a pod.
 #[derive(Debug, Args)]
@@ -33,9 +32,9 @@ pub(crate) struct PodFlags {
     #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) user: Option<u32>,
     #[command(flatten)]
-    cluster: FlagsOf<config::Cluster>,
+    cluster: FlagsOf<aifo_config::Cluster>,
     #[command(flatten)]
-    pod: FlagsOf<config::Pod>,
+    pod: FlagsOf<aifo_config::Pod>,
 }
 
 impl PodFlags {
@@ -67,7 +66,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "HOW", value_parser = ["kubernetes"])]
     pub(crate) backend: Option<String>,
     #[command(flatten)]
-    keys: FlagsOf<config::Cluster>,
+    keys: FlagsOf<aifo_config::Cluster>,
 }
 
 impl ClusterFlags {

@@ -1,11 +1,11 @@
 //! `aifo-coder kube` (`spec/kubernetes.md`).
 
+use aifo_config::parse_label;
 use clap::{Args, Subcommand};
 
 use super::cluster::ClusterFlags;
 use super::help::KUBE_RENDER_USAGE;
 use super::run::Run;
-use crate::config::parse_label;
 
 /// Print sessions as manifests for Kubernetes
 #[derive(Debug, Args)]

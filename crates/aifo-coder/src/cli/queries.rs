@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use aifo_config::{Flags, FlagsOf};
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use super::cluster::ClusterFlags;
 use super::session::{Project, Session, SmartFlags, Workspace, YesTo};
-use crate::config::{self, Flags, FlagsOf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
@@ -149,7 +149,7 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten, next_help_heading = "Kubernetes")]
-    cluster: FlagsOf<config::Cluster>,
+    cluster: FlagsOf<aifo_config::Cluster>,
 }
 
 impl Doctor {

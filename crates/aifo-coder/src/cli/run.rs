@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
+use aifo_config::{Flags, FlagsOf};
 use clap::Args;
 
 use super::cluster::PodFlags;
 use super::session::{Session, SmartFlags, StateFlags};
-use crate::config::{self, Flags, FlagsOf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -53,7 +53,11 @@ pub(crate) struct AgentStart {
 
 /// Rejects texts that no engine accepts as the name of an image.
 pub(super) fn parse_image(word: &str) -> Result<String, &'static str> {
-    if config::is_engine_word(word) { Ok(word.to_owned()) } else { Err("expected an image's name") }
+    if aifo_config::is_engine_word(word) {
+        Ok(word.to_owned())
+    } else {
+        Err("expected an image's name")
+    }
 }
 
 /// The program that [`Run`] starts.
@@ -100,7 +104,7 @@ pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) session: Session,
     #[command(flatten)]
-    pub(crate) cluster: FlagsOf<config::Cluster>,
+    pub(crate) cluster: FlagsOf<aifo_config::Cluster>,
 }
 
 #[derive(Debug, Args)]

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use aifo_config::{Flags, FlagsOf};
 use aifo_launch::RunnerTransport;
 use clap::{Args, ValueHint};
 
 use super::usage::UsageError;
-use crate::config::{self, Flags, FlagsOf};
 
 /// The default of `--workspace`.
 pub(crate) fn default_workspace() -> PathBuf {
@@ -18,7 +18,7 @@ pub(crate) struct Session {
     #[command(flatten)]
     pub(crate) project: Project,
     #[command(flatten)]
-    keys: FlagsOf<config::Session>,
+    keys: FlagsOf<aifo_config::Session>,
     /// Transport to runners: socket (passes the caller's descriptors), stdio (relays all streams,
     /// for engines with another kernel) or auto
     #[arg(long, value_name = "HOW", value_parser = parse_transport, default_value = "auto")]
@@ -36,7 +36,7 @@ pub(crate) struct Project {
     #[command(flatten)]
     pub(crate) workspace: Workspace,
     #[command(flatten)]
-    keys: FlagsOf<config::Project>,
+    keys: FlagsOf<aifo_config::Project>,
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ impl Workspace {
 #[command(next_help_heading = "Containers")]
 pub(crate) struct ContainerArgs {
     #[command(flatten)]
-    keys: FlagsOf<config::Containers>,
+    keys: FlagsOf<aifo_config::Containers>,
     /// Print the engine's commands without running them
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -87,28 +87,28 @@ pub(crate) struct ContainerArgs {
 #[command(next_help_heading = "Containers")]
 pub(crate) struct ContainerFlags {
     #[command(flatten)]
-    keys: FlagsOf<config::Containers>,
+    keys: FlagsOf<aifo_config::Containers>,
 }
 
 /// Flags for smart decisions.
 #[derive(Debug, Args)]
 pub(crate) struct SmartFlags {
     #[command(flatten)]
-    keys: FlagsOf<config::Smart>,
+    keys: FlagsOf<aifo_config::Smart>,
 }
 
 /// Flags for an agent's state.
 #[derive(Debug, Args)]
 pub(crate) struct StateFlags {
     #[command(flatten)]
-    keys: FlagsOf<config::State>,
+    keys: FlagsOf<aifo_config::State>,
 }
 
 /// The flag for an agent's permission requests.
 #[derive(Debug, Args)]
 pub(crate) struct YesTo {
     #[command(flatten)]
-    keys: FlagsOf<config::Permissions>,
+    keys: FlagsOf<aifo_config::Permissions>,
 }
 
 impl Session {

@@ -2,12 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use aifo_config::suggestion;
+use clap::{
+    CommandFactory, Parser,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use super::Cli;
 use super::help::text;
-use crate::config::suggestion;
 use crate::paint;
 
 /// The command line is wrong.

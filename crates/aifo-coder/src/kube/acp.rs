@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use aifo_config::Config;
 use aifo_launch::BackendChoice;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -15,7 +16,6 @@ use super::run::validate;
 use super::session::{AgentFiles, PodRequest};
 use super::target::Target;
 use crate::cli::{Acp, AcpAgent, Prompt, ServedBy, UsageError};
-use crate::config::{self, Config};
 use crate::console::LogLevel;
 use crate::settings;
 
@@ -23,7 +23,7 @@ use crate::settings;
 /// on this machine reports: the bridge as the answer to `initialize`. Errors: a flag does not hold in a pod.
 pub(crate) fn selected(flags: &AcpAgent) -> anyhow::Result<Option<Config>> {
     let workspace = &flags.session.project.workspace.path;
-    let config = config::load(workspace, &flags.flags());
+    let config = aifo_config::load(workspace, &flags.flags());
     if !config.is_ok_and(|config| config.backend.value == BackendChoice::Kubernetes) {
         return Ok(None);
     }
@@ -54,7 +54,7 @@ impl Words {
     fn of(command: &str, flags: &AcpAgent, request: &PodRequest<'_>) -> Self {
         let mut words = Words(vec![command.to_owned()]);
         words.0.extend(request.options());
-        for kind in flags.yes_to.add_to(config::Flags::default()).words("--yes-to") {
+        for kind in flags.yes_to.add_to(aifo_config::Flags::default()).words("--yes-to") {
             words.option("--yes-to", Some(kind.clone()));
         }
         words.option("--stream", flags.stream.map(|mode| mode.as_str().to_owned()));

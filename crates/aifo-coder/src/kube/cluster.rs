@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use aifo_config::Config;
 use aifo_engine::{MissingProgram, Programs};
 use aifo_host::TrustedPrograms;
 use aifo_kube::{
@@ -20,7 +21,6 @@ use serde::Deserialize;
 use super::records;
 use crate::banner::short;
 use crate::cli::{ClusterFlags, UsageError, default_workspace};
-use crate::config::{self, Config};
 use crate::id_prefix::the_one;
 use crate::{console, settings};
 
@@ -92,7 +92,8 @@ impl Cluster {
         let Some(prefix) = session.filter(|_| !is_selected) else { return Ok(None) };
         let workspace = default_workspace();
         // Commands on sessions work with a wrong configuration.
-        let config = config::load(&workspace, &flags.flags()).unwrap_or_else(|_| Config::builtin());
+        let config =
+            aifo_config::load(&workspace, &flags.flags()).unwrap_or_else(|_| Config::builtin());
         Cluster::of_session(&config, &workspace, prefix).await
     }
 
@@ -128,7 +129,7 @@ impl Cluster {
             return Ok(Some(cluster));
         }
         let workspace = default_workspace();
-        let config = match config::load(&workspace, &flags.flags()) {
+        let config = match aifo_config::load(&workspace, &flags.flags()) {
             // Commands on sessions of this machine work with a wrong configuration.
             Err(_) if flags.given().is_none() && flags.backend.is_none() => return Ok(None),
             loaded => loaded?,

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use aifo_agents::AgentSpec;
+use aifo_config::Config;
 use aifo_egress::NetRules;
 use aifo_kube::Network;
 use aifo_network::NetworkRules;
 use aifo_provider::UpstreamUrl;
 use aifo_sidecar::Net;
 use anyhow::bail;
-
-use crate::config::Config;
 
 /// Returns the connections of a network. A policy has ports, but no names.
 pub(super) fn network(
@@ -67,7 +66,7 @@ fn ports(rule: &str) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::File;
+    use aifo_config::File;
 
     #[test]
     fn ports_of_rules() {

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use aifo_config::{Config, Flags};
 use aifo_process::terminal::window_size;
 use aifo_types::exit;
 use anyhow::bail;
@@ -20,7 +21,6 @@ use super::terminal::{ExitStatus, TerminalEnd};
 use super::upload;
 use crate::banner::short;
 use crate::cli::{PodFlags, Run, UsageError};
-use crate::config::{Config, Flags};
 use crate::console::{self, PROGRESS};
 use crate::paint;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_agents::{AgentSpec, key_variables};
+use aifo_config::{Config, Flags, carried_settings};
 use aifo_host::git_identity;
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
 use aifo_policy::Policy;
@@ -18,7 +19,6 @@ use super::cluster::{self, options_of};
 use super::network::{key_urls, network, own_rules};
 use super::target::Target;
 use crate::cli::{PodFlags, Run, UsageError};
-use crate::config::{Config, Flags, carried_settings};
 use crate::kube::HOLD_IN_POD;
 use crate::settings;
 use crate::target::without_effect;
@@ -359,7 +359,7 @@ mod tests {
     use aifo_agents::known_agents;
 
     use super::*;
-    use crate::config::File;
+    use aifo_config::File;
 
     #[test]
     fn an_agent_that_listens_is_named() {

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 
 use aifo_agents::AgentSpec;
+use aifo_config::Config;
 use anyhow::{Context, bail};
 
 use crate::agents;
 use crate::cli::{Run, RunTarget, UsageError, reject_option};
-use crate::config::Config;
 
 /// The agent or command of a pod.
 pub(super) struct Target {

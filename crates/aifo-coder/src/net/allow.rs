@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_config::{Config, File, Source};
 use aifo_egress::NetRules;
 use aifo_host::{SessionInfo, running_sessions};
 use aifo_network::{NetworkRules, RuleScope, allow_names};
@@ -15,7 +16,6 @@ use tempfile::NamedTempFile;
 
 use super::edit::{add_rules, quoted};
 use crate::cli::{NetAllow, UsageError};
-use crate::config::{self, Config, File, Source};
 use crate::{console, paint};
 
 pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
@@ -28,7 +28,7 @@ pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
     let blanks_once = |rule: &String| rule.split_whitespace().collect::<Vec<_>>().join(" ");
     let rules: Vec<String> = flags.rules.iter().map(blanks_once).collect();
     let scope = scope(flags)?;
-    let path = config::user_file_path()
+    let path = aifo_config::user_file_path()
         .context("no configuration directory: neither XDG_CONFIG_HOME nor HOME is set")?;
     add_to_file(&path, &scope, &rules)?;
     for session in running_sessions() {
@@ -41,7 +41,7 @@ pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
 fn scope(flags: &NetAllow) -> anyhow::Result<RuleScope> {
     Ok(match &flags.kind {
         Some(kind) => {
-            let config = config::load_user()?;
+            let config = aifo_config::load_user()?;
             RuleScope::Kind(config.kinds.named(kind, &Source::Flag("--kind"))?)
         }
         None if flags.agent => RuleScope::Agent,

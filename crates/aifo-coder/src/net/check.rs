@@ -11,16 +11,16 @@ use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::{NetCheck, UsageError};
-use crate::{config, paint};
+use crate::paint;
 
 /// The port of a name without one.
 const HTTPS: u16 = 443;
 
 pub(super) fn check(flags: &NetCheck) -> anyhow::Result<ExitCode> {
     let (name, port) = parse(&flags.name)?;
-    let workspace = config::real(&flags.project.workspace.path);
+    let workspace = aifo_config::real(&flags.project.workspace.path);
     let set = flags.containers.add_to(flags.project.flags());
-    let config = config::load(&workspace, &set)?;
+    let config = aifo_config::load(&workspace, &set)?;
     let (mut rules, _) = config.network_rules(&workspace);
     if let Some(agent) = &flags.agent {
         let agent = config.agent_named(agent)?;

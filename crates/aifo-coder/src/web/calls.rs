@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use aifo_config::user_file_path;
 use aifo_host::{
     AnswerSender, ControlClient, ControlLine, EndedQuestion, ListedQuestion, SessionInfo,
     asking_sessions,
@@ -15,7 +16,6 @@ use aifo_web::{CallAnswer, CallEnd, WaitingCall, WaitingCalls};
 use tokio::sync::mpsc;
 
 use crate::approve::rule::{self, NotWritten};
-use crate::config::user_file_path;
 use crate::console;
 
 /// The time between two reads of the sessions' records.

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
+use aifo_config::{StartMode, Toolchains};
 use aifo_types::{Kind, Refusal};
 use serde::Serialize;
-
-use crate::config::{StartMode, Toolchains};
 
 /// How a call would be handled.
 #[derive(Debug, Serialize)]

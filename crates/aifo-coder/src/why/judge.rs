@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use aifo_config::{Config, Source, ToolEffect, ToolRule, user_file_name};
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_launch::NetworkAccess;
 use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version};
@@ -14,7 +15,6 @@ use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::config::{self, Config, Source, ToolEffect, ToolRule, user_file_name};
 use crate::settings::tools_in_place;
 
 /// Explains calls under one configuration.
@@ -130,7 +130,7 @@ impl CallExplainer<'_> {
     /// Returns the verdict of the rules on arguments.
     fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
         let judge = self.config.argument_rules.judge(self.config.default_rules.value);
-        let judge = judge.with_links(config::links_below(self.workspace));
+        let judge = judge.with_links(aifo_config::links_below(self.workspace));
         let mut argv = vec![tool.as_bytes().to_vec()];
         argv.extend(args.iter().cloned());
         let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];

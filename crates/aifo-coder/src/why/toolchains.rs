@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use aifo_config::Config;
 use aifo_engine::Engine;
 use aifo_host::Toolchain;
 use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
@@ -10,7 +11,6 @@ use serde::Serialize;
 
 use super::directory;
 use crate::cli::Why;
-use crate::config::{self, Config};
 use crate::image_dialogue::{requests, unavailable};
 use crate::{backend, paint, settings};
 
@@ -28,7 +28,7 @@ struct Explanation {
 
 pub(super) async fn explain(flags: &Why) -> anyhow::Result<ExitCode> {
     let given = flags.smart.add_to(flags.project.flags());
-    let config = config::load(flags.project.workspace.existing()?, &given)?;
+    let config = aifo_config::load(flags.project.workspace.existing()?, &given)?;
     let explanations = explanations(flags, &config).await?;
     if flags.json {
         paint::print_json(&explanations)?;

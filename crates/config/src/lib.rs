@@ -1,0 +1,64 @@
+//! Configuration of a session, with the source of each value (`spec/config.md`).
+//!
+//! In scope: the table with a row for each key; files, environment and flags; and the session's settings
+//! that follow. The user's file overrides built-in values, the environment overrides the file, and flags
+//! override both. The workspace's file comes last and can only restrict, because an agent can edit it.
+//!
+//! Out of scope: commands and their output (`aifo-coder`).
+//!
+//! ```no_run
+//! use aifo_config::{Flags, load};
+//!
+//! let config = load("/home/me/project".as_ref(), &Flags::default())?;
+//! println!("{} toolchains", config.toolchains.value.list.len());
+//! # Ok::<(), aifo_config::ConfigError>(())
+//! ```
+//!
+//! Architecture invariant: no value is read again after the table; each has its source.
+
+mod agents;
+mod carried;
+mod choices;
+mod definition;
+mod dropped;
+mod environment;
+mod error;
+mod file;
+mod flags;
+mod format;
+mod item;
+mod key;
+mod keys;
+mod kinds;
+mod kubernetes;
+mod layers;
+mod network;
+mod paths;
+mod permissions;
+mod registries;
+mod rules;
+mod session;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+mod toolchains;
+mod variables;
+
+pub use carried::carried_settings;
+pub use choices::OnHangup;
+pub use error::{ConfigError, suggestion};
+pub use file::File;
+pub use flags::{
+    Cluster, Containers, Flags, FlagsOf, Permissions, Pod, Project, Session, Smart, State,
+    flag_words,
+};
+pub use key::ConfigEntry;
+pub use kinds::{ToolEffect, ToolRule, is_engine_word};
+pub use kubernetes::{parse_label, parse_subdomain};
+pub use layers::{load, load_user};
+pub use paths::{links_below, real, user_file_name, user_file_path, workspace_file_path};
+pub use source::Source;
+pub use table::Config;
+pub use toolchains::{StartMode, Toolchains};
+pub use variables::{EnvEffect, EnvRule};

@@ -1,0 +1,176 @@
+//! Settings of a session that follow from several keys.
+
+use std::path::Path;
+use std::time::Duration;
+
+use aifo_agents::{AgentSpec, KeySettings, SmartRuntimes, UnreachableUrl, UserSettings};
+use aifo_network::{NetworkRules, RuleScope, ToolStacks};
+use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
+use aifo_provider::UsageLimits;
+use aifo_sidecar::{Admitted, TOOLS_STACK};
+use aifo_types::{Kind, proxy_variables::PROXY_VARIABLES};
+
+use crate::choices::{KeyMode, NET, SmartMode};
+use crate::error::ConfigError;
+use crate::registries;
+use crate::source::Source;
+use crate::table::Config;
+
+impl Config {
+    /// Finds an agent. Errors: no agent has this name.
+    pub fn agent_named(&self, name: &str) -> Result<&AgentSpec, ConfigError> {
+        self.agents.named(name)
+    }
+
+    /// Returns for which runtimes this agent's calls are decided smartly.
+    pub fn smart_for(&self, agent: Option<&str>) -> SmartRuntimes {
+        let row = agent.and_then(|name| self.agents.find(name));
+        let rule = match self.smart.value {
+            SmartMode::Auto => row.map(|row| row.smart).unwrap_or_default(),
+            SmartMode::On => SmartRuntimes { node: true, python: true },
+            SmartMode::Off => SmartRuntimes::default(),
+        };
+        SmartRuntimes {
+            node: self.smart_node.value.unwrap_or(rule.node),
+            python: self.smart_python.value.unwrap_or(rule.python),
+        }
+    }
+
+    /// Returns the proxy's rules for notifications.
+    pub fn notify_rules(&self) -> NotifyRules {
+        NotifyRules {
+            command: self.notify_command.value.clone(),
+            allowlist: match self.notify_enabled.value {
+                true => self.notify_allow.value.clone(),
+                false => Vec::new(),
+            },
+            options: match self.notify_options.value {
+                true => CallerOptions::Allowed,
+                false => CallerOptions::Refused,
+            },
+            safe_dirs: self.notify_safe_dirs.value.clone(),
+            environment: match self.notify_trim_env.value {
+                true => NotifyEnvironment::Trimmed(self.notify_env_allow.value.clone()),
+                false => NotifyEnvironment::Full,
+            },
+            timeout: self.notify_timeout_secs.value.map(Duration::from_secs),
+        }
+    }
+
+    /// Returns the word of `--net`, the source of one that is not the default, and of a network by name the
+    /// rules of all tools, or those of a kind with its stack.
+    pub fn network(&self, workspace: &Path, of: Option<&Kind>) -> String {
+        let word = (NET.show)(&self.net.value);
+        let mut text = word.as_str().unwrap_or_default().to_owned();
+        if !self.net.is_builtin() {
+            text += &format!(" ({})", self.net.source);
+        }
+        if self.net.value.is_by_name() {
+            let (rules, _) = self.network_rules(workspace);
+            let stacks = self.tool_stacks(&rules);
+            let stack = of.and_then(|kind| stacks.name_of(kind));
+            if let Some(stack) = stack.filter(|stack| *stack != TOOLS_STACK) {
+                text += &format!(", stack {stack}");
+            }
+            let of_tools = rules.iter().filter(|rule| match &rule.scope {
+                RuleScope::All => true,
+                RuleScope::Kind(kind) => of.is_none_or(|of| of == kind),
+                RuleScope::Agent => false,
+            });
+            let list: Vec<_> = of_tools.map(ToString::to_string).collect();
+            let none = || "no name".to_owned();
+            text += &format!(": {}", if list.is_empty() { none() } else { list.join(", ") });
+        }
+        text
+    }
+
+    /// Returns the stacks of the tools with these rules.
+    pub fn tool_stacks(&self, rules: &NetworkRules) -> ToolStacks {
+        let kinds = self.toolchains.value.kinds();
+        match self.join.value.is_some() {
+            true => ToolStacks::shared(&kinds),
+            false => ToolStacks::new(rules, &kinds),
+        }
+    }
+
+    /// Returns the word of `--net`.
+    pub fn network_mode(&self) -> String {
+        (NET.show)(&self.net.value).as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Returns the rules of a network by name, without the hosts of an agent, and the settings of the user
+    /// that no rule can allow.
+    pub fn network_rules(&self, workspace: &Path) -> (NetworkRules, Vec<UnreachableUrl>) {
+        let kinds = self.toolchains.value.kinds();
+        let (mut rules, mut unreachable) = (NetworkRules::default(), Vec::new());
+        if self.net_defaults.value {
+            rules = NetworkRules::default_of(&kinds);
+            let settings = UserSettings::of_environment(workspace);
+            unreachable = settings.allow_settings(&mut rules, &kinds, &self.host_ports.value);
+        }
+        self.names.add_to(&mut rules);
+        (rules, unreachable)
+    }
+
+    /// Returns the settings for model keys; `None` if agents get the keys.
+    pub fn key_settings(&self) -> Option<KeySettings> {
+        let limits =
+            UsageLimits { requests: self.max_requests.value, tokens: self.max_tokens.value };
+        let is_proxied = self.key_mode.value == KeyMode::Proxy;
+        is_proxied.then(|| KeySettings { entries: self.keys.entries(), limits })
+    }
+
+    /// Returns the flag of a limit of requests to models that is set.
+    pub fn model_limit(&self) -> Option<&'static str> {
+        let tokens = self.max_tokens.value.map(|_| "--max-tokens");
+        tokens.or(self.max_requests.value.map(|_| "--max-requests"))
+    }
+
+    /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
+    pub fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
+        registries::resolve(&self.admit, self.ca_bundle.value.as_deref())
+    }
+
+    /// Returns which of a caller's variables pass to tools. Tools that have a network by name do not reach
+    /// a proxy by its address, so they get no proxy variable that the user has not set.
+    pub fn forwarding(&self, tools_have_names: bool) -> Forwarding {
+        let mut forwarding = self.variables.forwarding.clone();
+        for name in PROXY_VARIABLES.iter().filter(|_| tools_have_names) {
+            let is_set = self.variables.forwarding.set_names().any(|set| set == *name);
+            if !is_set {
+                // The names are valid.
+                let _ = forwarding.deny(name);
+            }
+        }
+        forwarding
+    }
+
+    /// Returns whether local tools have a network by name: the user has set it, not only the default.
+    pub fn has_local_names(&self) -> bool {
+        self.net.value.is_by_name() && !self.net.is_builtin()
+    }
+
+    /// Returns the first flag that applies to containers only.
+    pub fn container_flag(&self) -> Option<&'static str> {
+        let of_containers = [
+            &self.publish.source,
+            &self.agent_ports.source,
+            &self.join.source,
+            &self.memory.source,
+            &self.pids.source,
+            &self.cpus.source,
+        ];
+        let of_network = match self.has_local_names() {
+            true => Vec::new(),
+            false => {
+                let names = self.names.flag();
+                [&self.net.source, &self.host_ports.source].into_iter().chain(names).collect()
+            }
+        };
+        let images = self.kinds.images.values().map(|image| &image.source);
+        of_containers.into_iter().chain(of_network).chain(images).find_map(|source| match source {
+            Source::Flag(name) => Some(*name),
+            _ => None,
+        })
+    }
+}

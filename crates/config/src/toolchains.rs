@@ -1,0 +1,223 @@
+//! The toolchains of a session: kinds, versions, and when their sidecars start.
+
+use aifo_host::{Toolchain, Version, VersionSource};
+use aifo_types::Kind;
+use serde_json::json;
+
+use crate::error::ConfigError;
+use crate::item::Item;
+use crate::key::{ConfigEntry, VariableLookup, extends, variable};
+use crate::kinds::{AUTO, Kinds};
+use crate::source::{Source, Sourced};
+
+/// The toolchains of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchains {
+    /// Each with its version.
+    pub list: Vec<Toolchain>,
+    /// When their sidecars start.
+    pub start_mode: StartMode,
+}
+
+/// When sidecars start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartMode {
+    /// With the session.
+    Eager,
+    /// With the first call of one of their tools.
+    OnDemand,
+}
+
+/// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers
+/// every kind, and the other words only choose versions.
+fn parse(kinds: &Kinds, item: &Item<'_>) -> Result<Sourced<Toolchains>, ConfigError> {
+    let mut named = Toolchains { list: Vec::new(), start_mode: StartMode::Eager };
+    for word in item.list()? {
+        if word.eq_ignore_ascii_case(AUTO) {
+            named.start_mode = StartMode::OnDemand;
+        } else {
+            named.add(toolchain_named(kinds, &word, &item.source)?, &item.source)?;
+        }
+    }
+    if named.start_mode == StartMode::OnDemand {
+        let all = kinds.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
+            Some(toolchain) => toolchain.clone(),
+            None => policy.kind.clone().into(),
+        });
+        named.list = all.collect();
+    }
+    Ok(Sourced::new(named, item.source.clone()))
+}
+
+/// Replaces the session's toolchains.
+pub(crate) fn set(
+    current: &mut Sourced<Toolchains>,
+    kinds: &Kinds,
+    item: &Item<'_>,
+) -> Result<(), ConfigError> {
+    *current = parse(kinds, item)?;
+    Ok(())
+}
+
+pub(crate) fn show(current: &Sourced<Toolchains>) -> Vec<ConfigEntry> {
+    let words = (!current.is_builtin()).then(|| current.value.words());
+    let entry = ConfigEntry::new("toolchains", json!(words), &current.source);
+    vec![entry.unset("detected from the project's files")]
+}
+
+/// Removes the toolchains that the workspace's file does not list. Errors: it has a version.
+pub(crate) fn restrict(
+    current: &mut Sourced<Toolchains>,
+    kinds: &Kinds,
+    item: &Item<'_>,
+) -> Result<(), ConfigError> {
+    if item.list()?.iter().any(|word| word.contains('@')) {
+        return Err(extends(item, "with an @ chooses a version"));
+    }
+    let Sourced { value: kept, source } = parse(kinds, item)?;
+    let all = current.value.list.len();
+    current.value.list.retain(|toolchain| kept.find(&toolchain.kind).is_some());
+    if current.value.list.len() < all {
+        current.source = source;
+    }
+    Ok(())
+}
+
+/// Applies `AIFO_<KIND>_TOOLCHAIN_VERSION` to kinds without a version.
+pub(crate) fn read_versions(
+    toolchains: &mut Toolchains,
+    lookup: VariableLookup<'_>,
+) -> Result<(), ConfigError> {
+    let unversioned = |toolchain: &&mut Toolchain| toolchain.version.is_none();
+    for toolchain in toolchains.list.iter_mut().filter(unversioned) {
+        let name = aifo_types::env::toolchain_version(toolchain.kind.as_str());
+        if let Some(Sourced { value, source }) = variable(lookup, name)? {
+            toolchain.version = Some(user_version(&toolchain.kind, &value, &source)?);
+        }
+    }
+    Ok(())
+}
+
+fn toolchain_named(kinds: &Kinds, word: &str, source: &Source) -> Result<Toolchain, ConfigError> {
+    let (name, version) = match word.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (word, None),
+    };
+    let kind = kinds.named(name, source)?;
+    let Some(text) = version else { return Ok(kind.into()) };
+    let version = Some(user_version(&kind, text, source)?);
+    Ok(Toolchain { kind, version })
+}
+
+fn user_version(kind: &Kind, text: &str, source: &Source) -> Result<Version, ConfigError> {
+    Version::new(text, VersionSource::User).ok_or_else(|| {
+        let what = format!("invalid version '{text}' for {kind}");
+        let hint = "use up to 64 letters, digits and . _ -, for example rust@1.95";
+        ConfigError::new(source, what).hint(hint)
+    })
+}
+
+impl Toolchains {
+    /// Creates a list of kinds without versions, started with the session.
+    pub fn of(kinds: Vec<Kind>) -> Self {
+        let list = kinds.into_iter().map(Toolchain::from).collect();
+        Toolchains { list, start_mode: StartMode::Eager }
+    }
+
+    /// Returns the kinds in order.
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.list.iter().map(|toolchain| toolchain.kind.clone()).collect()
+    }
+
+    /// Returns the toolchain of a kind.
+    pub fn find(&self, kind: &Kind) -> Option<&Toolchain> {
+        self.list.iter().find(|toolchain| toolchain.kind == *kind)
+    }
+
+    /// Returns the words that parse to this list.
+    pub fn words(&self) -> Vec<String> {
+        let auto = (self.start_mode == StartMode::OnDemand).then(|| AUTO.to_owned());
+        let words = self.list.iter().map(|toolchain| match &toolchain.version {
+            Some(version) => format!("{}@{version}", toolchain.kind),
+            None => toolchain.kind.to_string(),
+        });
+        auto.into_iter().chain(words).collect()
+    }
+
+    fn add(&mut self, toolchain: Toolchain, source: &Source) -> Result<(), ConfigError> {
+        let known = self.list.iter_mut().find(|known| known.kind == toolchain.kind);
+        let Some(known) = known else {
+            self.list.push(toolchain);
+            return Ok(());
+        };
+        match (&known.version, toolchain.version) {
+            (_, None) => {}
+            (None, version) => known.version = version,
+            (Some(before), Some(version)) if *before == version => {}
+            (Some(before), Some(version)) => {
+                let kind = &known.kind;
+                let what = format!("conflicting versions {kind}@{before} and {kind}@{version}");
+                return Err(ConfigError::new(source, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(words: &[&str]) -> Result<String, String> {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        let item = Item::of_flag("toolchains", "--toolchain", &words);
+        let named = parse(&Kinds::builtin(), &item);
+        named.map(|named| named.value.words().join(" ")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn toolchain_words() {
+        let ok = |words: &[&str], expected: &str| {
+            assert_eq!(named(words).as_deref(), Ok(expected), "{words:?}");
+        };
+        ok(&["rust", "PY", "rust"], "rust python");
+        ok(&["rust@1.95", "node@24"], "rust@1.95 node@24");
+        ok(&["ts@24", "node", "node@24"], "node@24");
+        ok(&["node", "node@24"], "node@24");
+        ok(&["auto"], "auto c-cpp rust go node python");
+        ok(&["rust@1.95", "Auto"], "auto c-cpp rust@1.95 go node python");
+    }
+
+    #[test]
+    fn versions_from_the_environment() {
+        let versions = |variable: &'static str, value: &'static str| {
+            let words = ["rust", "c-cpp", "node@24"].map(str::to_owned);
+            let item = Item::of_flag("toolchains", "--toolchain", &words);
+            let mut toolchains = parse(&Kinds::builtin(), &item).unwrap().value;
+            read_versions(&mut toolchains, &|name| (name == variable).then(|| value.into()))
+                .map_err(|error| error.to_string())?;
+            Ok::<_, String>(toolchains.words().join(" "))
+        };
+        let rust = "AIFO_RUST_TOOLCHAIN_VERSION";
+        assert_eq!(versions(rust, "1.95").as_deref(), Ok("rust@1.95 c-cpp node@24"));
+        assert_eq!(versions(rust, "").as_deref(), Ok("rust c-cpp node@24"));
+        let c = versions("AIFO_C_CPP_TOOLCHAIN_VERSION", "14");
+        assert_eq!(c.as_deref(), Ok("rust c-cpp@14 node@24"));
+        let chosen = versions("AIFO_NODE_TOOLCHAIN_VERSION", "20");
+        assert_eq!(chosen.as_deref(), Ok("rust c-cpp node@24"), "the flag overrides the variable");
+        assert!(versions(rust, "1:2").unwrap_err().starts_with(rust));
+    }
+
+    #[test]
+    fn invalid_toolchain_words() {
+        let fails = |words: &[&str], expected: &str| {
+            let error = named(words).unwrap_err();
+            assert!(error.contains(expected), "{words:?}: {error}");
+        };
+        fails(&["rust@"], "invalid version '' for rust\nhint: use up to 64");
+        fails(&["rust@1:2"], "invalid version '1:2' for rust");
+        fails(&["rsut@1"], "there is no toolchain 'rsut'");
+        fails(&["auto@1"], "there is no toolchain 'auto'");
+        fails(&["py@3.12", "python@3.13"], "conflicting versions python@3.12 and python@3.13");
+    }
+}
