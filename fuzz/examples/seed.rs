@@ -15,10 +15,10 @@ use aifo_types::{
     WindowSize,
 };
 use aifo_wire::{
-    CallNote, CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame,
-    Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader,
-    Setup, SidecarLimit, SocketResult, Start, StartError, StartErrorCause, Stream, Usage,
-    encode_invocation, encode_upgrade_head,
+    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit,
+    FRAMES_VERSION, Frame, Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame,
+    RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
+    StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
 };
 use transcript::Transcript;
 
@@ -173,6 +173,7 @@ fn start() -> Start {
     start.program = Some(b"/usr/bin/make".to_vec());
     start.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
     start.client = Some(ClientHandover {
+        transport: ClientTransport::Passed,
         response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
         received: Vec::new(),
     });

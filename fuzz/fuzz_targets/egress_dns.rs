@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use aifo_egress::dns::{self, Lookup, MAX_QUERY, DnsQuestion};
+use aifo_egress::dns::{self, DnsQuestion, Lookup, MAX_QUERY};
 use aifo_egress::{Name, NameTable, NetRules};
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
