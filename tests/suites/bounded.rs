@@ -1,12 +1,14 @@
 //! The launcher's memory and files are bounded (`spec/toolexec.md#memory`).
 
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use aifo_tests::{Connection, Invocation, Outcome, Session, SessionSetup, eventually, status_kib};
+use nix::libc::O_NONBLOCK;
 
 /// The most memory of its own that the launcher may ever have used: of its 64 MiB, 16 are for the pages of
 /// the program.
@@ -77,10 +79,16 @@ fn writes_and_waits(setup: SessionSetup) -> (Session, PathBuf) {
     let fifo = setup.scratch().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let body = format!(
-        "/usr/bin/head -c 1000000 /dev/zero; : > written.$$; read -r line < '{}'",
+        "/usr/bin/head -c 1000000 /dev/zero; : > written.$$; read -r line < '{}'; : > ended.$$",
         fifo.display()
     );
     (setup.script("make", &body).start(), fifo)
+}
+
+/// Ends the reads of a FIFO. A tool may open it later: the caller repeats it.
+fn release(fifo: &Path) {
+    // Fails without a reader.
+    drop(OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(fifo));
 }
 
 fn count_of(directory: &Path, prefix: &str) -> usize {
@@ -97,7 +105,10 @@ fn buffered_answers_do_not_fill_the_launcher() {
     eventually("every tool has written", || count_of(&session.workspace(), "written.") == COUNT);
     check_peak(&session);
     // Every reader gets the end of the file. The clients do not read yet.
-    drop(OpenOptions::new().write(true).open(&fifo).unwrap());
+    eventually("every tool has ended", || {
+        release(&fifo);
+        count_of(&session.workspace(), "ended.") == COUNT
+    });
     for mut call in calls {
         call.set_deadline(Duration::from_secs(60));
         let answer = call.answer();
