@@ -96,7 +96,7 @@ impl CheckContext {
             config_error,
             workspace,
             engines,
-            shim: ShimBinary::find(&programs),
+            shim: ShimBinary::find(|| programs.clone()),
             programs,
         })
     }

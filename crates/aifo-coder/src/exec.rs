@@ -91,7 +91,7 @@ fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let variables = session
         .variables()
         .with_context(|| format!("cannot join session '{}'; it may have just ended", session.id))?;
-    let shim = ShimBinary::find(&trusted_programs_here())?;
+    let shim = ShimBinary::find(trusted_programs_here)?;
     let mut command = Command::new(shim.program());
     let error = command.arg0(tool.as_str()).args(args).envs(variables).exec();
     Err(error).with_context(|| format!("cannot run '{}'", shim.path().display()))

@@ -57,7 +57,7 @@ pub(crate) async fn build_named(
     for program in aifo_engine::images::programs(&flags.names)? {
         match program {
             "aifo-shim" => {
-                let shim = ShimBinary::find(&trusted_programs_here())?;
+                let shim = ShimBinary::find(trusted_programs_here)?;
                 options.shim = Some(shim.path().to_owned());
             }
             // The running program, also after the file was replaced.

@@ -45,7 +45,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     let ask_command = settings::user_program(&workspace, &config, "ask.command", asked)?;
     let approvals = approvals(&workspace, &config);
     let programs = trusted_programs(&workspace);
-    let shim = ShimBinary::find(&programs)?;
+    let shim = ShimBinary::find(|| programs.clone())?;
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
     let programs = programs.with_path(path.clone());

@@ -67,7 +67,7 @@ pub(crate) async fn session_config(
             workspace.display()
         );
     }
-    let mut session = SessionConfig::new(workspace, ShimBinary::find(&programs)?);
+    let mut session = SessionConfig::new(workspace, ShimBinary::find(|| programs.clone())?);
     session.toolchains.clone_from(&config.toolchains.value.list);
     let dialogue = match flags.containers.dry_run {
         true => Dialogue::Silent,

@@ -27,9 +27,8 @@ pub(crate) async fn start(
     config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
-    let programs = trusted_programs_here();
     let killed = tokio::select! {
-        killed = remove_killed_sessions(&programs) => killed,
+        killed = remove_killed_sessions(trusted_programs_here) => killed,
         signal = signals.recv() => return Ok(Started::Cancelled(signal)),
     };
     if !killed.removed.is_empty() {

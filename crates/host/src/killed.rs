@@ -58,17 +58,18 @@ pub struct RemovedSessions {
 
 /// Removes everything that killed sessions left, unless a process or a container of the session still
 /// runs. Queries an engine only if a killed session may have used it.
-pub async fn remove_killed_sessions(programs: &TrustedPrograms) -> RemovedSessions {
+pub async fn remove_killed_sessions(programs: impl FnOnce() -> TrustedPrograms) -> RemovedSessions {
     let killed = killed_sessions();
     if killed.is_empty() {
         return RemovedSessions::default();
     }
+    let programs = programs();
     let mut engines = Vec::new();
     // An engine that does not answer may still run containers.
     let mut silent = Vec::new();
     for flavor in [Flavor::Docker, Flavor::Podman] {
         if killed.iter().any(|session| session.may_use(flavor)) {
-            match query_engine(flavor, programs).await.map(|status| status.result) {
+            match query_engine(flavor, &programs).await.map(|status| status.result) {
                 Some(Ok(engine)) => engines.push(engine),
                 Some(Err(_)) => silent.push(flavor),
                 None => {}

@@ -64,10 +64,10 @@ impl ShimBinary {
     /// Searches `AIFO_SHIM_BIN` or, if that is not set, the directory of the running executable,
     /// `../lib/aifo` from there, and PATH, of which only trusted entries count. Checks
     /// that the version is the launcher's.
-    pub fn find(programs: &TrustedPrograms) -> Result<Self, ShimBinaryError> {
+    pub fn find(programs: impl FnOnce() -> TrustedPrograms) -> Result<Self, ShimBinaryError> {
         let places = candidates();
         let searches_path = std::env::var_os(env::SHIM_BIN).is_none();
-        let in_path = || programs.program(SHIM).ok().filter(|_| searches_path);
+        let in_path = || programs().program(SHIM).ok().filter(|_| searches_path);
         let found = places.iter().find(|path| path.is_file()).cloned().or_else(in_path);
         let found = found.and_then(|path| path.canonicalize().ok());
         let Some(path) = found else {

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut containers = Containers::of(Engine::find(Choice::Any, &programs).await?);
     let kind = Kind::parse(kind)?;
     containers.images.named.insert(kind.clone(), image.clone());
-    let mut config = SessionConfig::new(workspace, ShimBinary::find(&programs)?);
+    let mut config = SessionConfig::new(workspace, ShimBinary::find(|| programs.clone())?);
     config.toolchains = vec![kind.into()];
     config.backend = SidecarBackend::Containers(Box::new(containers));
     let spec = AgentSpec::unknown("mine");

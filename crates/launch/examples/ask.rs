@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut signals = EndSignals::listen()?;
     let mut config =
-        SessionConfig::new(&workspace, ShimBinary::find(&trusted_programs(workspace.as_ref()))?);
+        SessionConfig::new(&workspace, ShimBinary::find(|| trusted_programs(workspace.as_ref()))?);
     config.toolchains = vec![Kind::parse(&kind)?.into()];
     config.judge = Some(CallJudge::new(judge));
     config.max_runtime = args.next().map(|secs| secs.parse()).transpose()?.map(Duration::from_secs);

@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (timeout, command) = (Duration::from_secs(300), "aifo-coder approve".to_owned());
     let approvals = CallApprovals::new(judge, names, timeout, &limits, command);
     tokio::spawn(answer(approvals.clone()));
-    let shim = ShimBinary::find(&aifo_agents::trusted_programs_here())?;
+    let shim = ShimBinary::find(aifo_agents::trusted_programs_here)?;
     let host = HostRunner {
         runner_program: shim.program(),
         workspace: workspace.clone(),

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tool = args.next().ok_or("which tool?")?;
 
     let mut config =
-        SessionConfig::new(&workspace, ShimBinary::find(&trusted_programs(workspace.as_ref()))?);
+        SessionConfig::new(&workspace, ShimBinary::find(|| trusted_programs(workspace.as_ref()))?);
     config.toolchains = vec![Kind::parse(&kind.to_string_lossy())?.into()];
     let session = Session::start(config).await?;
     for (name, _secret) in session.variables() {

@@ -16,7 +16,7 @@
 //!
 //! # async fn embed() -> Result<(), Box<dyn std::error::Error>> {
 //! let workspace = "/home/me/project";
-//! let shim = ShimBinary::find(&trusted_programs(workspace.as_ref()))?;
+//! let shim = ShimBinary::find(|| trusted_programs(workspace.as_ref()))?;
 //! let mut config = SessionConfig::new(workspace, shim);
 //! config.toolchains = vec![Kind::parse("rust").expect("a kind").into()];
 //! let session = Session::start(config).await?;
