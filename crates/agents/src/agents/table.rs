@@ -4,22 +4,14 @@ use std::sync::LazyLock;
 
 use super::{AgentSpec, BaseUrl};
 
-/// The files, by name.
-macro_rules! files {
-    ($($name:literal)*) => {
-        [$(($name, include_str!(concat!("../../known/", $name, ".toml"))),)*]
-    };
-}
-
-static FILES: [(&str, &str); 12] = files!(
-    "aider" "claude" "codex" "copilot" "crush" "gemini" "kimi" "letta" "opencode" "openhands" "qwen"
-    "vibe"
-);
+/// The files of `known/`, by name.
+const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/known.rs"));
 
 static AGENTS: LazyLock<Vec<AgentSpec>> = LazyLock::new(|| {
-    let read = |&(name, text): &(&str, &str)| {
+    let read = |&(file, text): &(&str, &str)| {
         // The file is part of the program, and a test reads all of them.
-        AgentSpec::read(name, text).unwrap_or_else(|error| panic!("{name}.toml: {error}"))
+        let name = file.trim_end_matches(".toml");
+        AgentSpec::read(name, text).unwrap_or_else(|error| panic!("{file}: {error}"))
     };
     FILES.iter().map(read).collect()
 });
