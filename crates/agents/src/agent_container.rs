@@ -7,7 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value, images::LOGIN_PROFILE};
-use aifo_host::{Beneath, Found, TrustedPrograms, identity, workspace_check};
+use aifo_host::{
+    Beneath, DirectoryError, Found, TrustedPrograms, create_private_directory, identity,
+    workspace_check,
+};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 use aifo_types::container_path;
 
@@ -93,10 +96,10 @@ pub async fn configure(
     as_root: bool,
 ) -> Result<(), AgentError> {
     let shims = shim_dir(session_dir);
-    create_directory(&shims)?;
-    link_shims(&shims, tools).map_err(|source| directory_error(&shims, source))?;
+    create_private_directory(&shims)?;
+    link_shims(&shims, tools).map_err(|source| DirectoryError::new(&shims, source))?;
     let files = files_dir(session_dir);
-    create_directory(&files)?;
+    create_private_directory(&files)?;
     let shell = agent.spec.shell.to_string_lossy();
     let (gitconfig, excludes) = identity::git_settings(programs).await;
     let texts = [
@@ -108,17 +111,17 @@ pub async fn configure(
     ];
     for ((name, _), text) in FILES.iter().zip(texts) {
         let file = files.join(name);
-        fs::write(&file, text).map_err(|source| directory_error(&file, source))?;
+        fs::write(&file, text).map_err(|source| DirectoryError::new(&file, source))?;
     }
     for (name, bytes) in settings(agent) {
         let file = files.join(name);
-        fs::write(&file, bytes).map_err(|source| directory_error(&file, source))?;
+        fs::write(&file, bytes).map_err(|source| DirectoryError::new(&file, source))?;
     }
     let (Some(home), StateMode::Host) = (&agent.home, agent.state) else { return Ok(()) };
     for state in agent.spec.state.iter().chain(agent.spec.private_in_state()) {
         let state = home.join(state);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
-        made.map_err(|source| directory_error(&state, source))?;
+        made.map_err(|source| DirectoryError::new(&state, source))?;
     }
     Ok(())
 }
@@ -226,15 +229,6 @@ const MAX_SETTINGS: u64 = 1 << 20;
 
 /// Copies of settings files, followed by their index in the row.
 const SETTINGS_FILE: &str = "settings-";
-
-fn create_directory(directory: &Path) -> Result<(), AgentError> {
-    let made = DirBuilder::new().mode(0o700).create(directory);
-    made.map_err(|source| directory_error(directory, source))
-}
-
-fn directory_error(path: &Path, source: io::Error) -> AgentError {
-    AgentError::Directory { path: path.to_owned(), source }
-}
 
 #[cfg(test)]
 mod tests {

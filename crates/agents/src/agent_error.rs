@@ -1,10 +1,9 @@
 //! Errors of an agent's container and state.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use aifo_host::WorkspaceError;
+use aifo_host::{DirectoryError, WorkspaceError};
 use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 
@@ -23,13 +22,8 @@ pub enum AgentError {
     )]
     Keys(String),
     /// A directory could not be created.
-    #[error("cannot create the session directory '{}': {source}", path.display())]
-    Directory {
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// The agent's proxy cannot listen.
     #[error(transparent)]
     Listen(#[from] BindError),

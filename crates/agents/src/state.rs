@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_host::{Beneath, Project, states_directory};
+use aifo_host::{Beneath, DirectoryError, Project, states_directory};
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
@@ -66,8 +66,8 @@ impl StatePlace {
 
     /// Creates or opens the state: imports settings on first use, then copies the newer login.
     fn open(self, agent: &AgentContainerConfig) -> Result<OpenState, AgentError> {
-        let failed = |source| AgentError::Directory { path: self.directory.clone(), source };
-        self.open_in(agent).map_err(failed)
+        let opened = self.open_in(agent);
+        Ok(opened.map_err(|source| DirectoryError::new(&self.directory, source))?)
     }
 
     fn open_in(&self, agent: &AgentContainerConfig) -> io::Result<OpenState> {

@@ -44,6 +44,7 @@ mod linked;
 pub mod log_file;
 mod own_directories;
 mod pod;
+mod private_directory;
 mod project;
 mod remove_tree;
 mod repository;
@@ -79,6 +80,7 @@ pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_
 pub use linked::linked_repository;
 pub use own_directories::{home, state_directory, states_directory};
 pub use pod::{PodError, PodSession};
+pub use private_directory::{DirectoryError, create_private_directory};
 pub use project::{CacheScope, Project, record_session, recorded_root};
 pub use remove_tree::remove_tree;
 pub use repository::{default_workspace, exclude};

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_engine::{Engine, Flavor, Labels};
-use aifo_host::{PodSession, Toolchain, is_system_directory, linked_repository, listening_below};
+use aifo_host::{
+    DirectoryError, PodSession, Toolchain, is_system_directory, linked_repository, listening_below,
+};
 use aifo_network::{
     NamedNetwork, NetworkError, NetworkRules, StackPorts, engine_value, open_network,
 };
@@ -368,7 +370,7 @@ fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
     let Ok(rest) = place.strip_prefix("/tmp") else { return Ok(()) };
     let path = tmp.join(rest);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-    made.map_err(|source| LaunchError::Directory { path, source })
+    Ok(made.map_err(|source| DirectoryError::new(&path, source))?)
 }
 
 /// The selected backend, and the containers to remove at the end.

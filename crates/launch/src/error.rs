@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aifo_agents::AgentError;
-use aifo_host::{ShimBinaryError, Version, WorkspaceError};
+use aifo_host::{DirectoryError, ShimBinaryError, Version, WorkspaceError};
 use aifo_network::NetworkError;
 use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
@@ -31,13 +31,8 @@ pub enum LaunchError {
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// A directory of the session could not be created.
-    #[error("cannot create the session directory '{}': {source}", path.display())]
-    Directory {
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// The proxy cannot listen.
     #[error(transparent)]
     Listen(#[from] BindError),

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use aifo_host::SessionDir;
+use aifo_host::{DirectoryError, SessionDir, create_private_directory};
 use aifo_proxy::Listener;
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
 use crate::error::LaunchError;
-use crate::session_dirs::create_directory;
 
 /// The listening socket of the proxy.
 pub(crate) struct FrontSocket {
@@ -24,7 +23,7 @@ impl FrontSocket {
         let endpoint = match listen {
             None => {
                 if !frontend.is_dir() {
-                    create_directory(frontend)?;
+                    create_private_directory(frontend)?;
                 }
                 Endpoint::Unix(frontend.join("exec.sock"))
             }
@@ -41,8 +40,6 @@ impl FrontSocket {
 /// Creates the directory of a socket with mode 0700, if it does not exist.
 fn create_missing_parent(socket: &Path) -> Result<Option<SessionDir>, LaunchError> {
     let Some(parent) = socket.parent().filter(|parent| !parent.exists()) else { return Ok(None) };
-    let path = parent.to_owned();
-    SessionDir::create(path.clone())
-        .map(Some)
-        .map_err(|source| LaunchError::Directory { path, source })
+    let made = SessionDir::create(parent.to_owned()).map(Some);
+    Ok(made.map_err(|source| DirectoryError::new(parent, source))?)
 }

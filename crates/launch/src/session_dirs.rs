@@ -5,8 +5,9 @@ use std::thread::{self, JoinHandle};
 
 use aifo_agents::{OpenState, agent_container, link_tools};
 use aifo_host::{
-    CallLogRetention, CheckedWorkspace, PREFIX, SessionDir, TMP_SUFFIX, Toolchain, VersionSource,
-    check_shim, new_id, record_session, runtime_directory, temporary_directory,
+    CallLogRetention, CheckedWorkspace, DirectoryError, PREFIX, SessionDir, TMP_SUFFIX, Toolchain,
+    VersionSource, check_shim, create_private_directory, new_id, record_session, runtime_directory,
+    temporary_directory,
 };
 use aifo_sidecar::Caches;
 
@@ -54,7 +55,7 @@ impl SessionDirs {
         };
         let tmp = create_session_dir(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
         let shims = directory.path().join("shims");
-        create_directory(&shims)?;
+        create_private_directory(&shims)?;
         link_tools(&shims, config.shim.path(), config.shim_tools())?;
         let shared_tmp = match &config.backend {
             SidecarBackend::Pod(pod) => pod.tmp().canonicalize()?,
@@ -120,13 +121,6 @@ fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
 
 fn create_session_dir(parent: &Path, id: &str) -> Result<SessionDir, LaunchError> {
     let path = parent.join(format!("{PREFIX}{id}"));
-    SessionDir::create(path.clone()).map_err(|source| LaunchError::Directory { path, source })
-}
-
-pub(crate) fn create_directory(path: &Path) -> Result<(), LaunchError> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| LaunchError::Directory { path: path.to_owned(), source })
+    let made = SessionDir::create(path.clone());
+    Ok(made.map_err(|source| DirectoryError::new(&path, source))?)
 }
