@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use aifo_agents::{AgentSpec, KeySettings, trusted_programs_here};
 use aifo_config::{Config, Flags};
 use aifo_engine::{Choice, Engine, within_timeout};
+use aifo_terminal::{console, paint};
 use serde::Serialize;
 
 use crate::cli::Agents;
-use crate::{console, paint};
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     let config = aifo_config::load(flags.workspace.existing()?, &Flags::default())?;

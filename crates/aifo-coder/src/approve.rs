@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use aifo_host::{ControlClient, ControlLine, ListedQuestion, SessionInfo};
 use aifo_policy::Answer;
+use aifo_terminal::{console, paint};
 use aifo_types::{escape_line, quote_word};
 use anyhow::bail;
 use tokio::sync::mpsc;
@@ -18,7 +19,7 @@ use crate::approve::keys::{Key, Keys};
 use crate::approve::rule::NotWritten;
 use crate::cli::{Approve, UsageError};
 use crate::kube::{self, Cluster};
-use crate::{console, paint, sessions};
+use crate::sessions;
 
 pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
@@ -161,21 +162,21 @@ async fn give(
     if answer == Answer::Always {
         let plan = match rule::plan(&question.argv) {
             Ok(plan) => plan,
-            Err(error) => return paint::print(&format!("{}\n", console::error_chain(&error))),
+            Err(error) => return Ok(paint::print(&format!("{}\n", console::error_chain(&error)))?),
         };
         paint::print(&format!("{}write this rule? y once more to confirm\n", plan.difference()))?;
         // `y` is the key of an answer that allows one call.
         if !matches!(keys.next().await, Key::Answer(Answer::Once)) {
-            return paint::print("not written, not answered\n");
+            return Ok(paint::print("not written, not answered\n")?);
         }
         // A call that has ended meanwhile gets no rule.
         let open = ControlClient::connect(session)?.list().await?;
         if !open.iter().any(|open| open.id == question.id) {
-            return paint::print("not written: the question has ended\n");
+            return Ok(paint::print("not written: the question has ended\n")?);
         }
         match plan.write() {
             Ok(()) => {}
-            Err(error @ NotWritten::Changed(_)) => return paint::print(&format!("{error}\n")),
+            Err(error @ NotWritten::Changed(_)) => return Ok(paint::print(&format!("{error}\n"))?),
             Err(error) => {
                 paint::print(&format!("{error}\nthe call is allowed once\n"))?;
                 answer = Answer::Once;
@@ -185,7 +186,7 @@ async fn give(
     let answered = ControlClient::connect(session)?.answer(&question.id, answer.id()).await;
     match answered {
         Ok(()) => Ok(()),
-        Err(error) => paint::print(&format!("{error}\n")),
+        Err(error) => Ok(paint::print(&format!("{error}\n"))?),
     }
 }
 

@@ -11,9 +11,9 @@ use aifo_launch::{
 };
 use aifo_network::LocalNames;
 use aifo_sidecar::{Images, Net};
+use aifo_terminal::console;
 use anyhow::{Context, bail};
 
-use crate::console;
 use crate::image_dialogue::{self, Dialogue};
 
 /// Returns the configured backend, and the containers that kinds are attached to. Errors: a backend

@@ -9,12 +9,13 @@ use aifo_engine::Engine;
 use aifo_host::{CacheScope, state_directory};
 use aifo_launch::{Cache, caches};
 use aifo_sidecar::{CacheOwner, ProjectKey};
+use aifo_terminal::{console, paint};
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::{CacheClear, CacheCommand, is_gone};
+use crate::engines;
 use crate::removals::Removal;
-use crate::{console, engines, paint};
 
 pub(crate) async fn run(command: &CacheCommand) -> anyhow::Result<ExitCode> {
     match command {

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use aifo_host::{Leftover, RemoveError, find_leftovers, running_sessions};
+use aifo_host::{ELSEWHERE, Leftover, RemoveError, find_leftovers, running_sessions};
+use aifo_terminal::{console, paint};
 use serde::Serialize;
 
 use crate::cli::Cleanup;
-use crate::id_prefix::ELSEWHERE;
 use crate::kube::{self, Cluster};
 use crate::removals::Removal;
-use crate::{cache, console, engines, paint};
+use crate::{cache, engines};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {

@@ -8,10 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aifo_process::{CaughtSignals, SignalSet};
+use aifo_terminal::console::{self, EscapedStderr};
 use aifo_types::{Ending, Signal};
 use anyhow::Context;
-
-use crate::console::{self, EscapedStderr};
 
 /// The first argument; the command line of git follows.
 pub(crate) const CLONE: &str = "_clone";

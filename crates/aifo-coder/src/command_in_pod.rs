@@ -8,10 +8,9 @@ use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use aifo_process::run_with_signals;
+use aifo_terminal::console::EscapedStderr;
 use aifo_types::Ending;
 use anyhow::{Context, bail};
-
-use crate::console::EscapedStderr;
 
 /// The first argument; the command line of `aifo-coder` follows.
 pub(crate) const COMMAND: &str = "_command";

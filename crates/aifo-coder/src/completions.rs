@@ -16,11 +16,11 @@ use aifo_engine::{
 };
 use aifo_host::running_sessions;
 use aifo_policy::PermissionRule;
+use aifo_terminal::paint;
 use clap::{Arg, Command, CommandFactory, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::paint;
 use crate::session_log::session_ids;
 
 pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {

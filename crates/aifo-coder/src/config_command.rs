@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use aifo_config::{Config, ConfigEntry, ConfigError, File, Flags};
+use aifo_terminal::{console, paint};
 use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::cli::ConfigCommand;
-use crate::{console, paint};
 
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -37,17 +37,17 @@ fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
     let config = aifo_config::load(workspace, flags)?;
     let entries = config.entries();
     if as_json {
-        return paint::print_json(&Shown {
+        return Ok(paint::print_json(&Shown {
             user_file: aifo_config::user_file_path(),
             workspace_file: aifo_config::workspace_file_path(&aifo_config::real(workspace)),
             values: &entries,
-        });
+        })?);
     }
     let rows: Vec<_> = entries
         .iter()
         .map(|entry| [entry.key.clone(), entry.shown(), entry.from.clone()])
         .collect();
-    paint::print(&paint::columns(&rows))
+    Ok(paint::print(&paint::columns(&rows))?)
 }
 
 /// The output of `config show --json`.
@@ -80,7 +80,7 @@ fn check_usual(workspace: &Path) -> anyhow::Result<()> {
         report += &format!("{}: {result}\n", path.display());
     }
     config.argument_rules.warnings().into_iter().for_each(console::say);
-    paint::print(&report)
+    Ok(paint::print(&report)?)
 }
 
 /// Applies a file to `config`. Errors: the file is invalid.

@@ -15,17 +15,17 @@ use aifo_config::{Config, ConfigError};
 use aifo_engine::{Engine, EngineStatus, Flavor, query_engines};
 use aifo_host::{CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms};
 use aifo_launch::BackendChoice;
+use aifo_terminal::console::LogLevel;
+use aifo_terminal::paint::{self, Paint};
 
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
-use crate::console::{self, LogLevel};
 use crate::kube::without_backend;
-use crate::paint::{self, Paint};
-use crate::settings;
 use crate::start::signal_exit_code;
+use crate::{logging, settings};
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
-    console::start(LogLevel::Warnings);
+    logging::start(LogLevel::Warnings);
     let mut signals = EndSignals::listen()?;
     tokio::select! {
         code = examine(flags) => code,

@@ -2,8 +2,7 @@
 
 use aifo_agents::trusted_programs_here;
 use aifo_engine::{Engine, EngineStatus, query_engines};
-
-use crate::console;
+use aifo_terminal::console;
 
 /// Returns the engines that answer, and names the others on stderr.
 pub(crate) async fn answering() -> Vec<Engine> {

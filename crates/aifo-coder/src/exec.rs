@@ -10,11 +10,11 @@ use aifo_config::Config;
 use aifo_host::{EndSignals, ShimBinary};
 use aifo_launch::{Agent, BackendChoice, Fallback};
 use aifo_policy::Policy;
+use aifo_terminal::console::LogLevel;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::{Exec, UsageError, reject_option};
-use crate::console::LogLevel;
 use crate::kube::{self, Cluster};
 use crate::start::{self, Started, start};
 use crate::{run, sessions, settings};

@@ -9,17 +9,18 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use aifo_attach::{ClientEnd, Connection, Held, Holder, disconnect_clients};
-use aifo_host::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions};
+use aifo_config::detach_keys;
+use aifo_host::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions, the_one};
+use aifo_terminal::{
+    ClientEnd, Connection, Held, Holder, PROGRAM, console, disconnect_clients, show_held,
+};
 use aifo_types::{Ending, WindowSize, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
 use crate::cli::{self, UsageError};
-use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
-use crate::terminal_client::{PROGRAM, client};
-use crate::{console, logout};
+use crate::logout;
 
 /// The first argument of a process that holds a terminal.
 const HOLD: &str = "_hold";
@@ -128,7 +129,7 @@ pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode
     };
     match keep {
         Keep::Attached => {
-            let end = client(Connection::of_stream(ours)?)?;
+            let end = show_held(Connection::of_stream(ours)?, detach_keys())?;
             if end == ClientEnd::Lost {
                 started(&mut holder)?;
             }
@@ -138,7 +139,7 @@ pub(crate) fn start(keep: Keep, command_name: &OsStr) -> anyhow::Result<ExitCode
             started(&mut holder)?;
             wait_until_running(&id)?;
             logout::warn();
-            crate::paint::print(&format!("{id}\n"))?;
+            aifo_terminal::paint::print(&format!("{id}\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -221,7 +222,7 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
                     format!("cannot connect to the holder of session {}", short(id))
                 })?,
             };
-            let end = client(connection)?;
+            let end = show_held(connection, detach_keys())?;
             match HeldSession::find(id) {
                 // It ended while this client connected.
                 Some(held)
@@ -233,7 +234,7 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
             }
         }
         HeldState::Ended(_) => {
-            let end = client(Connection::to_end(&held.directory)?)?;
+            let end = show_held(Connection::to_end(&held.directory)?, detach_keys())?;
             held.remove().context("cannot remove the holder's directory")?;
             after(end, id)
         }

@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use aifo_host::{Devcontainer, ProjectVersion, VersionSource};
 use aifo_launch::{ImageDecision, ImageDialogue, ImageReason};
+use aifo_terminal::console::{self, PROGRESS};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
-
-use crate::console::{self, PROGRESS};
 
 /// Asks, pulls and reports for a session that starts, or does nothing of this for a command that only
 /// prints facts.

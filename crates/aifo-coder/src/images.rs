@@ -12,12 +12,12 @@ use aifo_engine::{
     within_timeout,
 };
 use aifo_host::{ShimBinary, state_directory};
+use aifo_terminal::console::{self, EscapedStderr};
+use aifo_terminal::paint;
 use anyhow::Context;
 use serde::Serialize;
 
 use crate::cli::{BuildImages, ImagesCommand, PushImages};
-use crate::console::EscapedStderr;
-use crate::{console, paint};
 
 /// The command in hints.
 const COMMAND: &str = "aifo-coder images";
@@ -78,7 +78,7 @@ pub(crate) async fn build_named(
     }
     let failed = !errors.is_empty();
     for error in errors {
-        console::fail(&error.into());
+        console::fail(&anyhow::Error::from(error));
     }
     Ok((!failed).then_some(built))
 }

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aifo_attach::{END_FILE, SOCKET, connect};
 use aifo_host::{HeldSession, HeldState};
 use aifo_process::{CaughtSignals, SignalSet, signal_selected};
+use aifo_terminal::{END_FILE, SOCKET, connect};
 use aifo_types::{Ending, Signal, env};
 use anyhow::{Context, bail};
 

@@ -33,10 +33,12 @@ pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
 pub(crate) use self::session::launcher_image;
 pub(crate) use self::sessions::{cleanup, list};
 use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};
+use crate::logging;
 
-use crate::console::{self, LogLevel};
 use crate::kube::session::{PodProcess, PodRequest};
-use crate::paint;
+use aifo_terminal::console;
+use aifo_terminal::console::LogLevel;
+use aifo_terminal::paint;
 
 /// The first argument of the first process of the container `aifo`: `_pod SECS [SIZE COMMAND ARGS..]`.
 pub(crate) const HOLD_IN_POD: &str = "_pod";
@@ -55,7 +57,7 @@ pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
 
 /// `kube fetch`: fetches the files and commits of a session.
 async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
-    console::start(LogLevel::Warnings);
+    logging::start(LogLevel::Warnings);
     let cluster = match Cluster::recorded(&flags.cluster, flags.session.as_deref()).await? {
         Some(cluster) => cluster,
         None => {
@@ -71,7 +73,7 @@ async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
 
 fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
     let run = &flags.run;
-    console::start(LogLevel::Warnings);
+    logging::start(LogLevel::Warnings);
     let config = aifo_config::load(&run.session.project.workspace.path, &run.flags())?;
     let session = flags.session_id.clone().map_or_else(new_id, Ok)?;
     let process = match flags.no_tty {

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 use aifo_host::{CallLogReader, LoggedLine, LoggedRecord};
 use aifo_network::{ConnectionReader, ConnectionState};
+use aifo_terminal::console;
+use aifo_terminal::paint::{self, Paint};
 use aifo_types::LoggedCall;
 use anyhow::Context;
 
 use crate::cli::Log;
-use crate::console;
 use crate::kube::{self, Cluster};
 use crate::net::{connection_line, ended};
-use crate::paint::{self, Paint};
 use crate::session_log::{POLL_INTERVAL, SessionLog};
 
 pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use aifo_host::runtime_directory;
-
-use crate::console;
+use aifo_terminal::console;
 
 /// Where systemd keeps the names of users who linger.
 const LINGER: &str = "/var/lib/systemd/linger";

@@ -14,26 +14,23 @@ mod banner;
 mod cache;
 mod cleanup;
 mod cli;
-mod clock;
 mod clone_in_pod;
 mod command_in_pod;
 mod completions;
 mod config_command;
-mod console;
 mod doctor;
 mod engines;
 mod exec;
 mod held;
-mod id_prefix;
 mod image_dialogue;
 mod images;
 mod in_pod;
 mod kube;
 mod log;
+mod logging;
 mod logout;
 mod man;
 mod net;
-mod paint;
 mod policy;
 mod progress;
 mod proxy;
@@ -48,7 +45,6 @@ mod setup;
 mod start;
 mod state;
 mod target;
-mod terminal_client;
 mod web;
 mod why;
 mod workspace_in_pod;
@@ -58,6 +54,7 @@ use std::process::ExitCode;
 
 use aifo_config::ConfigError;
 use aifo_process::SignalSet;
+use aifo_terminal::{console, guard_process};
 use aifo_types::exit;
 use tokio::signal::unix::SignalKind;
 
@@ -113,7 +110,8 @@ fn main() -> ExitCode {
 fn internal_process() -> Option<ExitCode> {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (first, rest) = line.split_first()?;
-    let ended = terminal_client::process(first)
+    let ended = guard_process(first)
+        .map(|ended| Ok(ended.map(|()| ExitCode::SUCCESS)?))
         .or_else(|| held::process(first, rest))
         .or_else(|| in_pod::process(first, rest))?;
     Some(ended.unwrap_or_else(|error| {

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use aifo_config::Flags;
 use aifo_policy::{Judge, JudgedCall, RuleOrigin, default_rules};
+use aifo_terminal::{console, paint};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
 use crate::cli::{PolicyCheck, PolicyCommand};
-use crate::{console, paint};
 
 pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -37,14 +37,14 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     let explained = judge.explain(&call);
     let judgement = &explained.judgement;
     if flags.json {
-        return paint::print_json(&json!({
+        return Ok(paint::print_json(&json!({
             "verdict": judgement.verdict.as_str(),
             "rule": judgement.rule,
             "reason": judgement.reason,
             "no_network": judgement.no_network,
             "calls": explained.calls,
             "unclear": explained.is_unclear,
-        }));
+        }))?);
     }
     let rule = if judgement.rule.is_empty() { "none" } else { &judgement.rule };
     let mut rows = vec![["verdict:", judgement.verdict.as_str()], ["rule:", rule]];
@@ -58,7 +58,7 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
         rows.push(["call:", "(a part that is known only when it runs)"]);
     }
     let rows: Vec<_> = rows.into_iter().map(|row| row.map(str::to_owned)).collect();
-    paint::print(&paint::columns(&rows))
+    Ok(paint::print(&paint::columns(&rows))?)
 }
 
 /// Runs the examples of all rules, which loading them does.
@@ -69,9 +69,9 @@ fn test(workspace: &Path) -> anyhow::Result<()> {
     config.argument_rules.warnings().into_iter().for_each(console::say);
     let (rules, examples) = config.argument_rules.count();
     let defaults: usize = default_rules().iter().map(|(rule, _)| rule.examples.len()).sum();
-    paint::print(&format!(
+    Ok(paint::print(&format!(
         "rules in files: {rules}, examples passed: {examples}\n\
          default rules: {}, examples passed: {defaults}\n",
         default_rules().len()
-    ))
+    ))?)
 }

@@ -6,10 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aifo_sidecar::{OutdatedCause, Reporter, SidecarEvent};
+use aifo_terminal::console::{self, PROGRESS};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
-
-use crate::console::{self, PROGRESS};
 
 /// Faster starts print no line.
 const MIN_REPORTED: Duration = Duration::from_millis(300);

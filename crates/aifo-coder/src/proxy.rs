@@ -20,17 +20,18 @@ use aifo_proxy::{
         CommandName, Directory, HostRunner, Mailbox, MailboxConfig, ServedCommand, Stop, host_fleet,
     },
 };
+use aifo_terminal::console::LogLevel;
+use aifo_terminal::paint;
 use aifo_types::{escape_line, quote_word};
 use aifo_wire::Limits;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::Proxy;
-use crate::console::{self, LogLevel};
-use crate::{banner, paint, settings};
+use crate::{banner, logging, settings};
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
-    console::start(flags.log_level());
+    logging::start(flags.log_level());
     let workspace = std::env::current_dir().context("cannot determine the current directory")?;
     let workspace = workspace.canonicalize().context("the current directory does not exist")?;
     // In the user's home the workspace's rules are the user's own.

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use aifo_network::PublishedPort;
+use aifo_terminal::paint;
 
 use crate::cli::{Publish, UsageError};
 use crate::kube::{self, Cluster, Unusable};
-use crate::{paint, sessions};
+use crate::sessions;
 
 pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
     let port: PublishedPort = flags.port.parse().map_err(|error| UsageError(format!("{error}")))?;

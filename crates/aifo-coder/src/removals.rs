@@ -1,8 +1,7 @@
 //! Removals by `cleanup`, `cache clear` and `state clear`.
 
+use aifo_terminal::{console, paint};
 use aifo_types::escape_line;
-
-use crate::{console, paint};
 
 /// The result for one thing.
 pub(crate) enum Removal<E> {

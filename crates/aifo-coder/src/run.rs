@@ -11,11 +11,11 @@ use aifo_launch::{
     Agent, AgentEnd, BackendChoice, Session, SidecarBackend, Verbosity, WorkspaceLock,
 };
 use aifo_process::become_subreaper;
+use aifo_terminal::console::{self, HeldLines, Hold, LogLevel};
 use aifo_types::{env, exit};
 use anyhow::Context;
 
 use crate::cli::{self, Run, RunTarget, reject_option};
-use crate::console::{self, HeldLines, Hold, LogLevel};
 use crate::held::{self, Keep};
 use crate::start::{self, Started, signal_exit_code, start};
 use crate::target::Target;
@@ -176,7 +176,8 @@ fn leave_terminal(session: &Session) -> Hold {
         };
         console::say(format_args!("until the command ends, log lines go to {log}"));
     }
-    console::hold(session.messages())
+    let log = session.messages();
+    console::hold(Box::new(move |level, message| log.append(level.into(), message)))
 }
 
 /// Prints the warnings that the terminal did not get.

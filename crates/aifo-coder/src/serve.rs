@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use aifo_host::EndSignals;
 use aifo_launch::{Fallback, Session};
+use aifo_terminal::console::LogLevel;
+use aifo_terminal::paint;
 use anyhow::Context;
 
 use crate::cli::Serve;
-use crate::console::LogLevel;
+use crate::settings;
 use crate::start::{self, Started, start};
-use crate::{paint, settings};
 
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Notices)?;

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use aifo_host::{log_directory, running_sessions};
+use aifo_host::{log_directory, running_sessions, the_one};
 use aifo_network::connections_written;
 use anyhow::{Context, bail};
-
-use crate::id_prefix::the_one;
 
 /// Time between two reads of a followed log.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -7,18 +7,17 @@ use aifo_agents::trusted_programs_here;
 use aifo_engine::{Choice, Container, Engine, Flavor, within_timeout};
 use aifo_host::{
     ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
-    running_sessions,
+    running_sessions, the_one,
 };
 use aifo_proxy::RunningTool;
+use aifo_terminal::{console, paint};
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
-use crate::banner::model_usage;
+use crate::banner::{self, model_usage};
 use crate::cli::Sessions;
-use crate::id_prefix::the_one;
 use crate::kube::{self, Cluster};
-use crate::{banner, console, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster, None).await? {

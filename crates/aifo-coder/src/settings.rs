@@ -10,13 +10,13 @@ use aifo_host::{CheckedWorkspace, ShimBinary, TrustedPrograms, UserProgram};
 use aifo_launch::{Fallback, SessionConfig, SidecarBackend, Verbosity};
 use aifo_policy::Judge;
 use aifo_sidecar::Startup;
+use aifo_terminal::console::LogLevel;
 use aifo_types::ToolName;
 use anyhow::bail;
 
 use crate::cli::Session;
-use crate::console::{self, LogLevel};
 use crate::image_dialogue::Dialogue;
-use crate::{backend, progress};
+use crate::{backend, logging, progress};
 
 /// Merges all configuration layers and starts logging, at `log_level` unless `verbose` or `--quiet` is
 /// set.
@@ -27,7 +27,7 @@ pub(crate) fn load(
 ) -> anyhow::Result<Config> {
     let loaded = aifo_config::load(&session.project.workspace.path, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
-    console::start(match session.quiet {
+    logging::start(match session.quiet {
         true => LogLevel::Quiet,
         false if verbose => LogLevel::Decisions,
         false => log_level,

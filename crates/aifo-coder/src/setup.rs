@@ -10,12 +10,13 @@ use aifo_config::{Config, Flags};
 use aifo_engine::{Choice, Engine, Flavor, within_timeout};
 use aifo_host::CheckedWorkspace;
 use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
+use aifo_terminal::{console, paint};
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::cli::{BuildImages, Setup};
 use crate::image_dialogue::{requests, unavailable};
-use crate::{agents, backend, console, images, paint, settings};
+use crate::{agents, backend, images, settings};
 
 /// An image of the project and the way to get it.
 #[derive(Debug)]

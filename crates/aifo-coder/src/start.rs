@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use aifo_agents::trusted_programs_here;
 use aifo_host::{EndSignals, remove_killed_sessions};
 use aifo_launch::{Session, SessionConfig};
+use aifo_terminal::console::{self, PROGRESS};
+use aifo_terminal::paint;
 use aifo_types::Ending;
-
-use crate::console::{self, PROGRESS};
-use crate::paint;
 
 /// The exit code of a command that this signal ended.
 pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {

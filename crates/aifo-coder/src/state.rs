@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use aifo_agents::{StoredState, stored_states};
+use aifo_terminal::{console, paint};
 use serde::Serialize;
 
 use crate::cli::{StateClear, StateCommand, is_gone};
 use crate::removals::Removal;
-use crate::{console, paint};
 
 pub(crate) async fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
     match command {

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
 use aifo_host::{CallLogReader, EndSignals, LoggedRecord, running_sessions, state_directory};
+use aifo_terminal::console::{self, LogLevel};
+use aifo_terminal::paint;
 use aifo_web::{
     AgentLauncher, AttentionProgram, CallSource, LaunchedAgent, RunningCall, RunningSession,
     Storage, WebConfig,
@@ -20,8 +22,7 @@ use clap::Parser;
 use crate::acp::agent_session::{AgentSession, Prepared, SessionGuard, choose_places};
 use crate::acp::profile::{process_limits, streaming};
 use crate::cli::{Cli, Command, UserPresence, Web};
-use crate::console::LogLevel;
-use crate::{console, paint, settings};
+use crate::settings;
 
 pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use aifo_config::Config;
+use aifo_host::ELSEWHERE;
 use aifo_launch::{BackendChoice, Fallback, SidecarBackend};
+use aifo_terminal::paint;
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
@@ -24,10 +26,9 @@ use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
 use crate::cli::{UsageError, Why, reject_option};
-use crate::id_prefix::ELSEWHERE;
 use crate::image_dialogue::Dialogue;
 use crate::kube::{self, Cluster};
-use crate::{backend, paint, settings};
+use crate::{backend, settings};
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let session = flags.session.as_deref();

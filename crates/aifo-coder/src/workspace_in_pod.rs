@@ -16,10 +16,9 @@ use aifo_sync::{
     push_result, receive_result, receive_upload, references_digest, send_changes, send_result,
     session_start,
 };
+use aifo_terminal::console;
 use aifo_types::{Signal, env};
 use anyhow::bail;
-
-use crate::console;
 
 /// The first argument.
 pub(crate) const WORKSPACE_IN_POD: &str = "_workspace";

@@ -1,13 +1,13 @@
 //! Enumerations, sizes and ranges of a session's configuration.
 
 use aifo_agents::{StateImport, StateMode};
-use aifo_attach::DetachSequence;
 use aifo_engine::Flavor;
 use aifo_host::CacheScope;
 use aifo_launch::{BackendChoice, ConfinementMode};
 use aifo_network::check_published;
 use aifo_process::{Restriction, UnknownRestriction};
 use aifo_sidecar::Net;
+use aifo_terminal::DetachSequence;
 use aifo_types::{Endpoint, Subnet};
 use serde::Deserialize;
 use serde_json::json;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use aifo_host::detect_kinds;
+use aifo_terminal::DetachSequence;
 
 use crate::carried::passed_settings;
 use crate::error::ConfigError;
@@ -45,6 +46,18 @@ pub fn load_user() -> Result<Config, ConfigError> {
         config.apply_user(&file)?;
     }
     Ok(config)
+}
+
+/// Returns the keys with which the user's file lets a client leave a session; `None` if none do. With an
+/// error in the file they are the default ones: it must not keep a user out of a session.
+pub fn detach_keys() -> Option<DetachSequence> {
+    match load_user() {
+        Ok(config) => config.detach_keys.value,
+        Err(error) => {
+            tracing::warn!("{error}");
+            Some(DetachSequence::default())
+        }
+    }
 }
 
 impl Config {

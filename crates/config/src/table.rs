@@ -318,7 +318,7 @@ table! {
                  (the agent gets them)");
     [on_hangup: OnHangup = OnHangup::End]
         setting("agent.on_hangup", at!(on_hangup), ON_HANGUP, "keeps sessions");
-    [detach_keys: Option<aifo_attach::DetachSequence> = Some(Default::default())]
+    [detach_keys: Option<aifo_terminal::DetachSequence> = Some(Default::default())]
         setting("attach.detach_keys", at!(detach_keys), DETACH_KEYS, "chooses keys");
     [max_requests: Option<u64> = None]
         setting("agent.max_requests", at!(max_requests), LIMIT, "changes a limit")

@@ -52,6 +52,17 @@ pub enum MessageLevel {
     Debug,
 }
 
+impl From<tracing::Level> for MessageLevel {
+    fn from(level: tracing::Level) -> Self {
+        match level {
+            tracing::Level::ERROR => MessageLevel::Error,
+            tracing::Level::WARN => MessageLevel::Warn,
+            tracing::Level::INFO => MessageLevel::Info,
+            _ => MessageLevel::Debug,
+        }
+    }
+}
+
 /// Writes the launcher's messages to a session's log. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MessageLog {

@@ -1,4 +1,4 @@
-//! Checks that `aifo-coder` and the shim print only through functions that escape foreign text.
+//! Checks that binaries, and libraries that print for them, print only through functions that escape foreign text.
 
 use super::Finding;
 use super::source::{Source, Token};
@@ -8,24 +8,30 @@ use super::source::{Source, Token};
 const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/acp/bridge.rs",
     "crates/aifo-coder/src/acp/output.rs",
-    "crates/aifo-coder/src/console.rs",
-    "crates/aifo-coder/src/console/screen.rs",
     "crates/aifo-coder/src/kube/piped.rs",
-    "crates/aifo-coder/src/paint.rs",
     "crates/aifo-shim/src/cli.rs",
     "crates/aifo-shim/src/standard_fd.rs",
     "crates/aifo-shim/src/log.rs",
+    "crates/terminal/src/client.rs",
+    "crates/terminal/src/console.rs",
+    "crates/terminal/src/console/screen.rs",
+    "crates/terminal/src/paint.rs",
 ];
 
-/// The checked binaries.
-const BINARIES: &[&str] = &["crates/aifo-coder/src/", "crates/aifo-shim/src/"];
+/// The binaries, and the libraries that print for them.
+const CHECKED: &[&str] = &[
+    "crates/aifo-coder/src/",
+    "crates/aifo-shim/src/",
+    "crates/kube/src/",
+    "crates/terminal/src/",
+];
 
 const MACROS: &[&str] = &["print", "println", "eprint", "eprintln"];
 
 /// Finds output outside those functions.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let foreign = |source: &&Source| {
-        BINARIES.iter().any(|binary| source.path.starts_with(binary))
+        CHECKED.iter().any(|crate_| source.path.starts_with(crate_))
             && !PRINTERS.contains(&source.path.as_str())
     };
     sources.iter().filter(foreign).flat_map(scan).collect()

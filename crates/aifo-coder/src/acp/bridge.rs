@@ -11,6 +11,7 @@ use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHos
 use aifo_agents::AGENT_VARIABLE_PREFIX;
 use aifo_config::Config;
 use aifo_host::EndSignals;
+use aifo_terminal::console;
 use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
@@ -23,7 +24,7 @@ use crate::acp::questions::EditorQuestions;
 use crate::acp::summary;
 use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::start::signal_exit_code;
-use crate::{code_of, console, kube};
+use crate::{code_of, kube};
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;

@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use aifo_agents::{AGENT_VARIABLE_PREFIX, agent_variables};
+use aifo_terminal::console::{self, LogLevel};
 use anyhow::Context;
 
 use crate::acp::agent_session::{choose_places, resolve_target};
 use crate::cli::Acp;
-use crate::console::{self, LogLevel};
 use crate::run::{Share, run_target};
 use crate::settings;
 

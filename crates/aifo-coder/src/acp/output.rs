@@ -8,11 +8,11 @@ use aifo_acp::{
     ToolCall, TurnEnd, UpdateScope, decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
+use aifo_terminal::console;
 use aifo_types::{escape_json, escape_text};
 use serde_json::{Value, json};
 
 use crate::cli::OutputFormat;
-use crate::console;
 
 /// Writes the answer to stdout, and in text form notes on calls to stderr.
 pub(crate) struct Output {

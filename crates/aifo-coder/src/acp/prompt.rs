@@ -12,6 +12,7 @@ use aifo_acp::{
 };
 use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
 use aifo_host::EndSignals;
+use aifo_terminal::console;
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -25,8 +26,8 @@ use crate::acp::profile::{process_limits, streaming};
 use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
 use crate::cli::Prompt;
+use crate::kube;
 use crate::start::signal_exit_code;
-use crate::{console, kube};
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     if let Some(config) = kube::selected_for_agent(&flags.agent)? {

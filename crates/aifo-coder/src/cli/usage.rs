@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use aifo_config::suggestion;
+use aifo_terminal::paint;
 use clap::{
     CommandFactory, Parser,
     error::{ContextKind, ContextValue, ErrorKind},
@@ -10,7 +11,6 @@ use clap::{
 
 use super::Cli;
 use super::help::text;
-use crate::paint;
 
 /// The command line is wrong.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,8 @@
 //! The findings of checks, as text and JSON.
 
+use aifo_terminal::paint::Paint;
 use aifo_types::escape_line;
 use serde::Serialize;
-
-use crate::paint::Paint;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

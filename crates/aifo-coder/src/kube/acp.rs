@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use aifo_config::Config;
 use aifo_launch::BackendChoice;
+use aifo_terminal::console::LogLevel;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 
@@ -16,7 +17,6 @@ use super::run::validate;
 use super::session::{AgentFiles, PodRequest};
 use super::target::Target;
 use crate::cli::{Acp, AcpAgent, Prompt, ServedBy, UsageError};
-use crate::console::LogLevel;
 use crate::settings;
 
 /// Returns the configuration if its backend is a cluster; `None` also for an invalid one, which the start

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use aifo_config::Config;
 use aifo_engine::{MissingProgram, Programs};
-use aifo_host::TrustedPrograms;
+use aifo_host::{TrustedPrograms, the_one};
 use aifo_kube::{
     ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, PodObject, SESSION_LABEL,
 };
 use aifo_launch::BackendChoice;
 use aifo_sync::Git;
+use aifo_terminal::console;
 use aifo_types::quote_word;
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -21,8 +22,7 @@ use serde::Deserialize;
 use super::records;
 use crate::banner::short;
 use crate::cli::{ClusterFlags, UsageError, default_workspace};
-use crate::id_prefix::the_one;
-use crate::{console, settings};
+use crate::settings;
 
 /// The container of the launcher.
 pub(super) const CONTAINER: &str = "aifo";

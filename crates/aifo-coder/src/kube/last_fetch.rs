@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aifo_kube::{PodFailure, PodObject, PodState};
+use aifo_terminal::console;
 use aifo_types::{Ending, Signal, exit};
 use tokio::time::{Instant, sleep};
 
@@ -11,7 +12,6 @@ use super::periodic_fetches::Fetched;
 use super::result::HasEnded;
 use super::work::PodWork;
 use crate::banner::short;
-use crate::console;
 
 /// The time for a node to report why it has ended a pod: it does when all containers have ended, which have 10 s
 /// after TERM.

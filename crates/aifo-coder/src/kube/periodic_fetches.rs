@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use aifo_sync::{FetchReport, ReceivedResult};
+use aifo_terminal::console;
 
 use super::cluster::Cluster;
 use super::result::HasEnded;
 use super::upload::{PodWorkspace, fetch};
 use super::work::PodWork;
-use crate::console;
 
 /// The pause between fetches; a fetch that takes long makes it longer.
 const FETCH_PAUSE: Duration = Duration::from_secs(30);

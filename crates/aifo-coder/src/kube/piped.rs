@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use aifo_host::EndSignals;
 use aifo_kube::Kubectl;
+use aifo_terminal::console;
 use aifo_types::{Ending, exit};
 use serde_json::Value;
 use tokio::{sync::oneshot, time::timeout};
@@ -26,7 +27,6 @@ use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::upload::{self, PodWorkspace, fetch};
 use crate::banner::short;
 use crate::cli::Session;
-use crate::console;
 use crate::kube::SIGNAL;
 
 /// Whether the client sees the end of an agent's turns in the command's output.

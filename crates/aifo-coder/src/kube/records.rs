@@ -5,12 +5,11 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use aifo_host::{held_sessions, running_sessions, state_directory};
+use aifo_host::{held_sessions, running_sessions, state_directory, the_one};
 use aifo_kube::KubeTarget;
 use aifo_types::env;
 use serde::{Deserialize, Serialize};
 
-use crate::id_prefix::the_one;
 use crate::session_log::session_ids;
 
 /// The file of a session, beside the snapshot of its upload.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use aifo_agents::known_agents;
 use aifo_kube::{ApiFailure, FailureCause, KubectlError, PodObject};
+use aifo_terminal::console::{self, EscapedStderr};
 use anyhow::{Context, anyhow};
 use tokio::{process::Child, sync::oneshot, time::timeout};
 
@@ -15,7 +16,6 @@ use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use crate::banner::short;
 use crate::cli;
 use crate::command_in_pod::{COMMAND, ENDED};
-use crate::console::{self, EscapedStderr};
 
 /// The input of a command in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

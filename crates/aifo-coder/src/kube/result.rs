@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use aifo_host::state_directory;
 use aifo_sync::{PushState, ReceivedResult, receive_bundle, receive_result};
+use aifo_terminal::console;
 use anyhow::Context;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::copy::PodCopy;
 use crate::banner::short;
-use crate::console;
 use crate::workspace_in_pod::{ENDED, REFERENCES, RESULT, WORKSPACE_IN_POD};
 
 /// Whether the agent has ended: then the pod pushes before it answers.

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use aifo_config::{Config, Flags};
 use aifo_process::terminal::window_size;
+use aifo_terminal::console::{self, PROGRESS};
+use aifo_terminal::paint;
 use aifo_types::exit;
 use anyhow::bail;
 
@@ -21,8 +23,6 @@ use super::terminal::{ExitStatus, TerminalEnd};
 use super::upload;
 use crate::banner::short;
 use crate::cli::{PodFlags, Run, UsageError};
-use crate::console::{self, PROGRESS};
-use crate::paint;
 
 /// Flags of `run` that do not hold in a pod, and the remedy.
 const UNUSABLE: [(&str, &str); 9] = [

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use aifo_kube::{PodObject, PodState};
+use aifo_terminal::{console, paint};
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
@@ -11,7 +12,6 @@ use super::cluster::Cluster;
 use super::result::Results;
 use crate::banner::short;
 use crate::cli;
-use crate::{console, paint};
 
 /// A session in JSON.
 #[derive(Serialize)]

@@ -9,6 +9,7 @@ use aifo_kube::{
     EventObject, FailureCause, Kubectl, KubectlError, PodFailure, PodObject, PodState,
 };
 use aifo_sync::{Upload, UploadLimits, UploadScope};
+use aifo_terminal::console::{self, PROGRESS};
 use aifo_types::escape_line;
 use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
@@ -21,7 +22,6 @@ use tokio::{
 
 use super::cluster::{Cluster, away};
 use super::upload::{PodWorkspace, upload};
-use crate::console::{self, PROGRESS};
 
 /// The time for a pod to start; runners and launcher wait as long for each other.
 const START_TIME: Duration = Duration::from_secs(600);

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use aifo_host::{EndSignals, new_id};
 use aifo_kube::Workspace;
+use aifo_terminal::{console, paint};
 
 use super::cluster::Cluster;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::upload::PodWorkspace;
 use crate::cli::Session;
-use crate::console;
-use crate::paint;
 use crate::start::signal_exit_code;
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all

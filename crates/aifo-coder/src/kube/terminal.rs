@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use aifo_attach::{ClientEnd, Connection};
 use aifo_kube::{ApiFailure, FailureCause, KubectlError, PodObject, PodState, RETRY_TIME};
+use aifo_terminal::{ClientEnd, Connection, console};
 use aifo_types::exit;
 use anyhow::Context;
 use tokio::time::sleep;
@@ -15,7 +15,6 @@ use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::last_fetch::deleted;
 use crate::banner::short;
 use crate::kube::RELAY;
-use crate::{console, terminal_client};
 
 /// The pause before a lost connection is tried again, a second time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -136,7 +135,7 @@ impl Cluster {
             anyhow::bail!("cannot run kubectl");
         };
         let connection = Connection { reader: OwnedFd::from(stdout), writer: OwnedFd::from(stdin) };
-        let end = terminal_client::client(connection);
+        let end = aifo_terminal::show_held(connection, aifo_config::detach_keys());
         let stderr = finish(&mut kubectl);
         Ok((end?, ApiFailure::of(&stderr)))
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use aifo_kube::Kubectl;
 use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, Upload};
+use aifo_terminal::console;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
@@ -15,7 +16,6 @@ use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::copy::{END_TIME, PodCopy};
 use super::records;
 use crate::banner::short;
-use crate::console;
 use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
 
 /// The init container that receives the files.

@@ -1,13 +1,13 @@
 //! The work of a session: the files and commits that a pod has for its user.
 
 use aifo_kube::PodObject;
+use aifo_terminal::console;
 use anyhow::bail;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::result::HasEnded;
 use super::upload::PodWorkspace;
 use crate::banner::short;
-use crate::console;
 use crate::workspace_in_pod::{ENDED, STATE, WORKSPACE_IN_POD};
 
 /// The work of a session.

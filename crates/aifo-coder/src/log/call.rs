@@ -1,9 +1,8 @@
 //! One call of a log, formatted as a line.
 
+use aifo_terminal::clock::{Moment, duration};
+use aifo_terminal::paint::Paint;
 use aifo_types::{CallEnding, LoggedCall, escape_line};
-
-use crate::clock::{Moment, duration};
-use crate::paint::Paint;
 
 /// Returns a line with time, ending, duration, peak memory, kind, call, then the exceeded limit or the
 /// reason.

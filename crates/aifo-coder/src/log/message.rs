@@ -1,10 +1,9 @@
 //! One message of the launcher in a log, formatted as a line.
 
 use aifo_host::{LoggedMessage, MessageLevel};
+use aifo_terminal::clock::Moment;
+use aifo_terminal::paint::Paint;
 use aifo_types::escape_line;
-
-use crate::clock::Moment;
-use crate::paint::Paint;
 
 /// Returns a line with time, level and text.
 pub(crate) fn line(logged: &LoggedMessage, paint: Paint) -> String {

@@ -10,13 +10,13 @@ use aifo_config::{Config, File, Source};
 use aifo_egress::NetRules;
 use aifo_host::{SessionInfo, running_sessions};
 use aifo_network::{NetworkRules, RuleScope, allow_names};
+use aifo_terminal::{console, paint};
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
 use super::edit::{add_rules, quoted};
 use crate::cli::{NetAllow, UsageError};
-use crate::{console, paint};
 
 pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
     let mut parsed = NetworkRules::default();
@@ -78,7 +78,7 @@ fn add_to_file(path: &Path, scope: &RuleScope, rules: &[String]) -> anyhow::Resu
     }
     check(path, &after)?;
     replace(path, &after).with_context(|| format!("cannot write '{}'", path.display()))?;
-    paint::print(&difference(path, &text, &after))
+    Ok(paint::print(&difference(path, &text, &after))?)
 }
 
 /// Errors: the text is not a valid configuration.

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use aifo_egress::{Name, NetRules};
 use aifo_network::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
 use aifo_sidecar::TOOLS_STACK;
+use aifo_terminal::paint;
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::{NetCheck, UsageError};
-use crate::paint;
 
 /// The port of a name without one.
 const HTTPS: u16 = 443;

@@ -1,10 +1,9 @@
 //! One connection, formatted as a line.
 
 use aifo_network::{ConnectionOutcome, ConnectionState, LoggedConnection, PortUse};
+use aifo_terminal::clock::{Moment, duration};
+use aifo_terminal::paint::Paint;
 use aifo_types::escape_line;
-
-use crate::clock::{Moment, duration};
-use crate::paint::Paint;
 
 /// The head of the columns of [`connection_line`].
 pub(super) const HEAD: &str = "TIME                  VERDICT    STACK         TOOL              SENT    RECEIVED     \

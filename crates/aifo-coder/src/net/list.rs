@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use aifo_network::{ConnectionReader, ConnectionState, LoggedConnection};
+use aifo_terminal::paint::{self, Paint};
 use anyhow::{Context, bail};
 
 use super::line::{HEAD, connection_line};
 use crate::cli::NetList;
-use crate::paint::{self, Paint};
 use crate::session_log::{POLL_INTERVAL, SessionLog};
 
 pub(super) fn list(flags: &NetList) -> anyhow::Result<ExitCode> {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use aifo_network::LoggedConnection;
+use aifo_terminal::{console, paint};
 use serde::Serialize;
 
 use super::list::open;
 use crate::session_log::SessionLog;
-use crate::{console, paint};
 
 pub(super) fn suggest(session: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let log = SessionLog::with_connections(session, false)?;

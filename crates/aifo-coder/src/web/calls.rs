@@ -11,12 +11,12 @@ use aifo_host::{
     asking_sessions,
 };
 use aifo_policy::Answer;
+use aifo_terminal::console;
 use aifo_types::quote_word;
 use aifo_web::{CallAnswer, CallEnd, WaitingCall, WaitingCalls};
 use tokio::sync::mpsc;
 
 use crate::approve::rule::{self, NotWritten};
-use crate::console;
 
 /// The time between two reads of the sessions' records.
 const INTERVAL: Duration = Duration::from_millis(500);

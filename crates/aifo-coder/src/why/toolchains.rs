@@ -6,13 +6,14 @@ use aifo_config::Config;
 use aifo_engine::Engine;
 use aifo_host::Toolchain;
 use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
+use aifo_terminal::paint;
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use super::directory;
 use crate::cli::Why;
 use crate::image_dialogue::{requests, unavailable};
-use crate::{backend, paint, settings};
+use crate::{backend, settings};
 
 /// A toolchain's image.
 #[derive(Debug, Serialize)]

@@ -4,31 +4,35 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use aifo_types::{escape_json, escape_line, escape_text};
-use anyhow::Context;
 
 /// Selects whether colours may be used.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Paint {
+pub enum Paint {
+    /// Coloured text.
     Colours,
+    /// Text as it is.
     Plain,
 }
 
 impl Paint {
     /// Colours on a terminal, unless `NO_COLOR` is set to anything.
-    pub(crate) fn of_stdout() -> Self {
+    pub fn of_stdout() -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if io::stdout().is_terminal() && !unwanted { Paint::Colours } else { Paint::Plain }
     }
 
-    pub(crate) fn bad(self, text: impl Display) -> String {
+    /// Text about a failure.
+    pub fn bad(self, text: impl Display) -> String {
         self.wrap("31", text)
     }
 
-    pub(crate) fn good(self, text: impl Display) -> String {
+    /// Text about a success.
+    pub fn good(self, text: impl Display) -> String {
         self.wrap("32", text)
     }
 
-    pub(crate) fn faint(self, text: impl Display) -> String {
+    /// Text beside what matters.
+    pub fn faint(self, text: impl Display) -> String {
         self.wrap("2", text)
     }
 
@@ -41,22 +45,22 @@ impl Paint {
 }
 
 /// Prints text with control characters escaped, except for colours. Ignores a closed pipe.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &str) -> io::Result<()> {
     to_end(write(text))
 }
 
 /// Prints a value as indented JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+pub fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     to_end(write_json(&(serde_json::to_string_pretty(value)? + "\n")))
 }
 
 /// Writes text as [`fn@print`] does. Errors: those of stdout.
-pub(crate) fn write(text: &str) -> io::Result<()> {
+pub fn write(text: &str) -> io::Result<()> {
     write_as_is(&escape_but_colours(text))
 }
 
 /// Writes JSON, the characters in its strings escaped. Errors: those of stdout.
-pub(crate) fn write_json(json: &str) -> io::Result<()> {
+pub fn write_json(json: &str) -> io::Result<()> {
     write_as_is(&escape_json(json))
 }
 
@@ -65,10 +69,11 @@ fn write_as_is(text: &str) -> io::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
-fn to_end(written: io::Result<()>) -> anyhow::Result<()> {
+fn to_end(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        printed => printed.context("cannot write to stdout"),
+        Err(error) => Err(io::Error::new(error.kind(), format!("cannot write to stdout: {error}"))),
+        Ok(()) => Ok(()),
     }
 }
 
@@ -96,7 +101,7 @@ const COLOUR_END: &str = "\x1b[0m";
 
 /// Rows in columns, two spaces between them; the last column is not padded. Control characters are
 /// escaped, so that a row stays a row.
-pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| escape_line(cell))).collect();
     let width = |column: usize| {

@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_host::{MessageLevel, MessageLog};
 use aifo_process::terminal::window_size;
+use tracing::Level;
 
 static SCREEN: Mutex<Screen> =
     Mutex::new(Screen { status: String::new(), shows_progress: false, held: None });
@@ -20,7 +20,7 @@ struct Screen {
 
 /// A command has the terminal.
 struct Held {
-    log: MessageLog,
+    log: Log,
     /// Lines must not be printed now.
     is_terminal: bool,
     lines: HeldLines,
@@ -28,22 +28,25 @@ struct Held {
 
 /// Warnings and errors that were not printed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct HeldLines {
+pub struct HeldLines {
     /// The first different ones, at most [`MAX_LINES`].
-    pub(crate) lines: Vec<String>,
+    pub lines: Vec<String>,
     /// The number of others.
-    pub(crate) more: usize,
+    pub more: usize,
 }
 
 /// A summary shows no more lines.
 const MAX_LINES: usize = 5;
 
+/// Takes the lines of a session's log.
+pub type Log = Box<dyn Fn(Level, &str) + Send>;
+
 /// Copies lines to a session's log until it is dropped, and keeps them off the terminal until it is
 /// released.
-pub(crate) struct Hold(());
+pub struct Hold(());
 
 /// Leaves the terminal to a command. If stderr is no terminal, lines are still printed.
-pub(crate) fn hold(log: MessageLog) -> Hold {
+pub fn hold(log: Log) -> Hold {
     set_status("");
     let is_terminal = std::io::stderr().is_terminal();
     screen().held = Some(Held { log, is_terminal, lines: HeldLines::default() });
@@ -52,7 +55,7 @@ pub(crate) fn hold(log: MessageLog) -> Hold {
 
 impl Hold {
     /// Returns the terminal to the launcher, and what was not printed.
-    pub(crate) fn release(&mut self) -> HeldLines {
+    pub fn release(&mut self) -> HeldLines {
         let mut screen = screen();
         let Some(held) = &mut screen.held else { return HeldLines::default() };
         held.is_terminal = false;
@@ -67,8 +70,8 @@ impl Drop for Hold {
 }
 
 impl HeldLines {
-    fn keep(&mut self, level: MessageLevel, line: &str, later: Later) {
-        if matches!(level, MessageLevel::Error | MessageLevel::Warn) && later == Later::Shown {
+    fn keep(&mut self, level: Level, line: &str, later: Later) {
+        if matches!(level, Level::ERROR | Level::WARN) && later == Later::Shown {
             self.add(line);
         }
     }
@@ -83,7 +86,7 @@ impl HeldLines {
 }
 
 /// Prints lines. A held terminal gets none.
-pub(super) fn print(level: MessageLevel, lines: &str) {
+pub(super) fn print(level: Level, lines: &str) {
     let mut screen = screen();
     screen.record(level, lines);
     if !screen.keep(level, lines, Later::Shown) {
@@ -92,7 +95,7 @@ pub(super) fn print(level: MessageLevel, lines: &str) {
 }
 
 /// As [`print()`], for lines that the end of the session has again: a held terminal does not get them later.
-pub(super) fn print_or_record(level: MessageLevel, lines: &str) {
+pub(super) fn print_or_record(level: Level, lines: &str) {
     let mut screen = screen();
     screen.record(level, lines);
     if !screen.keep(level, lines, Later::Omitted) {
@@ -108,12 +111,12 @@ enum Later {
 }
 
 /// Writes lines to the log of a session whose command runs, and nowhere else.
-pub(super) fn record(level: MessageLevel, lines: &str) {
+pub(super) fn record(level: Level, lines: &str) {
     screen().record(level, lines);
 }
 
 /// Sets the line that replaces itself, on a terminal that shows progress; empty removes it.
-pub(crate) fn set_status(text: &str) {
+pub fn set_status(text: &str) {
     let mut screen = screen();
     if !screen.shows_progress || screen.held.is_some() || screen.status == text {
         return;
@@ -140,7 +143,7 @@ pub(super) fn report_panics() {
     std::panic::set_hook(Box::new(move |panic| {
         let held = SCREEN.try_lock().is_ok_and(|mut screen| {
             let text = aifo_types::escape_line(&panic.to_string());
-            screen.record(MessageLevel::Error, &text);
+            screen.record(Level::ERROR, &text);
             let held = screen.held.as_mut().filter(|held| held.is_terminal);
             held.map(|held| held.lines.add(&text)).is_some()
         });
@@ -152,7 +155,7 @@ pub(super) fn report_panics() {
 
 impl Screen {
     /// Keeps a line off a held terminal. `false` if none is held.
-    fn keep(&mut self, level: MessageLevel, lines: &str, later: Later) -> bool {
+    fn keep(&mut self, level: Level, lines: &str, later: Later) -> bool {
         let Some(held) = self.held.as_mut().filter(|held| held.is_terminal) else { return false };
         held.lines.keep(level, lines, later);
         true
@@ -166,9 +169,9 @@ impl Screen {
         write(&format!("{clear}{lines}\n{status}"));
     }
 
-    fn record(&self, level: MessageLevel, lines: &str) {
+    fn record(&self, level: Level, lines: &str) {
         if let Some(held) = &self.held {
-            held.log.append(level, lines.strip_prefix("aifo-coder: ").unwrap_or(lines));
+            (held.log)(level, lines.strip_prefix("aifo-coder: ").unwrap_or(lines));
         }
     }
 }
@@ -205,9 +208,9 @@ mod tests {
     #[test]
     fn a_held_terminal_gets_no_line_that_the_summary_has() {
         let mut held = HeldLines::default();
-        held.keep(MessageLevel::Warn, "refused", Later::Omitted);
-        held.keep(MessageLevel::Info, "ready", Later::Shown);
-        held.keep(MessageLevel::Warn, "lost", Later::Shown);
+        held.keep(Level::WARN, "refused", Later::Omitted);
+        held.keep(Level::INFO, "ready", Later::Shown);
+        held.keep(Level::WARN, "lost", Later::Shown);
         assert_eq!((held.lines, held.more), (vec!["lost".to_owned()], 0));
     }
 }

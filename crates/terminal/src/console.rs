@@ -2,11 +2,10 @@
 
 mod screen;
 
+use std::error::Error;
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, IsTerminal};
 
-use aifo_host::MessageLevel;
-use aifo_network::REFUSALS;
 use aifo_types::escape_line;
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -18,10 +17,11 @@ use tracing_subscriber::{
     layer::{Context, Layer, SubscriberExt},
 };
 
-pub(crate) use screen::{HeldLines, Hold, hold, set_status};
+pub use screen::{HeldLines, Hold, Log, hold, set_status};
 
+/// The lines that a command prints on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLevel {
+pub enum LogLevel {
     /// Errors only.
     Quiet,
     /// Also slow starts of sidecars.
@@ -33,7 +33,7 @@ pub(crate) enum LogLevel {
 }
 
 /// Starts logging to stderr, and to the log of a session that is [held](hold).
-pub(crate) fn start(log_level: LogLevel) {
+pub fn start(log_level: LogLevel, refusals: &'static str) {
     let level = match log_level {
         LogLevel::Quiet | LogLevel::Warnings => Level::WARN,
         LogLevel::Notices => Level::INFO,
@@ -56,7 +56,9 @@ pub(crate) fn start(log_level: LogLevel) {
         screen::show_progress();
     }
     // Fails only if set twice; this is the only caller.
-    let _ = tracing::subscriber::set_global_default(Registry::default().with(Lines { shown }));
+    let _ = tracing::subscriber::set_global_default(
+        Registry::default().with(Lines { shown, refusals }),
+    );
     if let Some(error) = mistake {
         tracing::warn!(%error, "ignoring invalid {RUST_LOG}");
     }
@@ -64,15 +66,15 @@ pub(crate) fn start(log_level: LogLevel) {
 
 /// The target of lines about a session's start. Shown unless `--quiet` is given. No module has this
 /// name, whose own notices would be shown too.
-pub(crate) const PROGRESS: &str = "aifo_coder::session_start";
+pub const PROGRESS: &str = "aifo_coder::session_start";
 
 /// Returns whether stdin and stdout are a terminal.
-pub(crate) fn is_on_terminal() -> bool {
+pub fn is_on_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Returns a number with its noun: "1 file", "2 files".
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -81,11 +83,11 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 const RUST_LOG: &str = "RUST_LOG";
 
 /// Prints text with the program's name before it; a hint in it gets its own line.
-pub(crate) fn say(text: impl Display) {
-    print_lines(MessageLevel::Info, &text.to_string());
+pub fn say(text: impl Display) {
+    print_lines(Level::INFO, &text.to_string());
 }
 
-fn print_lines(level: MessageLevel, text: &str) {
+fn print_lines(level: Level, text: &str) {
     for (index, line) in text.lines().enumerate() {
         let prefix = if index == 0 { "aifo-coder: " } else { "" };
         screen::print(level, &format!("{prefix}{}", escape_line(line)));
@@ -93,12 +95,12 @@ fn print_lines(level: MessageLevel, text: &str) {
 }
 
 /// Prints lines without the program's name.
-pub(crate) fn say_lines(text: &str) {
-    screen::print(MessageLevel::Info, aifo_types::escape_text(text).trim_end_matches('\n'));
+pub fn say_lines(text: &str) {
+    screen::print(Level::INFO, aifo_types::escape_text(text).trim_end_matches('\n'));
 }
 
 /// A writer to stderr that escapes text for terminals, for lines that libraries write.
-pub(crate) struct EscapedStderr;
+pub struct EscapedStderr;
 
 impl io::Write for EscapedStderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -113,16 +115,17 @@ impl io::Write for EscapedStderr {
 }
 
 /// Prints the error of the whole command; a hint in its text gets its own line.
-pub(crate) fn fail(error: &anyhow::Error) {
-    let text = error_chain(error);
+pub fn fail(error: &impl AsRef<dyn Error + Send + Sync>) {
+    let error = error.as_ref();
+    let text = chain_text(error);
     let remedy = remedy(error).filter(|_| !text.contains("\nhint: "));
     let hint = remedy.map(|remedy| format!("\nhint: {remedy}")).unwrap_or_default();
-    print_lines(MessageLevel::Error, &format!("{text}{hint}"));
+    print_lines(Level::ERROR, &format!("{text}{hint}"));
 }
 
 /// Returns the remedy of an error of the file system that any command can meet.
-fn remedy(error: &anyhow::Error) -> Option<&'static str> {
-    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.find_map(|cause| match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
             "free space; `aifo-coder cache list --sizes` and `aifo-coder state list` show the files \
@@ -137,16 +140,29 @@ fn remedy(error: &anyhow::Error) -> Option<&'static str> {
 }
 
 /// The error and its causes, without those that an outer message already contains.
-pub(crate) fn error_chain(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |mut error_chain, cause| {
+pub fn error_chain(error: &impl AsRef<dyn Error + Send + Sync>) -> String {
+    chain_text(error.as_ref())
+}
+
+fn chain_text(error: &(dyn Error + 'static)) -> String {
+    chain(error).fold(String::new(), |mut text, cause| {
         let cause = cause.to_string();
-        if error_chain.is_empty() {
-            error_chain = cause;
-        } else if !error_chain.contains(&cause) {
-            error_chain.push_str(": ");
-            error_chain.push_str(&cause);
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
         }
-        error_chain
+        text
+    })
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
     })
 }
 
@@ -154,6 +170,8 @@ pub(crate) fn error_chain(error: &anyhow::Error) -> String {
 struct Lines {
     /// The events that are printed.
     shown: Targets,
+    /// The target of refusals, which a held terminal does not get: their caller does.
+    refusals: &'static str,
 }
 
 impl Lines {
@@ -173,14 +191,11 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let line = format!("aifo-coder: {}{}", fields.message, fields.rest);
-        let level = match *event.metadata().level() {
-            Level::ERROR => MessageLevel::Error,
-            Level::WARN => MessageLevel::Warn,
-            Level::INFO => MessageLevel::Info,
-            _ => MessageLevel::Debug,
-        };
+        let level = *event.metadata().level();
         match self.is_shown(event.metadata()) {
-            true if event.metadata().target() == REFUSALS => screen::print_or_record(level, &line),
+            true if event.metadata().target() == self.refusals => {
+                screen::print_or_record(level, &line);
+            }
             true => screen::print(level, &line),
             false => screen::record(level, &line),
         }
@@ -212,14 +227,15 @@ impl Visit for Fields {
 mod tests {
     use super::*;
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot start a session")]
+    struct Outer(#[source] io::Error);
+
     #[test]
     fn errors_of_a_disk_have_a_remedy() {
-        let error = |kind: io::ErrorKind| anyhow::Error::from(io::Error::from(kind));
-        let full = error(io::ErrorKind::StorageFull).context("cannot start a session");
-        assert!(remedy(&full).unwrap().starts_with("free space; "));
-        assert!(remedy(&error(io::ErrorKind::ReadOnlyFilesystem)).unwrap().contains("TMPDIR"));
-        assert_eq!(remedy(&error(io::ErrorKind::NotFound)), None);
-        let launch = aifo_launch::LaunchError::System(io::ErrorKind::StorageFull.into());
-        assert!(remedy(&launch.into()).is_some(), "the cause is in the chain");
+        let remedy = |kind: io::ErrorKind| remedy(&Outer(kind.into()));
+        assert!(remedy(io::ErrorKind::StorageFull).unwrap().starts_with("free space; "));
+        assert!(remedy(io::ErrorKind::ReadOnlyFilesystem).unwrap().contains("TMPDIR"));
+        assert_eq!(remedy(io::ErrorKind::NotFound), None);
     }
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 /// A moment, to the second: `2026-10-05 12:03:04Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub struct Moment {
     seconds: u64,
 }
 
 impl Moment {
     /// From milliseconds since 1970.
-    pub(crate) fn from_unix_ms(milliseconds: u64) -> Self {
+    pub fn from_unix_ms(milliseconds: u64) -> Self {
         Moment { seconds: milliseconds / 1000 }
     }
 }
@@ -41,7 +41,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 }
 
 /// Formats a duration: `85 ms`, `1.23 s`, `4 min 5 s`.
-pub(crate) fn duration(milliseconds: u64) -> String {
+pub fn duration(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds} ms"),
         1_000..60_000 => {

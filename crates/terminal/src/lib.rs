@@ -1,12 +1,13 @@
-//! Held sessions: a terminal that outlives its clients (`spec/attach.md`).
+//! The terminal of this process, and terminals that outlive their clients (`spec/attach.md`).
 //!
-//! In scope: the holder of a pseudo terminal and its command ([`Holder`]), the screen that it keeps,
-//! the frames between holder and clients, and the client of a terminal ([`Client`]).
+//! In scope: lines on stderr with control characters escaped, and a status line ([`console`]); coloured
+//! output on stdout ([`paint`]); the holder of a pseudo terminal and its command ([`Holder`]), the screen
+//! that it keeps, the frames between holder and clients, and the client of a terminal ([`Client`]).
 //!
-//! Out of scope: how a holder is started and found (`aifo-launch`, `aifo-coder`).
+//! Out of scope: how a holder is started and found (`aifo-host`, `aifo-coder`).
 //!
 //! ```
-//! use aifo_attach::{Frame, FrameReader};
+//! use aifo_terminal::{Frame, FrameReader};
 //!
 //! let mut bytes = Vec::new();
 //! Frame::Input(b"ls".to_vec()).encode(&mut bytes);
@@ -22,15 +23,19 @@
 //! a pair of descriptors.
 
 mod client;
+pub mod clock;
 mod connection;
+pub mod console;
 mod detach_keys;
 mod encoded_key;
 mod end_file;
 mod frame;
 mod guard;
 mod holder;
+pub mod paint;
 mod peer;
 mod screen;
+mod shown;
 mod terminal_report;
 
 pub use client::{Client, ClientEnd};
@@ -41,3 +46,4 @@ pub use frame::{Frame, FrameError, FrameReader, Role};
 pub use guard::guard;
 pub use holder::{CLIENTS_FILE, Held, Holder, SOCKET};
 pub use screen::Screen;
+pub use shown::{PROGRAM, guard_process, show_held};

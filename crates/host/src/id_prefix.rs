@@ -1,23 +1,26 @@
 //! Lookup of a session by a prefix of its id.
 
-use anyhow::bail;
+/// No session or more than one has such an id.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PrefixError(String);
 
 /// The hint at sessions that this machine has not started.
-pub(crate) const ELSEWHERE: &str = "for a session in a cluster add --backend kubernetes";
+pub const ELSEWHERE: &str = "for a session in a cluster add --backend kubernetes";
 /// The end of the name of sessions in a cluster.
 const CLUSTER: &str = " in the cluster";
 
 /// Returns the index of the only id that starts with `prefix`. Errors name the candidates.
-pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<usize> {
+pub fn the_one(prefix: &str, ids: &[&str], what: &str) -> Result<usize, PrefixError> {
     let matching: Vec<usize> =
         (0..ids.len()).filter(|at| ids.get(*at).is_some_and(|id| id.starts_with(prefix))).collect();
     let names = |of: &[usize]| {
         of.iter().filter_map(|at| ids.get(*at).copied()).collect::<Vec<_>>().join(", ")
     };
-    match matching[..] {
-        [only] => Ok(only),
-        [] if prefix.is_empty() => bail!("no {what} found"),
-        [] if what.ends_with(CLUSTER) && ids.is_empty() => bail!("no {what} '{prefix}'"),
+    Err(PrefixError(match matching[..] {
+        [only] => return Ok(only),
+        [] if prefix.is_empty() => format!("no {what} found"),
+        [] if what.ends_with(CLUSTER) && ids.is_empty() => format!("no {what} '{prefix}'"),
         [] => {
             let all: Vec<usize> = (0..ids.len()).collect();
             let available = match ids.is_empty() {
@@ -26,12 +29,15 @@ pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<
             };
             let elsewhere = (!what.ends_with(CLUSTER)).then(|| ELSEWHERE.to_owned());
             let hints: Vec<_> = available.into_iter().chain(elsewhere).collect();
-            bail!("no {what} '{prefix}'\nhint: {}", hints.join("; "))
+            format!("no {what} '{prefix}'\nhint: {}", hints.join("; "))
         }
         _ => {
-            bail!("'{prefix}' matches more than one {what}\nhint: candidates: {}", names(&matching))
+            format!(
+                "'{prefix}' matches more than one {what}\nhint: candidates: {}",
+                names(&matching)
+            )
         }
-    }
+    }))
 }
 
 #[cfg(test)]
