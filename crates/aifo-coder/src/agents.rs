@@ -43,14 +43,6 @@ async fn find(choice: Choice) -> Result<Engine, String> {
     }
 }
 
-/// The default image of an agent's container.
-pub(crate) fn image(spec: &AgentSpec, config: &Config) -> String {
-    let ours = || {
-        format!("{}aifo-agent-{}:{}", config.image_prefix.value, spec.name, config.image_tag.value)
-    };
-    spec.image.clone().unwrap_or_else(ours)
-}
-
 /// One agent in the list.
 #[derive(Serialize)]
 struct Row<'a> {
@@ -79,7 +71,7 @@ impl<'a> Row<'a> {
         keys: Option<&KeySettings>,
         engine: Option<&Engine>,
     ) -> Self {
-        let image = image(spec, config);
+        let image = config.agent_image(spec);
         let image_ready = match engine {
             Some(engine) => within_timeout(engine.has_image(&image)).await,
             None => None,

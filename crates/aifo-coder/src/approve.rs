@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use aifo_config::UsageError;
 use aifo_host::{ControlClient, ControlLine, ListedQuestion, SessionInfo};
 use aifo_policy::Answer;
 use aifo_terminal::{console, paint};
@@ -17,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::approve::keys::{Key, Keys};
 use crate::approve::rule::NotWritten;
-use crate::cli::{Approve, UsageError};
+use crate::cli::Approve;
 use crate::kube::{self, Cluster};
 use crate::sessions;
 

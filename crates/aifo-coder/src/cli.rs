@@ -35,7 +35,7 @@ pub(crate) use self::removal::{
 };
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::{Session, default_workspace};
-pub(crate) use self::usage::{UsageError, parse, reject_option};
+pub(crate) use self::usage::{parse, reject_option};
 pub(crate) use self::web::Web;
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist

@@ -21,8 +21,8 @@ use aifo_terminal::paint::{self, Paint};
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
 use crate::kube::without_backend;
+use crate::logging;
 use crate::start::signal_exit_code;
-use crate::{logging, settings};
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
     logging::start(LogLevel::Warnings);
@@ -76,7 +76,7 @@ impl CheckContext {
             Err(error) if error.is_usage() => return Err(error.into()),
             Err(error) => (Config::builtin(), Some(error)),
         };
-        let programs = settings::programs(&workspace, &config);
+        let programs = config.trusted_programs(&workspace);
         let backend = config.backend.value;
         if let Some(flag) = flags.given_for_cluster()
             && config_error.is_none()

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use aifo_agents::trusted_programs_here;
-use aifo_config::Config;
+use aifo_config::{Config, UsageError};
 use aifo_host::{EndSignals, ShimBinary};
 use aifo_launch::{Agent, BackendChoice, Fallback};
 use aifo_policy::Policy;
@@ -14,7 +14,7 @@ use aifo_terminal::console::LogLevel;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
-use crate::cli::{Exec, UsageError, reject_option};
+use crate::cli::{Exec, reject_option};
 use crate::kube::{self, Cluster};
 use crate::start::{self, Started, start};
 use crate::{run, sessions, settings};

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use aifo_config::detach_keys;
+use aifo_config::{UsageError, detach_keys};
 use aifo_host::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions, the_one};
 use aifo_terminal::{
     ClientEnd, Connection, Held, Holder, PROGRAM, console, disconnect_clients, show_held,
@@ -18,9 +18,8 @@ use aifo_types::{Ending, WindowSize, exit};
 use anyhow::{Context, bail};
 
 use crate::banner::short;
-use crate::cli::{self, UsageError};
 use crate::kube::{self, Cluster};
-use crate::logout;
+use crate::{cli, logout};
 
 /// The first argument of a process that holds a terminal.
 const HOLD: &str = "_hold";

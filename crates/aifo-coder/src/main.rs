@@ -9,7 +9,6 @@
 mod acp;
 mod agents;
 mod approve;
-mod backend;
 mod banner;
 mod cache;
 mod cleanup;
@@ -44,7 +43,6 @@ mod settings;
 mod setup;
 mod start;
 mod state;
-mod target;
 mod web;
 mod why;
 mod workspace_in_pod;
@@ -52,13 +50,13 @@ mod workspace_in_pod;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use aifo_config::ConfigError;
+use aifo_config::{ConfigError, SessionError, UsageError};
 use aifo_process::SignalSet;
 use aifo_terminal::{console, guard_process};
 use aifo_types::exit;
 use tokio::signal::unix::SignalKind;
 
-use crate::cli::{Command, UsageError};
+use crate::cli::Command;
 
 fn main() -> ExitCode {
     if let Some(code) = internal_process() {
@@ -122,7 +120,12 @@ fn internal_process() -> Option<ExitCode> {
 
 /// The exit code for an error: 2 for a wrong command line, else `otherwise`.
 pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
+    let of_session = |error: &SessionError| match error {
+        SessionError::Config(error) => error.is_usage(),
+        _ => false,
+    };
     let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage)
+        || error.downcast_ref().is_some_and(of_session)
         || error.downcast_ref::<UsageError>().is_some();
     if wrong_usage { USAGE } else { otherwise }
 }

@@ -28,7 +28,7 @@ use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::Proxy;
-use crate::{banner, logging, settings};
+use crate::{banner, logging};
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     logging::start(flags.log_level());
@@ -43,7 +43,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     };
     config.default_rules.value &= !flags.no_rules;
     let asked = &config.ask_command.value;
-    let ask_command = settings::user_program(&workspace, &config, "ask.command", asked)?;
+    let ask_command = config.user_program(&workspace, "ask.command", asked)?;
     let approvals = approvals(&workspace, &config);
     let programs = trusted_programs(&workspace);
     let shim = ShimBinary::find(|| programs.clone())?;

@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
+use aifo_config::UsageError;
 use aifo_network::PublishedPort;
 use aifo_terminal::paint;
 
-use crate::cli::{Publish, UsageError};
+use crate::cli::Publish;
 use crate::kube::{self, Cluster, Unusable};
 use crate::sessions;
 

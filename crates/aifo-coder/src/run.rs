@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::process::ExitCode;
 
 use aifo_agents::ModelKeys;
-use aifo_config::{Config, OnHangup};
+use aifo_config::{Config, OnHangup, SessionProgram};
 use aifo_host::{EndSignals, user_command};
 use aifo_launch::{
     Agent, AgentEnd, BackendChoice, Session, SidecarBackend, Verbosity, WorkspaceLock,
@@ -18,7 +18,6 @@ use anyhow::Context;
 use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::held::{self, Keep};
 use crate::start::{self, Started, signal_exit_code, start};
-use crate::target::Target;
 use crate::{banner, kube, settings, workspace_in_pod};
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
@@ -64,7 +63,7 @@ pub(crate) enum Share {
 
 /// Runs a command in a session of its own. `id` is its id, if it is held, and `given` are variables for the agent's process.
 pub(crate) async fn run_target(
-    target: Target,
+    target: SessionProgram,
     flags: &cli::Session,
     config: &Config,
     share: Share,
@@ -82,7 +81,7 @@ pub(crate) async fn run_target(
     let mut session = settings::session_config(flags, config, target.fallback()).await?;
     session.id = id;
     target.configure(&mut session).await?;
-    settings::expect_user(&mut session, config);
+    config.expect_user(&mut session);
     if flags.containers.dry_run {
         return start::show_plan(&session).await;
     }
@@ -140,12 +139,14 @@ pub(crate) async fn run_target(
     Ok(ended(end?, &agent))
 }
 
-fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
+fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<SessionProgram> {
     let line: Vec<OsString> = std::env::args_os().collect();
     let image = flags.start.image.as_deref();
     let (name, args) = match flags.target(&line) {
         RunTarget::Agent(name, args) => (name, args),
-        RunTarget::Command(words) => return Ok(Target::command(words.to_vec(), image, config)),
+        RunTarget::Command(words) => {
+            return Ok(SessionProgram::command(words.to_vec(), image, config));
+        }
     };
     reject_option("run", Some(name))?;
     let name = name.to_string_lossy();
@@ -153,7 +154,7 @@ fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     // Not every agent accepts an option twice, so the user's own replaces the table's.
     let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));
     let command: Vec<OsString> = own.chain(args.iter().cloned()).collect();
-    Target::agent(spec, command, image, config)
+    Ok(SessionProgram::agent(spec, command, image, config)?)
 }
 
 /// Runs a command to its end, then ends the session.

@@ -15,8 +15,7 @@ use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::cli::{BuildImages, Setup};
-use crate::image_dialogue::{requests, unavailable};
-use crate::{agents, backend, images, settings};
+use crate::images;
 
 /// An image of the project and the way to get it.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl Plan {
     async fn of(flags: &Setup, config: &Config, workspace: &Path) -> anyhow::Result<Self> {
         let specs = requested_agents(&flags.agents, config)?;
         let engine = find_engine(flags.engine, config, workspace).await?;
-        let containers = backend::containers(engine, config);
+        let containers = config.containers(engine);
         let engine = containers.engine.clone();
         let toolchains = &config.toolchains.value.list;
         let is_named = |kind: &Kind| config.kinds.images.contains_key(kind);
@@ -100,7 +99,7 @@ impl Plan {
             steps.push(Step { name: kind.to_string(), image, action, because, decision });
         }
         for spec in &specs {
-            let image = agents::image(spec, config);
+            let image = config.agent_image(spec);
             let has_recipe = spec.image.is_none() && containers.images.prefix.is_empty();
             let action = action(&engine, &image, has_recipe).await;
             let (name, because) = (spec.name.clone(), String::new());
@@ -174,7 +173,7 @@ impl Plan {
             && matches!(decision.reason, ImageReason::Pullable { .. })
         {
             let decision = decision.clone().pulled(&self.engine, |_| {}).await;
-            if let Some(line) = unavailable(&decision) {
+            if let Some(line) = decision.unavailable() {
                 if decision.lacks_version_of_user() {
                     bail!(line);
                 }
@@ -236,7 +235,7 @@ async fn find_engine(
         })?,
         Some(flavor) => Choice::Only(flavor),
     };
-    let programs = settings::programs(workspace, config);
+    let programs = config.trusted_programs(workspace);
     let found = within_timeout(Engine::find(choice, &programs)).await;
     let found = found.context("the engine did not answer")?;
     found.map_err(|error| {
@@ -264,8 +263,7 @@ fn is_usual(reason: &ImageReason) -> bool {
 }
 
 fn because(decision: &ImageDecision) -> String {
-    let requested = decision.requested.as_ref();
-    requested.map(|requested| requests(&decision.kind, requested)).unwrap_or_default()
+    decision.request().unwrap_or_default()
 }
 
 /// Asks on a terminal; without one the answer is no.

@@ -9,6 +9,8 @@ use aifo_terminal::console::{self, PROGRESS};
 use aifo_terminal::paint;
 use aifo_types::Ending;
 
+use crate::progress;
+
 /// The exit code of a command that this signal ended.
 pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
     ExitCode::from(Ending::Signaled(signal).exit_code())
@@ -23,9 +25,10 @@ pub(crate) enum Started {
 /// Removes what killed sessions left, then starts a session. A signal cancels the start and removes
 /// what has been started.
 pub(crate) async fn start(
-    config: SessionConfig,
+    mut config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
+    config.reporter = progress::reporter(config.starts());
     let killed = tokio::select! {
         killed = remove_killed_sessions(trusted_programs_here) => killed,
         signal = signals.recv() => return Ok(Started::Cancelled(signal)),

@@ -49,7 +49,7 @@ pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
         removals: settings.web_removals.value,
     };
     let on_attention = &settings.web_on_attention.value;
-    let on_attention = settings::user_program(&cwd, &settings, "web.on_attention", on_attention)?;
+    let on_attention = settings.user_program(&cwd, "web.on_attention", on_attention)?;
     let on_attention = on_attention.map(|program| {
         AttentionProgram::new(move |input| {
             let program = program.clone();

@@ -15,9 +15,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use aifo_config::Config;
+use aifo_config::{Config, UsageError};
 use aifo_host::ELSEWHERE;
-use aifo_launch::{BackendChoice, Fallback, SidecarBackend};
+use aifo_launch::{BackendChoice, Fallback, NoDialogue, SidecarBackend};
 use aifo_terminal::paint;
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
@@ -25,10 +25,8 @@ use anyhow::{Context, ensure};
 use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
-use crate::cli::{UsageError, Why, reject_option};
-use crate::image_dialogue::Dialogue;
+use crate::cli::{Why, reject_option};
 use crate::kube::{self, Cluster};
-use crate::{backend, settings};
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let session = flags.session.as_deref();
@@ -85,7 +83,7 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
 
 /// Returns where a session's sidecars would run. Queries an engine only if the backend is `auto`.
 async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocation> {
-    let programs = settings::programs(workspace, config);
+    let programs = config.trusted_programs(workspace);
     Ok(match config.backend.value {
         _ if std::env::var_os(env::POD_SESSION).is_some() => SidecarLocation::Containers,
         BackendChoice::Local => SidecarLocation::Machine,
@@ -93,8 +91,8 @@ async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocat
             SidecarLocation::Containers
         }
         BackendChoice::Auto => {
-            let (fallback, silent) = (Fallback::Local, Dialogue::Silent);
-            match backend::choose(config, workspace, fallback, &programs, silent).await?.0 {
+            let fallback = Fallback::Local;
+            match config.choose_backend(workspace, fallback, &programs, &mut NoDialogue).await?.0 {
                 SidecarBackend::Local => SidecarLocation::Machine,
                 SidecarBackend::Containers(_) | SidecarBackend::Pod(_) => {
                     SidecarLocation::Containers

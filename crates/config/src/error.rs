@@ -58,6 +58,11 @@ impl ConfigError {
     }
 }
 
+/// A wrong command line that the flags alone do not show.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
 /// Returns the known word closest to `word`, if it is similar enough.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let rated =

@@ -17,6 +17,7 @@
 //! Architecture invariant: no value is read again after the table; each has its source.
 
 mod agents;
+mod backend;
 mod carried;
 mod choices;
 mod definition;
@@ -35,9 +36,12 @@ mod layers;
 mod network;
 mod paths;
 mod permissions;
+mod program;
 mod registries;
 mod rules;
 mod session;
+mod session_config;
+mod session_error;
 mod source;
 mod table;
 #[cfg(test)]
@@ -47,7 +51,7 @@ mod variables;
 
 pub use carried::carried_settings;
 pub use choices::OnHangup;
-pub use error::{ConfigError, suggestion};
+pub use error::{ConfigError, UsageError, suggestion};
 pub use file::File;
 pub use flags::{
     Cluster, Containers, Flags, FlagsOf, Permissions, Pod, Project, Session, Smart, State,
@@ -58,6 +62,8 @@ pub use kinds::{ToolEffect, ToolRule, is_engine_word};
 pub use kubernetes::{parse_label, parse_subdomain};
 pub use layers::{detach_keys, load, load_user};
 pub use paths::{links_below, real, user_file_name, user_file_path, workspace_file_path};
+pub use program::{ProgramImage, SessionProgram, without_effect};
+pub use session_error::SessionError;
 pub use source::Source;
 pub use table::Config;
 pub use toolchains::{StartMode, Toolchains};

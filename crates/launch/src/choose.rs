@@ -64,7 +64,7 @@ pub enum ChoiceError {
     )]
     Kubernetes,
     /// No image has a version that the user requests.
-    #[error("no image has the requested version of {}", .0.kind)]
+    #[error("{}", .0.unavailable().unwrap_or_default())]
     Version(Box<ImageDecision>),
 }
 

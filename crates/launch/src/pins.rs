@@ -1,5 +1,6 @@
 //! The image of a kind whose version the user or the project's files request (`spec/cli.md#versions`).
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,55 @@ pub struct ImageDecision {
     pub requested: Option<ProjectVersion>,
     /// The reason.
     pub reason: ImageReason,
+}
+
+impl ImageDecision {
+    /// Returns who requests which version: `'.nvmrc' requests node 22`, `you request node 22`.
+    pub fn request(&self) -> Option<String> {
+        let (kind, requested) = (&self.kind, self.requested.as_ref()?);
+        let later = if requested.is_minimum { " or later" } else { "" };
+        let subject = match requested.version.source() {
+            VersionSource::ProjectFile(path) => {
+                format!("'{}' requests", path.file_name().unwrap_or_default().to_string_lossy())
+            }
+            VersionSource::User => "you request".to_owned(),
+        };
+        Some(format!("{subject} {kind} {}{later}", requested.version))
+    }
+
+    /// Returns the line about a version that no image has, with the remedy.
+    pub fn unavailable(&self) -> Option<String> {
+        let ImageReason::Unavailable { contained, official } = &self.reason else { return None };
+        let (kind, usual) = (&self.kind, &self.image);
+        let requested = self.requested.as_ref()?;
+        let is_of_user = *requested.version.source() == VersionSource::User;
+        let mut line = self.request()?;
+        // Writing to a String does not fail.
+        let _ = match contained {
+            Some(version) => write!(line, ", but '{usual}' has {version}"),
+            None => write!(line, ", but no image of that version is on this machine"),
+        };
+        let _ = match official {
+            Some((image, why)) if is_of_user => write!(
+                line,
+                ", and '{image}' cannot be pulled: {why}\nhint: omit the version, load '{image}' into the \
+             engine, or name an image with --toolchain-image {kind}=IMAGE"
+            ),
+            None if is_of_user => write!(
+                line,
+                "\nhint: omit the version, or name an image with --toolchain-image {kind}=IMAGE"
+            ),
+            Some((image, why)) => write!(
+                line,
+                ", and '{image}' cannot be pulled: {why}; using '{usual}'; load '{image}' into the engine, or \
+             name an image with --toolchain-image {kind}=IMAGE"
+            ),
+            None => {
+                write!(line, "; using '{usual}'; name an image with --toolchain-image {kind}=IMAGE")
+            }
+        };
+        Some(line)
+    }
 }
 
 /// Reasons for an image.

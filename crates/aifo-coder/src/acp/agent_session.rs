@@ -10,7 +10,7 @@ use aifo_acp_io::{
     WorkspaceHost, Writing,
 };
 use aifo_agents::{AGENT_VARIABLE_PREFIX, AcpProfile, ModelKeys, agent_variables};
-use aifo_config::Config;
+use aifo_config::{Config, SessionProgram};
 use aifo_host::{CallStats, EndSignals};
 use aifo_launch::{Agent, AgentEnvironment, Session, WorkspaceLock};
 use aifo_process::become_subreaper;
@@ -23,7 +23,6 @@ use crate::acp::judge::{AgentRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::cli::{AcpAgent, UserPresence, default_workspace};
 use crate::start::{self, Started, start};
-use crate::target::Target;
 use crate::{banner, kube, settings};
 
 /// An agent that is ready to start, with its hosts, permission rules and log.
@@ -84,7 +83,7 @@ impl AgentSession {
         let mut session = settings::session_config(&flags.session, &config, fallback).await?;
         target.configure(&mut session).await?;
         if flags.user == UserPresence::Present {
-            settings::expect_user(&mut session, &config);
+            config.expect_user(&mut session);
         }
         if flags.session.containers.dry_run {
             start::show_plan(&session).await?;
@@ -127,7 +126,7 @@ impl SessionGuard {
 /// Builds the agent's command, hosts and rules, and warns of tools that bypass the shims.
 async fn build(
     session: &Session,
-    target: Target,
+    target: SessionProgram,
     agent: &Agent,
     profile: AcpProfile,
     flags: &AcpAgent,
@@ -208,7 +207,7 @@ fn terminals(
 }
 
 /// Values that logs must not contain: the session's token and the agent's credentials.
-fn secrets(session: &Session, target: &Target) -> Vec<String> {
+fn secrets(session: &Session, target: &SessionProgram) -> Vec<String> {
     let text = |value: OsString| value.into_string().ok();
     let own = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
     let known = target.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
@@ -225,13 +224,13 @@ pub(super) fn resolve_target(
     flags: &AcpAgent,
     agent: Option<&str>,
     config: &Config,
-) -> anyhow::Result<(Target, AcpProfile)> {
+) -> anyhow::Result<(SessionProgram, AcpProfile)> {
     let image = flags.start.image.as_deref();
     if let Some(line) = &flags.agent_command {
         let words = shlex::split(line).filter(|words| !words.is_empty());
         let words = words.with_context(|| format!("'{line}' is not a valid command line"))?;
         let command = words.iter().map(OsString::from).collect();
-        let target = Target::command(command, image, config);
+        let target = SessionProgram::command(command, image, config);
         let known = target.spec.as_ref().and_then(|spec| spec.acp.clone());
         let profile = known.unwrap_or_else(|| AcpProfile::plain(words));
         return Ok((target, profile));
@@ -245,7 +244,7 @@ pub(super) fn resolve_target(
         );
     };
     let command = profile.command.iter().map(OsString::from).collect();
-    Ok((Target::agent(spec, command, image, config)?, profile))
+    Ok((SessionProgram::agent(spec, command, image, config)?, profile))
 }
 
 /// Returns the agent's working directory. `--cwd` outside the default workspace makes it the workspace.

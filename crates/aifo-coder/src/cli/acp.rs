@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use aifo_agents::ChunkMode;
-use aifo_config::Flags;
+use aifo_config::{Flags, UsageError};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::cluster::PodFlags;
 use super::run::AgentStart;
 use super::session::{Session, StateFlags, YesTo};
-use super::usage::{UsageError, options_of, reject_option};
+use super::usage::{options_of, reject_option};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {

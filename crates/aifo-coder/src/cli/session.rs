@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_config::{Flags, FlagsOf};
+use aifo_config::{Flags, FlagsOf, UsageError};
 use aifo_launch::RunnerTransport;
 use clap::{Args, ValueHint};
-
-use super::usage::UsageError;
 
 /// The default of `--workspace`.
 pub(crate) fn default_workspace() -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use aifo_config::suggestion;
+use aifo_config::{UsageError, suggestion};
 use aifo_terminal::paint;
 use clap::{
     CommandFactory, Parser,
@@ -11,11 +11,6 @@ use clap::{
 
 use super::Cli;
 use super::help::text;
-
-/// The command line is wrong.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct UsageError(pub(crate) String);
 
 /// Parses the command line of this process. Exits on an error, and after help.
 pub(crate) fn parse() -> Cli {

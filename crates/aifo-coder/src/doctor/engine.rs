@@ -1,12 +1,10 @@
 //! Checks of container engines: availability, features and images.
 
-use aifo_engine::EngineStatus;
-use aifo_engine::{CgroupVersion, Engine, Facts, Flavor};
+use aifo_engine::{CgroupVersion, Engine, EngineStatus, Facts, Flavor};
 use aifo_launch::BackendChoice;
 
 use super::CheckContext;
 use super::report::Finding;
-use crate::backend;
 
 pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
     let mut findings: Vec<_> = context.engines.iter().flat_map(judge).collect();
@@ -127,7 +125,7 @@ pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
 
 async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
     let kinds = &context.config.toolchains.value.kinds();
-    let containers = backend::containers(engine.clone(), &context.config);
+    let containers = context.config.containers(engine.clone());
     let missing = containers.missing_images(kinds).await;
     let check = format!("{} images", engine.flavor());
     match (kinds.len(), missing.as_slice()) {

@@ -15,7 +15,6 @@ use tempfile::TempDir;
 use self::calls::{Calls, Measured};
 use super::CheckContext;
 use super::report::Finding;
-use crate::backend;
 
 pub(super) async fn local(context: &CheckContext) -> Vec<Finding> {
     if context.named_engine().is_some() || context.is_cluster() {
@@ -118,7 +117,7 @@ fn network_remedy(net: Net, error: &TrialError) -> &'static str {
 
 /// Returns images for the trial: those of the toolchains, then any.
 async fn candidates(engine: &Engine, context: &CheckContext) -> Vec<String> {
-    let images_of_kinds = backend::containers(engine.clone(), &context.config).images;
+    let images_of_kinds = context.config.containers(engine.clone()).images;
     let mut images = Vec::new();
     for kind in context.config.toolchains.value.kinds() {
         let image = images_of_kinds.of(&kind);

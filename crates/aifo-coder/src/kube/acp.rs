@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use aifo_config::Config;
+use aifo_config::{Config, UsageError};
 use aifo_launch::BackendChoice;
 use aifo_terminal::console::LogLevel;
 use anyhow::{Context, bail};
@@ -16,7 +16,7 @@ use super::relay::Input;
 use super::run::validate;
 use super::session::{AgentFiles, PodRequest};
 use super::target::Target;
-use crate::cli::{Acp, AcpAgent, Prompt, ServedBy, UsageError};
+use crate::cli::{Acp, AcpAgent, Prompt, ServedBy};
 use crate::settings;
 
 /// Returns the configuration if its backend is a cluster; `None` also for an invalid one, which the start

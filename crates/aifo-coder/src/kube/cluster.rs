@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_config::Config;
+use aifo_config::{Config, UsageError};
 use aifo_engine::{MissingProgram, Programs};
 use aifo_host::{TrustedPrograms, the_one};
 use aifo_kube::{
@@ -21,8 +21,7 @@ use serde::Deserialize;
 
 use super::records;
 use crate::banner::short;
-use crate::cli::{ClusterFlags, UsageError, default_workspace};
-use crate::settings;
+use crate::cli::{ClusterFlags, default_workspace};
 
 /// The container of the launcher.
 pub(super) const CONTAINER: &str = "aifo";
@@ -77,7 +76,7 @@ impl Cluster {
     }
 
     async fn at(config: &Config, workspace: &Path, target: KubeTarget) -> anyhow::Result<Self> {
-        let programs = settings::programs(workspace, config);
+        let programs = config.trusted_programs(workspace);
         let kubectl = Kubectl::find(&programs, target).await?;
         Ok(Cluster { kubectl, git: users_git(&programs) })
     }

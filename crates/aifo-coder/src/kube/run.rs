@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use aifo_config::{Config, Flags};
+use aifo_config::{Config, Flags, UsageError};
 use aifo_process::terminal::window_size;
 use aifo_terminal::console::{self, PROGRESS};
 use aifo_terminal::paint;
@@ -22,7 +22,7 @@ use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::terminal::{ExitStatus, TerminalEnd};
 use super::upload;
 use crate::banner::short;
-use crate::cli::{PodFlags, Run, UsageError};
+use crate::cli::{PodFlags, Run};
 
 /// Flags of `run` that do not hold in a pod, and the remedy.
 const UNUSABLE: [(&str, &str); 9] = [

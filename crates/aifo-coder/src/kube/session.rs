@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_agents::{AgentSpec, key_variables};
-use aifo_config::{Config, Flags, carried_settings};
+use aifo_config::{Config, Flags, UsageError, carried_settings, without_effect};
 use aifo_host::git_identity;
 use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
 use aifo_policy::Policy;
@@ -18,10 +18,8 @@ use super::agent_variables::AgentVariables;
 use super::cluster::{self, options_of};
 use super::network::{key_urls, network, own_rules};
 use super::target::Target;
-use crate::cli::{PodFlags, Run, UsageError};
+use crate::cli::{PodFlags, Run};
 use crate::kube::HOLD_IN_POD;
-use crate::settings;
-use crate::target::without_effect;
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +113,7 @@ pub(super) fn describe(
     let is_passed = request.config.key_settings().is_none();
     let has_key = !is_passed && !request.target.spec.keys.is_empty();
     if let Some(limit) = request.config.model_limit().filter(|_| !has_key) {
-        return Err(without_effect(limit, "aifo adds no key to its requests"));
+        return Err(without_effect(limit, "aifo adds no key to its requests").into());
     }
     let mut arguments: Vec<String> = match process {
         PodProcess::Held(within, size) => {
@@ -264,7 +262,7 @@ fn keys(
 
 /// Returns the user's name for commits of the agent, and the name of first branches.
 fn git_settings(workspace: &Path, config: &Config) -> Vec<(String, String)> {
-    let mut settings = git_identity(&settings::programs(workspace, config));
+    let mut settings = git_identity(&config.trusted_programs(workspace));
     settings.retain(|(key, value)| !is_secret(key.as_bytes(), value.as_bytes()));
     settings
 }
@@ -292,7 +290,7 @@ fn further_tools(config: &Config) -> Vec<String> {
 /// Returns the tools that rules are about, and that run where the agent is.
 fn in_place(config: &Config) -> Vec<String> {
     let judge = config.argument_rules.judge(config.default_rules.value);
-    settings::tools_in_place(config, &judge).map(|tool| tool.to_string()).collect()
+    config.tools_in_place(&judge).map(|tool| tool.to_string()).collect()
 }
 
 /// The user and group of all processes, without `--user`.

@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 
 use aifo_agents::AgentSpec;
-use aifo_config::Config;
+use aifo_config::{Config, UsageError};
 use anyhow::{Context, bail};
 
-use crate::agents;
-use crate::cli::{Run, RunTarget, UsageError, reject_option};
+use crate::cli::{Run, RunTarget, reject_option};
 
 /// The agent or command of a pod.
 pub(super) struct Target {
@@ -25,7 +24,7 @@ impl Target {
         config: &Config,
     ) -> anyhow::Result<Self> {
         let spec = config.agent_named(name)?.clone();
-        let image = image.unwrap_or_else(|| agents::image(&spec, config));
+        let image = image.unwrap_or_else(|| config.agent_image(&spec));
         Ok(Target { words: vec![spec.name.clone()], spec, image })
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_config::{Config, File, Source};
+use aifo_config::{Config, File, Source, UsageError};
 use aifo_egress::NetRules;
 use aifo_host::{SessionInfo, running_sessions};
 use aifo_network::{NetworkRules, RuleScope, allow_names};
@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
 use super::edit::{add_rules, quoted};
-use crate::cli::{NetAllow, UsageError};
+use crate::cli::NetAllow;
 
 pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
     let mut parsed = NetworkRules::default();

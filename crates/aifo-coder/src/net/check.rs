@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use aifo_config::UsageError;
 use aifo_egress::{Name, NetRules};
 use aifo_network::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
 use aifo_sidecar::TOOLS_STACK;
@@ -11,7 +12,7 @@ use aifo_terminal::paint;
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
-use crate::cli::{NetCheck, UsageError};
+use crate::cli::NetCheck;
 
 /// The port of a name without one.
 const HTTPS: u16 = 443;

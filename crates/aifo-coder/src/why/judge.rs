@@ -15,7 +15,6 @@ use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::settings::tools_in_place;
 
 /// Explains calls under one configuration.
 pub(crate) struct CallExplainer<'a> {
@@ -162,7 +161,7 @@ impl CallExplainer<'_> {
     /// Returns whether a shim lets the tool be judged before it runs where the agent is.
     fn is_in_place(&self, tool: &ToolName) -> bool {
         let judge = self.config.argument_rules.judge(self.config.default_rules.value);
-        tools_in_place(self.config, &judge).any(|in_place| in_place == *tool)
+        self.config.tools_in_place(&judge).any(|in_place| in_place == *tool)
     }
 
     fn explain_in_place(&self, tool: &ToolName, explanation: &mut Explanation) {

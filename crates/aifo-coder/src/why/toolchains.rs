@@ -12,8 +12,6 @@ use serde::Serialize;
 
 use super::directory;
 use crate::cli::Why;
-use crate::image_dialogue::{requests, unavailable};
-use crate::{backend, settings};
 
 /// A toolchain's image.
 #[derive(Debug, Serialize)]
@@ -59,9 +57,9 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
         });
         return Ok(local.collect());
     };
-    let programs = settings::programs(&workspace, config);
+    let programs = config.trusted_programs(&workspace);
     let engine = Engine::find(choice, &programs).await?;
-    let containers = backend::containers(engine, config);
+    let containers = config.containers(engine);
     let is_named = |kind: &Kind| {
         config.kinds.images.contains_key(kind) || config.kinds.attached.contains_key(kind)
     };
@@ -112,10 +110,9 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
 
 /// Returns the reason for an image, in a sentence.
 fn because(decision: &ImageDecision) -> String {
-    let Some(requested) = &decision.requested else {
+    let Some(request) = decision.request() else {
         return "no file of the project requests a version".to_owned();
     };
-    let requests = requests(&decision.kind, requested);
     let rest = match &decision.reason {
         ImageReason::Usual => "the usual image is taken for a channel".to_owned(),
         ImageReason::Tag => "this image has it as its tag".to_owned(),
@@ -124,8 +121,8 @@ fn because(decision: &ImageDecision) -> String {
         ImageReason::Pulled => "the official image was pulled".to_owned(),
         ImageReason::Pullable { .. } => "a session pulls the official image".to_owned(),
         ImageReason::Unavailable { .. } => {
-            return unavailable(decision).unwrap_or_default().replace("\nhint: ", "; ");
+            return decision.unavailable().unwrap_or_default().replace("\nhint: ", "; ");
         }
     };
-    format!("{requests}; {rest}")
+    format!("{request}; {rest}")
 }

@@ -7,21 +7,21 @@ use aifo_agents::{
     AgentContainerConfig, AgentSpec, KeySettings, ModelKeys, StateImport, StateMode,
     trusted_programs,
 };
-use aifo_config::Config;
 use aifo_launch::{BackendChoice, Containers, Fallback, SessionConfig, SidecarBackend};
 use aifo_process::forbid_tracing;
 use aifo_sidecar::Net;
-use anyhow::{Context, anyhow, bail};
 
-use crate::{agents, progress};
+use crate::session_error::SessionError;
+use crate::table::Config;
 
 /// A command with the agent's table entry and image.
-pub(crate) struct Target {
-    pub(crate) command: Vec<OsString>,
+pub struct SessionProgram {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
     /// The table's entry; `None` for other commands.
-    pub(crate) spec: Option<AgentSpec>,
+    pub spec: Option<AgentSpec>,
     /// The image of its container; `None` if it runs on this machine.
-    pub(crate) image: Option<Image>,
+    pub image: Option<ProgramImage>,
     /// Whose state the agent works with, and the part of the user's that a new state gets.
     state: (StateMode, StateImport),
     /// The settings for model keys; `None` if the agent gets the keys.
@@ -35,48 +35,51 @@ pub(crate) struct Target {
 }
 
 /// The image of an agent's container.
-pub(crate) struct Image {
-    pub(crate) name: String,
+pub struct ProgramImage {
+    /// Its name.
+    pub name: String,
     /// True if the user named it.
     is_named: bool,
 }
 
-impl Target {
+impl SessionProgram {
     /// An agent of the table, run by this command.
-    pub(crate) fn agent(
+    pub fn agent(
         spec: AgentSpec,
         command: Vec<OsString>,
         image: Option<&str>,
         config: &Config,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, SessionError> {
         let is_pod = config.backend.value == BackendChoice::Pod;
         let contained = is_pod || config.backend.value.engine().is_some();
         if !contained && image.is_some() {
-            bail!("--image needs containers, but --backend local has none");
+            return Err(SessionError::ImageWithoutContainers);
         }
         let image = contained.then(|| match image {
-            Some(name) => Image::named(name),
-            None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
+            Some(name) => ProgramImage::named(name),
+            None => {
+                ProgramImage { name: config.agent_image(&spec), is_named: spec.image.is_some() }
+            }
         });
-        Ok(Target::of(command, Some(spec), image, config))
+        Ok(SessionProgram::of(command, Some(spec), image, config))
     }
 
     /// Any command. It is an agent if its program has an agent's name, or if an image is given.
-    pub(crate) fn command(command: Vec<OsString>, image: Option<&str>, config: &Config) -> Self {
+    pub fn command(command: Vec<OsString>, image: Option<&str>, config: &Config) -> Self {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let program = program.unwrap_or_default().to_string_lossy();
         let known = config.agent_named(&program).ok().cloned();
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        Target::of(command, spec, image.map(Image::named), config)
+        SessionProgram::of(command, spec, image.map(ProgramImage::named), config)
     }
 
     fn of(
         command: Vec<OsString>,
         spec: Option<AgentSpec>,
-        image: Option<Image>,
+        image: Option<ProgramImage>,
         config: &Config,
     ) -> Self {
-        Target {
+        SessionProgram {
             command,
             spec,
             image,
@@ -89,19 +92,19 @@ impl Target {
     }
 
     /// The agent's name, else the program's.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         let program = || Path::new(self.command.first()?).file_name()?.to_str();
         self.spec.as_ref().map(|spec| spec.name.as_str()).or_else(program)
     }
 
     /// Returns the backend of `auto` without containers: none if the agent needs one itself.
-    pub(crate) fn fallback(&self) -> Fallback {
+    pub fn fallback(&self) -> Fallback {
         if self.image.is_some() { Fallback::None } else { Fallback::Local }
     }
 
     /// Configures a session for an agent in a container. Does nothing for one on this machine.
     /// Errors: the default image is missing.
-    pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
+    pub async fn configure(&self, session: &mut SessionConfig) -> Result<(), SessionError> {
         let (Some(image), Some(spec)) = (&self.image, &self.spec) else {
             return match (&self.spec, self.limit) {
                 (Some(_), Some(limit)) => Err(without_effect(limit, "it runs on this machine")),
@@ -112,15 +115,11 @@ impl Target {
             self.allow_hosts(spec, containers);
             let is_default = !image.is_named && containers.images.prefix.is_empty();
             if is_default && !containers.engine.has_image(&image.name).await {
-                bail!(
-                    "{} has no image '{}'\n\
-                     hint: build it with `aifo-coder images build {}{}`, or name another with \
-                     --image",
-                    containers.engine_text(),
-                    image.name,
-                    containers.engine.flavor().build_option(),
-                    spec.name
-                );
+                return Err(SessionError::MissingImage {
+                    engine: containers.engine_text(),
+                    image: image.name.clone(),
+                    build: format!("{}{}", containers.engine.flavor().build_option(), spec.name),
+                });
             }
         }
         // In a pod, the user's home is on another machine.
@@ -154,7 +153,6 @@ impl Target {
             state,
             state_import,
         });
-        session.reporter = progress::reporter(session.starts());
         Ok(())
     }
 
@@ -165,7 +163,7 @@ impl Target {
         spec: &AgentSpec,
         session: &SessionConfig,
         home: Option<&Path>,
-    ) -> anyhow::Result<Option<ModelKeys>> {
+    ) -> Result<Option<ModelKeys>, SessionError> {
         let has_own_stack = match &session.backend {
             SidecarBackend::Local => false,
             // In this machine's own network, several sessions would have the same port.
@@ -178,7 +176,7 @@ impl Target {
         let keys = ModelKeys::collect(spec, keys, &programs, &self.certificates, home, variable)?;
         if keys.is_some() {
             // Not for this session only: the key may stay in freed memory.
-            forbid_tracing().context("cannot protect the memory that has the model's key")?;
+            forbid_tracing().map_err(|error| SessionError::Tracing(error.into()))?;
         }
         Ok(keys)
     }
@@ -196,13 +194,9 @@ impl Target {
     }
 }
 
-/// The error that an agent could exceed a limit: not all of its requests to models pass through aifo.
-pub(crate) fn without_effect(limit: &str, reason: &str) -> anyhow::Error {
-    anyhow!(
-        "{limit} does not limit this agent: {reason}\n\
-         hint: run it in a container, with nothing but keys that aifo adds ('aifo-coder agents' lists \
-         them), or with {limit} 0"
-    )
+/// Returns the error that an agent could exceed a limit: not all of its requests to models pass through aifo.
+pub fn without_effect(limit: &str, reason: &str) -> SessionError {
+    SessionError::Limit { limit: limit.to_owned(), reason: reason.to_owned() }
 }
 
 fn host_state_warning(spec: &AgentSpec) -> String {
@@ -214,8 +208,17 @@ fn host_state_warning(spec: &AgentSpec) -> String {
     )
 }
 
-impl Image {
+impl ProgramImage {
     fn named(name: &str) -> Self {
-        Image { name: name.to_owned(), is_named: true }
+        ProgramImage { name: name.to_owned(), is_named: true }
+    }
+}
+
+impl Config {
+    /// Returns the default image of an agent's container.
+    pub fn agent_image(&self, spec: &AgentSpec) -> String {
+        let (prefix, tag) = (&self.image_prefix.value, &self.image_tag.value);
+        let ours = || format!("{prefix}aifo-agent-{}:{tag}", spec.name);
+        spec.image.clone().unwrap_or_else(ours)
     }
 }

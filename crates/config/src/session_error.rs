@@ -1,0 +1,93 @@
+//! Why a configuration gives no session.
+
+use std::io;
+
+use aifo_agents::KeysError;
+use aifo_engine::EngineError;
+use aifo_host::{ShimBinaryError, WorkspaceError};
+use aifo_launch::ChoiceError;
+
+use crate::error::ConfigError;
+
+/// Why a configuration gives no session on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// A value is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The directory must not be a workspace.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The shim was not found, or an agent could replace it.
+    #[error(transparent)]
+    Shim(#[from] ShimBinaryError),
+    /// An agent could replace a program of the user.
+    #[error("cannot use '{program}' of {key}: {why}\nhint: choose another program")]
+    Program {
+        /// The program.
+        program: String,
+        /// The key that names it.
+        key: String,
+        /// Who could replace it.
+        why: String,
+    },
+    /// The engine does not answer.
+    #[error("{error}\nhint: {hint}")]
+    Engine {
+        /// Its error.
+        error: EngineError,
+        /// What the user can do.
+        hint: String,
+    },
+    /// The backend is not available.
+    #[error(transparent)]
+    Backend(ChoiceError),
+    /// A container of the user cannot be used.
+    #[error("cannot attach to a container\nhint: start the engine that runs it")]
+    Attach(#[source] EngineError),
+    /// A flag needs containers.
+    #[error(
+        "{flag} needs containers, but there are none: {reason}\n\
+         hint: omit it, or choose an engine with --backend docker or podman"
+    )]
+    WithoutContainers {
+        /// The flag.
+        flag: String,
+        /// Why there are none.
+        reason: String,
+    },
+    /// An image was named for an agent on this machine.
+    #[error("--image needs containers, but --backend local has none")]
+    ImageWithoutContainers,
+    /// The engine lacks the agent's image.
+    #[error(
+        "{engine} has no image '{image}'\n\
+         hint: build it with `aifo-coder images build {build}`, or name another with --image"
+    )]
+    MissingImage {
+        /// The engine.
+        engine: String,
+        /// The image.
+        image: String,
+        /// The arguments that build it.
+        build: String,
+    },
+    /// An agent could exceed a limit: not all of its requests to models pass through aifo.
+    #[error(
+        "{limit} does not limit this agent: {reason}\n\
+         hint: run it in a container, with nothing but keys that aifo adds ('aifo-coder agents' lists \
+         them), or with {limit} 0"
+    )]
+    Limit {
+        /// The limit's flag.
+        limit: String,
+        /// Why it would not hold.
+        reason: String,
+    },
+    /// Model keys cannot be read.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// The memory with a model's key cannot be protected.
+    #[error("cannot protect the memory that has the model's key")]
+    Tracing(#[source] io::Error),
+}
