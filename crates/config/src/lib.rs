@@ -48,6 +48,7 @@ mod table;
 mod tests;
 mod toolchains;
 mod variables;
+pub mod why;
 
 pub use carried::carried_settings;
 pub use choices::OnHangup;

@@ -9,66 +9,68 @@ use super::explanation::{Explanation, Fate, Mode, Route, Variable};
 
 /// The level of detail of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub enum Detail {
     /// Variables are summarised.
     Summary,
-    /// Each variable is explanation of.
+    /// Each variable has a line.
     Variables,
 }
 
-/// Renders `key: value` lines with aligned values. The third line is the result.
-pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
-    let mut lines = vec![
-        ("call", call(explanation)),
-        ("called in", show(&explanation.cwd)),
-        ("result", result(explanation)),
-        ("because", explanation.because.clone()),
-    ];
-    if let Some(decided) = &explanation.decided_by {
-        let reason = match decided.reason.as_str() {
-            "" => String::new(),
-            reason => format!(": {reason}"),
-        };
-        lines.push(("verdict", format!("{}, by {}{reason}", explanation.verdict, decided.rule)));
-    }
-    if let Some(refused) = &explanation.refusal {
-        lines.push(("refused", refused.text.clone()));
-        lines.push(("remedy", refused.remedy.clone()));
-    }
-    if let Some(route) = &explanation.route {
-        let kinds = route.toolchains.join(", ");
-        let kinds = match (kinds.is_empty(), route.on_demand) {
-            (true, _) => "none".to_owned(),
-            (false, true) => format!("{kinds}, each started on demand"),
-            (false, false) => kinds,
-        };
-        lines.push(("sidecars", kinds));
-        lines.extend(chosen(explanation, route).map(|chosen| ("chosen", chosen)));
-    }
-    if explanation.refusal.is_none() {
-        lines.extend(
-            explanation.directory.iter().map(|path| ("runs in", runs_in(explanation, path))),
-        );
-        lines.push(("environment", environment(explanation, detail)));
-        let each = explanation.variables.iter().flatten().filter(|_| detail == Detail::Variables);
-        lines.extend(each.map(|one| ("variable", variable(one))));
-        if matches!(explanation.mode, Mode::Proxy | Mode::Notify) {
-            let limit =
-                explanation.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
-            lines.push(("time limit", limit));
+impl Explanation {
+    /// Renders `key: value` lines with aligned values. The third line is the result.
+    pub fn text(&self, detail: Detail) -> String {
+        let mut lines = vec![
+            ("call", call(self)),
+            ("called in", show(&self.cwd)),
+            ("result", result(self)),
+            ("because", self.because.clone()),
+        ];
+        if let Some(decided) = &self.decided_by {
+            let reason = match decided.reason.as_str() {
+                "" => String::new(),
+                reason => format!(": {reason}"),
+            };
+            lines.push(("verdict", format!("{}, by {}{reason}", self.verdict, decided.rule)));
         }
-        lines.extend(explanation.confinement.iter().map(|line| ("confinement", line.clone())));
-        let is_judged = matches!(explanation.mode, Mode::Proxy | Mode::InPlace);
-        match &explanation.no_network {
-            Some(rule) if is_judged => lines.push(("network", format!("none, by rule '{rule}'"))),
-            _ => lines.extend(explanation.network.iter().map(|line| ("network", line.clone()))),
+        if let Some(refused) = &self.refusal {
+            lines.push(("refused", refused.text.clone()));
+            lines.push(("remedy", refused.remedy.clone()));
         }
+        if let Some(route) = &self.route {
+            let kinds = route.toolchains.join(", ");
+            let kinds = match (kinds.is_empty(), route.on_demand) {
+                (true, _) => "none".to_owned(),
+                (false, true) => format!("{kinds}, each started on demand"),
+                (false, false) => kinds,
+            };
+            lines.push(("sidecars", kinds));
+            lines.extend(chosen(self, route).map(|chosen| ("chosen", chosen)));
+        }
+        if self.refusal.is_none() {
+            lines.extend(self.directory.iter().map(|path| ("runs in", runs_in(self, path))));
+            lines.push(("environment", environment(self, detail)));
+            let each = self.variables.iter().flatten().filter(|_| detail == Detail::Variables);
+            lines.extend(each.map(|one| ("variable", variable(one))));
+            if matches!(self.mode, Mode::Proxy | Mode::Notify) {
+                let limit =
+                    self.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
+                lines.push(("time limit", limit));
+            }
+            lines.extend(self.confinement.iter().map(|line| ("confinement", line.clone())));
+            let is_judged = matches!(self.mode, Mode::Proxy | Mode::InPlace);
+            match &self.no_network {
+                Some(rule) if is_judged => {
+                    lines.push(("network", format!("none, by rule '{rule}'")));
+                }
+                _ => lines.extend(self.network.iter().map(|line| ("network", line.clone()))),
+            }
+        }
+        let line = |(key, value): (&str, String)| {
+            let key = format!("{key}:");
+            format!("{key:<13}{}\n", escape_line(&value))
+        };
+        lines.into_iter().map(line).collect()
     }
-    let line = |(key, value): (&str, String)| {
-        let key = format!("{key}:");
-        format!("{key:<13}{}\n", escape_line(&value))
-    };
-    lines.into_iter().map(line).collect()
 }
 
 /// Explains in a sentence where a call of `tool` runs.

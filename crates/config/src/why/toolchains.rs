@@ -1,21 +1,18 @@
-//! `aifo-coder why --toolchains`: the image of each toolchain, and what decided it.
+//! The image of each toolchain, and what decided it.
 
-use std::process::ExitCode;
+use std::path::Path;
 
-use aifo_config::Config;
-use aifo_engine::Engine;
+use aifo_engine::{Engine, EngineError};
 use aifo_host::Toolchain;
 use aifo_launch::{ImageDecision, ImageReason, NoDialogue, ToolchainImages};
-use aifo_terminal::paint;
 use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
-use super::directory;
-use crate::cli::Why;
+use crate::table::Config;
 
 /// A toolchain's image.
 #[derive(Debug, Serialize)]
-struct Explanation {
+pub struct ToolchainExplanation {
     kind: String,
     /// `None` if its tools run on this machine or in a container of the user.
     image: Option<String>,
@@ -25,31 +22,14 @@ struct Explanation {
     because: String,
 }
 
-pub(super) async fn explain(flags: &Why) -> anyhow::Result<ExitCode> {
-    let given = flags.smart.add_to(flags.project.flags());
-    let config = aifo_config::load(flags.project.workspace.existing()?, &given)?;
-    let explanations = explanations(flags, &config).await?;
-    if flags.json {
-        paint::print_json(&explanations)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let texts = explanations.iter().map(|one| {
-        let image = one.image.as_deref().unwrap_or("none");
-        let lines = [("toolchain", &*one.kind), ("image", image), ("because", &one.because)];
-        let line = |(key, value): (&str, &str)| {
-            format!("{:<12}{}\n", format!("{key}:"), escape_line(value))
-        };
-        lines.map(line).concat()
-    });
-    paint::print(&texts.collect::<Vec<_>>().join("\n"))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explanation>> {
-    let workspace = directory(&flags.project.workspace.path)?;
+/// Returns the image of each toolchain of a session in a workspace. Errors: no engine is found.
+pub async fn explain_toolchains(
+    config: &Config,
+    workspace: &Path,
+) -> Result<Vec<ToolchainExplanation>, EngineError> {
     let toolchains = config.toolchains.value.list.iter();
     let Some(choice) = config.backend.value.engine() else {
-        let local = toolchains.map(|toolchain| Explanation {
+        let local = toolchains.map(|toolchain| ToolchainExplanation {
             kind: toolchain.kind.to_string(),
             image: None,
             version: None,
@@ -57,7 +37,7 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
         });
         return Ok(local.collect());
     };
-    let programs = config.trusted_programs(&workspace);
+    let programs = config.trusted_programs(workspace);
     let engine = Engine::find(choice, &programs).await?;
     let containers = config.containers(engine);
     let is_named = |kind: &Kind| {
@@ -65,7 +45,7 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
     };
     let free: Vec<Toolchain> =
         toolchains.clone().filter(|toolchain| !is_named(&toolchain.kind)).cloned().collect();
-    let images = ToolchainImages::decide(&containers, &free, &workspace, &mut NoDialogue).await;
+    let images = ToolchainImages::decide(&containers, &free, workspace, &mut NoDialogue).await;
     let of_devcontainer = images.devcontainer.as_ref().map(|(devcontainer, answer)| {
         let again = devcontainer.record_path().map_or_else(String::new, |path| {
             format!("; to be asked again, remove '{}'", path.display())
@@ -103,9 +83,21 @@ async fn explanations(flags: &Why, config: &Config) -> anyhow::Result<Vec<Explan
                 (image, of_devcontainer.to_owned())
             }
         };
-        Explanation { kind: kind.to_string(), image, version, because }
+        ToolchainExplanation { kind: kind.to_string(), image, version, because }
     });
     Ok(explained.collect())
+}
+
+impl ToolchainExplanation {
+    /// Returns its lines, with control characters escaped.
+    pub fn text(&self) -> String {
+        let image = self.image.as_deref().unwrap_or("none");
+        let lines = [("toolchain", &*self.kind), ("image", image), ("because", &self.because)];
+        let line = |(key, value): (&str, &str)| {
+            format!("{:<12}{}\n", format!("{key}:"), escape_line(value))
+        };
+        lines.map(line).concat()
+    }
 }
 
 /// Returns the reason for an image, in a sentence.

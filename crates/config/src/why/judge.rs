@@ -3,7 +3,6 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_config::{Config, Source, ToolEffect, ToolRule, user_file_name};
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_launch::NetworkAccess;
 use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version};
@@ -15,6 +14,7 @@ use super::explanation::{DecidedBy, Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
+use crate::{Config, Source, ToolEffect, ToolRule, user_file_name};
 
 /// Explains calls under one configuration.
 pub(crate) struct CallExplainer<'a> {
@@ -98,7 +98,7 @@ impl CallExplainer<'_> {
         explanation
     }
 
-    pub(super) fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+    pub(crate) fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
         let judgement = self.judgement(&tool, args, cwd);
         let decided_by = (!judgement.rule.is_empty())
             .then_some(DecidedBy { rule: judgement.rule, reason: judgement.reason });
@@ -129,7 +129,7 @@ impl CallExplainer<'_> {
     /// Returns the verdict of the rules on arguments.
     fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
         let judge = self.config.argument_rules.judge(self.config.default_rules.value);
-        let judge = judge.with_links(aifo_config::links_below(self.workspace));
+        let judge = judge.with_links(crate::links_below(self.workspace));
         let mut argv = vec![tool.as_bytes().to_vec()];
         argv.extend(args.iter().cloned());
         let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];
@@ -152,7 +152,7 @@ impl CallExplainer<'_> {
     }
 
     /// Returns whether the tool has a shim; denied tools have one too.
-    pub(super) fn has_shim(&self, tool: &ToolName) -> bool {
+    pub(crate) fn has_shim(&self, tool: &ToolName) -> bool {
         let policy = &self.config.kinds.policy;
         let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
         policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
@@ -229,7 +229,7 @@ impl CallExplainer<'_> {
     }
 
     /// Follows the call through the proxy to the runner.
-    pub(super) fn explain_proxied(
+    pub(crate) fn explain_proxied(
         &self,
         tool: &ToolName,
         args: &[Vec<u8>],

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use aifo_config::{StartMode, Toolchains};
 use aifo_types::{Kind, Refusal};
 use serde::Serialize;
 
+use crate::{StartMode, Toolchains};
+
 /// How a call would be handled.
 #[derive(Debug, Serialize)]
-pub(crate) struct Explanation {
+pub struct Explanation {
     pub(crate) tool: String,
     /// Without the tool; invalid UTF-8 is replaced.
     pub(crate) args: Vec<String>,

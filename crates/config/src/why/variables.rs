@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use aifo_config::{Config, EnvEffect, EnvRule};
 use aifo_policy::{ForwardDecision, Forwarding, StayReason};
 
 use super::explanation::{Fate, Variable};
+use crate::{Config, EnvEffect, EnvRule};
 
 /// Judges every variable of this process and of the configuration, sorted by name.
 pub(crate) fn judge_variables(
