@@ -7,6 +7,7 @@ mod history_drain;
 mod judge;
 mod login;
 mod output;
+mod pod;
 pub(crate) mod profile;
 mod prompt;
 mod questions;
@@ -17,16 +18,15 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use crate::cli::Acp;
-use crate::kube;
 use crate::{block_on, block_on_and_reap};
 
 pub(crate) use prompt::prompt;
 
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
-    let config = kube::selected_for_agent(&flags.agent)?;
+    let config = pod::selected(&flags.agent)?;
     let (name, args) = flags.words()?;
     if let Some(config) = config {
-        kube::check_acp(&args)?;
+        pod::check_acp(&args)?;
         return block_on(bridge::in_pod(&flags, name.as_deref(), &config));
     }
     if args.is_empty() && !std::io::stdin().is_terminal() {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use aifo_config::UsageError;
 use aifo_host::{ControlClient, ControlLine, ListedQuestion, SessionInfo};
+use aifo_kube::client::{self, Cluster};
 use aifo_policy::Answer;
 use aifo_terminal::{console, paint};
 use aifo_types::{escape_line, quote_word};
@@ -19,12 +20,13 @@ use tokio::sync::mpsc;
 use crate::approve::keys::{Key, Keys};
 use crate::approve::rule::NotWritten;
 use crate::cli::Approve;
-use crate::kube::{self, Cluster};
 use crate::sessions;
 
 pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
-        return kube::relay(&cluster, flags).await;
+    if let Some(cluster) =
+        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+    {
+        return client::relay(&cluster, flags).await;
     }
     let session = sessions::asking(flags.session.as_deref().unwrap_or_default()).await?;
     if let [id, option] = flags.answer.as_slice() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_agents::{AgentSpec, agent_variables};
 use aifo_config::Config;
-use aifo_host::{CallStats, WorkspaceAccess};
+use aifo_host::{CallStats, WorkspaceAccess, short};
 use aifo_launch::{Admission, Containers, Session};
 use aifo_provider::Usage;
 use aifo_sidecar::Net;
@@ -288,11 +288,6 @@ pub(crate) fn see_log(id: &str) -> String {
         Some(_) => String::new(),
         None => format!("; see 'aifo-coder log {}'", short(id)),
     }
-}
-
-/// The beginning of a session's id, for command lines.
-pub(crate) fn short(id: &str) -> &str {
-    id.get(..8).unwrap_or(id)
 }
 
 /// Returns a line about the requests of a session with model keys.

@@ -3,17 +3,25 @@
 use std::process::ExitCode;
 
 use aifo_host::{ELSEWHERE, Leftover, RemoveError, find_leftovers, running_sessions};
+use aifo_kube::client::{self, Cluster};
 use aifo_terminal::{console, paint};
 use serde::Serialize;
 
 use crate::cli::Cleanup;
-use crate::kube::{self, Cluster};
 use crate::removals::Removal;
 use crate::{cache, engines};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
-        return kube::cleanup(&cluster, flags).await;
+    if let Some(cluster) =
+        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+    {
+        return client::cleanup(
+            &cluster,
+            flags.session.as_deref().unwrap_or_default(),
+            flags.dry_run,
+            flags.json,
+        )
+        .await;
     }
     let (engines, silent) = engines::answering_and_silent().await;
     let id = flags.session.as_deref().unwrap_or_default();

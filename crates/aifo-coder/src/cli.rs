@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use self::help::{ACP_USAGE, PROMPT_USAGE, RUN_USAGE, add_texts, text};
 
 pub(crate) use self::acp::{Acp, AcpAgent, OutputFormat, Prompt, ServedBy, UserPresence};
-pub(crate) use self::cluster::{ClusterFlags, PodFlags};
+pub(crate) use self::cluster::PodFlags;
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};

@@ -14,14 +14,13 @@ use aifo_engine::{
     images::{Part, Recipe, recipes},
     within_timeout,
 };
-use aifo_host::running_sessions;
+use aifo_host::{running_sessions, session_logs};
 use aifo_policy::PermissionRule;
 use aifo_terminal::paint;
 use clap::{Arg, Command, CommandFactory, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::session_log::session_ids;
 
 pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     let vocabulary = Vocabulary::here();
@@ -69,7 +68,7 @@ pub(crate) async fn answer(query: &str) -> anyhow::Result<ExitCode> {
     let running = || running_sessions().into_iter().map(|session| session.id);
     let words: Vec<String> = match query {
         "aifo-running" => running().collect(),
-        "aifo-sessions" => session_ids(),
+        "aifo-sessions" => session_logs().into_iter().map(|log| log.id).collect(),
         "aifo-containers" => {
             running_containers().await.into_iter().map(|name| name + "=").collect()
         }

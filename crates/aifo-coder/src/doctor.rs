@@ -14,13 +14,13 @@ use std::time::Duration;
 use aifo_config::{Config, ConfigError};
 use aifo_engine::{Engine, EngineStatus, Flavor, query_engines};
 use aifo_host::{CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms};
+use aifo_kube::client::without_backend;
 use aifo_launch::BackendChoice;
 use aifo_terminal::console::LogLevel;
 use aifo_terminal::paint::{self, Paint};
 
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
-use crate::kube::without_backend;
 use crate::logging;
 use crate::start::signal_exit_code;
 

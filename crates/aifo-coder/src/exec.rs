@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use aifo_agents::trusted_programs_here;
 use aifo_config::{Config, UsageError};
 use aifo_host::{EndSignals, ShimBinary};
+use aifo_kube::client::{self, Cluster};
 use aifo_launch::{Agent, BackendChoice, Fallback};
 use aifo_policy::Policy;
 use aifo_terminal::console::LogLevel;
@@ -15,7 +16,6 @@ use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::{Exec, reject_option};
-use crate::kube::{self, Cluster};
 use crate::start::{self, Started, start};
 use crate::{run, sessions, settings};
 
@@ -33,7 +33,7 @@ pub(crate) async fn exec(flags: Exec) -> anyhow::Result<ExitCode> {
         && let Some(session) = &flags.running
         && let Some(cluster) = Cluster::of_session(&config, workspace, session).await?
     {
-        return kube::relay(&cluster, &flags).await;
+        return client::relay(&cluster, &flags).await;
     }
     if config.backend.value == BackendChoice::Kubernetes {
         let (tool, _) = split(&flags.call.words)?;
@@ -43,7 +43,7 @@ pub(crate) async fn exec(flags: Exec) -> anyhow::Result<ExitCode> {
                  hint: aifo-coder exec --backend kubernetes --session ID {tool}"
             )));
         }
-        return kube::relay(&Cluster::of(&config, workspace).await?, &flags).await;
+        return client::relay(&Cluster::of(&config, workspace).await?, &flags).await;
     }
     match &flags.running {
         Some(session) => join(session, &flags.call.words),

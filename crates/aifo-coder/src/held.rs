@@ -1,24 +1,24 @@
 //! `run --keep`, `attach` and `detach`: sessions that outlive their terminal (`spec/attach.md`).
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use aifo_config::{UsageError, detach_keys};
-use aifo_host::{HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions, the_one};
+use aifo_host::{
+    HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions, short, the_one,
+};
+use aifo_kube::client::{self, Cluster};
 use aifo_terminal::{
     ClientEnd, Connection, Held, Holder, PROGRAM, console, disconnect_clients, show_held,
 };
-use aifo_types::{Ending, WindowSize, exit};
+use aifo_types::exit;
 use anyhow::{Context, bail};
 
-use crate::banner::short;
-use crate::kube::{self, Cluster};
 use crate::{cli, logout};
 
 /// The first argument of a process that holds a terminal.
@@ -37,64 +37,17 @@ fn hold(line: &[OsString]) -> anyhow::Result<()> {
     let stdin = aifo_process::take_fd(0)?;
     let is_client = UnixStream::from(stdin.try_clone()?).peer_addr().is_ok();
     let first = is_client.then(|| UnixStream::from(stdin));
-    let (directory, held) = held(&id, command, args, first)?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    let directory = HeldDirectory::create(&id, directory, command.to_string_lossy().into_owned())
+        .context("cannot create the holder's directory")?;
+    let words = ["run".into(), "--held".into(), id.into_owned().into()];
+    let words: Vec<OsString> = words.into_iter().chain(args.iter().cloned()).collect();
+    let held = Held { first, ..Held::of_this_program(directory.path(), &words)? };
     let holder = Holder::start(held).context("cannot hold a terminal")?;
     drop(aifo_process::take_fd(2)?);
     holder.run()?;
     directory.close();
     Ok(())
-}
-
-/// A terminal that is held in a pod.
-pub(crate) struct PodTerminal {
-    /// The size until a client connects.
-    pub(crate) size: WindowSize,
-    /// The time for the first client.
-    pub(crate) first_client_within: Option<Duration>,
-    /// The time for clients to disconnect at the end.
-    pub(crate) end_confirmed_within: Duration,
-}
-
-/// Holds the terminal of a pod's session in this process. Returns how the command has ended.
-pub(crate) fn hold_in_pod(
-    id: &str,
-    command: &OsStr,
-    args: &[OsString],
-    terminal: &PodTerminal,
-) -> anyhow::Result<(HeldDirectory, Ending)> {
-    let (directory, held) = held(id, command, args, None)?;
-    let PodTerminal { size, first_client_within, end_confirmed_within } = *terminal;
-    let end_confirmed_within = Some(end_confirmed_within);
-    let held = Held { size, first_client_within, end_confirmed_within, ..held };
-    let ending = Holder::start(held).context("cannot hold a terminal")?.run()?;
-    Ok((directory, ending))
-}
-
-/// Creates the holder's directory, and describes its command: `aifo-coder run` with these arguments.
-fn held(
-    id: &str,
-    command: &OsStr,
-    args: &[OsString],
-    first: Option<UnixStream>,
-) -> anyhow::Result<(HeldDirectory, Held)> {
-    let directory = std::env::current_dir().unwrap_or_default();
-    let directory = HeldDirectory::create(id, directory, command.to_string_lossy().into_owned())
-        .context("cannot create the holder's directory")?;
-    let words = ["aifo-coder", "run", "--held", id].map(OsString::from);
-    let argv = words.iter().chain(args).map(|word| CString::new(word.as_bytes()));
-    let variables = std::env::vars_os();
-    let env = variables.filter_map(|(name, value)| aifo_process::variable(&name, &value));
-    let held = Held {
-        directory: directory.path().to_owned(),
-        program: CString::new(PROGRAM)?,
-        argv: argv.collect::<Result<_, _>>()?,
-        env: env.collect(),
-        size: WindowSize::default(),
-        first,
-        first_client_within: None,
-        end_confirmed_within: None,
-    };
-    Ok((directory, held))
 }
 
 /// Whether `run` starts a held session.
@@ -245,8 +198,10 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
-        return kube::attach(&cluster, flags.session.as_deref()).await;
+    if let Some(cluster) =
+        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+    {
+        return client::attach(&cluster, flags.session.as_deref()).await;
     }
     if !console::is_on_terminal() {
         let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
@@ -256,8 +211,10 @@ pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
-        return kube::relay(&cluster, flags).await;
+    if let Some(cluster) =
+        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+    {
+        return client::relay(&cluster, flags).await;
     }
     let running = |held: &HeldSession| matches!(held.state, HeldState::Running(_));
     let sessions = held_sessions().into_iter().filter(running).collect();

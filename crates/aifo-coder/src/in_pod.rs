@@ -1,211 +1,125 @@
-//! Processes of the container `aifo` of a pod (`spec/kubernetes.md#the-terminal`).
+//! Commands on the session of a pod, as they run in the pod (`spec/kubernetes.md#commands`).
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::ffi::OsString;
 
-use aifo_host::{HeldSession, HeldState};
-use aifo_process::{CaughtSignals, SignalSet, signal_selected};
-use aifo_terminal::{END_FILE, SOCKET, connect};
-use aifo_types::{Ending, Signal, env};
-use anyhow::{Context, bail};
+use aifo_agents::known_agents;
+use aifo_host::short;
+use aifo_kube::PodObject;
+use aifo_kube::client::{Cluster, InPod, Input};
+use aifo_terminal::console;
 
-use crate::clone_in_pod::{self, CLONE};
-use crate::command_in_pod::{self, COMMAND};
-use crate::held::{self, PodTerminal};
-use crate::kube::{HOLD_IN_POD, RELAY, SIGNAL};
-use crate::workspace_in_pod::{self, WORKSPACE_IN_POD};
+use crate::cli;
 
-/// The time for clients to receive the end, through the API server.
-const END_CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
-/// How long an end waits for a client. Then the container ends with the agent's exit code.
-const END_KEPT: Duration = Duration::from_secs(60 * 60);
-/// The time for the holder to listen, after the start of the container.
-const CONNECT_TIME: Duration = Duration::from_secs(30);
-
-/// Holds the terminal of the pod's session (`_pod SECS SIZE COMMAND ARGS`), or waits for clients' commands
-/// (`_pod SECS`). SECS is the time for the first client; with a terminal, 0 means no limit.
-pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
-    let [secs, rest @ ..] = line else { bail!("incomplete command line") };
-    let secs: u64 = secs.to_string_lossy().parse().context("invalid number of seconds")?;
-    workspace_in_pod::record_start()?;
-    let [size, command, args @ ..] = rest else {
-        let signal = wait_for_commands(Duration::from_secs(secs))?;
-        workspace_in_pod::wait_for_fetch(signal)?;
-        let ending = signal.map_or(Ending::Exited(0), Ending::Signaled);
-        return Ok(ExitCode::from(ending.exit_code()));
-    };
-    let terminal = PodTerminal {
-        size: size.to_string_lossy().parse()?,
-        first_client_within: (secs > 0).then(|| Duration::from_secs(secs)),
-        end_confirmed_within: END_CONFIRMED_WITHIN,
-    };
-    let id = session()?;
-    let (directory, ending) = held::hold_in_pod(&id, command, args, &terminal)?;
-    // Also if no client comes.
-    workspace_in_pod::push_once()?;
-    let signal = wait_for_reader(directory.path())?;
-    workspace_in_pod::wait_for_fetch(signal)?;
-    directory.close();
-    Ok(ExitCode::from(ending.exit_code()))
+/// Returns the words of switches that are on, then the others.
+fn words(command: &str, switches: &[(&str, bool)], rest: &[&str]) -> Vec<OsString> {
+    let on = switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| *name);
+    [command].into_iter().chain(on).chain(rest.iter().copied()).map(OsString::from).collect()
 }
 
-/// Waits while clients run commands in this container, the first of which has to start in time. Returns the signal
-/// that ends the pod.
-fn wait_for_commands(first_within: Duration) -> io::Result<Option<u8>> {
-    let signals = CaughtSignals::new(end_signals())?;
-    let mut deadline = Instant::now() + first_within;
-    while Instant::now() < deadline {
-        if let Some(signal) = signals.next() {
-            return Ok(Some(signal.number));
-        }
-        while aifo_process::reap().is_some() {}
-        if has_other_processes()? {
-            deadline = Instant::now() + BETWEEN_COMMANDS;
-        }
-        thread::sleep(Duration::from_millis(100));
+impl InPod for cli::Detach {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
     }
-    Ok(None)
-}
 
-/// The pause after a command, in which another one may start.
-const BETWEEN_COMMANDS: Duration = Duration::from_secs(5);
-
-/// Returns whether the container has another process.
-fn has_other_processes() -> io::Result<bool> {
-    let own = std::process::id().to_string();
-    let is_process = |name: &str| name != own && name.bytes().all(|byte| byte.is_ascii_digit());
-    let mut entries = fs::read_dir("/proc")?.flatten();
-    Ok(entries.any(|entry| entry.file_name().to_str().is_some_and(is_process)))
-}
-
-fn end_signals() -> SignalSet {
-    SignalSet::from_iter([Signal::Term, Signal::Int, Signal::Hup])
-}
-
-fn session() -> anyhow::Result<String> {
-    std::env::var(env::POD_SESSION).context("this process is not in a pod of a session")
-}
-
-/// Waits until a client has read the end, if none has. Returns the signal that ends the pod.
-fn wait_for_reader(directory: &Path) -> io::Result<Option<u8>> {
-    // The first process of a container ignores other signals. The end of the terminal sends HUP.
-    let signals = CaughtSignals::new(end_signals())?;
-    let deadline = Instant::now() + END_KEPT;
-    while directory.join(END_FILE).exists() && Instant::now() < deadline {
-        if let Some(signal) = signals.next().filter(|it| it.number != Signal::Hup.number()) {
-            return Ok(Some(signal.number));
-        }
-        thread::sleep(Duration::from_millis(100));
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
+        words("detach", &[], &[id])
     }
-    Ok(None)
-}
 
-/// Copies frames between stdin, stdout and the holder.
-pub(crate) fn relay() -> anyhow::Result<ExitCode> {
-    let id = session()?;
-    let deadline = Instant::now() + CONNECT_TIME;
-    loop {
-        let held = HeldSession::find(&id);
-        let is_started = held.is_some();
-        if let Some(held) = held {
-            if matches!(held.state, HeldState::Running(_)) && held.directory.join(END_FILE).exists()
-            {
-                return end(&held.directory);
-            }
-            match connect(&held.directory) {
-                Ok(stream) => return copy(&stream),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => {
-                    let path = held.directory.join(SOCKET);
-                    return Err(error)
-                        .with_context(|| format!("cannot connect to '{}'", path.display()));
-                }
-            }
-        }
-        if Instant::now() >= deadline {
-            match is_started {
-                true => bail!("the holder of session {id} does not answer"),
-                false => bail!("session {id} has no holder"),
-            }
-        }
-        thread::sleep(Duration::from_millis(20));
+    fn input(&self) -> Input {
+        Input::None
+    }
+
+    fn report(&self, cluster: &Cluster, id: &str) -> Option<String> {
+        let (id, options) = (short(id), cluster.options());
+        Some(format!("session {id} continues; return with: aifo-coder attach{options} {id}"))
     }
 }
 
-/// Sends an end that no client has read, and removes it.
-fn end(directory: &Path) -> anyhow::Result<ExitCode> {
-    let file = directory.join(END_FILE);
-    File::from(aifo_process::take_fd(1)?).write_all(&fs::read(&file)?)?;
-    // The client disconnects when it has the end.
-    io::copy(&mut io::stdin().lock(), &mut io::sink())?;
-    fs::remove_file(&file).context("cannot remove the end")?;
-    Ok(ExitCode::SUCCESS)
+impl InPod for cli::Log {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
+        let switches = [
+            ("--follow", self.follow),
+            ("--failed", self.failed),
+            ("--net", self.net),
+            ("--json", self.json),
+        ];
+        words("log", &switches, &[id])
+    }
+
+    fn input(&self) -> Input {
+        Input::None
+    }
 }
 
-fn copy(stream: &UnixStream) -> anyhow::Result<ExitCode> {
-    let mut input = stream.try_clone()?;
-    thread::spawn(move || {
-        // The holder finds either end in its connection.
-        let _ = io::copy(&mut io::stdin().lock(), &mut input);
-        let _ = input.shutdown(Shutdown::Write);
-    });
-    let mut output = stream;
-    let mut client = File::from(aifo_process::take_fd(1)?);
-    let mut bytes = vec![0; 64 * 1024];
-    loop {
-        let count = match output.read(&mut bytes) {
-            Ok(0) => return Ok(ExitCode::SUCCESS),
-            Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
+impl InPod for cli::Approve {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
+        let answer: Vec<&str> = match self.answer.as_slice() {
+            [question, answer] => vec!["--answer", question, answer],
+            _ => Vec::new(),
         };
-        client.write_all(bytes.get(..count).unwrap_or_default())?;
+        words("approve", &[("--watch", self.watch)], &[&answer[..], &[id]].concat())
+    }
+
+    fn input(&self) -> Input {
+        match console::is_on_terminal() {
+            true if self.answer.is_empty() => Input::Terminal,
+            _ => Input::None,
+        }
     }
 }
 
-/// The commands of clients without a terminal that get signals.
-const COMMANDS: [&[u8]; 3] = [b"run", b"prompt", b"acp"];
-
-/// Sends a signal to the command that a client runs without a terminal. Errors: no such command runs.
-fn signal(line: &[OsString]) -> anyhow::Result<ExitCode> {
-    let number = line.first().and_then(|word| word.to_str()?.parse().ok());
-    let signal = number.and_then(Signal::from_number).context("invalid signal number")?;
-    let variable = format!("{}={}", env::POD_SESSION, session()?);
-    let is_command = |arguments: &[&[u8]], variables: &[&[u8]]| {
-        let command = arguments.get(2).is_some_and(|word| COMMANDS.contains(word));
-        command
-            && arguments.get(1) == Some(&COMMAND.as_bytes())
-            && variables.contains(&variable.as_bytes())
-    };
-    if !signal_selected(is_command, signal) {
-        bail!("no client command is running");
+impl InPod for cli::Exec {
+    fn session(&self) -> Option<&str> {
+        self.running.as_deref()
     }
-    Ok(ExitCode::SUCCESS)
-}
 
-/// Runs such a process, if the command line is one's.
-pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
-    if first == HOLD_IN_POD {
-        Some(hold(rest))
-    } else if first == RELAY {
-        Some(relay())
-    } else if first == SIGNAL {
-        Some(signal(rest))
-    } else if first == CLONE {
-        Some(clone_in_pod::process(rest))
-    } else if first == COMMAND {
-        Some(command_in_pod::process(rest))
-    } else if first == WORKSPACE_IN_POD {
-        Some(workspace_in_pod::process(rest))
-    } else {
-        None
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
+        let mut words = words("exec", &[], &["--session", id, "--"]);
+        words.extend(self.call.words.iter().cloned());
+        words
+    }
+
+    fn input(&self) -> Input {
+        Input::Stdin
     }
 }
+
+impl InPod for cli::Why {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, _: &str, pod: &PodObject) -> Vec<OsString> {
+        let mut words = words("why", &[("--json", self.json)], &["--workspace", WORKSPACE]);
+        let mut option = |name: &str, value: OsString| words.extend([name.into(), value]);
+        let cwd = self.cwd.clone().map_or_else(|| WORKSPACE.into(), OsString::from);
+        option("--cwd", cwd);
+        let kinds = pod.kinds().join(",");
+        if !kinds.is_empty() {
+            option("--toolchain", kinds.into());
+        }
+        let is_known = known_agents().iter().any(|agent| agent.name == pod.agent());
+        let own = is_known.then(|| pod.agent().to_owned());
+        if let Some(agent) = self.agent.clone().or(own) {
+            option("--agent", agent.into());
+        }
+        words.push("--".into());
+        words.extend(self.words.iter().cloned());
+        words
+    }
+
+    fn input(&self) -> Input {
+        Input::None
+    }
+}
+
+/// The workspace in a pod.
+const WORKSPACE: &str = "/workspace";

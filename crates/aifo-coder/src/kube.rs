@@ -1,51 +1,23 @@
 //! `aifo-coder kube`: sessions as pods of Kubernetes (`spec/kubernetes.md`).
 
-mod acp;
-mod agent_variables;
-mod cluster;
-mod copy;
-mod last_fetch;
-mod network;
-mod periodic_fetches;
-mod piped;
-mod records;
-mod relay;
-mod result;
-mod run;
-mod session;
-mod sessions;
-mod start;
-mod started;
-mod target;
-mod terminal;
-mod upload;
-mod work;
-
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use aifo_config::{Config, UsageError};
 use aifo_host::new_id;
+use aifo_kube::client::{
+    AgentFiles, Cluster, PodOptions, PodProcess, PodRequest, PodTarget, describe, validate,
+    without_backend,
+};
 use aifo_kube::{Role, Subject};
-
-pub(crate) use self::acp::{acp, check_acp, prompt, selected as selected_for_agent};
-pub(crate) use self::cluster::{Cluster, target as kube_target, without_backend};
-pub(crate) use self::relay::{Unusable, relay, unusable};
-pub(crate) use self::run::{attach, reject_pod_flags, run as run_in_pod};
-pub(crate) use self::session::launcher_image;
-pub(crate) use self::sessions::{cleanup, list};
-use crate::cli::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, default_workspace};
-use crate::logging;
-
-use crate::kube::session::{PodProcess, PodRequest};
-use aifo_terminal::console;
-use aifo_terminal::console::LogLevel;
+use aifo_terminal::console::{self, LogLevel};
 use aifo_terminal::paint;
 
-/// The first argument of the first process of the container `aifo`: `_pod SECS [SIZE COMMAND ARGS..]`.
-pub(crate) const HOLD_IN_POD: &str = "_pod";
-/// The first argument of the process that sends a signal to a client's command: `_signal NUMBER`.
-pub(crate) const SIGNAL: &str = "_signal";
-/// The first argument of the process that connects a client with the holder.
-pub(crate) const RELAY: &str = "_relay";
+use crate::cli::{
+    Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender, PodFlags, Run, RunTarget,
+    default_workspace, reject_option,
+};
+use crate::logging;
 
 pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
     match flags.command {
@@ -58,7 +30,8 @@ pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
 /// `kube fetch`: fetches the files and commits of a session.
 async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
     logging::start(LogLevel::Warnings);
-    let cluster = match Cluster::recorded(&flags.cluster, flags.session.as_deref()).await? {
+    let cluster = match Cluster::recorded(&flags.cluster.choice(), flags.session.as_deref()).await?
+    {
         Some(cluster) => cluster,
         None => {
             let workspace = default_workspace();
@@ -80,7 +53,9 @@ fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
         true => PodProcess::WithoutTerminal,
         false => PodProcess::OnTerminal,
     };
-    let pod = session::describe(PodRequest::of_run(run, &config)?, session, &process)?;
+    let options = run.pod.options();
+    let request = request(run, &config, &options)?;
+    let pod = describe(request, session, &process)?;
     let text = pod.render()?;
     if !run.session.quiet {
         for warning in &pod.warnings {
@@ -100,4 +75,47 @@ fn rbac(flags: KubeRbac) -> anyhow::Result<ExitCode> {
         paint::write(&Role { namespace: flags.namespace, subject }.render())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
+pub(crate) async fn run_in_pod(flags: &Run, config: &Config) -> anyhow::Result<ExitCode> {
+    validate(&flags.flags())?;
+    let options = flags.pod.options();
+    let request = request(flags, config, &options)?;
+    aifo_kube::client::run(request, flags.detach).await
+}
+
+fn request<'a>(
+    run: &'a Run,
+    config: &'a Config,
+    options: &'a PodOptions,
+) -> anyhow::Result<PodRequest<'a>> {
+    Ok(PodRequest {
+        config,
+        options,
+        given: run.flags(),
+        workspace: &run.session.project.workspace.path,
+        target: target(run, config)?,
+        files: AgentFiles::Unserved,
+        is_dry: run.session.containers.dry_run,
+        is_quiet: run.session.quiet,
+    })
+}
+
+/// Returns the agent or command of `run`.
+fn target(run: &Run, config: &Config) -> anyhow::Result<PodTarget> {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let image = run.start.image.clone();
+    match run.target(&line) {
+        RunTarget::Agent(name, args) => {
+            reject_option("run", Some(name))?;
+            PodTarget::agent(&name.to_string_lossy(), image, config)?.with(args)
+        }
+        RunTarget::Command(command) => PodTarget::command(command, image, config),
+    }
+}
+
+/// Errors: a flag for pods was given to a session of this machine.
+pub(crate) fn reject_pod_flags(flags: &PodFlags) -> Result<(), UsageError> {
+    flags.given().map_or(Ok(()), |flag| Err(without_backend(flag)))
 }

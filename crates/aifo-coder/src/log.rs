@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use aifo_host::{CallLogReader, LoggedLine, LoggedRecord};
+use aifo_kube::client::{self, Cluster};
 use aifo_network::{ConnectionReader, ConnectionState};
 use aifo_terminal::console;
 use aifo_terminal::paint::{self, Paint};
@@ -14,15 +15,16 @@ use aifo_types::LoggedCall;
 use anyhow::Context;
 
 use crate::cli::Log;
-use crate::kube::{self, Cluster};
 use crate::net::{connection_line, ended};
-use crate::session_log::{POLL_INTERVAL, SessionLog};
+use crate::session_log::{self, POLL_INTERVAL};
 
 pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster, flags.session.as_deref()).await? {
-        return kube::relay(&cluster, flags).await;
+    if let Some(cluster) =
+        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+    {
+        return client::relay(&cluster, flags).await;
     }
-    let log = SessionLog::select(flags.session.as_deref(), flags.follow)?;
+    let log = session_log::select(flags.session.as_deref(), flags.follow)?;
     let mut reader = CallLogReader::open(&log.path)
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;
     // Without a network by name there are no connections.

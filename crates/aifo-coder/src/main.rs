@@ -13,8 +13,6 @@ mod banner;
 mod cache;
 mod cleanup;
 mod cli;
-mod clone_in_pod;
-mod command_in_pod;
 mod completions;
 mod config_command;
 mod doctor;
@@ -45,7 +43,6 @@ mod start;
 mod state;
 mod web;
 mod why;
-mod workspace_in_pod;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -111,7 +108,7 @@ fn internal_process() -> Option<ExitCode> {
     let ended = guard_process(first)
         .map(|ended| Ok(ended.map(|()| ExitCode::SUCCESS)?))
         .or_else(|| held::process(first, rest))
-        .or_else(|| in_pod::process(first, rest))?;
+        .or_else(|| aifo_kube::in_pod::process(first, rest))?;
     Some(ended.unwrap_or_else(|error| {
         console::fail(&error);
         ExitCode::FAILURE

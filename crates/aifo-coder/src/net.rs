@@ -12,15 +12,15 @@ use std::process::ExitCode;
 pub(crate) use self::allow::{check, difference, lock, replace};
 pub(crate) use self::line::{connection_line, ended};
 use crate::cli::{Net, NetCommand, NetList};
-use crate::kube::{self, Cluster, Unusable};
+use aifo_kube::client::{self, Cluster, Unusable};
 
 pub(crate) async fn run(flags: &Net) -> anyhow::Result<ExitCode> {
     match &flags.command {
         None => {
             let NetList { session, cluster, .. } = &flags.list;
-            if let Some(cluster) = Cluster::given(cluster, session.as_deref()).await? {
+            if let Some(cluster) = Cluster::given(&cluster.choice(), session.as_deref()).await? {
                 let command = Unusable::Connections;
-                return Err(kube::unusable(&cluster, session.as_deref(), command).await);
+                return Err(client::unusable(&cluster, session.as_deref(), command).await);
             }
             list::list(&flags.list)
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use aifo_agents::{path_without_shims, trusted_programs};
 use aifo_config::{Config, Flags};
 use aifo_engine::MissingProgram;
-use aifo_host::{EndSignals, ShimBinary, TrustedPrograms};
+use aifo_host::{EndSignals, ShimBinary, TrustedPrograms, short};
 use aifo_launch::{ProxyQuestions, run_ask_command};
 use aifo_policy::redact;
 use aifo_process::raise_open_files;
@@ -28,7 +28,7 @@ use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::Proxy;
-use crate::{banner, logging};
+use crate::logging;
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     logging::start(flags.log_level());
@@ -133,7 +133,7 @@ fn serve_questions(workspace: &Path, approvals: &CallApprovals) -> Option<ProxyQ
 /// Prints each call that waits, with the command that answers. Never returns.
 async fn report_questions(approvals: CallApprovals, served: Option<&ProxyQuestions>) {
     let Some(served) = served else { return std::future::pending().await };
-    let id = banner::short(served.id());
+    let id = short(served.id());
     let mut changes = approvals.subscribe();
     let mut known = BTreeSet::new();
     loop {

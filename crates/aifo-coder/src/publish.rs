@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use aifo_config::UsageError;
+use aifo_kube::client::{self, Cluster, Unusable};
 use aifo_network::PublishedPort;
 use aifo_terminal::paint;
 
 use crate::cli::Publish;
-use crate::kube::{self, Cluster, Unusable};
 use crate::sessions;
 
 pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
     let port: PublishedPort = flags.port.parse().map_err(|error| UsageError(format!("{error}")))?;
     let given = flags.session.as_deref();
-    if let Some(cluster) = Cluster::given(&flags.cluster, given).await? {
-        return Err(kube::unusable(&cluster, given, Unusable::Publish).await);
+    if let Some(cluster) = Cluster::given(&flags.cluster.choice(), given).await? {
+        return Err(client::unusable(&cluster, given, Unusable::Publish).await);
     }
     let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
     let address = aifo_network::publish(&session.directory, port).map_err(anyhow::Error::msg)?;

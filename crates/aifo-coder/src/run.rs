@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use aifo_agents::ModelKeys;
 use aifo_config::{Config, OnHangup, SessionProgram};
 use aifo_host::{EndSignals, user_command};
+use aifo_kube::in_pod;
 use aifo_launch::{
     Agent, AgentEnd, BackendChoice, Session, SidecarBackend, Verbosity, WorkspaceLock,
 };
@@ -18,7 +19,7 @@ use anyhow::Context;
 use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::held::{self, Keep};
 use crate::start::{self, Started, signal_exit_code, start};
-use crate::{banner, kube, settings, workspace_in_pod};
+use crate::{banner, kube, settings};
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
@@ -32,11 +33,11 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     }
     let share = if flags.start.force_share { Share::Yes } else { Share::No };
     // No other process of a rendered pod pushes the result and waits for a fetch.
-    let is_first = config.backend.value == BackendChoice::Pod && workspace_in_pod::record_start()?;
+    let is_first = config.backend.value == BackendChoice::Pod && in_pod::record_start()?;
     let ended =
         run_target(target, &flags.session, &config, share, flags.held.clone(), Vec::new()).await;
     if is_first {
-        workspace_in_pod::wait_in_rendered_pod().await?;
+        in_pod::wait_in_rendered_pod().await?;
     }
     ended
 }

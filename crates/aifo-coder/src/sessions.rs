@@ -7,21 +7,21 @@ use aifo_agents::trusted_programs_here;
 use aifo_engine::{Choice, Container, Engine, Flavor, within_timeout};
 use aifo_host::{
     ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
-    running_sessions, the_one,
+    running_sessions, short, the_one,
 };
+use aifo_kube::client::{self, Cluster};
 use aifo_proxy::RunningTool;
 use aifo_terminal::{console, paint};
 use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
-use crate::banner::{self, model_usage};
+use crate::banner::model_usage;
 use crate::cli::Sessions;
-use crate::kube::{self, Cluster};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster, None).await? {
-        return kube::list(&cluster, flags).await;
+    if let Some(cluster) = Cluster::selected(&flags.cluster.choice(), None).await? {
+        return client::list(&cluster, flags.json).await;
     }
     let sessions = running_sessions();
     let containers = containers_of(&sessions).await;
@@ -110,7 +110,7 @@ fn table(rows: &[Row<'_>]) -> String {
 /// Returns a line for each held session that has ended.
 fn ended() -> Vec<String> {
     let line = |held: HeldSession| {
-        let (id, command) = (banner::short(&held.record.id), &held.record.command);
+        let (id, command) = (short(&held.record.id), &held.record.command);
         match held.state {
             HeldState::Running(_) => None,
             HeldState::Ended(time) => {

@@ -8,17 +8,17 @@ use std::process::ExitCode;
 use aifo_config::UsageError;
 use aifo_config::why::{Detail, ExplainedCall, Explanation, explain_toolchains};
 use aifo_host::ELSEWHERE;
+use aifo_kube::client::{self, Cluster};
 use aifo_terminal::paint;
 use aifo_types::env;
 use anyhow::{Context, ensure};
 
 use crate::cli::{Why, reject_option};
-use crate::kube::{self, Cluster};
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let session = flags.session.as_deref();
-    if let Some(cluster) = Cluster::given(&flags.cluster, session).await? {
-        return kube::relay(&cluster, flags).await;
+    if let Some(cluster) = Cluster::given(&flags.cluster.choice(), session).await? {
+        return client::relay(&cluster, flags).await;
     }
     if session.is_some() {
         let hint = "omit --session: a session of this machine has the rules of its configuration";

@@ -1,4 +1,4 @@
-//! Why a configuration gives no session.
+//! Errors of a configuration that gives no session.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use aifo_launch::ChoiceError;
 
 use crate::error::ConfigError;
 
-/// Why a configuration gives no session on this machine.
+/// The reason for which a configuration gives no session on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// A value is wrong.
@@ -28,7 +28,7 @@ pub enum SessionError {
         program: String,
         /// The key that names it.
         key: String,
-        /// Who could replace it.
+        /// The reason.
         why: String,
     },
     /// The engine does not answer.
@@ -36,7 +36,7 @@ pub enum SessionError {
     Engine {
         /// Its error.
         error: EngineError,
-        /// What the user can do.
+        /// The remedy.
         hint: String,
     },
     /// The backend is not available.
@@ -53,7 +53,7 @@ pub enum SessionError {
     WithoutContainers {
         /// The flag.
         flag: String,
-        /// Why there are none.
+        /// The reason.
         reason: String,
     },
     /// An image was named for an agent on this machine.
@@ -81,7 +81,7 @@ pub enum SessionError {
     Limit {
         /// The limit's flag.
         limit: String,
-        /// Why it would not hold.
+        /// The reason.
         reason: String,
     },
     /// Model keys cannot be read.

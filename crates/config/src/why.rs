@@ -36,7 +36,7 @@ pub struct ExplainedCall<'a> {
     pub agent: Option<&'a str>,
 }
 
-/// Why a call cannot be explained.
+/// A call cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
     /// No tool can have this name.
@@ -44,7 +44,7 @@ pub enum WhyError {
     Tool {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         source: InvalidToolName,
     },
     /// The place of tools is not known.

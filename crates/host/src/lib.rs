@@ -51,6 +51,7 @@ mod remove_tree;
 mod repository;
 mod running;
 mod session_dir;
+mod session_logs;
 mod shim_binary;
 mod sockets;
 mod toolchain;
@@ -76,7 +77,7 @@ pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
 pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
-pub use id_prefix::{ELSEWHERE, PrefixError, the_one};
+pub use id_prefix::{ELSEWHERE, PrefixError, short, the_one};
 pub use identity::git_identity;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
 pub use linked::linked_repository;
@@ -92,6 +93,7 @@ pub use running::{
 pub use session_dir::{
     PREFIX, SessionDir, TMP_SUFFIX, new_id, runtime_directory, temporary_directory,
 };
+pub use session_logs::{SessionLog, session_logs};
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use sockets::{listening_below, sockets_below};
 pub use toolchain::{Toolchain, Version, VersionSource};

@@ -1,11 +1,11 @@
-//! Kubernetes manifests of sessions, and kubectl (`spec/kubernetes.md`).
+//! Sessions in pods of Kubernetes (`spec/kubernetes.md`).
 //!
 //! In scope: the pod of a session with its network policy ([`SessionPod::render`]), the role to run
 //! sessions ([`Role::render`]), as commented YAML, and the state of a pod ([`PodObject`]); [`Kubectl`], which
-//! starts kubectl for a target and classifies failures.
+//! starts kubectl for a target and classifies failures; sessions in pods from their user's machine ([`client`]),
+//! and the launcher's processes in a pod ([`in_pod`]).
 //!
-//! Out of scope: the choice of images, kinds and variables (`aifo-coder`), and the runners' connections in a
-//! pod (`aifo-sidecar`).
+//! Out of scope: command lines (`aifo-coder`), and the runners' connections in a pod (`aifo-sidecar`).
 //!
 //! ```
 //! use aifo_kube::{Role, Subject};
@@ -15,13 +15,15 @@
 //! assert!(text.contains("kind: RoleBinding") && text.contains("namespace: agents"));
 //! ```
 //!
-//! Architecture invariant: all but `kubectl` is pure. The same description gives the same text. No
+//! Architecture invariant: all but `kubectl`, `client` and `in_pod` is pure. The same description gives the same text. No
 //! credential of a cluster enters this crate: kubectl has them.
 
+pub mod client;
 mod container;
 mod disruption;
 mod dns;
 mod event;
+pub mod in_pod;
 mod kubectl;
 mod network_policy;
 mod pod;

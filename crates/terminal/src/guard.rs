@@ -17,6 +17,9 @@ use nix::libc;
 
 use crate::frame::{Frame, FrameReader};
 
+/// This program, whatever has become of its file.
+pub const PROGRAM: &str = "/proc/self/exe";
+
 /// The client's end of the pipe.
 #[derive(Debug)]
 pub(crate) struct Guard {

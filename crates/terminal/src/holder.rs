@@ -3,13 +3,14 @@
 mod clients;
 mod end;
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aifo_process::{
@@ -24,6 +25,7 @@ use nix::sys::socket::{Backlog, listen};
 use nix::unistd::{Pid, setsid, ttyname};
 
 use crate::frame::Frame;
+use crate::guard::PROGRAM;
 use crate::peer::Peer;
 use crate::screen::{Screen, bounded};
 
@@ -58,6 +60,27 @@ pub struct Held {
     /// The time for clients to disconnect after the end was sent to them. Clients of a pod lose bytes
     /// that are under way when the holder ends.
     pub end_confirmed_within: Option<Duration>,
+}
+
+impl Held {
+    /// Describes a command of this program, with these words after its name and this process's environment.
+    /// `directory` is an existing one of mode 0700. Errors: a word has a NUL.
+    pub fn of_this_program(directory: &Path, words: &[OsString]) -> io::Result<Self> {
+        let name = std::iter::once(OsString::from("aifo-coder"));
+        let words = name.chain(words.iter().cloned());
+        let variables = std::env::vars_os();
+        let env = variables.filter_map(|(name, value)| aifo_process::variable(&name, &value));
+        Ok(Held {
+            directory: directory.to_owned(),
+            program: CString::new(PROGRAM)?,
+            argv: words.map(|word| CString::new(word.into_vec())).collect::<Result<_, _>>()?,
+            env: env.collect(),
+            size: WindowSize::default(),
+            first: None,
+            first_client_within: None,
+            end_confirmed_within: None,
+        })
+    }
 }
 
 /// A pseudo terminal with a command, and its clients.

@@ -3,13 +3,13 @@
 use std::ffi::{CString, OsStr};
 use std::io;
 
-use crate::{Client, ClientEnd, Connection, DetachSequence, guard};
+use crate::client::{Client, ClientEnd};
+use crate::connection::Connection;
+use crate::detach_keys::DetachSequence;
+use crate::guard::{PROGRAM, guard};
 
 /// The first argument of a process that guards a client's terminal.
 const GUARD: &str = "_guard";
-/// This program, whatever has become of its file.
-pub const PROGRAM: &str = "/proc/self/exe";
-
 /// Runs a guard, if the first argument of the command line is one's. A program that calls [`show_held`] calls
 /// this before it does anything else.
 pub fn guard_process(first: &OsStr) -> Option<io::Result<()>> {

@@ -8,7 +8,7 @@ use super::source::{Source, Token};
 const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/acp/bridge.rs",
     "crates/aifo-coder/src/acp/output.rs",
-    "crates/aifo-coder/src/kube/piped.rs",
+    "crates/kube/src/client/piped.rs",
     "crates/aifo-shim/src/cli.rs",
     "crates/aifo-shim/src/standard_fd.rs",
     "crates/aifo-shim/src/log.rs",

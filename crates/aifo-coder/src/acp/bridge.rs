@@ -21,10 +21,10 @@ use crate::acp::failure::agent_failure;
 use crate::acp::judge::PermissionJudge;
 use crate::acp::profile::process_limits;
 use crate::acp::questions::EditorQuestions;
-use crate::acp::summary;
+use crate::acp::{pod, summary};
 use crate::cli::{Acp, ServedBy, UserPresence};
+use crate::code_of;
 use crate::start::signal_exit_code;
-use crate::{code_of, kube};
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
@@ -39,7 +39,7 @@ pub(crate) async fn in_pod(
     name: Option<&str>,
     config: &Config,
 ) -> anyhow::Result<ExitCode> {
-    match kube::acp(flags, name, config).await {
+    match pod::acp(flags, name, config).await {
         Err(error) => Ok(refuse(&error, &mut EndSignals::listen()?).await),
         ended => ended,
     }

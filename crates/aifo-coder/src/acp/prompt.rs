@@ -24,14 +24,13 @@ use crate::acp::judge::PermissionJudge;
 use crate::acp::output::Output;
 use crate::acp::profile::{process_limits, streaming};
 use crate::acp::resume::SavedSessions;
-use crate::acp::summary;
+use crate::acp::{pod, summary};
 use crate::cli::Prompt;
-use crate::kube;
 use crate::start::signal_exit_code;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
-    if let Some(config) = kube::selected_for_agent(&flags.agent)? {
-        return kube::prompt(flags, config).await;
+    if let Some(config) = pod::selected(&flags.agent)? {
+        return pod::prompt(flags, config).await;
     }
     let (agent, text) = flags.split()?;
     let text = match text {

@@ -1,6 +1,7 @@
 //! Flags of sessions in a cluster (`spec/kubernetes.md#run`).
 
 use aifo_config::{Flags, FlagsOf, parse_subdomain};
+use aifo_kube::client::{ClusterChoice, PodOptions};
 use clap::Args;
 
 /// Flags of a session in a pod.
@@ -9,28 +10,28 @@ use clap::Args;
 pub(crate) struct PodFlags {
     /// Workspace: a persistent volume claim
     #[arg(long, value_name = "NAME", conflicts_with = "git", value_parser = parse_subdomain)]
-    pub(crate) pvc: Option<String>,
+    pvc: Option<String>,
     /// Workspace: this machine's, copied to the pod; its changes are fetched [default of `run` without --pvc and --git]
     #[arg(long, conflicts_with_all = ["git", "pvc"])]
-    pub(crate) upload: bool,
+    upload: bool,
     /// Upload ignored files, too
     #[arg(long, conflicts_with_all = ["git", "pvc"])]
-    pub(crate) upload_ignored: bool,
+    upload_ignored: bool,
     /// Workspace: a clone of a repository, at a branch or tag
     #[arg(long, value_name = "URL[#REF]")]
-    pub(crate) git: Option<String>,
+    git: Option<String>,
     /// Secret with `username` and `password` of the repository
     #[arg(long, value_name = "NAME", requires = "git", value_parser = parse_subdomain)]
-    pub(crate) git_secret: Option<String>,
+    git_secret: Option<String>,
     /// Push the session's branch to the repository when the agent has ended
     #[arg(long, requires = "git")]
-    pub(crate) git_push: bool,
+    git_push: bool,
     /// Seconds after which Kubernetes ends the pod [default: none]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) deadline: Option<u64>,
+    deadline: Option<u64>,
     /// User and group id of all processes in the pod [default: 1000]
     #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) user: Option<u32>,
+    user: Option<u32>,
     #[command(flatten)]
     cluster: FlagsOf<aifo_config::Cluster>,
     #[command(flatten)]
@@ -40,6 +41,19 @@ pub(crate) struct PodFlags {
 impl PodFlags {
     pub(crate) fn add_to(&self, flags: Flags) -> Flags {
         flags.and(self.cluster.flags()).and(self.pod.flags())
+    }
+
+    /// Returns the settings of the pod that are no keys.
+    pub(crate) fn options(&self) -> PodOptions {
+        PodOptions {
+            claim: self.pvc.clone(),
+            git: self.git.clone(),
+            git_secret: self.git_secret.clone(),
+            git_push: self.git_push,
+            upload_ignored: self.upload_ignored,
+            deadline_secs: self.deadline,
+            user: self.user,
+        }
     }
 
     /// Returns the first flag that is only for pods, if one is given.
@@ -70,9 +84,13 @@ pub(crate) struct ClusterFlags {
 }
 
 impl ClusterFlags {
-    /// Returns the first flag that selects a cluster, if one is given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        self.keys.flags().first()
+    /// Returns the cluster that they select.
+    pub(crate) fn choice(&self) -> ClusterChoice {
+        ClusterChoice {
+            key: self.keys.flags().first(),
+            has_backend: self.backend.is_some(),
+            flags: self.flags(),
+        }
     }
 
     pub(crate) fn flags(&self) -> Flags {

@@ -11,7 +11,6 @@ use aifo_kube::{KubeContext, Kubectl};
 use self::probe::{Got, Probe};
 use super::report::{Finding, Status};
 use super::{CheckContext, FindingsFuture};
-use crate::kube::kube_target;
 
 /// A check of a cluster, with [`CHECK_TIMEOUT`].
 struct ClusterCheck {
@@ -57,7 +56,7 @@ pub(super) async fn cluster(context: &CheckContext) -> Vec<Finding> {
     if !context.is_cluster() {
         return Vec::new();
     }
-    let found = Kubectl::find(&context.programs, kube_target(&context.config));
+    let found = Kubectl::find(&context.programs, aifo_kube::client::target(&context.config));
     let kubectl = match tokio::time::timeout(CHECK_TIMEOUT, found).await {
         Ok(Ok(kubectl)) => kubectl,
         Ok(Err(error)) => return vec![Finding::failure("kubectl", &error, "run: kubectl version")],

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use aifo_host::SessionLog;
 use aifo_network::{ConnectionReader, ConnectionState, LoggedConnection};
 use aifo_terminal::paint::{self, Paint};
 use anyhow::{Context, bail};
 
 use super::line::{HEAD, connection_line};
 use crate::cli::NetList;
-use crate::session_log::{POLL_INTERVAL, SessionLog};
+use crate::session_log::{self, POLL_INTERVAL};
 
 pub(super) fn list(flags: &NetList) -> anyhow::Result<ExitCode> {
-    let log = SessionLog::with_connections(flags.session.as_deref(), flags.follow)?;
+    let log = session_log::with_connections(flags.session.as_deref(), flags.follow)?;
     let mut reader = open(&log)?;
     let paint = Paint::of_stdout();
     let mut is_first = true;

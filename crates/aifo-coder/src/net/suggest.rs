@@ -8,10 +8,10 @@ use aifo_terminal::{console, paint};
 use serde::Serialize;
 
 use super::list::open;
-use crate::session_log::SessionLog;
+use crate::session_log;
 
 pub(super) fn suggest(session: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
-    let log = SessionLog::with_connections(session, false)?;
+    let log = session_log::with_connections(session, false)?;
     let lines = open(&log)?.read()?;
     let suggestions = suggestions(lines.iter().map(|(_, logged)| logged));
     if json {

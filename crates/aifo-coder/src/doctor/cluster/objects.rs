@@ -4,7 +4,6 @@ use aifo_agents::{AgentSpec, key_variables, known_agents};
 
 use super::probe::{Got, Probe};
 use crate::doctor::report::Finding;
-use crate::kube;
 
 /// The phase of a namespace, and its level of Pod Security.
 const NAMESPACE_FIELDS: &str = "--output=jsonpath={.status.phase} \
@@ -129,7 +128,7 @@ pub(super) async fn pull_secrets(probe: &Probe<'_>) -> Vec<Finding> {
 
 pub(super) async fn launcher_image(probe: &Probe<'_>) -> Vec<Finding> {
     let config = &probe.context.config;
-    let image = kube::launcher_image(config);
+    let image = aifo_kube::client::launcher_image(config);
     vec![judge_image(&image, config.launcher_image.value.is_some() || probe.is_local())]
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use aifo_kube::{ApiFailure, FailureCause, KubectlError, PodObject, PodState, RETRY_TIME};
+use aifo_host::short;
 use aifo_terminal::{ClientEnd, Connection, console};
 use aifo_types::exit;
 use anyhow::Context;
@@ -13,8 +13,8 @@ use tokio::time::sleep;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::last_fetch::deleted;
-use crate::banner::short;
-use crate::kube::RELAY;
+use crate::in_pod::RELAY;
+use crate::{ApiFailure, FailureCause, KubectlError, PodObject, PodState, RETRY_TIME};
 
 /// The pause before a lost connection is tried again, a second time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const KUBECTL_TIME: Duration = Duration::from_secs(5);
 
 /// How a client of a pod's terminal has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TerminalEnd {
+pub(crate) enum TerminalEnd {
     /// The session has ended with this exit code.
     Ended(u8),
     /// It continues.
@@ -36,7 +36,7 @@ pub(super) enum TerminalEnd {
 
 /// The exit code of a command whose session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExitStatus {
+pub(crate) enum ExitStatus {
     /// The user left the session.
     Left,
     /// The connection is lost.
@@ -44,7 +44,7 @@ pub(super) enum ExitStatus {
 }
 
 impl TerminalEnd {
-    pub(super) fn exit_code(self) -> ExitCode {
+    pub(crate) fn exit_code(self) -> ExitCode {
         match self {
             TerminalEnd::Ended(code) => ExitCode::from(code),
             TerminalEnd::Continues(ExitStatus::Left) => ExitCode::SUCCESS,
@@ -58,7 +58,7 @@ impl TerminalEnd {
 impl Cluster {
     /// Shows the terminal of a session until it ends or the client leaves. A lost connection is
     /// made again.
-    pub(super) async fn show(&self, session: &str, pod: &str) -> anyhow::Result<TerminalEnd> {
+    pub(crate) async fn show(&self, session: &str, pod: &str) -> anyhow::Result<TerminalEnd> {
         let mut lost_since: Option<Instant> = None;
         loop {
             let began = Instant::now();

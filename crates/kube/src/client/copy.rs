@@ -4,25 +4,26 @@ use std::io::Read;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use aifo_kube::{ApiFailure, KubectlError};
 use aifo_process::TimedChild;
 use aifo_sync::SyncError;
 use anyhow::Context;
 
+use crate::{ApiFailure, KubectlError};
+
 /// The time of a copy, after which kubectl is killed.
 const WITHIN: Duration = Duration::from_secs(1800);
 /// The time for a kubectl to end by itself.
-pub(super) const END_TIME: Duration = Duration::from_secs(2);
+pub(crate) const END_TIME: Duration = Duration::from_secs(2);
 
 /// A running `kubectl exec` whose stdin and stdout the caller uses.
-pub(super) struct PodCopy {
+pub(crate) struct PodCopy {
     kubectl: TimedChild,
     stderr: ChildStderr,
 }
 
 impl PodCopy {
     /// Starts a command, and returns its stdin and stdout.
-    pub(super) fn start(mut command: Command) -> anyhow::Result<(ChildStdin, ChildStdout, Self)> {
+    pub(crate) fn start(mut command: Command) -> anyhow::Result<(ChildStdin, ChildStdout, Self)> {
         const FAILED: &str = "cannot run kubectl";
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context(FAILED)?;
@@ -34,12 +35,12 @@ impl PodCopy {
 
     /// Ends kubectl when its streams are no longer needed. Returns `copied`, but kubectl's error if the
     /// connection failed.
-    pub(super) fn finish<T>(self, copied: anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(crate) fn finish<T>(self, copied: anyhow::Result<T>) -> anyhow::Result<T> {
         self.finish_within(END_TIME, copied)
     }
 
     /// As [`finish`](PodCopy::finish), but kubectl has this time to end by itself.
-    pub(super) fn finish_within<T>(
+    pub(crate) fn finish_within<T>(
         self,
         within: Duration,
         copied: anyhow::Result<T>,

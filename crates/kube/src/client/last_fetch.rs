@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aifo_kube::{PodFailure, PodObject, PodState};
+use aifo_host::short;
 use aifo_terminal::console;
 use aifo_types::{Ending, Signal, exit};
 use tokio::time::{Instant, sleep};
@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::periodic_fetches::Fetched;
 use super::result::HasEnded;
 use super::work::PodWork;
-use crate::banner::short;
+use crate::{PodFailure, PodObject, PodState};
 
 /// The time for a node to report why it has ended a pod: it does when all containers have ended, which have 10 s
 /// after TERM.
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How a session has ended, as its client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionEnd {
+pub(crate) enum SessionEnd {
     /// The command has ended with this code.
     Ended(u8),
     /// The user has ended it; the code is that of the signal.
@@ -32,7 +32,7 @@ pub(super) enum SessionEnd {
 
 /// What has become of the work of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LastFetch {
+pub(crate) enum LastFetch {
     Done,
     /// Some of it is still in the pod only, as was reported.
     Kept,
@@ -66,7 +66,7 @@ impl SessionEnd {
 impl Cluster {
     /// Fetches the work of a session that has ended, while its pod still has it, then reports why the cluster has
     /// ended the pod, if it has. `before` is what periodic fetches have.
-    pub(super) async fn fetch_last(
+    pub(crate) async fn fetch_last(
         &self,
         (session, pod): (&str, &str),
         work: &PodWork,
@@ -139,7 +139,7 @@ struct PodEnd {
 }
 
 /// Returns the error for a deleted pod, with the cluster's reason, if it has one.
-pub(super) fn deleted(id: &str, ended_by: Option<PodFailure>) -> anyhow::Error {
+pub(crate) fn deleted(id: &str, ended_by: Option<PodFailure>) -> anyhow::Error {
     match ended_by {
         Some(failure) => anyhow::anyhow!("{}\nhint: {}", failure.message, failure.hint),
         None => anyhow::anyhow!("the pod of session {id} was deleted"),

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aifo_kube::Kubectl;
+use aifo_host::short;
 use aifo_sync::{ConflictKind, Fetch, FetchReport, Snapshot, Upload};
 use aifo_terminal::console;
 use anyhow::{Context, bail};
@@ -15,8 +15,8 @@ use tempfile::NamedTempFile;
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::copy::{END_TIME, PodCopy};
 use super::records;
-use crate::banner::short;
-use crate::workspace_in_pod::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
+use crate::Kubectl;
+use crate::in_pod::workspace::{CHANGES, RECEIVE, RECEIVED, WORKSPACE_IN_POD};
 
 /// The init container that receives the files.
 const UPLOAD_CONTAINER: &str = "upload";
@@ -25,14 +25,14 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The record of an upload: the workspace, and the snapshot that both sides have.
 #[derive(Clone, Debug)]
-pub(super) struct PodWorkspace {
+pub(crate) struct PodWorkspace {
     directory: PathBuf,
-    pub(super) session: String,
+    pub(crate) session: String,
 }
 
 impl PodWorkspace {
     /// Returns the record of a session; `None` if this user did not upload its workspace here.
-    pub(super) fn find(session: &str) -> Option<Self> {
+    pub(crate) fn find(session: &str) -> Option<Self> {
         let record = PodWorkspace::of(session).ok()?;
         record.directory.join(BASE).is_file().then_some(record)
     }
@@ -81,7 +81,7 @@ impl PodWorkspace {
     }
 
     /// Removes the record of a session whose pod is deleted.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         // It is small.
         let _ = fs::remove_dir_all(&self.directory);
     }
@@ -91,7 +91,7 @@ const BASE: &str = "snapshot";
 const PATH: &str = "workspace";
 
 /// Copies the files to the init container of a pod, which waits for them.
-pub(super) fn upload(
+pub(crate) fn upload(
     kubectl: &Kubectl,
     pod: &str,
     session: &str,
@@ -121,7 +121,7 @@ pub(super) fn upload(
 }
 
 /// Fetches the changes of a pod's workspace, and applies them.
-pub(super) fn fetch(
+pub(crate) fn fetch(
     kubectl: &Kubectl,
     pod: &str,
     record: &PodWorkspace,
@@ -144,7 +144,7 @@ pub(super) fn fetch(
 }
 
 /// Prints what fetches have changed.
-pub(super) fn report(session: &str, reports: &[FetchReport]) {
+pub(crate) fn report(session: &str, reports: &[FetchReport]) {
     let id = short(session);
     let sum = |count: fn(&FetchReport) -> usize| reports.iter().map(count).sum::<usize>();
     let (written, removed) = (sum(|it| it.written), sum(|it| it.removed));
@@ -182,7 +182,7 @@ pub(super) fn report(session: &str, reports: &[FetchReport]) {
 
 impl Cluster {
     /// Fetches the changes of a session, and reports them.
-    pub(super) fn fetch(&self, pod: &str, record: &PodWorkspace) -> anyhow::Result<()> {
+    pub(crate) fn fetch(&self, pod: &str, record: &PodWorkspace) -> anyhow::Result<()> {
         report(&record.session, &[fetch(&self.kubectl, pod, record)?]);
         Ok(())
     }

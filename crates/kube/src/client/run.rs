@@ -4,14 +4,15 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use aifo_config::{Config, Flags, UsageError};
+use aifo_config::{Flags, UsageError};
+use aifo_host::short;
 use aifo_process::terminal::window_size;
 use aifo_terminal::console::{self, PROGRESS};
 use aifo_terminal::paint;
 use aifo_types::exit;
 use anyhow::bail;
 
-use super::cluster::{Cluster, without_backend};
+use super::cluster::Cluster;
 use super::last_fetch::{LastFetch, SessionEnd};
 use super::periodic_fetches::PeriodicFetches;
 use super::piped::{Turns, run_piped};
@@ -21,8 +22,6 @@ use super::session::{PodProcess, PodRequest};
 use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::terminal::{ExitStatus, TerminalEnd};
 use super::upload;
-use crate::banner::short;
-use crate::cli::{PodFlags, Run};
 
 /// Flags of `run` that do not hold in a pod, and the remedy.
 const UNUSABLE: [(&str, &str); 9] = [
@@ -37,23 +36,22 @@ const UNUSABLE: [(&str, &str); 9] = [
     ("--pids", "omit it: the node limits processes"),
 ];
 
-pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode> {
-    validate(&flags.flags())?;
-    let session = &flags.session;
-    let request = PodRequest::of_run(flags, config)?;
-    if !console::is_on_terminal() && !flags.detach {
+/// Runs an agent or command in a pod of its own, on this terminal if there is one; with `is_detached` it prints the
+/// session's id and returns.
+pub async fn run(request: PodRequest<'_>, is_detached: bool) -> anyhow::Result<ExitCode> {
+    if !console::is_on_terminal() && !is_detached {
         let words = [vec!["run".to_owned()], request.words_of_run()].concat();
-        return run_piped(session, request, (Input::Stdin, words), Turns::Unseen).await;
+        return run_piped(request, (Input::Stdin, words), Turns::Unseen).await;
     }
-    let first_client = (!flags.detach).then_some(FIRST_CLIENT);
+    let first_client = (!is_detached).then_some(FIRST_CLIENT);
     // So the agent's first output has it, before a client connects.
     let size = window_size(std::io::stdin().as_fd()).unwrap_or_default();
-    let started = start(session, request, &PodProcess::Held(first_client, size)).await?;
+    let started = start(request, &PodProcess::Held(first_client, size)).await?;
     let StartedPod { cluster, id, name, .. } = match started {
         Started::Running(pod) => *pod,
         Started::Ended(code) => return Ok(code),
     };
-    if flags.detach {
+    if is_detached {
         paint::print(&format!("{id}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -62,7 +60,7 @@ pub(crate) async fn run(flags: &Run, config: &Config) -> anyhow::Result<ExitCode
 }
 
 /// Errors: a flag does not hold in a pod.
-pub(super) fn validate(flags: &Flags) -> anyhow::Result<()> {
+pub fn validate(flags: &Flags) -> anyhow::Result<()> {
     for (flag, remedy) in UNUSABLE {
         if !flags.words(flag).is_empty() {
             bail!(UsageError(format!("{flag} has no effect in a pod\nhint: {remedy}")));
@@ -71,15 +69,8 @@ pub(super) fn validate(flags: &Flags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Errors: a flag for pods was given to a session of this machine.
-pub(crate) fn reject_pod_flags(flags: &PodFlags) -> anyhow::Result<()> {
-    match flags.given() {
-        Some(flag) => bail!(without_backend(flag)),
-        None => Ok(()),
-    }
-}
-
-pub(crate) async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::Result<ExitCode> {
+/// Shows the terminal of a session, and fetches its work when it ends.
+pub async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::Result<ExitCode> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
         return Err(UsageError(error.to_owned()).into());

@@ -6,16 +6,14 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use aifo_config::{Config, UsageError};
+use aifo_kube::client::{
+    AgentFiles, Input, PodOptions, PodRequest, PodTarget, Turns, run_piped, validate,
+};
 use aifo_launch::BackendChoice;
 use aifo_terminal::console::LogLevel;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 
-use super::piped::{Turns, run_piped};
-use super::relay::Input;
-use super::run::validate;
-use super::session::{AgentFiles, PodRequest};
-use super::target::Target;
 use crate::cli::{Acp, AcpAgent, Prompt, ServedBy};
 use crate::settings;
 
@@ -87,7 +85,8 @@ pub(crate) async fn prompt(flags: Prompt, config: Config) -> anyhow::Result<Exit
         let hint = "omit it: an agent's sessions end with the pod";
         bail!(UsageError(format!("--resume has no effect in a pod\nhint: {hint}")));
     }
-    let request = request(&flags.agent, agent, &config)?;
+    let options = flags.agent.pod.options();
+    let request = request(&flags.agent, agent, &config, &options)?;
     let mut words = Words::of("prompt", &flags.agent, &request);
     words.option("--format", Words::value_of(&flags.format));
     words.option("--timeout", flags.timeout.map(|secs| secs.to_string()));
@@ -96,7 +95,7 @@ pub(crate) async fn prompt(flags: Prompt, config: Config) -> anyhow::Result<Exit
     let input = if text == "-" { Input::Stdin } else { Input::None };
     let words = words.ended_by(&request, &["--".to_owned()], &[text.to_owned()]);
     // The workspace is fetched at the end of the command, which is that of its turn.
-    run_piped(&flags.agent.session, request, (input, words), Turns::Unseen).await
+    run_piped(request, (input, words), Turns::Unseen).await
 }
 
 /// Rejects what an agent in a pod cannot do for an editor.
@@ -131,7 +130,8 @@ pub(crate) async fn acp(
             )));
         }
     }
-    let request = request(&flags.agent, name, config)?;
+    let options = flags.agent.pod.options();
+    let request = request(&flags.agent, name, config, &options)?;
     let mut words = Words::of("acp", &flags.agent, &request);
     words.option("--files", flags.files.as_ref().and_then(Words::value_of));
     words.option("--terminals", flags.terminals.as_ref().and_then(Words::value_of));
@@ -145,20 +145,29 @@ pub(crate) async fn acp(
     let real = real.to_str().context("the workspace's path is not valid UTF-8")?;
     words.option("--editor-workspace", Some(real.to_owned()));
     let words = words.ended_by(&request, &[], &[]);
-    run_piped(&flags.agent.session, request, (Input::Stdin, words), Turns::Seen).await
+    run_piped(request, (Input::Stdin, words), Turns::Seen).await
 }
 
 fn request<'a>(
     flags: &'a AcpAgent,
     agent: Option<&str>,
     config: &'a Config,
+    options: &'a PodOptions,
 ) -> anyhow::Result<PodRequest<'a>> {
     let image = flags.start.image.clone();
     let target = match &flags.agent_command {
-        Some(line) => Target::acp_command(line, image, config)?,
-        None => Target::agent(agent.unwrap_or_default(), image, config)?,
+        Some(line) => PodTarget::acp_command(line, image, config)?,
+        None => PodTarget::agent(agent.unwrap_or_default(), image, config)?,
     };
     let workspace = &flags.session.project.workspace.path;
-    let (given, flags) = (flags.flags(), &flags.pod);
-    Ok(PodRequest { config, flags, given, workspace, target, files: AgentFiles::Served })
+    Ok(PodRequest {
+        config,
+        options,
+        given: flags.flags(),
+        workspace,
+        target,
+        files: AgentFiles::Served,
+        is_dry: flags.session.containers.dry_run,
+        is_quiet: flags.session.quiet,
+    })
 }

@@ -4,19 +4,18 @@ use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use aifo_host::state_directory;
+use aifo_host::{short, state_directory};
 use aifo_sync::{PushState, ReceivedResult, receive_bundle, receive_result};
 use aifo_terminal::console;
 use anyhow::Context;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::copy::PodCopy;
-use crate::banner::short;
-use crate::workspace_in_pod::{ENDED, REFERENCES, RESULT, WORKSPACE_IN_POD};
+use crate::in_pod::workspace::{ENDED, REFERENCES, RESULT, WORKSPACE_IN_POD};
 
 /// Whether the agent has ended: then the pod pushes before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HasEnded {
+pub(crate) enum HasEnded {
     Yes,
     No,
 }
@@ -88,7 +87,7 @@ fn command(path: &Path, branch: &str) -> String {
 
 impl Cluster {
     /// Fetches the commits of a session, and reports them.
-    pub(super) fn fetch_result(
+    pub(crate) fn fetch_result(
         &self,
         session: &str,
         pod: &str,
@@ -100,7 +99,7 @@ impl Cluster {
     }
 
     /// Prints the branches of a result, and the command that fetches them.
-    pub(super) fn report_result(
+    pub(crate) fn report_result(
         &self,
         session: &str,
         (result, path): &(ReceivedResult, PathBuf),
@@ -113,7 +112,7 @@ impl Cluster {
     }
 
     /// Returns a digest of the pod's `HEAD` and references; empty without a repository.
-    pub(super) fn references(&self, pod: &str) -> anyhow::Result<String> {
+    pub(crate) fn references(&self, pod: &str) -> anyhow::Result<String> {
         let words = [PROGRAM, WORKSPACE_IN_POD, REFERENCES];
         let (_, stdout, copy) = PodCopy::start(self.kubectl.exec(pod, CONTAINER, words))?;
         let mut line = String::new();
@@ -126,7 +125,7 @@ impl Cluster {
     }
 
     /// Fetches the commits of a session. Returns them, and the path of the repository or bundle.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &self,
         session: &str,
         pod: &str,

@@ -11,8 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use aifo_host::EndSignals;
-use aifo_kube::Kubectl;
+use aifo_host::{EndSignals, short};
 use aifo_terminal::console;
 use aifo_types::{Ending, exit};
 use serde_json::Value;
@@ -25,15 +24,15 @@ use super::relay::{self, Input};
 use super::session::{PodProcess, PodRequest};
 use super::started::{FIRST_CLIENT, Started, StartedPod, start};
 use super::upload::{self, PodWorkspace, fetch};
-use crate::banner::short;
-use crate::cli::Session;
-use crate::kube::SIGNAL;
+use crate::Kubectl;
+use crate::in_pod::SIGNAL;
 
 /// Whether the client sees the end of an agent's turns in the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turns {
+pub enum Turns {
     /// It is that of ACP: the workspace is fetched before a turn's end is passed on.
     Seen,
+    /// It does not.
     Unseen,
 }
 
@@ -50,13 +49,12 @@ const CANCEL_TIME: Duration = Duration::from_secs(20);
 const OUTPUT_TIME: Duration = Duration::from_secs(1);
 
 /// Runs `aifo-coder` with these words in a pod of its own. Errors: the pod did not start.
-pub(super) async fn run_piped(
-    session: &Session,
+pub async fn run_piped(
     request: PodRequest<'_>,
     (input, words): (Input, Vec<String>),
     turns: Turns,
 ) -> anyhow::Result<ExitCode> {
-    let started = start(session, request, &PodProcess::Exec(FIRST_CLIENT)).await?;
+    let started = start(request, &PodProcess::Exec(FIRST_CLIENT)).await?;
     let StartedPod { cluster, id, name, mut signals } = match started {
         Started::Running(pod) => *pod,
         Started::Ended(code) => return Ok(code),

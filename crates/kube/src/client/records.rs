@@ -5,12 +5,11 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use aifo_host::{held_sessions, running_sessions, state_directory, the_one};
-use aifo_kube::KubeTarget;
+use aifo_host::{held_sessions, running_sessions, session_logs, state_directory, the_one};
 use aifo_types::env;
 use serde::{Deserialize, Serialize};
 
-use crate::session_log::session_ids;
+use crate::KubeTarget;
 
 /// The file of a session, beside the snapshot of its upload.
 const FILE: &str = "cluster.json";
@@ -24,12 +23,12 @@ struct Record {
 }
 
 /// Returns the directory of the sessions in pods; `None` without a home.
-pub(super) fn directory() -> Option<PathBuf> {
+pub(crate) fn directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("pods"))
 }
 
 /// Records the cluster of a session.
-pub(super) fn write(session: &str, target: &KubeTarget) -> io::Result<()> {
+pub(crate) fn write(session: &str, target: &KubeTarget) -> io::Result<()> {
     let Some(directory) = directory().map(|all| all.join(session)) else { return Ok(()) };
     let KubeTarget { context, namespace, kubeconfig } = target.clone();
     let kubeconfig = kubeconfig.map(std::path::absolute).transpose()?;
@@ -39,7 +38,7 @@ pub(super) fn write(session: &str, target: &KubeTarget) -> io::Result<()> {
 }
 
 /// Removes the record of a session whose pod is deleted.
-pub(super) fn remove(session: &str) {
+pub(crate) fn remove(session: &str) {
     let Some(directory) = directory().map(|all| all.join(session)) else { return };
     // A session of another machine has none.
     let _ = fs::remove_file(directory.join(FILE));
@@ -60,13 +59,13 @@ fn all() -> Vec<(String, KubeTarget)> {
 }
 
 /// Returns the sessions that were recorded in this cluster and namespace.
-pub(super) fn in_cluster(target: &KubeTarget) -> Vec<String> {
+pub(crate) fn in_cluster(target: &KubeTarget) -> Vec<String> {
     all().into_iter().filter(|(_, of)| of == target).map(|(session, _)| session).collect()
 }
 
 /// Returns the cluster of the session whose id starts with `prefix`; `None` if a session of this machine has
 /// such an id, or no record. Errors: several have one.
-pub(super) fn find(prefix: &str) -> anyhow::Result<Option<KubeTarget>> {
+pub(crate) fn find(prefix: &str) -> anyhow::Result<Option<KubeTarget>> {
     // The commands of a pod are about its own session.
     if prefix.is_empty() || std::env::var_os(env::POD_SESSION).is_some() {
         return Ok(None);
@@ -79,7 +78,8 @@ pub(super) fn find(prefix: &str) -> anyhow::Result<Option<KubeTarget>> {
     let held = held_sessions().into_iter().map(|held| held.record.id);
     let running = running_sessions().into_iter().map(|session| session.id);
     let is_other = |id: &String| recorded.iter().all(|(session, _)| session != id);
-    let mut here = held.chain(running).chain(session_ids()).filter(is_other);
+    let mut here =
+        held.chain(running).chain(session_logs().into_iter().map(|log| log.id)).filter(is_other);
     if here.any(|id| id.starts_with(prefix)) {
         return Ok(None);
     }

@@ -4,54 +4,53 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use aifo_host::{EndSignals, new_id};
-use aifo_kube::Workspace;
 use aifo_terminal::{console, paint};
+use aifo_types::Ending;
 
 use super::cluster::Cluster;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::upload::PodWorkspace;
-use crate::cli::Session;
-use crate::start::signal_exit_code;
+use crate::Workspace;
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all
 /// containers takes 600 s at most.
-pub(super) const FIRST_CLIENT: Duration = Duration::from_secs(900);
+pub(crate) const FIRST_CLIENT: Duration = Duration::from_secs(900);
 
 /// A pod whose containers run.
-pub(super) struct StartedPod {
-    pub(super) cluster: Cluster,
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) signals: EndSignals,
+pub(crate) struct StartedPod {
+    pub(crate) cluster: Cluster,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) signals: EndSignals,
 }
 
-pub(super) enum Started {
+pub(crate) enum Started {
     Running(Box<StartedPod>),
     /// It was not started, with this exit code.
     Ended(ExitCode),
 }
 
-pub(super) async fn start(
-    flags: &Session,
+pub(crate) async fn start(
     request: PodRequest<'_>,
     process: &PodProcess,
 ) -> anyhow::Result<Started> {
     let id = new_id()?;
-    let (config, workspace, pod_flags) = (request.config, request.workspace, request.flags);
+    let (config, workspace, options) = (request.config, request.workspace, request.options);
+    let (is_dry, is_quiet) = (request.is_dry, request.is_quiet);
     let mut pod = session::describe(request, id.clone(), process)?;
-    if flags.containers.dry_run {
+    if is_dry {
         let manifests = pod.render()?;
         paint::write(&manifests)?;
         return Ok(Started::Ended(ExitCode::SUCCESS));
     }
-    if !flags.quiet {
+    if !is_quiet {
         for warning in &pod.warnings {
             console::say(format_args!("WARNING: {warning}"));
         }
     }
     let files = match pod.workspace {
-        Workspace::Upload => Some(Files::plan(workspace, pod_flags.upload_ignored)?),
+        Workspace::Upload => Some(Files::plan(workspace, options.upload_ignored)?),
         Workspace::Claim(_) | Workspace::Git { .. } => None,
     };
     let mut signals = EndSignals::listen()?;
@@ -67,7 +66,7 @@ pub(super) async fn start(
             if let Some(record) = PodWorkspace::find(&id) {
                 record.remove();
             }
-            return Ok(Started::Ended(signal_exit_code(signal)));
+            return Ok(Started::Ended(ExitCode::from(Ending::Signaled(signal).exit_code())));
         }
         started = cluster.start(&id, &name, &manifests, files) => started?,
     }

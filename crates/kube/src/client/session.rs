@@ -7,7 +7,6 @@ use std::time::Duration;
 use aifo_agents::{AgentSpec, key_variables};
 use aifo_config::{Config, Flags, UsageError, carried_settings, without_effect};
 use aifo_host::git_identity;
-use aifo_kube::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
 use aifo_policy::Policy;
 use aifo_process::Restriction;
 use aifo_sidecar::{Images, Net, cache_directories, container_variables};
@@ -17,13 +16,13 @@ use anyhow::bail;
 use super::agent_variables::AgentVariables;
 use super::cluster::{self, options_of};
 use super::network::{key_urls, network, own_rules};
-use super::target::Target;
-use crate::cli::{PodFlags, Run};
-use crate::kube::HOLD_IN_POD;
+use super::target::PodTarget;
+use crate::in_pod::HOLD_IN_POD;
+use crate::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PodProcess {
+pub enum PodProcess {
     /// The first process of the container `aifo`, with its terminal, for `kubectl attach`.
     OnTerminal,
     /// The same without a terminal.
@@ -34,38 +33,57 @@ pub(super) enum PodProcess {
     Exec(Duration),
 }
 
+/// A pod's settings that are no keys.
+#[derive(Clone, Debug, Default)]
+pub struct PodOptions {
+    /// The persistent volume claim that is the workspace.
+    pub claim: Option<String>,
+    /// The repository whose clone is the workspace: `URL[#REF]`.
+    pub git: Option<String>,
+    /// The secret with its login.
+    pub git_secret: Option<String>,
+    /// Pushes the session's branch at the end.
+    pub git_push: bool,
+    /// Uploads ignored files, too.
+    pub upload_ignored: bool,
+    /// The seconds after which Kubernetes ends the pod.
+    pub deadline_secs: Option<u64>,
+    /// The user of all processes; 1000 if `None`.
+    pub user: Option<u32>,
+}
+
 /// A session that is to be described.
-pub(super) struct PodRequest<'a> {
-    pub(super) config: &'a Config,
-    pub(super) flags: &'a PodFlags,
+pub struct PodRequest<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Settings that are no keys.
+    pub options: &'a PodOptions,
     /// The flags of the configuration.
-    pub(super) given: Flags,
+    pub given: Flags,
     /// The directory with the project's files.
-    pub(super) workspace: &'a Path,
+    pub workspace: &'a Path,
     /// The agent or command.
-    pub(super) target: Target,
+    pub target: PodTarget,
     /// The server of the agent's files, if it has one.
-    pub(super) files: AgentFiles,
+    pub files: AgentFiles,
+    /// Prints the manifests, and creates no pod.
+    pub is_dry: bool,
+    /// Omits warnings.
+    pub is_quiet: bool,
 }
 
 /// Whether the launcher serves files to an agent that speaks ACP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AgentFiles {
+pub enum AgentFiles {
+    /// It does.
     Served,
+    /// It does not: the agent works with files itself.
     Unserved,
 }
 
-impl<'a> PodRequest<'a> {
-    /// The session of `run`.
-    pub(super) fn of_run(run: &'a Run, config: &'a Config) -> anyhow::Result<Self> {
-        let workspace = &run.session.project.workspace.path;
-        let target = Target::of(run, config)?;
-        let (flags, given) = (&run.pod, run.flags());
-        Ok(PodRequest { config, flags, given, workspace, target, files: AgentFiles::Unserved })
-    }
-
+impl PodRequest<'_> {
     /// Returns the options of the launcher in the pod.
-    pub(super) fn options(&self) -> Vec<String> {
+    pub fn options(&self) -> Vec<String> {
         let config = self.config;
         let keys_mode = if config.key_settings().is_none() { "pass" } else { "proxy" };
         let fixed = ["--backend", "pod", "--workspace", "/workspace", "--keys", keys_mode];
@@ -99,13 +117,13 @@ impl<'a> PodRequest<'a> {
     }
 
     /// Returns the words of `run` in the pod, after the command's name.
-    pub(super) fn words_of_run(&self) -> Vec<String> {
+    pub fn words_of_run(&self) -> Vec<String> {
         self.options().into_iter().chain(self.target.words.iter().cloned()).collect()
     }
 }
 
 /// Returns the description of a session with this id. Errors: the agent cannot run in a pod.
-pub(super) fn describe(
+pub fn describe(
     request: PodRequest<'_>,
     session: String,
     process: &PodProcess,
@@ -126,10 +144,10 @@ pub(super) fn describe(
     if !matches!(process, PodProcess::Exec(_)) {
         arguments.extend(request.words_of_run());
     }
-    let PodRequest { config, flags, workspace: project, target, files, .. } = request;
+    let PodRequest { config, options, workspace: project, target, files, .. } = request;
     let kinds = config.toolchains.value.kinds();
     let (spec, image) = (target.spec, target.image);
-    let user = flags.user.unwrap_or(DEFAULT_USER);
+    let user = options.user.unwrap_or(DEFAULT_USER);
     let of_user = AgentVariables::of_environment(&spec);
     let variables = [("SHELL".to_owned(), spec.shell.to_string_lossy().into_owned())];
     let limits = Limits {
@@ -156,13 +174,16 @@ pub(super) fn describe(
                 .collect(),
         },
         kinds: kind_containers(&kinds, config),
-        workspace: workspace(flags, matches!(process, PodProcess::Held(..) | PodProcess::Exec(_)))?,
+        workspace: workspace(
+            options,
+            matches!(process, PodProcess::Held(..) | PodProcess::Exec(_)),
+        )?,
         serves_files: files == AgentFiles::Served,
         keys: keys(&spec, config, is_passed, &of_user)?,
         pull_secrets: config.pull_secrets.value.clone(),
         restrictions: restrictions(config),
         limits,
-        deadline_secs: flags.deadline,
+        deadline_secs: options.deadline_secs,
         user,
         further_tools: further_tools(config),
         in_place: in_place(config),
@@ -176,7 +197,7 @@ pub(super) fn describe(
 }
 
 /// Returns the image of the launcher.
-pub(crate) fn launcher_image(config: &Config) -> String {
+pub fn launcher_image(config: &Config) -> String {
     let default =
         || format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value);
     config.launcher_image.value.clone().unwrap_or_else(default)
@@ -207,11 +228,11 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
     kinds.iter().map(container).collect()
 }
 
-fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
-    if let Some(claim) = &flags.pvc {
+fn workspace(options: &PodOptions, is_run: bool) -> anyhow::Result<Workspace> {
+    if let Some(claim) = &options.claim {
         return Ok(Workspace::Claim(claim.clone()));
     }
-    let Some(given) = flags.git.as_deref() else {
+    let Some(given) = options.git.as_deref() else {
         if is_run {
             return Ok(Workspace::Upload);
         }
@@ -232,8 +253,8 @@ fn workspace(flags: &PodFlags, is_run: bool) -> anyhow::Result<Workspace> {
     Ok(Workspace::Git {
         url: url.to_owned(),
         reference: reference.filter(|reference| !reference.is_empty()),
-        secret: flags.git_secret.clone(),
-        is_pushed: flags.git_push,
+        secret: options.git_secret.clone(),
+        is_pushed: options.git_push,
     })
 }
 

@@ -5,18 +5,18 @@ use aifo_types::is_secret;
 
 /// The user's variables for an agent.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct AgentVariables {
+pub(crate) struct AgentVariables {
     /// Those that a manifest may have, with their values.
-    pub(super) plain: Vec<(String, String)>,
+    pub(crate) plain: Vec<(String, String)>,
     /// The names `AIFO_ENV_NAME` of secrets.
-    pub(super) secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// The names of base URLs, which a pod has from the secret or from `[keys]`.
-    pub(super) urls: Vec<String>,
+    pub(crate) urls: Vec<String>,
 }
 
 impl AgentVariables {
     /// Reads those of this process.
-    pub(super) fn of_environment(agent: &AgentSpec) -> Self {
+    pub(crate) fn of_environment(agent: &AgentSpec) -> Self {
         let prefixed =
             agent_variables().into_iter().map(|name| format!("{AGENT_VARIABLE_PREFIX}{name}"));
         AgentVariables::read(agent, prefixed, |name| std::env::var(name).ok())
@@ -54,7 +54,7 @@ impl AgentVariables {
     }
 
     /// Returns whether the manifest has this variable with its value.
-    pub(super) fn has_plain(&self, name: &str) -> bool {
+    pub(crate) fn has_plain(&self, name: &str) -> bool {
         self.plain.iter().any(|(known, _)| known == name)
     }
 }

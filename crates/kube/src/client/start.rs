@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aifo_host::CheckedWorkspace;
-use aifo_kube::{
-    EventObject, FailureCause, Kubectl, KubectlError, PodFailure, PodObject, PodState,
-};
 use aifo_sync::{Upload, UploadLimits, UploadScope};
 use aifo_terminal::console::{self, PROGRESS};
 use aifo_types::escape_line;
@@ -22,6 +19,7 @@ use tokio::{
 
 use super::cluster::{Cluster, away};
 use super::upload::{PodWorkspace, upload};
+use crate::{EventObject, FailureCause, Kubectl, KubectlError, PodFailure, PodObject, PodState};
 
 /// The time for a pod to start; runners and launcher wait as long for each other.
 const START_TIME: Duration = Duration::from_secs(600);
@@ -31,14 +29,14 @@ const PULL_ERROR_TIME: Duration = Duration::from_secs(60);
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
 
 /// The files of a workspace to upload.
-pub(super) struct Files {
+pub(crate) struct Files {
     workspace: PathBuf,
     upload: Upload,
 }
 
 impl Files {
     /// Finds them. Errors: the directory cannot be a workspace, or has too much.
-    pub(super) fn plan(workspace: &Path, is_all: bool) -> anyhow::Result<Self> {
+    pub(crate) fn plan(workspace: &Path, is_all: bool) -> anyhow::Result<Self> {
         let workspace = CheckedWorkspace::new(workspace)?;
         let workspace = workspace.path().to_owned();
         let scope = match is_all {
@@ -80,7 +78,7 @@ const MAX_SKIPPED: usize = 10;
 
 impl Cluster {
     /// Lets the API server check the manifests, without creating anything.
-    pub(super) async fn check(&self, manifests: &str) -> Result<(), KubectlError> {
+    pub(crate) async fn check(&self, manifests: &str) -> Result<(), KubectlError> {
         let args = ["create", "--dry-run=server", "--filename=-", "--output=name"];
         let checked = self.kubectl.answer_retried(&args, manifests.as_bytes(), away).await?;
         for warning in checked.warnings() {
@@ -90,7 +88,7 @@ impl Cluster {
     }
 
     /// Creates the objects of the manifests. Deleting the pod then deletes its network policy.
-    pub(super) async fn create(&self, name: &str, manifests: &str) -> Result<(), KubectlError> {
+    pub(crate) async fn create(&self, name: &str, manifests: &str) -> Result<(), KubectlError> {
         let fields = "--output=jsonpath={.kind}/{.metadata.uid};";
         let args = ["create", "--filename=-", fields];
         let mut is_repeated = false;
@@ -126,7 +124,7 @@ impl Cluster {
     }
 
     /// Waits until all containers of a pod run. Errors: it cannot start.
-    pub(super) async fn wait_until_running(
+    pub(crate) async fn wait_until_running(
         &self,
         session: &str,
         name: &str,
@@ -202,7 +200,7 @@ impl Cluster {
     }
 
     /// Returns the error for a failed pod, with the end of the log of its failed container.
-    pub(super) async fn explained(&self, name: &str, failure: PodFailure) -> anyhow::Error {
+    pub(crate) async fn explained(&self, name: &str, failure: PodFailure) -> anyhow::Error {
         let mut text = failure.message;
         if let Some(container) = &failure.log_of {
             let args = ["logs", name, "--container", container, "--tail=10"];
@@ -318,7 +316,7 @@ const MAX_OBJECT: usize = 8 * 1024 * 1024;
 
 impl Cluster {
     /// Starts a session's pod. Errors: nothing of it is left.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         session: &str,
         name: &str,

@@ -6,12 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_config::{Config, UsageError};
+use aifo_config::{Config, Flags, UsageError};
 use aifo_engine::{MissingProgram, Programs};
-use aifo_host::{TrustedPrograms, the_one};
-use aifo_kube::{
-    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, PodObject, SESSION_LABEL,
-};
+use aifo_host::{TrustedPrograms, default_workspace, short, the_one};
 use aifo_launch::BackendChoice;
 use aifo_sync::Git;
 use aifo_terminal::console;
@@ -20,24 +17,42 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use super::records;
-use crate::banner::short;
-use crate::cli::{ClusterFlags, default_workspace};
+use crate::{
+    ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, PodObject, SESSION_LABEL,
+};
 
 /// The container of the launcher.
-pub(super) const CONTAINER: &str = "aifo";
+pub(crate) const CONTAINER: &str = "aifo";
 /// The launcher in its image.
-pub(super) const PROGRAM: &str = "/usr/local/bin/aifo-coder";
+pub(crate) const PROGRAM: &str = "/usr/local/bin/aifo-coder";
 
 /// The time to resolve the name of the API server.
 const RESOLVE_TIME: Duration = Duration::from_secs(2);
 /// Any port: only the address is used.
 const HTTPS: u16 = 443;
 
+/// The flags of a command that select a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterChoice {
+    /// The first that is a key of a cluster.
+    pub key: Option<&'static str>,
+    /// The command names the backend.
+    pub has_backend: bool,
+    /// All of them.
+    pub flags: Flags,
+}
+
+impl ClusterChoice {
+    fn is_given(&self) -> bool {
+        self.has_backend || self.key.is_some()
+    }
+}
+
 /// A cluster and namespace with sessions.
 #[derive(Clone, Debug)]
-pub(crate) struct Cluster {
-    pub(super) kubectl: Kubectl,
-    pub(super) git: UsersGit,
+pub struct Cluster {
+    pub(crate) kubectl: Kubectl,
+    pub(crate) git: UsersGit,
 }
 
 /// The user's git; without a trusted one, the reason.
@@ -54,7 +69,7 @@ fn users_git(programs: &TrustedPrograms) -> UsersGit {
 }
 
 /// Returns the cluster and namespace of a configuration.
-pub(crate) fn target(config: &Config) -> KubeTarget {
+pub fn target(config: &Config) -> KubeTarget {
     KubeTarget {
         context: config.kube_context.value.clone(),
         namespace: config.kube_namespace.value.clone(),
@@ -71,7 +86,7 @@ struct PodList {
 
 impl Cluster {
     /// Finds kubectl. No cluster is contacted.
-    pub(crate) async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
+    pub async fn of(config: &Config, workspace: &Path) -> anyhow::Result<Self> {
         Cluster::at(config, workspace, target(config)).await
     }
 
@@ -83,21 +98,20 @@ impl Cluster {
 
     /// Returns the cluster in which this machine has started the session whose id starts with `session`;
     /// `None` without a record, or if flags select a cluster.
-    pub(crate) async fn recorded(
-        flags: &ClusterFlags,
+    pub async fn recorded(
+        choice: &ClusterChoice,
         session: Option<&str>,
     ) -> anyhow::Result<Option<Self>> {
-        let is_selected = flags.backend.is_some() || flags.given().is_some();
-        let Some(prefix) = session.filter(|_| !is_selected) else { return Ok(None) };
-        let workspace = default_workspace();
+        let Some(prefix) = session.filter(|_| !choice.is_given()) else { return Ok(None) };
+        let workspace = default_workspace(Path::new("."));
         // Commands on sessions work with a wrong configuration.
         let config =
-            aifo_config::load(&workspace, &flags.flags()).unwrap_or_else(|_| Config::builtin());
+            aifo_config::load(&workspace, &choice.flags).unwrap_or_else(|_| Config::builtin());
         Cluster::of_session(&config, &workspace, prefix).await
     }
 
     /// Returns the cluster in which this machine has started a session; `None` without a record.
-    pub(crate) async fn of_session(
+    pub async fn of_session(
         config: &Config,
         workspace: &Path,
         prefix: &str,
@@ -108,33 +122,33 @@ impl Cluster {
 
     /// As [`Cluster::selected`], but the configuration alone selects none: for commands that also work without a
     /// session.
-    pub(crate) async fn given(
-        flags: &ClusterFlags,
+    pub async fn given(
+        choice: &ClusterChoice,
         session: Option<&str>,
     ) -> anyhow::Result<Option<Self>> {
-        match flags.backend.is_some() || flags.given().is_some() {
-            true => Cluster::selected(flags, session).await,
-            false => Cluster::recorded(flags, session).await,
+        match choice.is_given() {
+            true => Cluster::selected(choice, session).await,
+            false => Cluster::recorded(choice, session).await,
         }
     }
 
     /// Returns the cluster of these flags and the user's configuration, or the one in which this machine has
     /// started the session; `None` if the session is one of this machine.
-    pub(crate) async fn selected(
-        flags: &ClusterFlags,
+    pub async fn selected(
+        choice: &ClusterChoice,
         session: Option<&str>,
     ) -> anyhow::Result<Option<Self>> {
-        if let Some(cluster) = Cluster::recorded(flags, session).await? {
+        if let Some(cluster) = Cluster::recorded(choice, session).await? {
             return Ok(Some(cluster));
         }
-        let workspace = default_workspace();
-        let config = match aifo_config::load(&workspace, &flags.flags()) {
+        let workspace = default_workspace(Path::new("."));
+        let config = match aifo_config::load(&workspace, &choice.flags) {
             // Commands on sessions of this machine work with a wrong configuration.
-            Err(_) if flags.given().is_none() && flags.backend.is_none() => return Ok(None),
+            Err(_) if !choice.is_given() => return Ok(None),
             loaded => loaded?,
         };
         if config.backend.value != BackendChoice::Kubernetes {
-            return match flags.given() {
+            return match choice.key {
                 Some(flag) => bail!(without_backend(flag)),
                 None => Ok(None),
             };
@@ -143,7 +157,7 @@ impl Cluster {
     }
 
     /// Returns the addresses of the API server; none if its name cannot be resolved here.
-    pub(super) async fn api_server(&self) -> Vec<IpAddr> {
+    pub(crate) async fn api_server(&self) -> Vec<IpAddr> {
         let context = self.kubectl.context().await.unwrap_or_default();
         let Some(host) = context.server_host() else { return Vec::new() };
         let resolved = tokio::time::timeout(RESOLVE_TIME, tokio::net::lookup_host((host, HTTPS)));
@@ -156,19 +170,19 @@ impl Cluster {
     }
 
     /// Returns the options of `aifo-coder` that select this cluster, with a space before each.
-    pub(crate) fn options(&self) -> String {
+    pub fn options(&self) -> String {
         options_of(self.kubectl.target())
     }
 
     /// Returns the user's kubectl with the options that select this cluster, for command lines.
-    pub(super) fn kubectl_line(&self) -> String {
+    pub(crate) fn kubectl_line(&self) -> String {
         let options = self.kubectl.target().options();
         let options = options.iter().map(|word| format!(" {}", quote_word(word.as_bytes())));
         format!("kubectl{}", options.collect::<String>())
     }
 
     /// Returns the pod with this name; `None` if it does not exist.
-    pub(super) async fn pod(&self, name: &str) -> Result<Option<PodObject>, KubectlError> {
+    pub(crate) async fn pod(&self, name: &str) -> Result<Option<PodObject>, KubectlError> {
         let args = ["get", "pod", name, "--output=json"];
         match self.kubectl.output_retried(&args, b"", away).await {
             Ok(output) => Ok(Some(parse(&output)?)),
@@ -178,7 +192,7 @@ impl Cluster {
     }
 
     /// Returns the pods of all sessions, oldest first.
-    pub(crate) async fn pods(&self) -> anyhow::Result<Vec<PodObject>> {
+    pub async fn pods(&self) -> anyhow::Result<Vec<PodObject>> {
         let selector = format!("--selector={SESSION_LABEL}");
         let args = ["get", "pods", &selector, "--output=json"];
         let recorded = records::in_cluster(self.kubectl.target());
@@ -193,7 +207,7 @@ impl Cluster {
     }
 
     /// Returns the pod of the session whose id starts with `prefix`, or of the only one.
-    pub(crate) async fn find(&self, prefix: Option<&str>) -> anyhow::Result<PodObject> {
+    pub async fn find(&self, prefix: Option<&str>) -> anyhow::Result<PodObject> {
         let pods: Vec<_> = self.pods().await?.into_iter().filter(|pod| !pod.is_deleted()).collect();
         let ids: Vec<&str> = pods.iter().filter_map(PodObject::session).collect();
         let index = the_one(prefix.unwrap_or_default(), &ids, "session in the cluster")?;
@@ -201,7 +215,7 @@ impl Cluster {
     }
 
     /// Records the cluster of a session, for commands that get its id only.
-    pub(super) async fn record(&self, session: &str) {
+    pub(crate) async fn record(&self, session: &str) {
         let mut target = self.kubectl.target().clone();
         // The current ones may be others when the record is read.
         if let Ok(context) = self.kubectl.context().await
@@ -243,7 +257,7 @@ impl Cluster {
 }
 
 /// Returns the options of `aifo-coder` that select a cluster, with a space before each.
-pub(super) fn options_of(target: &KubeTarget) -> String {
+pub(crate) fn options_of(target: &KubeTarget) -> String {
     let path = target.kubeconfig.as_ref().map(|path| path.display().to_string());
     let options = [
         ("--context", target.context.as_ref()),
@@ -257,15 +271,15 @@ pub(super) fn options_of(target: &KubeTarget) -> String {
 }
 
 /// The error for a flag of clusters on a command for this machine.
-pub(crate) fn without_backend(flag: &str) -> UsageError {
+pub fn without_backend(flag: &str) -> UsageError {
     UsageError(format!(
         "{flag} is for sessions in a cluster\nhint: add --backend kubernetes, or omit it"
     ))
 }
 
 /// Reports that requests are repeated.
-pub(super) fn away(failure: &ApiFailure) {
-    let secs = aifo_kube::RETRY_TIME.as_secs();
+pub(crate) fn away(failure: &ApiFailure) {
+    let secs = crate::RETRY_TIME.as_secs();
     console::say(format_args!(
         "the cluster's API server does not answer, trying for {secs} s: {}",
         failure.message

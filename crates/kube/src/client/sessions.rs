@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_kube::{PodObject, PodState};
+use aifo_host::short;
 use aifo_terminal::{console, paint};
 use aifo_types::escape_line;
 use anyhow::bail;
@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use super::cluster::Cluster;
 use super::result::Results;
-use crate::banner::short;
-use crate::cli;
+use crate::{PodObject, PodState};
 
 /// A session in JSON.
 #[derive(Serialize)]
@@ -58,10 +57,10 @@ impl<'a> Row<'a> {
 }
 
 /// Prints the sessions of the cluster.
-pub(crate) async fn list(cluster: &Cluster, flags: &cli::Sessions) -> anyhow::Result<ExitCode> {
+pub async fn list(cluster: &Cluster, is_json: bool) -> anyhow::Result<ExitCode> {
     let pods = cluster.pods().await?;
     let rows: Vec<_> = pods.iter().map(Row::of).collect();
-    if flags.json {
+    if is_json {
         paint::print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -141,17 +140,21 @@ fn reject_waiting(cluster: &Cluster, pod: &PodObject) -> anyhow::Result<()> {
 }
 
 /// Deletes the pods of sessions that have ended or failed, or do not start.
-pub(crate) async fn cleanup(cluster: &Cluster, flags: &cli::Cleanup) -> anyhow::Result<ExitCode> {
-    let prefix = flags.session.as_deref().unwrap_or_default();
+pub async fn cleanup(
+    cluster: &Cluster,
+    prefix: &str,
+    is_dry: bool,
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
     let pods = cluster.pods().await?;
     if !prefix.is_empty() {
         pods.iter()
             .filter(|pod| pod.session().is_some_and(|id| id.starts_with(prefix)))
             .try_for_each(|pod| reject_waiting(cluster, pod))?;
     }
-    let mut has_failed = match flags.json {
+    let mut has_failed = match is_json {
         true => false,
-        false => clean_results(prefix, &cluster.options(), flags.dry_run)?,
+        false => clean_results(prefix, &cluster.options(), is_dry)?,
     };
     let mut rows = Vec::new();
     for pod in pods {
@@ -184,17 +187,17 @@ pub(crate) async fn cleanup(cluster: &Cluster, flags: &cli::Cleanup) -> anyhow::
                 ));
                 continue;
             }
-            _ => flags.dry_run || cluster.delete(id).await,
+            _ => is_dry || cluster.delete(id).await,
         };
         has_failed |= !is_removed;
-        if is_removed && !flags.json {
-            let verb = if flags.dry_run { "would remove" } else { "removed" };
+        if is_removed && !is_json {
+            let verb = if is_dry { "would remove" } else { "removed" };
             paint::print(&format!("{verb} pod {} ({})\n", pod.name(), row.state))?;
         }
         let name = pod.name().to_owned();
-        rows.push(Removed { pod: name, removed: is_removed && !flags.dry_run });
+        rows.push(Removed { pod: name, removed: is_removed && !is_dry });
     }
-    if flags.json {
+    if is_json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
         console::say("no ended sessions in the namespace");

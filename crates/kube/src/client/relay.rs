@@ -6,20 +6,18 @@ use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use aifo_agents::known_agents;
-use aifo_kube::{ApiFailure, FailureCause, KubectlError, PodObject};
+use aifo_host::short;
 use aifo_terminal::console::{self, EscapedStderr};
 use anyhow::{Context, anyhow};
 use tokio::{process::Child, sync::oneshot, time::timeout};
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
-use crate::banner::short;
-use crate::cli;
-use crate::command_in_pod::{COMMAND, ENDED};
+use crate::in_pod::command::{COMMAND, ENDED};
+use crate::{ApiFailure, FailureCause, KubectlError, PodObject};
 
 /// The input of a command in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub enum Input {
     /// None.
     None,
     /// The stdin of this process.
@@ -29,13 +27,13 @@ pub(super) enum Input {
 }
 
 /// A command that runs in the pod of a session.
-pub(crate) trait InPod {
+pub trait InPod {
     /// Returns the start of the session's id, if it is given.
     fn session(&self) -> Option<&str>;
     /// Returns the words of `aifo-coder` in the pod; `id` is the session's.
     fn words(&self, id: &str, pod: &PodObject) -> Vec<OsString>;
-    /// Returns the options of kubectl for its input.
-    fn input(&self) -> &'static [&'static str];
+    /// Returns its input.
+    fn input(&self) -> Input;
     /// Returns the line that is printed after a success, in place of those of the pod.
     fn report(&self, _cluster: &Cluster, _id: &str) -> Option<String> {
         None
@@ -43,7 +41,7 @@ pub(crate) trait InPod {
 }
 
 impl Input {
-    pub(super) fn options(self) -> &'static [&'static str] {
+    pub(crate) fn options(self) -> &'static [&'static str] {
         match self {
             Input::None => &[],
             Input::Stdin => &["--stdin"],
@@ -52,122 +50,8 @@ impl Input {
     }
 }
 
-/// Returns the words of switches that are on, then the others.
-fn words(command: &str, switches: &[(&str, bool)], rest: &[&str]) -> Vec<OsString> {
-    let on = switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| *name);
-    [command].into_iter().chain(on).chain(rest.iter().copied()).map(OsString::from).collect()
-}
-
-impl InPod for cli::Detach {
-    fn session(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
-
-    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
-        words("detach", &[], &[id])
-    }
-
-    fn input(&self) -> &'static [&'static str] {
-        Input::None.options()
-    }
-
-    fn report(&self, cluster: &Cluster, id: &str) -> Option<String> {
-        let (id, options) = (short(id), cluster.options());
-        Some(format!("session {id} continues; return with: aifo-coder attach{options} {id}"))
-    }
-}
-
-impl InPod for cli::Log {
-    fn session(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
-
-    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
-        let switches = [
-            ("--follow", self.follow),
-            ("--failed", self.failed),
-            ("--net", self.net),
-            ("--json", self.json),
-        ];
-        words("log", &switches, &[id])
-    }
-
-    fn input(&self) -> &'static [&'static str] {
-        Input::None.options()
-    }
-}
-
-impl InPod for cli::Approve {
-    fn session(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
-
-    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
-        let answer: Vec<&str> = match self.answer.as_slice() {
-            [question, answer] => vec!["--answer", question, answer],
-            _ => Vec::new(),
-        };
-        words("approve", &[("--watch", self.watch)], &[&answer[..], &[id]].concat())
-    }
-
-    fn input(&self) -> &'static [&'static str] {
-        match console::is_on_terminal() {
-            true if self.answer.is_empty() => Input::Terminal.options(),
-            _ => Input::None.options(),
-        }
-    }
-}
-
-impl InPod for cli::Exec {
-    fn session(&self) -> Option<&str> {
-        self.running.as_deref()
-    }
-
-    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
-        let mut words = words("exec", &[], &["--session", id, "--"]);
-        words.extend(self.call.words.iter().cloned());
-        words
-    }
-
-    fn input(&self) -> &'static [&'static str] {
-        Input::Stdin.options()
-    }
-}
-
-impl InPod for cli::Why {
-    fn session(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
-
-    fn words(&self, _: &str, pod: &PodObject) -> Vec<OsString> {
-        let mut words = words("why", &[("--json", self.json)], &["--workspace", WORKSPACE]);
-        let mut option = |name: &str, value: OsString| words.extend([name.into(), value]);
-        let cwd = self.cwd.clone().map_or_else(|| WORKSPACE.into(), OsString::from);
-        option("--cwd", cwd);
-        let kinds = pod.kinds().join(",");
-        if !kinds.is_empty() {
-            option("--toolchain", kinds.into());
-        }
-        let is_known = known_agents().iter().any(|agent| agent.name == pod.agent());
-        let own = is_known.then(|| pod.agent().to_owned());
-        if let Some(agent) = self.agent.clone().or(own) {
-            option("--agent", agent.into());
-        }
-        words.push("--".into());
-        words.extend(self.words.iter().cloned());
-        words
-    }
-
-    fn input(&self) -> &'static [&'static str] {
-        Input::None.options()
-    }
-}
-
-/// The workspace in a pod.
-const WORKSPACE: &str = "/workspace";
-
 /// A command that has no effect in a pod.
-pub(crate) enum Unusable {
+pub enum Unusable {
     /// `net`
     Connections,
     /// `publish`
@@ -175,7 +59,7 @@ pub(crate) enum Unusable {
 }
 
 /// Returns the error of a command that has no effect in the pod of a session, with the remedy.
-pub(crate) async fn unusable(
+pub async fn unusable(
     cluster: &Cluster,
     session: Option<&str>,
     command: Unusable,
@@ -199,10 +83,10 @@ pub(crate) async fn unusable(
 }
 
 /// Runs a command in the pod of its session, and returns its exit code.
-pub(crate) async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Result<ExitCode> {
+pub async fn relay(cluster: &Cluster, command: &impl InPod) -> anyhow::Result<ExitCode> {
     let pod = cluster.find(command.session()).await?;
     let id = pod.session().unwrap_or_default();
-    let options = command.input();
+    let options = command.input().options();
     let own = command.report(cluster, id);
     let code = exec(cluster, pod.name(), options, &command.words(id, &pod), own.is_some()).await?;
     if code == 0 {
@@ -227,21 +111,21 @@ async fn exec(
 const STDERR_TIME: Duration = Duration::from_secs(2);
 
 /// A kubectl that is to run `aifo-coder` in a pod.
-pub(super) struct ExecCommand {
-    pub(super) kubectl: Command,
+pub(crate) struct ExecCommand {
+    pub(crate) kubectl: Command,
     /// Whether the command reports a success too.
     reports_success: bool,
 }
 
 /// A kubectl that runs `aifo-coder` in a pod, and its stderr.
-pub(super) struct Exec {
-    pub(super) kubectl: Child,
+pub(crate) struct Exec {
+    pub(crate) kubectl: Child,
     stderr: PipeReader,
     reports_success: bool,
 }
 
 /// Returns the command that runs `aifo-coder` in a pod with this process's stdin, if `options` have it.
-pub(super) fn command(
+pub(crate) fn command(
     cluster: &Cluster,
     pod: &str,
     options: &[&str],
@@ -259,7 +143,7 @@ pub(super) fn command(
 }
 
 /// Starts such a command.
-pub(super) fn spawn(command: ExecCommand, stdout: Stdio) -> anyhow::Result<Exec> {
+pub(crate) fn spawn(command: ExecCommand, stdout: Stdio) -> anyhow::Result<Exec> {
     let ExecCommand { mut kubectl, reports_success } = command;
     let (reader, writer) = io::pipe()?;
     kubectl.stdout(stdout).stderr(writer);
@@ -269,7 +153,7 @@ pub(super) fn spawn(command: ExecCommand, stdout: Stdio) -> anyhow::Result<Exec>
 }
 
 /// Waits for the end of the command, and returns its exit code. Errors: kubectl has failed.
-pub(super) async fn end_of(exec: Exec, holds_back: bool) -> anyhow::Result<u8> {
+pub(crate) async fn end_of(exec: Exec, holds_back: bool) -> anyhow::Result<u8> {
     let Exec { mut kubectl, stderr, reports_success } = exec;
     let (sender, copied) = oneshot::channel();
     std::thread::spawn(move || {

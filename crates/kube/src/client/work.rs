@@ -1,41 +1,41 @@
 //! The work of a session: the files and commits that a pod has for its user.
 
-use aifo_kube::PodObject;
+use aifo_host::short;
 use aifo_terminal::console;
 use anyhow::bail;
 
 use super::cluster::{CONTAINER, Cluster, PROGRAM};
 use super::result::HasEnded;
 use super::upload::PodWorkspace;
-use crate::banner::short;
-use crate::workspace_in_pod::{ENDED, STATE, WORKSPACE_IN_POD};
+use crate::PodObject;
+use crate::in_pod::workspace::{ENDED, STATE, WORKSPACE_IN_POD};
 
 /// The work of a session.
-pub(super) struct PodWork {
+pub(crate) struct PodWork {
     /// The record of an uploaded workspace.
-    pub(super) record: Option<PodWorkspace>,
+    pub(crate) record: Option<PodWorkspace>,
     /// Whether the workspace is a clone.
-    pub(super) is_clone: bool,
+    pub(crate) is_clone: bool,
 }
 
 /// Files or commits, and why they could not be fetched.
-pub(super) type NotFetched = (&'static str, anyhow::Error);
+pub(crate) type NotFetched = (&'static str, anyhow::Error);
 
 impl PodWork {
     /// Returns whether the session has files or commits to fetch.
-    pub(super) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.is_clone || self.record.is_some()
     }
 
     /// Removes the record of a session whose pod is deleted.
-    pub(super) fn remove_record(&self) {
+    pub(crate) fn remove_record(&self) {
         self.record.iter().for_each(PodWorkspace::remove);
     }
 }
 
 impl Cluster {
     /// Returns the work of a pod.
-    pub(super) async fn work(&self, session: &str, pod: &str) -> anyhow::Result<PodWork> {
+    pub(crate) async fn work(&self, session: &str, pod: &str) -> anyhow::Result<PodWork> {
         let record = PodWorkspace::find(session);
         // An upload is no clone.
         let is_clone = record.is_none() && self.pod(pod).await?.is_some_and(|pod| pod.has_clone());
@@ -43,7 +43,7 @@ impl Cluster {
     }
 
     /// Fetches files and commits, and reports them. Returns what was not fetched, and why.
-    pub(super) fn fetch_work(
+    pub(crate) fn fetch_work(
         &self,
         session: &str,
         pod: &str,
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// Reports work that could not be fetched. It is still in the pod only.
-    pub(super) fn report_kept(&self, session: &str, failures: Vec<NotFetched>) {
+    pub(crate) fn report_kept(&self, session: &str, failures: Vec<NotFetched>) {
         let (id, options) = (short(session), self.options());
         for (what, error) in failures {
             console::fail(&error.context(format!(
@@ -74,7 +74,7 @@ impl Cluster {
     }
 
     /// `kube fetch`: fetches changes and commits, and deletes the pod of a session that has ended.
-    pub(super) async fn fetch_by_hand(&self, pod: &PodObject) -> anyhow::Result<bool> {
+    pub async fn fetch_by_hand(&self, pod: &PodObject) -> anyhow::Result<bool> {
         let id = pod.session().unwrap_or_default();
         let work = PodWork { record: PodWorkspace::find(id), is_clone: pod.has_clone() };
         if !work.exists() {
@@ -95,7 +95,7 @@ impl Cluster {
     }
 
     /// Returns whether the session has ended, and its pod only waits for a fetch.
-    pub(super) async fn has_ended(&self, pod: &PodObject) -> anyhow::Result<bool> {
+    pub(crate) async fn has_ended(&self, pod: &PodObject) -> anyhow::Result<bool> {
         let words = [PROGRAM, WORKSPACE_IN_POD, STATE];
         let state = self.kubectl.exec_output(pod.name(), CONTAINER, &words, b"").await?;
         Ok(String::from_utf8_lossy(&state).trim() == ENDED)

@@ -20,23 +20,23 @@ const FETCH_PAUSE: Duration = Duration::from_secs(30);
 const PAUSE_FACTOR: u32 = 10;
 
 /// A thread that fetches. It reports no failures: the last fetch of the session reports those that persist.
-pub(super) struct PeriodicFetches {
+pub(crate) struct PeriodicFetches {
     stop: mpsc::Sender<()>,
     thread: Option<JoinHandle<Fetched>>,
 }
 
 /// The work that was fetched.
 #[derive(Default)]
-pub(super) struct Fetched {
+pub(crate) struct Fetched {
     /// Changes of files.
-    pub(super) reports: Vec<FetchReport>,
+    pub(crate) reports: Vec<FetchReport>,
     /// The last result, and the path of its repository or bundle.
-    pub(super) result: Option<(ReceivedResult, PathBuf)>,
+    pub(crate) result: Option<(ReceivedResult, PathBuf)>,
 }
 
 impl PeriodicFetches {
     /// Starts the thread of a session that has work.
-    pub(super) fn start(
+    pub(crate) fn start(
         cluster: &Cluster,
         session: &str,
         pod: &str,
@@ -70,7 +70,7 @@ impl PeriodicFetches {
     }
 
     /// Stops, and returns the fetched work.
-    pub(super) fn finish(self) -> Fetched {
+    pub(crate) fn finish(self) -> Fetched {
         drop(self.stop);
         self.thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -133,7 +133,7 @@ impl Fetcher {
 
 impl Cluster {
     /// Reports that the pod is gone, and the commits that were fetched before.
-    pub(super) fn report_lost(&self, session: &str, work: &PodWork, fetched: &Fetched) {
+    pub(crate) fn report_lost(&self, session: &str, work: &PodWork, fetched: &Fetched) {
         console::say(match work.is_clone {
             true => {
                 "the pod's commits and files since the last fetch are lost, except those that were pushed"

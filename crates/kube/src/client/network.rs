@@ -6,14 +6,15 @@ use std::path::Path;
 use aifo_agents::AgentSpec;
 use aifo_config::Config;
 use aifo_egress::NetRules;
-use aifo_kube::Network;
 use aifo_network::NetworkRules;
 use aifo_provider::UpstreamUrl;
 use aifo_sidecar::Net;
 use anyhow::bail;
 
+use crate::Network;
+
 /// Returns the connections of a network. A policy has ports, but no names.
-pub(super) fn network(
+pub(crate) fn network(
     config: &Config,
     spec: &AgentSpec,
     workspace: &Path,
@@ -40,14 +41,14 @@ pub(super) fn network(
 }
 
 /// Returns the URLs of `[keys]` for the agent's providers that a pod has.
-pub(super) fn key_urls(config: &Config, spec: &AgentSpec) -> impl Iterator<Item = UpstreamUrl> {
+pub(crate) fn key_urls(config: &Config, spec: &AgentSpec) -> impl Iterator<Item = UpstreamUrl> {
     let mut entries = config.key_settings().unwrap_or_default().entries;
     let urls = spec.keys.iter().filter_map(move |row| entries.remove(&row.provider)?.url);
     urls.filter(|url| !url.is_local())
 }
 
 /// Returns the rules of the user's settings.
-pub(super) fn own_rules(config: &Config) -> NetRules {
+pub(crate) fn own_rules(config: &Config) -> NetRules {
     let mut rules = NetworkRules::default();
     config.names.add_to(&mut rules);
     rules.of_all()

@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aifo_host::{EndSignals, user_command};
-use aifo_kube::CREDENTIAL_HELPER;
 use aifo_process::{CaughtSignals, SignalSet};
 use aifo_sync::{
     Git, ObjectId, PushFailure, PushState, Remote, ResultRequest, SyncError, has_result,
@@ -19,6 +18,8 @@ use aifo_sync::{
 use aifo_terminal::console;
 use aifo_types::{Signal, env};
 use anyhow::bail;
+
+use crate::CREDENTIAL_HELPER;
 
 /// The first argument.
 pub(crate) const WORKSPACE_IN_POD: &str = "_workspace";
@@ -131,7 +132,7 @@ fn receive(workspace: &Path) -> anyhow::Result<()> {
 }
 
 /// Records the commits of the workspace's repository, before the agent starts. Returns false if another process has.
-pub(crate) fn record_start() -> anyhow::Result<bool> {
+pub fn record_start() -> anyhow::Result<bool> {
     let is_set = |name: &&str| std::env::var_os(name).is_some();
     if ![env::POD_GIT, env::POD_UPLOAD].iter().any(is_set) || marker(START).exists() {
         return Ok(false);
@@ -274,7 +275,7 @@ pub(crate) fn wait_for_fetch(signal: Option<u8>) -> anyhow::Result<()> {
 }
 
 /// As [`wait_for_fetch`], in the first process of a rendered pod.
-pub(crate) async fn wait_in_rendered_pod() -> anyhow::Result<()> {
+pub async fn wait_in_rendered_pod() -> anyhow::Result<()> {
     let mut signals = EndSignals::listen()?;
     let Some(within) = end_session()? else { return Ok(()) };
     if within == FETCH_WITHIN {
