@@ -33,7 +33,9 @@ mod agent_process;
 mod bridge;
 mod driver;
 mod exit_watcher;
+mod failure;
 mod files;
+mod history_drain;
 mod host;
 mod host_calls;
 mod refusal;
@@ -41,6 +43,7 @@ mod rpc;
 mod stdio;
 mod tail;
 mod terminals;
+mod turn_log;
 mod wire_log;
 mod workspace;
 mod workspace_host;
@@ -48,7 +51,9 @@ mod workspace_host;
 pub use agent_connection::AgentConnection;
 pub use agent_process::{AgentExit, AgentProcess, ProcessLimits};
 pub use bridge::{Bridge, FIRST_REQUEST};
+pub use failure::agent_failure;
 pub use files::{Access, FileJudge, FileLimits, Files, MissingFile, Writing};
+pub use history_drain::HistoryDrain;
 pub use host::{CallFuture, EndFuture, Host, NoHost};
 pub use refusal::refuse_editor;
 pub use stdio::Stdio;
@@ -56,6 +61,7 @@ pub use terminals::{
     Approval, CommandBuilder, TerminalCommand, TerminalConfig, TerminalJudge, TerminalVerdict,
     Terminals,
 };
+pub use turn_log::{log_answer, log_turn};
 pub use wire_log::{WireLog, WireLogLimits};
 pub use workspace::{Resolved, Workspace};
 pub use workspace_host::WorkspaceHost;

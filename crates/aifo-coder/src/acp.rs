@@ -2,17 +2,11 @@
 
 pub(crate) mod agent_session;
 mod bridge;
-mod failure;
-mod history_drain;
-mod judge;
 mod login;
 mod output;
 mod pod;
-pub(crate) mod profile;
-mod prompt;
-mod questions;
+pub(crate) mod prompt;
 mod resume;
-mod summary;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aifo_acp::{Config, Limits};
 use aifo_acp_io::{AgentConnection, WorkspaceHost};
 use aifo_host::{CallLogReader, EndSignals, LoggedRecord, running_sessions, state_directory};
+use aifo_launch::acp::{process_limits, streaming};
 use aifo_terminal::console::{self, LogLevel};
 use aifo_terminal::paint;
 use aifo_web::{
@@ -19,8 +20,7 @@ use aifo_web::{
 use anyhow::{Context, bail};
 use clap::Parser;
 
-use crate::acp::agent_session::{AgentSession, Prepared, SessionGuard, choose_places};
-use crate::acp::profile::{process_limits, streaming};
+use crate::acp::agent_session::{Prepared, SessionGuard, choose_places, prepare};
 use crate::cli::{Cli, Command, UserPresence, Web};
 use crate::settings;
 
@@ -184,7 +184,7 @@ impl Launcher {
         flags.agent.user = UserPresence::Present;
         let mut signals = EndSignals::listen()?;
         let name = flags.name.clone();
-        let prepared = AgentSession::prepare(flags.agent, name.as_deref(), &mut signals).await?;
+        let prepared = prepare(flags.agent, name.as_deref(), &mut signals).await?;
         let (session, guard) = match prepared {
             Prepared::Ready(session, guard) => (*session, guard),
             Prepared::DryRun => bail!("--dry-run starts no agent"),

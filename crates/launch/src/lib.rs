@@ -35,6 +35,7 @@
 //! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
 //! and ends its sidecars.
 
+pub mod acp;
 mod agent;
 mod ask_command;
 mod attachments;

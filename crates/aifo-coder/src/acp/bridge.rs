@@ -3,25 +3,21 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use aifo_acp::{
-    MethodServer, PathMap, PathResolver, RelayConfig, RelayEvent, RequestEvent, RpcError, Side,
-    TerminalLogin, code, decision_report,
+use aifo_acp::{MethodServer, PathMap, PathResolver, RelayConfig, RpcError, TerminalLogin, code};
+use aifo_acp_io::{
+    self, Bridge, FIRST_REQUEST, Stdio, WorkspaceHost, agent_failure, refuse_editor,
 };
-use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, WorkspaceHost, refuse_editor};
 use aifo_agents::AGENT_VARIABLE_PREFIX;
 use aifo_config::Config;
 use aifo_host::EndSignals;
+use aifo_launch::acp::{AcpAgent, BridgeEnd, process_limits, serve_editor};
 use aifo_terminal::console;
 use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
 
-use crate::acp::agent_session::{AgentSession, Prepared};
-use crate::acp::failure::agent_failure;
-use crate::acp::judge::PermissionJudge;
-use crate::acp::profile::process_limits;
-use crate::acp::questions::EditorQuestions;
-use crate::acp::{pod, summary};
+use crate::acp::agent_session::{Prepared, prepare};
+use crate::acp::pod;
 use crate::cli::{Acp, ServedBy, UserPresence};
 use crate::code_of;
 use crate::start::signal_exit_code;
@@ -77,12 +73,11 @@ async fn session(
 ) -> anyhow::Result<ExitCode> {
     flags.agent.user = UserPresence::Present;
     // Messages of the editor wait in the pipe until the session is up.
-    let (agent_session, guard) =
-        match AgentSession::prepare(flags.agent, name.as_deref(), signals).await? {
-            Prepared::Ready(agent_session, guard) => (*agent_session, *guard),
-            Prepared::DryRun => return Ok(ExitCode::SUCCESS),
-            Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
-        };
+    let (agent_session, guard) = match prepare(flags.agent, name.as_deref(), signals).await? {
+        Prepared::Ready(agent_session, guard) => (*agent_session, *guard),
+        Prepared::DryRun => return Ok(ExitCode::SUCCESS),
+        Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
+    };
     let (name, judge, log) =
         (agent_session.name.clone(), agent_session.judge.clone(), agent_session.log.clone());
     let served = (flags.files, flags.terminals);
@@ -94,28 +89,21 @@ async fn session(
             return Err(error);
         }
     };
-    let questions = EditorQuestions::new(judge.approvals.clone());
-    let end = serve(bridge, &judge, questions, log.as_deref(), signals).await;
+    let end = serve_editor(bridge, &judge, log.as_deref(), signals).await;
     guard.close().await;
     Ok(match end {
         BridgeEnd::EditorGone => ExitCode::SUCCESS,
         BridgeEnd::Signaled(signal) => signal_exit_code(signal),
         BridgeEnd::AgentGone { non_json, end } => {
-            console::fail(&agent_failure(&name, "the agent exited", &end, &non_json));
+            let why = agent_failure(&name, "the agent exited", &end, &non_json);
+            console::fail(&anyhow::Error::msg(why));
             ExitCode::FAILURE
         }
     })
 }
 
-/// Why the relay ended.
-enum BridgeEnd {
-    EditorGone,
-    Signaled(u8),
-    AgentGone { non_json: String, end: AgentExit },
-}
-
 fn start(
-    agent_session: AgentSession,
+    agent_session: AcpAgent,
     (files, terminals): (Option<ServedBy>, Option<ServedBy>),
     allowed_requests: Vec<String>,
     editor_workspace: Option<String>,
@@ -166,128 +154,6 @@ fn start(
         editor,
     );
     bridge.with_context(|| format!("cannot start '{program}'"))
-}
-
-/// Relays until the editor or the agent is gone, or a second signal arrives.
-async fn serve(
-    mut bridge: Bridge<WorkspaceHost>,
-    judge: &PermissionJudge,
-    mut questions: EditorQuestions,
-    log: Option<&WireLog>,
-    signals: &mut EndSignals,
-) -> BridgeEnd {
-    let mut changes = judge.approvals.subscribe();
-    let mut received = None;
-    let mut is_released = false;
-    loop {
-        tokio::select! {
-            event = bridge.next() => match event {
-                Some(RelayEvent::Released) => is_released = true,
-                Some(event) => take(event, &mut bridge, judge, &mut questions, log),
-                None => break,
-            },
-            Ok(()) = changes.changed() => {
-                bridge.with_relay(|relay, now| questions.update(relay, now));
-            }
-            () = questions.turn_may_run() => {
-                bridge.with_relay(|relay, now| questions.update(relay, now));
-            }
-            signal = signals.recv() => {
-                if received.replace(signal).is_some() {
-                    // Dropping the bridge kills the agent.
-                    return BridgeEnd::Signaled(signal);
-                }
-                // Same as a disconnect of the editor: cancels turns, then ends the agent.
-                bridge.disconnect_editor();
-            }
-        }
-    }
-    let non_json = bridge.relay().non_json(Side::Agent).to_owned();
-    // Editors wait for two seconds, send TERM, and soon after KILL, which would leave containers
-    // behind. So TERM ends the agent at once.
-    let end = tokio::select! {
-        end = bridge.end() => end,
-        signal = signals.recv() => return BridgeEnd::Signaled(signal),
-    };
-    match received {
-        Some(signal) => BridgeEnd::Signaled(signal),
-        None if is_released => BridgeEnd::EditorGone,
-        None => BridgeEnd::AgentGone { non_json, end },
-    }
-}
-
-/// A command line without secrets.
-fn redacted(text: &str) -> String {
-    let words = shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]);
-    aifo_policy::redact(&words.into_iter().map(String::into_bytes).collect::<Vec<_>>())
-}
-
-fn take(
-    event: RelayEvent,
-    bridge: &mut Bridge<WorkspaceHost>,
-    judge: &PermissionJudge,
-    questions: &mut EditorQuestions,
-    log: Option<&WireLog>,
-) {
-    match event {
-        RelayEvent::Request(RequestEvent::Permission { id, request }) => {
-            let (decision, rule) = judge.consult(&request);
-            let call = request.call.as_ref();
-            let (kind, command) =
-                (call.map_or("", |call| call.kind()), call.and_then(|call| call.command()));
-            let is_asked = decision.is_none();
-            let command = command.map(|text| redacted(&text));
-            tracing::debug!(kind, command, rule, is_asked, "permission");
-            match decision {
-                Some(decision) => {
-                    if let Some(log) = log {
-                        log.record_decision(decision_report(&id, &decision, &rule));
-                    }
-                    bridge.with_relay(|relay, now| relay.decide(&id, &decision, now))
-                }
-                None => {
-                    questions.forwarded(&id, judge, &request);
-                    bridge.with_relay(|relay, now| relay.ask_editor(&id, now))
-                }
-            };
-        }
-        RelayEvent::QuestionAnswered { question, option } => {
-            questions.answered(&question, option.as_deref());
-        }
-        RelayEvent::PermissionAnswered { id, option } => {
-            questions.permission_answered(&id, option.as_ref());
-        }
-        RelayEvent::TurnEnded(turn) => {
-            let outcome = match &turn.outcome {
-                Ok(reason) => reason.word().to_owned(),
-                Err(error) => error.to_string(),
-            };
-            let traffic = bridge.relay().traffic(Side::Agent);
-            summary::log_turn(&turn.session, &outcome, &turn.counts, traffic);
-        }
-        RelayEvent::Tool { session, change } => {
-            let before = change.before.as_ref().map(|state| state.word());
-            let (call, after) = (&change.id, change.after.word());
-            tracing::debug!(session, call, before, after, "tool call");
-        }
-        RelayEvent::NotificationRefused { method } => {
-            tracing::debug!(method, "dropped a notification; allow it with --allow-request");
-        }
-        RelayEvent::NonJsonOutput { side, non_json } => {
-            tracing::debug!(?side, noise = %non_json, "noise");
-        }
-        RelayEvent::TooLong { side, len } => {
-            tracing::warn!(?side, bytes = len, "skipped a message that is too long");
-        }
-        RelayEvent::Overdue { session } => {
-            tracing::warn!(session, "the agent ignores cancellation; ending it");
-        }
-        // Handled elsewhere.
-        RelayEvent::Request(RequestEvent::Host { .. } | RequestEvent::Withdrawn { .. })
-        | RelayEvent::Ended { .. }
-        | RelayEvent::Released
-        | RelayEvent::Closed => {}
-    }
 }
 
 /// The user's choice, else the profile's.

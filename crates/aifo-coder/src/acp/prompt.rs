@@ -10,21 +10,20 @@ use aifo_acp::{
     CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest,
     RequestEvent, SendError, StopReason, TurnEnd,
 };
-use aifo_acp_io::{AgentConnection, AgentExit, WorkspaceHost};
+use aifo_acp_io::{
+    AgentConnection, AgentExit, HistoryDrain, WorkspaceHost, agent_failure, log_answer, log_turn,
+};
 use aifo_host::EndSignals;
+use aifo_launch::acp::{PermissionJudge, process_limits, streaming};
 use aifo_terminal::console;
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use crate::acp::agent_session::{AgentSession, Prepared};
-use crate::acp::failure::agent_failure;
-use crate::acp::history_drain::HistoryDrain;
-use crate::acp::judge::PermissionJudge;
+use crate::acp::agent_session::{Prepared, prepare};
 use crate::acp::output::Output;
-use crate::acp::profile::{process_limits, streaming};
+use crate::acp::pod;
 use crate::acp::resume::SavedSessions;
-use crate::acp::{pod, summary};
 use crate::cli::Prompt;
 use crate::start::signal_exit_code;
 
@@ -42,12 +41,11 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let (format, timeout, resume) = (flags.format, flags.timeout, flags.resume);
     let idle = flags.idle_timeout;
     let is_quiet = flags.agent.session.quiet;
-    let (agent_session, guard) =
-        match AgentSession::prepare(flags.agent, agent.as_deref(), &mut signals).await? {
-            Prepared::Ready(agent_session, guard) => (*agent_session, guard),
-            Prepared::DryRun => return Ok(ExitCode::SUCCESS),
-            Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
-        };
+    let (agent_session, guard) = match prepare(flags.agent, agent.as_deref(), &mut signals).await? {
+        Prepared::Ready(agent_session, guard) => (*agent_session, guard),
+        Prepared::DryRun => return Ok(ExitCode::SUCCESS),
+        Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
+    };
     let sessions = SavedSessions::read();
     let resumed = match resume {
         None => None,
@@ -204,8 +202,8 @@ impl PromptRun {
                 Ok(reason) => reason.word().to_owned(),
                 Err(failure) => failure.to_string(),
             };
-            summary::log_turn(&end.session, &outcome, &end.counts, agent.client().traffic());
-            summary::log_answer(&end.session, &end.answer);
+            log_turn(&end.session, &outcome, &end.counts, agent.client().traffic());
+            log_answer(&end.session, &end.answer);
             self.output.turn_ended(&mut end).context(NO_STDOUT)?;
             self.end = Some(end);
             return Ok(());
@@ -297,12 +295,8 @@ impl PromptRun {
             if let Err(failure) = &end.outcome
                 && end.cancelled.is_none()
             {
-                console::fail(&agent_failure(
-                    name,
-                    &self.describe(failure),
-                    &exited.end,
-                    &exited.non_json,
-                ));
+                let why = self.describe(failure);
+                console::fail(&exited.error(name, &why));
             }
             // The agent stopped by itself.
             if let (Ok(StopReason::Cancelled), None, Some(denied)) =
@@ -319,7 +313,7 @@ impl PromptRun {
         match self.end_signal {
             Some(signal) => Ending::Signaled(signal).exit_code(),
             None => {
-                console::fail(&agent_failure(name, &why, &exited.end, &exited.non_json));
+                console::fail(&exited.error(name, &why));
                 FAILED
             }
         }
@@ -338,6 +332,12 @@ async fn drained(drain: Option<&HistoryDrain>) -> String {
 struct ExitedAgent {
     end: AgentExit,
     non_json: String,
+}
+
+impl ExitedAgent {
+    fn error(&self, name: &str, why: &str) -> anyhow::Error {
+        anyhow::Error::msg(agent_failure(name, why, &self.end, &self.non_json))
+    }
 }
 
 /// The remedy for a missing login; `agent` is `None` for a command of the user's.

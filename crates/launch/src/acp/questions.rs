@@ -5,8 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use aifo_acp::{Id, OptionKind, PermissionRequest, Relay};
-use aifo_policy::QuestionState;
-use aifo_policy::{Answer, AskedCall};
+use aifo_policy::{Answer, AskedCall, QuestionState};
 use aifo_proxy::CallApprovals;
 use aifo_types::{escape_line, quote_word};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use aifo_acp::Limits;
 
 /// Waits until no update has arrived for a while.
 #[derive(Debug)]
-pub(crate) struct HistoryDrain {
+pub struct HistoryDrain {
     session: String,
     idle: Duration,
     quiet: Instant,
@@ -15,18 +15,19 @@ pub(crate) struct HistoryDrain {
 }
 
 impl HistoryDrain {
-    pub(crate) fn begin(session: String, limits: &Limits, now: Instant) -> Self {
+    /// Begins to wait for updates of a session.
+    pub fn begin(session: String, limits: &Limits, now: Instant) -> Self {
         let (quiet, last) = (now + limits.drain_idle, now + limits.drain_total);
         HistoryDrain { session, idle: limits.drain_idle, quiet, last }
     }
 
     /// Restarts the idle time after an update.
-    pub(crate) fn note_update(&mut self, now: Instant) {
+    pub fn note_update(&mut self, now: Instant) {
         self.quiet = now + self.idle;
     }
 
     /// Waits for the idle or the total limit, then returns the session. Cancel-safe.
-    pub(crate) async fn drained(&self) -> String {
+    pub async fn drained(&self) -> String {
         tokio::time::sleep_until(self.until().into()).await;
         self.session.clone()
     }

@@ -6,7 +6,8 @@ use aifo_acp::Streaming;
 use aifo_acp_io::{MissingFile, ProcessLimits};
 use aifo_agents::{AcpProfile, ChunkMode};
 
-pub(crate) fn streaming(stream: ChunkMode) -> Streaming {
+/// Returns how a client reads the chunks of an agent.
+pub fn streaming(stream: ChunkMode) -> Streaming {
     match stream {
         ChunkMode::Delta => Streaming::Delta,
         ChunkMode::Snapshot => Streaming::Snapshot,
@@ -21,8 +22,8 @@ pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
     }
 }
 
-/// Time limits for the agent's exit.
-pub(crate) fn process_limits(profile: &AcpProfile) -> ProcessLimits {
+/// Returns the time limits of an agent's exit.
+pub fn process_limits(profile: &AcpProfile) -> ProcessLimits {
     let limits = ProcessLimits::default();
     match profile.kill_on_eof {
         true => ProcessLimits { eof: Duration::ZERO, ..limits },

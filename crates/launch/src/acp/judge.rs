@@ -6,31 +6,33 @@ use std::sync::Arc;
 
 use aifo_acp::{PermissionAnswer, PermissionOutcome, PermissionRequest, ToolCall};
 use aifo_acp_io::{Access, Resolved, TerminalCommand, TerminalVerdict, Workspace};
-use aifo_config::Source;
 use aifo_policy::{
-    AccessRequest, AskedCall, CallCommand, Judgement, PermissionDecision, PermissionRule,
-    PermissionRules, Verdict,
+    AccessRequest, AskedCall, CallCommand, Judgement, PermissionDecision, PermissionRule, Verdict,
 };
 use aifo_proxy::CallApprovals;
 use aifo_types::{FileId, Refusal, escape_line};
 use serde_json::Value;
 
+/// The rules on permissions, as a function.
+pub type PermissionCheck = Arc<dyn Fn(&AccessRequest<'_>) -> PermissionDecision + Send + Sync>;
+
 /// Permission rules with the paths that they are applied to.
 #[derive(Clone)]
-pub(crate) struct PermissionJudge {
-    pub(crate) rules: PermissionRules<Source>,
+pub struct PermissionJudge {
+    /// The rules.
+    pub rules: PermissionCheck,
     /// The option that allows, for agents whose options do not show it.
-    pub(crate) allow_option: Option<String>,
+    pub allow_option: Option<String>,
     /// The workspace's paths as the agent sees it.
-    pub(crate) workspace: Vec<PathBuf>,
+    pub workspace: Vec<PathBuf>,
     /// The opened workspace, for resolving links.
-    pub(crate) place: Arc<Workspace>,
+    pub place: Arc<Workspace>,
     /// The agent's working directory.
-    pub(crate) cwd: PathBuf,
+    pub cwd: PathBuf,
     /// The rules on arguments.
-    pub(crate) approvals: CallApprovals,
+    pub approvals: CallApprovals,
     /// The directory of shims, whose calls are judged by the proxy.
-    pub(crate) shims: PathBuf,
+    pub shims: PathBuf,
 }
 
 /// A request of an agent, of any kind, for one decision function.
@@ -46,17 +48,18 @@ pub(crate) enum AgentRequest<'a> {
 
 /// A decision and its reason.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JudgedPermission {
-    pub(crate) decision: PermissionOutcome,
+pub struct JudgedPermission {
+    /// The outcome.
+    pub decision: PermissionOutcome,
     /// The rule that decided.
-    pub(crate) rule: String,
+    pub rule: String,
     /// For a denial: how to allow it.
-    pub(crate) remedy: Option<String>,
+    pub remedy: Option<String>,
 }
 
 impl PermissionJudge {
     /// Decides without a user: `ask` is a denial.
-    pub(crate) fn decide(&self, request: &PermissionRequest) -> JudgedPermission {
+    pub fn decide(&self, request: &PermissionRequest) -> JudgedPermission {
         let ruling = self.ruling(AgentRequest::Permission(request));
         let rule = ruling.to_string();
         if ruling.verdict == Verdict::Allow {
@@ -80,10 +83,7 @@ impl PermissionJudge {
     }
 
     /// Returns the rules' decision, or `None` if the user must decide.
-    pub(crate) fn consult(
-        &self,
-        request: &PermissionRequest,
-    ) -> (Option<PermissionOutcome>, String) {
+    pub fn consult(&self, request: &PermissionRequest) -> (Option<PermissionOutcome>, String) {
         let command = request.call.as_ref().and_then(command_of);
         let whole = request.call.as_ref().and_then(whole_command).unwrap_or_default();
         let strictest = self.strictest(command.as_ref(), &whole, &self.cwd);
@@ -173,7 +173,7 @@ impl PermissionJudge {
     }
 
     /// Returns the calls of shims that a command runs and that are allowed with it: the user has seen them.
-    pub(crate) fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
+    pub fn covered(&self, call: &AskedCall) -> Vec<AskedCall> {
         let mut inner = self.approvals.covered(call);
         inner.retain(|call| {
             let program = call.argv.first().and_then(|word| std::str::from_utf8(word).ok());
@@ -217,7 +217,7 @@ impl PermissionJudge {
 
     /// Returns the call of a permission request that users see: one program with its arguments, or the shell
     /// text that a terminal would run.
-    pub(crate) fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
+    pub fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
         let call = request.call.as_ref()?;
         let (command, whole) = match title_command(call) {
             Some(title) => {
@@ -231,7 +231,7 @@ impl PermissionJudge {
     }
 
     /// Covers the call of a permission request that a user has allowed.
-    pub(crate) fn cover(&self, request: &PermissionRequest) {
+    pub fn cover(&self, request: &PermissionRequest) {
         if self.approvals.has_judge()
             && let Some(call) = self.single_call(request)
         {
@@ -267,7 +267,7 @@ impl PermissionJudge {
         };
         paths.dedup();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        self.rules.judge(&AccessRequest {
+        (self.rules)(&AccessRequest {
             kind,
             command: command.as_ref(),
             paths: &paths,

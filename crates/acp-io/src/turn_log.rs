@@ -8,7 +8,7 @@ use aifo_acp::{Answer, Counts, Traffic};
 const PREFIX: usize = 60;
 
 /// Logs a finished turn.
-pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
+pub fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
     let Traffic { requests, notifications, responses, batches, non_json, too_long } = traffic;
     let updates = listed(&counts.kinds);
     tracing::debug!(
@@ -27,7 +27,7 @@ pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: T
 }
 
 /// Logs an answer: the number of its blocks by type, and the beginning of its text.
-pub(crate) fn log_answer(session: &str, answer: &Answer) {
+pub fn log_answer(session: &str, answer: &Answer) {
     let mut blocks = BTreeMap::new();
     for block in &answer.blocks {
         let kind = block.get("type").and_then(|kind| kind.as_str()).unwrap_or("(none)");

@@ -1,18 +1,12 @@
 //! The error message for an agent that failed.
 
-use aifo_acp_io::AgentExit;
-use anyhow::anyhow;
+use crate::agent_process::AgentExit;
 
 /// Lines of stderr, and of stdout that is no ACP, in an error message.
 const LINES: usize = 20;
 
-/// Returns an error with the cause, the agent's exit status and its last output.
-pub(crate) fn agent_failure(
-    name: &str,
-    why: &str,
-    end: &AgentExit,
-    non_json: &str,
-) -> anyhow::Error {
+/// Returns a text with the cause, the agent's exit status and its last output.
+pub fn agent_failure(name: &str, why: &str, end: &AgentExit, non_json: &str) -> String {
     let status = match &end.status {
         Ok(status) => status.to_string(),
         Err(error) => format!("exit status unknown: {error}"),
@@ -31,5 +25,5 @@ pub(crate) fn agent_failure(
     if !hint.is_empty() {
         text.push_str(&format!("\nhint: {hint}"));
     }
-    anyhow!(text)
+    text
 }

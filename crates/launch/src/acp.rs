@@ -1,0 +1,12 @@
+//! Agents of a session that speak the Agent Client Protocol: what they are served, and who decides their requests.
+
+mod agent;
+mod editor;
+mod judge;
+mod profile;
+mod questions;
+
+pub use self::agent::{AcpAgent, AcpError, AcpRequest};
+pub use self::editor::{BridgeEnd, serve_editor};
+pub use self::judge::{JudgedPermission, PermissionCheck, PermissionJudge};
+pub use self::profile::{process_limits, streaming};
