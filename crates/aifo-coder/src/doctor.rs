@@ -1,25 +1,23 @@
 //! `aifo-coder doctor`: checks this machine, or a cluster, and suggests fixes.
 
-mod cluster;
 mod engine;
-mod machine;
 mod report;
-mod session;
 mod trial;
 
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use aifo_config::{Config, ConfigError};
+use aifo_config::{Config, ConfigError, SessionCheck};
 use aifo_engine::{Engine, EngineStatus, Flavor, query_engines};
-use aifo_host::{CheckedWorkspace, EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms};
+use aifo_host::{EndSignals, ShimBinary, ShimBinaryError, TrustedPrograms};
 use aifo_kube::client::without_backend;
-use aifo_launch::BackendChoice;
+use aifo_launch::{BackendChoice, CheckedMachine};
 use aifo_terminal::console::LogLevel;
 use aifo_terminal::paint::{self, Paint};
+use aifo_types::{Finding, FindingStatus};
 
-use self::report::{Finding, Status};
+use self::report::Row;
 use crate::cli::Doctor;
 use crate::logging;
 use crate::start::signal_exit_code;
@@ -41,15 +39,15 @@ async fn examine(flags: &Doctor) -> anyhow::Result<ExitCode> {
     for check in CHECKS {
         for finding in check.run(&context).await {
             if !flags.json {
-                paint::print(&finding.lines(paint))?;
+                paint::print(&report::lines(&finding, paint))?;
             }
             all.push(finding);
         }
     }
     if flags.json {
-        paint::print_json(&all)?;
+        paint::print_json(&all.iter().map(Row::of).collect::<Vec<_>>())?;
     }
-    let failed = all.iter().any(|finding| finding.status == Status::Fail);
+    let failed = all.iter().any(|finding| finding.status == FindingStatus::Fail);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -101,9 +99,17 @@ impl CheckContext {
         })
     }
 
-    /// Returns whether the workspace can be one: the doctor may have been started in the home directory.
+    fn session(&self) -> SessionCheck<'_> {
+        SessionCheck {
+            config: &self.config,
+            error: self.config_error.as_ref(),
+            workspace: &self.workspace,
+            programs: &self.programs,
+        }
+    }
+
     fn has_project(&self) -> bool {
-        CheckedWorkspace::new(&self.workspace).is_ok()
+        self.session().has_project()
     }
 
     /// The engine that is configured by name, if any.
@@ -127,6 +133,18 @@ impl CheckContext {
     }
 }
 
+fn machine(context: &CheckContext) -> Vec<Finding> {
+    let CheckContext { config, shim, workspace, .. } = context;
+    CheckedMachine { shim, workspace, confinement: config.confine.value }.findings()
+}
+
+async fn cluster(context: &CheckContext) -> Vec<Finding> {
+    match context.is_cluster() {
+        true => aifo_kube::client::check(&context.config, &context.programs).await,
+        false => Vec::new(),
+    }
+}
+
 /// A check and the function that runs it.
 struct Check {
     name: &'static str,
@@ -146,28 +164,11 @@ enum Method {
 type FindingsFuture<'a> = Pin<Box<dyn Future<Output = Vec<Finding>> + 'a>>;
 
 const CHECKS: &[Check] = &[
-    Check { name: "versions", method: Method::Sync(machine::versions) },
-    Check { name: "kernel", method: Method::Sync(machine::kernel) },
-    Check { name: "landlock", method: Method::Sync(machine::landlock) },
-    Check { name: "namespace", method: Method::Sync(machine::namespace) },
-    Check { name: "security", method: Method::Sync(machine::security_modules) },
-    Check { name: "tiocsti", method: Method::Sync(machine::tiocsti) },
-    Check { name: "open files", method: Method::Sync(machine::open_files) },
-    Check { name: "user limits", method: Method::Sync(machine::user_limits) },
-    Check { name: "terminal", method: Method::Sync(machine::terminal) },
-    Check { name: "workspace", method: Method::Sync(session::workspace) },
-    Check { name: "programs", method: Method::Sync(session::programs) },
-    Check { name: "config", method: Method::Sync(session::config) },
-    Check { name: "certificates", method: Method::Sync(session::certificates) },
-    Check { name: "network", method: Method::Sync(session::network) },
-    Check { name: "runtime directory", method: Method::Sync(session::runtime_dir) },
-    Check { name: "killed sessions", method: Method::Sync(session::killed) },
+    Check { name: "machine", method: Method::Sync(machine) },
+    Check { name: "session", method: Method::Sync(|context| context.session().findings()) },
     Check { name: "engines", method: Method::Sync(engine::engines) },
     Check { name: "images", method: Method::Query(|context| Box::pin(engine::images(context))) },
-    Check {
-        name: "cluster",
-        method: Method::Cluster(|context| Box::pin(cluster::cluster(context))),
-    },
+    Check { name: "cluster", method: Method::Cluster(|context| Box::pin(cluster(context))) },
     Check { name: "local", method: Method::Trial(|context| Box::pin(trial::local(context))) },
     Check { name: "docker", method: Method::Trial(|context| Box::pin(trial::docker(context))) },
     Check { name: "podman", method: Method::Trial(|context| Box::pin(trial::podman(context))) },

@@ -19,6 +19,7 @@
 mod agents;
 mod backend;
 mod carried;
+mod checks;
 mod choices;
 mod definition;
 mod dropped;
@@ -51,6 +52,7 @@ mod variables;
 pub mod why;
 
 pub use carried::carried_settings;
+pub use checks::SessionCheck;
 pub use choices::OnHangup;
 pub use error::{ConfigError, UsageError, suggestion};
 pub use file::File;

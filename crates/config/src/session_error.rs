@@ -21,7 +21,7 @@ pub enum SessionError {
     /// The shim was not found, or an agent could replace it.
     #[error(transparent)]
     Shim(#[from] ShimBinaryError),
-    /// An agent could replace a program of the user.
+    /// An agent could replace this program.
     #[error("cannot use '{program}' of {key}: {why}\nhint: choose another program")]
     Program {
         /// The program.
@@ -42,7 +42,7 @@ pub enum SessionError {
     /// The backend is not available.
     #[error(transparent)]
     Backend(ChoiceError),
-    /// A container of the user cannot be used.
+    /// A container cannot be attached to.
     #[error("cannot attach to a container\nhint: start the engine that runs it")]
     Attach(#[source] EngineError),
     /// A flag needs containers.

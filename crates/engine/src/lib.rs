@@ -26,6 +26,7 @@ mod command;
 mod container;
 mod engine;
 mod facts;
+mod findings;
 mod flavor;
 mod inventory;
 mod labels;

@@ -1,6 +1,7 @@
 //! Sessions in pods, from their user's machine: start, terminal, commands, fetch.
 
 mod agent_variables;
+mod checks;
 mod cluster;
 mod copy;
 mod last_fetch;
@@ -20,6 +21,7 @@ mod terminal;
 mod upload;
 mod work;
 
+pub use self::checks::check;
 pub use self::cluster::{Cluster, ClusterChoice, target, without_backend};
 pub use self::piped::{Turns, run_piped};
 pub use self::relay::{InPod, Input, Unusable, relay, unusable};

@@ -1,11 +1,10 @@
 //! Checks before the agent starts that its shells find the shims (`spec/agents.md#self-check`).
 
 use std::ffi::OsStr;
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
+use std::{fmt, io};
 
 use aifo_policy::{Policy, kinds};
 use aifo_sidecar::Startup;
@@ -16,7 +15,7 @@ use crate::session::Session;
 
 /// A problem: calls would bypass the sidecars, or fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum ShimFinding {
     /// A shell finds another file under a tool's name.
     Bypass {
         /// The shell's command line.
@@ -35,17 +34,17 @@ pub enum Finding {
     },
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ShimFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Bypass { shell, tool, found: Some(found) } => write!(
+            ShimFinding::Bypass { shell, tool, found: Some(found) } => write!(
                 f,
                 "'{shell}' finds {tool} at '{found}': what the agent runs by it bypasses aifo"
             ),
-            Finding::Bypass { shell, tool, found: None } => {
+            ShimFinding::Bypass { shell, tool, found: None } => {
                 write!(f, "'{shell}' does not find {tool}: it has another PATH than the agent")
             }
-            Finding::ToolFailed { tool, message } => {
+            ShimFinding::ToolFailed { tool, message } => {
                 write!(f, "'{tool} --version' is not answered by its sidecar: {message}")
             }
         }
@@ -73,7 +72,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 impl Agent {
     /// Checks that shells in the agent's environment find the shims, and that a tool runs. May take
     /// a moment. Errors: no command can be started there.
-    pub async fn check(&self, session: &Session) -> io::Result<Vec<Finding>> {
+    pub async fn check(&self, session: &Session) -> io::Result<Vec<ShimFinding>> {
         let environment = self.prepare(session)?;
         let probe = session.probe().map(ToolName::as_str);
         let tool = probe.unwrap_or(ANY_TOOL);
@@ -95,7 +94,7 @@ async fn check_shell(
     environment: &AgentEnvironment,
     shell: &'static str,
     tool: &str,
-) -> Option<Finding> {
+) -> Option<ShimFinding> {
     let (program, flag) = shell.split_once(' ')?;
     let output = run(environment, program, &[flag, &format!("command -v {tool}")]).await.ok()?;
     let there = output.status.code();
@@ -108,11 +107,11 @@ async fn check_shell(
     let found = text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
     let expected = environment.shims().join(tool);
     let is_shim = found.as_deref().is_some_and(|found| Path::new(found) == expected);
-    (!is_shim).then(|| Finding::Bypass { shell, tool: tool.to_owned(), found })
+    (!is_shim).then(|| ShimFinding::Bypass { shell, tool: tool.to_owned(), found })
 }
 
-async fn check_tool(environment: &AgentEnvironment, tool: &str) -> Option<Finding> {
-    let failure = |message: String| Finding::ToolFailed { tool: tool.to_owned(), message };
+async fn check_tool(environment: &AgentEnvironment, tool: &str) -> Option<ShimFinding> {
+    let failure = |message: String| ShimFinding::ToolFailed { tool: tool.to_owned(), message };
     let output = match run(environment, tool, &["--version"]).await {
         Ok(output) => output,
         Err(error) => return Some(failure(error.to_string())),

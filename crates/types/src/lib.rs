@@ -1,7 +1,7 @@
 //! Data types of calls, sessions and settings, validated on creation.
 //!
 //! In scope: tool names, exec ids, tokens, signals, exit statuses, endpoints, subnets, the request
-//! to run a tool, its entry in a log, refusals, names of environment variables, detection of secrets by name, and
+//! to run a tool, its entry in a log, refusals, findings of checks, names of environment variables, detection of secrets by name, and
 //! escaping text for a terminal. All of it is plain data, and every value is valid.
 //!
 //! Out of scope: encoding (`aifo-wire`), policy (`aifo-policy`) and the operating system
@@ -26,6 +26,7 @@ mod endpoint;
 pub mod env;
 mod escape;
 mod exec_id;
+mod finding;
 mod git_variables;
 mod kind;
 mod logged_call;
@@ -45,6 +46,7 @@ pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
 pub use escape::{escape_json, escape_line, escape_text, quote_word, replace_hidden};
 pub use exec_id::{ExecId, InvalidExecId};
+pub use finding::{Finding, FindingStatus};
 pub use git_variables::{is_protective_git_entry, protective_git_variables};
 pub use kind::{InvalidKind, Kind};
 pub use logged_call::{CallEnding, LoggedCall};

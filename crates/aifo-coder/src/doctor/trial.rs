@@ -1,20 +1,14 @@
 //! A trial session: calls tools as an agent does, measures them, and ends the session.
 
-mod calls;
-
-use std::io;
 use std::path::Path;
 
 use aifo_engine::{Engine, Flavor};
-use aifo_host::{CacheScope, CallLogRetention};
-use aifo_launch::{Containers, LaunchError, Session, SessionConfig, SidecarBackend};
+use aifo_launch::trial::{self, Measured, Trial, TrialError};
+use aifo_launch::{Containers, SidecarBackend};
 use aifo_sidecar::Net;
-use aifo_types::{Kind, ToolName};
-use tempfile::TempDir;
+use aifo_types::Finding;
 
-use self::calls::{Calls, Measured};
 use super::CheckContext;
-use super::report::Finding;
 
 pub(super) async fn local(context: &CheckContext) -> Vec<Finding> {
     if context.named_engine().is_some() || context.is_cluster() {
@@ -53,7 +47,7 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
     for image in images {
         let containers = |net| {
             let mut containers = Containers::of(engine.clone());
-            containers.images.named.insert(kind(), image.clone());
+            containers.images.named.insert(trial::kind(), image.clone());
             containers.pools.clone_from(&context.config.pools.value);
             containers.net = net;
             SidecarBackend::Containers(Box::new(containers))
@@ -78,7 +72,7 @@ async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
             _ => {}
         }
         match measured {
-            Ok(Measured { cost: None, .. }) => lacking.push(image),
+            Ok(measured) if !measured.has_cost() => lacking.push(image),
             Ok(measured) => {
                 findings.extend(measured.findings(&format!("{flavor} ({image})")));
                 return findings;
@@ -136,47 +130,9 @@ async fn candidates(engine: &Engine, context: &CheckContext) -> Vec<String> {
 /// Some images hold a single program, and time does not allow to try all.
 const MAX_IMAGES: usize = 3;
 
-/// A kind for the trial only.
-fn kind() -> Kind {
-    Kind::parse("doctor").unwrap_or_else(|_| Kind::host())
-}
-
 async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Measured, TrialError> {
-    let shim = context.shim.as_ref().map_err(|_| TrialError::NoShim)?;
     // Without a project, as in the home directory, this machine is measured all the same.
-    let substitute = match context.has_project() || context.workspace != Path::new(".") {
-        true => None,
-        false => Some(tempfile::tempdir().map_err(TrialError::NoWorkspace)?),
-    };
-    let workspace = substitute.as_ref().map_or(context.workspace.as_path(), TempDir::path);
-    let mut config = SessionConfig::new(workspace, shim.clone());
-    config.toolchains = vec![kind().into()];
-    let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
-    config.policy.allow(&kind(), tools);
-    config.caches = CacheScope::None;
-    config.call_logs = CallLogRetention::SessionOnly;
-    let pids = match &backend {
-        SidecarBackend::Local | SidecarBackend::Pod(_) => None,
-        SidecarBackend::Containers(containers) => containers.limits.pids,
-    };
-    config.backend = backend;
-    let session = Session::start(config).await?;
-    let calls = Calls::of(&session, shim.path(), workspace, pids);
-    // This thread serves the session, so the calls are made on another one.
-    let measured = tokio::task::spawn_blocking(move || calls.measure()).await;
-    session.close().await;
-    measured.map_err(|_| TrialError::Lost)
-}
-
-/// Why nothing was measured.
-#[derive(Debug, thiserror::Error)]
-enum TrialError {
-    #[error("cannot measure without aifo-shim\nhint: see 'versions'")]
-    NoShim,
-    #[error("cannot create a directory to measure in: {0}\nhint: set TMPDIR to another")]
-    NoWorkspace(io::Error),
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error("trial calls did not complete\nhint: see the messages above")]
-    Lost,
+    let has_workspace = context.has_project() || context.workspace != Path::new(".");
+    let workspace = has_workspace.then_some(context.workspace.as_path());
+    Trial { shim: context.shim.as_ref().ok(), workspace, backend }.run().await
 }

@@ -1,4 +1,4 @@
-//! An agent of a session that speaks ACP, before it starts.
+//! A session's agent that speaks ACP, before it starts.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -89,7 +89,7 @@ pub enum AcpError {
 }
 
 impl AcpAgent {
-    /// Prepares an agent of a session: its command, hosts and rules. It starts nothing.
+    /// Prepares a session's agent: its command, hosts and rules. It starts nothing.
     pub fn prepare(
         session: &Session,
         agent: &Agent,

@@ -3,18 +3,55 @@
 use std::path::Path;
 
 use aifo_agents::UnreachableUrl;
-use aifo_host::{CheckedWorkspace, killed_sessions, own_certificates, runtime_directory};
+use aifo_host::{
+    CheckedWorkspace, TrustedPrograms, killed_sessions, own_certificates, runtime_directory,
+};
 use aifo_launch::Admission;
+use aifo_types::Finding;
 
-use super::CheckContext;
-use super::report::Finding;
+use crate::error::ConfigError;
+use crate::table::Config;
 
-pub(super) fn config(context: &CheckContext) -> Vec<Finding> {
-    if let Some(config_error) = &context.config_error {
-        return vec![Finding::failure("config", config_error, "see: aifo-coder config check")];
+/// A session that could be started.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionCheck<'a> {
+    /// Its configuration.
+    pub config: &'a Config,
+    /// The error of its file; the configuration then has the built-in values.
+    pub error: Option<&'a ConfigError>,
+    /// Its workspace.
+    pub workspace: &'a Path,
+    /// The programs that it may start.
+    pub programs: &'a TrustedPrograms,
+}
+
+impl SessionCheck<'_> {
+    /// Returns whether the workspace can be one: the check may run in the home directory.
+    pub fn has_project(&self) -> bool {
+        CheckedWorkspace::new(self.workspace).is_ok()
     }
-    let kinds = context.config.toolchains.value.words();
-    if kinds.is_empty() && !context.has_project() {
+
+    /// Checks configuration, workspace, programs and what killed sessions left.
+    pub fn findings(&self) -> Vec<Finding> {
+        let checks = [
+            workspace(self),
+            programs(self),
+            config(self),
+            certificates(self),
+            network(self),
+            runtime_dir(),
+            killed(),
+        ];
+        checks.concat()
+    }
+}
+
+fn config(check: &SessionCheck<'_>) -> Vec<Finding> {
+    if let Some(error) = check.error {
+        return vec![Finding::failure("config", error, "see: aifo-coder config check")];
+    }
+    let kinds = check.config.toolchains.value.words();
+    if kinds.is_empty() && !check.has_project() {
         return Vec::new();
     }
     if kinds.is_empty() {
@@ -27,10 +64,10 @@ pub(super) fn config(context: &CheckContext) -> Vec<Finding> {
 }
 
 /// Returns whether the workspace is safe to give to an agent.
-pub(super) fn workspace(context: &CheckContext) -> Vec<Finding> {
-    vec![match CheckedWorkspace::new(&context.workspace) {
+fn workspace(check: &SessionCheck<'_>) -> Vec<Finding> {
+    vec![match CheckedWorkspace::new(check.workspace) {
         Ok(workspace) => Finding::ok("workspace", format!("{}", workspace.path().display())),
-        Err(error) if context.workspace == Path::new(".") => {
+        Err(error) if check.workspace == Path::new(".") => {
             let text = error.to_string();
             let text = text.lines().next().unwrap_or_default();
             Finding::warn(
@@ -44,10 +81,10 @@ pub(super) fn workspace(context: &CheckContext) -> Vec<Finding> {
 }
 
 /// The trusted and refused programs in PATH.
-pub(super) fn programs(context: &CheckContext) -> Vec<Finding> {
+fn programs(check: &SessionCheck<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in ["docker", "podman", "git"] {
-        let (trusted, refused) = context.programs.search(name);
+        let (trusted, refused) = check.programs.search(name);
         let check = format!("program {name}");
         findings.extend(refused.into_iter().map(|(file, why)| {
             let text = format!("'{}' is not trusted: {why}", file.display());
@@ -59,14 +96,14 @@ pub(super) fn programs(context: &CheckContext) -> Vec<Finding> {
 }
 
 /// The network of containers and the names that their tools reach.
-pub(super) fn network(context: &CheckContext) -> Vec<Finding> {
-    let config = &context.config;
+fn network(check: &SessionCheck<'_>) -> Vec<Finding> {
+    let config = check.config;
     if config.backend.value.engine().is_none() {
         return Vec::new();
     }
-    let mut findings = vec![Finding::ok("network", config.network(&context.workspace, None))];
+    let mut findings = vec![Finding::ok("network", config.network(check.workspace, None))];
     if config.net.value.is_by_name() {
-        let (_, unreachable) = config.network_rules(&context.workspace);
+        let (_, unreachable) = config.network_rules(check.workspace);
         let warn = |url: &UnreachableUrl| {
             let (text, fix) = (url.to_string(), url.remedy());
             Finding::warn("network", text, fix)
@@ -77,8 +114,8 @@ pub(super) fn network(context: &CheckContext) -> Vec<Finding> {
 }
 
 /// Returns whether containers get the certificates that this machine has beyond the distribution's.
-pub(super) fn certificates(context: &CheckContext) -> Vec<Finding> {
-    let is_admitted = context.config.admit.iter().any(|item| item.value == Admission::CaBundle);
+fn certificates(check: &SessionCheck<'_>) -> Vec<Finding> {
+    let is_admitted = check.config.admit.iter().any(|item| item.value == Admission::CaBundle);
     let sources = own_certificates(&|name| std::env::var_os(name));
     vec![match (sources.is_empty(), is_admitted) {
         (true, _) => Finding::ok("certificates", "none beyond the distribution's"),
@@ -93,7 +130,7 @@ pub(super) fn certificates(context: &CheckContext) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn runtime_dir(_scene: &CheckContext) -> Vec<Finding> {
+fn runtime_dir() -> Vec<Finding> {
     vec![judge_runtime_dir(&runtime_directory())]
 }
 
@@ -115,7 +152,7 @@ fn judge_runtime_dir(directory: &Path) -> Finding {
     }
 }
 
-pub(super) fn killed(_scene: &CheckContext) -> Vec<Finding> {
+fn killed() -> Vec<Finding> {
     let killed: Vec<_> = killed_sessions().into_iter().map(|session| session.id).collect();
     vec![match killed[..] {
         [] => Finding::ok("killed sessions", "none"),
@@ -130,7 +167,7 @@ pub(super) fn killed(_scene: &CheckContext) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::Status;
+    use aifo_types::FindingStatus as Status;
 
     #[test]
     fn long_paths_are_reported() {

@@ -2,17 +2,48 @@
 
 use std::fs;
 use std::io::IsTerminal;
+use std::path::Path;
 
-use aifo_launch::{ConfinementMode, used_up_limits};
+use aifo_host::{ShimBinary, ShimBinaryError};
 use aifo_process::{Enforcement, current_limits, enforcement, landlock_version};
 use aifo_sidecar::namespace_obstacle;
+use aifo_types::Finding;
 
-use super::CheckContext;
-use super::report::Finding;
+use crate::confine::ConfinementMode;
+use crate::user_limits::used_up_limits;
 
-pub(super) fn versions(context: &CheckContext) -> Vec<Finding> {
+/// The input of the checks.
+#[derive(Debug)]
+pub struct CheckedMachine<'a> {
+    /// The shim of its sessions.
+    pub shim: &'a Result<ShimBinary, ShimBinaryError>,
+    /// Their workspace.
+    pub workspace: &'a Path,
+    /// The confinement of their local tools.
+    pub confinement: ConfinementMode,
+}
+
+impl CheckedMachine<'_> {
+    /// Returns one finding or more for each check.
+    pub fn findings(&self) -> Vec<Finding> {
+        let checks = [
+            versions(self.shim),
+            kernel(),
+            landlock(),
+            namespace(self),
+            security_modules(),
+            tiocsti(),
+            open_files(),
+            user_limits(),
+            terminal(),
+        ];
+        checks.concat()
+    }
+}
+
+fn versions(shim: &Result<ShimBinary, ShimBinaryError>) -> Vec<Finding> {
     let version = env!("CARGO_PKG_VERSION");
-    vec![match &context.shim {
+    vec![match shim {
         Ok(shim) => {
             let text = format!("aifo-coder and aifo-shim are {version}: {}", shim.path().display());
             Finding::ok("versions", text)
@@ -21,12 +52,12 @@ pub(super) fn versions(context: &CheckContext) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn kernel(_scene: &CheckContext) -> Vec<Finding> {
+fn kernel() -> Vec<Finding> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
     vec![Finding::ok("kernel", format!("Linux {release}"))]
 }
 
-pub(super) fn landlock(_scene: &CheckContext) -> Vec<Finding> {
+fn landlock() -> Vec<Finding> {
     let version = landlock_version();
     let fix = "for local tools use a kernel of 6.12 or later with \
                landlock among its security modules, or sidecars in containers";
@@ -52,11 +83,11 @@ pub(super) fn landlock(_scene: &CheckContext) -> Vec<Finding> {
 }
 
 /// Returns whether local tools can run in a namespace.
-pub(super) fn namespace(context: &CheckContext) -> Vec<Finding> {
+fn namespace(machine: &CheckedMachine<'_>) -> Vec<Finding> {
     // Another check reports an absent runner.
-    let Ok(shim) = &context.shim else { return Vec::new() };
-    let obstacle = namespace_obstacle(&shim.program(), &context.workspace);
-    let is_chosen = context.config.confine.value == ConfinementMode::Namespace;
+    let Ok(shim) = machine.shim else { return Vec::new() };
+    let obstacle = namespace_obstacle(&shim.program(), machine.workspace);
+    let is_chosen = machine.confinement == ConfinementMode::Namespace;
     vec![judge_namespace(obstacle, is_chosen)]
 }
 
@@ -80,7 +111,7 @@ fn judge_namespace(obstacle: Option<String>, is_chosen: bool) -> Finding {
     }
 }
 
-pub(super) fn security_modules(_scene: &CheckContext) -> Vec<Finding> {
+fn security_modules() -> Vec<Finding> {
     let active = read("/sys/kernel/security/lsm");
     let text = match &active {
         Some(modules) => modules.replace(',', ", "),
@@ -95,7 +126,7 @@ pub(super) fn security_modules(_scene: &CheckContext) -> Vec<Finding> {
 }
 
 /// Returns whether a process can inject input into its terminal (`TIOCSTI`).
-pub(super) fn tiocsti(_scene: &CheckContext) -> Vec<Finding> {
+fn tiocsti() -> Vec<Finding> {
     vec![judge_tiocsti(read("/proc/sys/dev/tty/legacy_tiocsti").as_deref())]
 }
 
@@ -113,7 +144,7 @@ fn judge_tiocsti(setting: Option<&str>) -> Finding {
     }
 }
 
-pub(super) fn open_files(_scene: &CheckContext) -> Vec<Finding> {
+fn open_files() -> Vec<Finding> {
     let limit = current_limits().into_iter().find(|limit| limit.resource == OPEN_FILES);
     vec![match limit {
         Some(limit) => judge_open_files(limit.soft, limit.hard),
@@ -139,7 +170,7 @@ fn judge_open_files(soft: u64, hard: u64) -> Finding {
 }
 
 /// Returns whether this user's limits that its containers share are used up.
-pub(super) fn user_limits(_scene: &CheckContext) -> Vec<Finding> {
+fn user_limits() -> Vec<Finding> {
     vec![match used_up_limits().as_slice() {
         [] => Finding::ok(
             "user limits",
@@ -153,7 +184,7 @@ pub(super) fn user_limits(_scene: &CheckContext) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn terminal(_scene: &CheckContext) -> Vec<Finding> {
+fn terminal() -> Vec<Finding> {
     let is = [
         ("stdin", std::io::stdin().is_terminal()),
         ("stdout", std::io::stdout().is_terminal()),
@@ -175,7 +206,7 @@ fn read(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::Status;
+    use aifo_types::FindingStatus as Status;
 
     #[test]
     fn judgements() {

@@ -1,9 +1,9 @@
 //! Checks of objects that sessions in a cluster use: the namespace, secrets, and the launcher's image.
 
 use aifo_agents::{AgentSpec, key_variables, known_agents};
+use aifo_types::Finding;
 
 use super::probe::{Got, Probe};
-use crate::doctor::report::Finding;
 
 /// The phase of a namespace, and its level of Pod Security.
 const NAMESPACE_FIELDS: &str = "--output=jsonpath={.status.phase} \
@@ -42,7 +42,7 @@ fn judge_namespace(name: &str, text: &str) -> Finding {
 const KEY_NAMES: &str = "--output=go-template={{range $key, $value := .data}}{{$key}} {{end}}";
 
 pub(super) async fn model_keys(probe: &Probe<'_>) -> Vec<Finding> {
-    let secret = &probe.context.config.keys_secret.value;
+    let secret = &probe.config.keys_secret.value;
     let create = format!(
         "kubectl create secret generic {secret} --namespace {} --from-literal=OPENAI_API_KEY=..",
         probe.kube_context.namespace
@@ -92,7 +92,7 @@ const REGISTRY_TYPES: [&str; 2] = ["kubernetes.io/dockerconfigjson", "kubernetes
 
 pub(super) async fn pull_secrets(probe: &Probe<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for secret in &probe.context.config.pull_secrets.value {
+    for secret in &probe.config.pull_secrets.value {
         let fix = format!(
             "kubectl create secret docker-registry {secret} --namespace {} \
              --from-file=.dockerconfigjson=FILE",
@@ -127,8 +127,8 @@ pub(super) async fn pull_secrets(probe: &Probe<'_>) -> Vec<Finding> {
 }
 
 pub(super) async fn launcher_image(probe: &Probe<'_>) -> Vec<Finding> {
-    let config = &probe.context.config;
-    let image = aifo_kube::client::launcher_image(config);
+    let config = probe.config;
+    let image = crate::client::launcher_image(config);
     vec![judge_image(&image, config.launcher_image.value.is_some() || probe.is_local())]
 }
 
@@ -150,13 +150,13 @@ fn judge_image(image: &str, is_chosen: bool) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::Status;
+    use aifo_types::FindingStatus as Status;
 
     #[test]
     fn a_namespace_has_a_level_or_ends() {
         let judge = |text| judge_namespace("team", text);
-        assert_eq!(judge("Active restricted").finding, "team, Pod Security restricted");
-        assert_eq!(judge("Active ").finding, "team, without a level of Pod Security");
+        assert_eq!(judge("Active restricted").text, "team, Pod Security restricted");
+        assert_eq!(judge("Active ").text, "team, without a level of Pod Security");
         assert_eq!(judge("Terminating baseline").status, Status::Fail);
     }
 
@@ -169,7 +169,7 @@ mod tests {
         ];
         for (text, status, finding) in rows {
             let judged = judge_keys("s", text, "team");
-            assert_eq!((judged.status, judged.finding.as_str()), (status, finding));
+            assert_eq!((judged.status, judged.text.as_str()), (status, finding));
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use aifo_kube::{Right, Role};
+use aifo_types::Finding;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::probe::{Probe, failure};
-use crate::doctor::report::Finding;
+use crate::{Right, Role};
 
 /// Questions about rights that run at the same time.
 const PARALLEL: usize = 6;
@@ -68,7 +68,7 @@ fn is_needed(right: &Right) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::Status;
+    use aifo_types::FindingStatus as Status;
 
     #[test]
     fn missing_rights_are_named() {
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(warned.status, Status::Warn);
         let failed = judge(&of("pods/exec"));
         assert_eq!(failed.status, Status::Fail);
-        assert_eq!(failed.finding, "missing: create pods/exec, get pods/exec");
+        assert_eq!(failed.text, "missing: create pods/exec, get pods/exec");
         assert!(failed.fix.unwrap().contains("kube rbac --namespace team --user USER"));
     }
 }

@@ -4,13 +4,16 @@ mod objects;
 mod probe;
 mod rights;
 
+use std::pin::Pin;
 use std::time::Duration;
 
-use aifo_kube::{KubeContext, Kubectl};
+use aifo_config::Config;
+use aifo_host::TrustedPrograms;
+use aifo_types::{Finding, FindingStatus};
 
 use self::probe::{Got, Probe};
-use super::report::{Finding, Status};
-use super::{CheckContext, FindingsFuture};
+use super::cluster::target;
+use crate::{KubeContext, Kubectl};
 
 /// A check of a cluster, with [`CHECK_TIMEOUT`].
 struct ClusterCheck {
@@ -49,14 +52,14 @@ const CHECKS: &[ClusterCheck] = &[
     },
 ];
 
+type FindingsFuture<'a> = Pin<Box<dyn Future<Output = Vec<Finding>> + 'a>>;
+
 /// The time limit of one check. A request has 20 s; a login program of the kubeconfig has no limit of its own.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) async fn cluster(context: &CheckContext) -> Vec<Finding> {
-    if !context.is_cluster() {
-        return Vec::new();
-    }
-    let found = Kubectl::find(&context.programs, aifo_kube::client::target(&context.config));
+/// Checks the cluster of a configuration by requests of the user's kubectl.
+pub async fn check(config: &Config, programs: &TrustedPrograms) -> Vec<Finding> {
+    let found = Kubectl::find(programs, target(config));
     let kubectl = match tokio::time::timeout(CHECK_TIMEOUT, found).await {
         Ok(Ok(kubectl)) => kubectl,
         Ok(Err(error)) => return vec![Finding::failure("kubectl", &error, "run: kubectl version")],
@@ -66,12 +69,12 @@ pub(super) async fn cluster(context: &CheckContext) -> Vec<Finding> {
     let mut findings = vec![Finding::ok("kubectl", text)];
     let (kube_context, finding) = kube_context(&kubectl).await;
     findings.push(finding);
-    let probe = Probe { context, kubectl, kube_context };
+    let probe = Probe { config, kubectl, kube_context };
     for check in CHECKS {
         let found = tokio::time::timeout(CHECK_TIMEOUT, (check.run)(&probe)).await;
         let found = found.unwrap_or_else(|_| vec![late(check.name)]);
         let is_last =
-            check.is_required && found.iter().any(|finding| finding.status == Status::Fail);
+            check.is_required && found.iter().any(|finding| finding.status == FindingStatus::Fail);
         findings.extend(found);
         if is_last {
             break;

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use aifo_kube::{FailureCause, KubeContext, Kubectl, KubectlError};
+use aifo_config::Config;
+use aifo_types::Finding;
 
-use crate::doctor::CheckContext;
-use crate::doctor::report::Finding;
+use crate::{FailureCause, KubeContext, Kubectl, KubectlError};
 
 /// A cluster, and the namespace of its sessions.
 pub(super) struct Probe<'a> {
-    pub(super) context: &'a CheckContext,
+    pub(super) config: &'a Config,
     pub(super) kubectl: Kubectl,
     /// That of the kubeconfig; in a pod there may be none.
     pub(super) kube_context: KubeContext,

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use aifo_launch::Session;
 use aifo_process::{Lookup, find_in_path};
+use aifo_types::Finding;
 
-use crate::doctor::report::Finding;
+use crate::session::Session;
 
 /// The tools that are called.
 pub(super) const TOOLS: [&str; 4] = ["true", "readlink", "touch", "cat"];
@@ -29,7 +29,7 @@ pub(super) struct Calls {
 
 /// The measurements. `None` if the sidecar lacks the tool for it.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
+pub struct Measured {
     pub(super) cost: Option<Cost>,
     pub(super) descriptors: Option<Descriptors>,
     pub(super) owner: Option<Owner>,
@@ -181,7 +181,13 @@ fn median(mut command: impl FnMut() -> Command) -> Option<Duration> {
 
 impl Measured {
     /// Returns the findings for this backend.
-    pub(super) fn findings(&self, backend: &str) -> Vec<Finding> {
+    /// Returns whether the time of a call was measured.
+    pub fn has_cost(&self) -> bool {
+        self.cost.is_some()
+    }
+
+    /// Returns the findings about a backend with this name.
+    pub fn findings(&self, backend: &str) -> Vec<Finding> {
         let check = |what: &str| format!("{backend} {what}");
         let unknown = |what: &str| {
             let fix = "try an image with the usual tools";
@@ -284,7 +290,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::report::Status;
+    use aifo_types::FindingStatus as Status;
 
     #[test]
     fn costs_in_time_and_relative_to_native() {
@@ -293,11 +299,11 @@ mod tests {
             native: native.map(Duration::from_micros),
         };
         let both = cost(1500, Some(500)).judge("local call".to_owned());
-        assert_eq!(both.finding, "1.50 ms for a tool that does nothing, 3.0 x native");
+        assert_eq!(both.text, "1.50 ms for a tool that does nothing, 3.0 x native");
         assert_eq!(both.status, Status::Ok);
         assert_eq!(cost(9000, Some(500)).judge(String::new()).status, Status::Warn);
         let alone = cost(9000, None).judge(String::new());
-        assert_eq!(alone.finding, "9.00 ms for a tool that does nothing");
+        assert_eq!(alone.text, "9.00 ms for a tool that does nothing");
     }
 
     #[test]
