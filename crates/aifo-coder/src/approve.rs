@@ -1,14 +1,12 @@
 //! `aifo-coder approve`: answers questions about calls of a running session (`spec/questions.md#approve`).
 
 mod keys;
-pub(crate) mod rule;
-
-use std::collections::VecDeque;
+pub(crate) use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use aifo_config::UsageError;
+use aifo_config::{CallRule, UsageError, UserFileError, add_call_rule};
 use aifo_host::{ControlClient, ControlLine, ListedQuestion, SessionInfo};
 use aifo_kube::client::{self, Cluster};
 use aifo_policy::Answer;
@@ -18,7 +16,6 @@ use anyhow::bail;
 use tokio::sync::mpsc;
 
 use crate::approve::keys::{Key, Keys};
-use crate::approve::rule::NotWritten;
 use crate::cli::Approve;
 use crate::sessions;
 
@@ -57,12 +54,12 @@ async fn answer_one(session: &SessionInfo, id: &str, option: &str) -> anyhow::Re
     let questions = client.list().await?;
     let question = questions.into_iter().find(|question| question.id == id);
     if let (Answer::Always, Some(question)) = (answer, &question) {
-        match rule::write(&question.argv) {
+        match add_call_rule(&question.argv) {
             Ok(difference) => paint::print(&difference)?,
             Err(error) => {
                 client.answer(id, Answer::Once.id()).await?;
                 console::say(format_args!("answered {id} with 'once'"));
-                return Err(error);
+                return Err(error.into());
             }
         }
     }
@@ -155,6 +152,10 @@ fn first_of(open: &VecDeque<ListedQuestion>) -> Option<&ListedQuestion> {
     open.iter().find(|question| !question.left).or_else(|| open.front())
 }
 
+fn chain(error: UserFileError) -> String {
+    console::error_chain(&anyhow::Error::from(error))
+}
+
 /// Answers a question. A rejected answer is shown, and the question ends with another's answer.
 async fn give(
     session: &SessionInfo,
@@ -163,11 +164,11 @@ async fn give(
     keys: &mut Keys,
 ) -> anyhow::Result<()> {
     if answer == Answer::Always {
-        let plan = match rule::plan(&question.argv) {
-            Ok(plan) => plan,
-            Err(error) => return Ok(paint::print(&format!("{}\n", console::error_chain(&error)))?),
+        let rule = match CallRule::new(&question.argv) {
+            Ok(rule) => rule,
+            Err(error) => return Ok(paint::print(&format!("{}\n", chain(error)))?),
         };
-        paint::print(&format!("{}write this rule? y once more to confirm\n", plan.difference()))?;
+        paint::print(&format!("{}write this rule? y once more to confirm\n", rule.difference()))?;
         // `y` is the key of an answer that allows one call.
         if !matches!(keys.next().await, Key::Answer(Answer::Once)) {
             return Ok(paint::print("not written, not answered\n")?);
@@ -177,11 +178,13 @@ async fn give(
         if !open.iter().any(|open| open.id == question.id) {
             return Ok(paint::print("not written: the question has ended\n")?);
         }
-        match plan.write() {
+        match rule.write() {
             Ok(()) => {}
-            Err(error @ NotWritten::Changed(_)) => return Ok(paint::print(&format!("{error}\n"))?),
+            Err(error @ UserFileError::Changed(_)) => {
+                return Ok(paint::print(&format!("{error}\n"))?);
+            }
             Err(error) => {
-                paint::print(&format!("{error}\nthe call is allowed once\n"))?;
+                paint::print(&format!("{}\nthe call is allowed once\n", chain(error)))?;
                 answer = Answer::Once;
             }
         }

@@ -2,14 +2,12 @@
 
 mod allow;
 mod check;
-mod edit;
 mod line;
 mod list;
 mod suggest;
 
 use std::process::ExitCode;
 
-pub(crate) use self::allow::{check, difference, lock, replace};
 pub(crate) use self::line::{connection_line, ended};
 use crate::cli::{Net, NetCommand, NetList};
 use aifo_kube::client::{self, Cluster, Unusable};

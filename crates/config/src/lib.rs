@@ -48,6 +48,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod toolchains;
+mod user_file;
 mod variables;
 pub mod why;
 
@@ -70,4 +71,5 @@ pub use session_error::SessionError;
 pub use source::Source;
 pub use table::Config;
 pub use toolchains::{StartMode, Toolchains};
+pub use user_file::{CallRule, UserFileError, add_call_rule, add_net_rules};
 pub use variables::{EnvEffect, EnvRule};

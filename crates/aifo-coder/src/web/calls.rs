@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use aifo_config::user_file_path;
+use aifo_config::{CallRule, UserFileError, user_file_path};
 use aifo_host::{
     AnswerSender, ControlClient, ControlLine, EndedQuestion, ListedQuestion, SessionInfo,
     asking_sessions,
@@ -15,8 +15,6 @@ use aifo_terminal::console;
 use aifo_types::quote_word;
 use aifo_web::{CallAnswer, CallEnd, WaitingCall, WaitingCalls};
 use tokio::sync::mpsc;
-
-use crate::approve::rule::{self, NotWritten};
 
 /// The time between two reads of the sessions' records.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -136,13 +134,14 @@ async fn give(session: SessionInfo, question: Option<ListedQuestion>, answer: Ca
     if let (Some(change), Some(question)) = (&answer.change, &question) {
         match write(&question.argv, change) {
             Ok(()) => {}
-            Err(NotWritten::Failed(why)) => {
-                option = Answer::Once.id();
-                failed = Some(format!("{why}; the call is allowed once"));
+            Err(changed @ UserFileError::Changed(_)) => {
+                let _ = answer.reply.send(Err(changed.to_string()));
+                return;
             }
             Err(error) => {
-                let _ = answer.reply.send(Err(error.to_string()));
-                return;
+                option = Answer::Once.id();
+                let why = console::error_chain(&anyhow::Error::from(error));
+                failed = Some(format!("{why}; the call is allowed once"));
             }
         }
     }
@@ -155,19 +154,18 @@ async fn give(session: SessionInfo, question: Option<ListedQuestion>, answer: Ca
 }
 
 /// Makes exactly this change of the user's file.
-fn write(argv: &[String], change: &str) -> Result<(), NotWritten> {
-    let plan =
-        rule::plan(argv).map_err(|error| NotWritten::Failed(console::error_chain(&error)))?;
-    if plan.difference() != change {
-        return Err(NotWritten::Changed(user_file_path().unwrap_or_default()));
+fn write(argv: &[String], change: &str) -> Result<(), UserFileError> {
+    let rule = CallRule::new(argv)?;
+    if rule.difference() != change {
+        return Err(UserFileError::Changed(user_file_path().unwrap_or_default()));
     }
-    plan.write()
+    rule.write()
 }
 
 fn shown(session: &SessionInfo, question: &ListedQuestion) -> WaitingCall {
     let words: Vec<_> = question.argv.iter().map(|word| quote_word(word.as_bytes())).collect();
     let options = Answer::options().into_iter();
-    let change = rule::plan(&question.argv).map(|plan| plan.difference());
+    let change = CallRule::new(&question.argv).map(|rule| rule.difference());
     WaitingCall {
         session: session.id.clone(),
         question: question.id.clone(),
@@ -177,7 +175,8 @@ fn shown(session: &SessionInfo, question: &ListedQuestion) -> WaitingCall {
         reason: question.reason.clone(),
         options: options.map(|option| (option.id, option.kind, option.name)).collect(),
         left: question.left,
-        change: change.map_err(|error| first_line(&console::error_chain(&error))),
+        change: change
+            .map_err(|error| first_line(&console::error_chain(&anyhow::Error::from(error)))),
     }
 }
 

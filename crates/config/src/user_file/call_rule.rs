@@ -1,74 +1,57 @@
 //! The rule that *always* writes to the user's file.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use aifo_config::user_file_path;
 use aifo_types::quote_word;
-use anyhow::{Context, bail};
 
-use crate::net::{check, difference, lock, replace};
+use super::{UserFileError, check, difference, lock, read, replace};
+use crate::paths::user_file_path;
 
-/// A change of the user's file.
+/// The change of the user's file that allows exactly one call.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct CallRule {
     path: PathBuf,
     before: String,
     after: String,
 }
 
-/// Returns the change that allows exactly this call. Errors: no rule can express it, or the file cannot
-/// be extended.
-pub(crate) fn plan(argv: &[String]) -> anyhow::Result<Plan> {
+/// Adds the rule for this call, and returns the difference.
+pub fn add_call_rule(argv: &[String]) -> Result<String, UserFileError> {
     let path = path()?;
-    let before = match fs::read_to_string(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read.with_context(|| format!("cannot read '{}'", path.display()))?,
-    };
-    let after = extended(&before, &rule(argv)?);
-    check(&path, &after).context("cannot write a rule for this call")?;
-    Ok(Plan { path, before, after })
+    let failed = |source| UserFileError::Write { path: path.clone(), source };
+    let _lock = lock(&path).map_err(failed)?;
+    let change = CallRule::new(argv)?;
+    replace(&path, &change.after).map_err(failed)?;
+    Ok(change.difference())
 }
 
-/// Why a shown change was not made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotWritten {
-    /// The change is no longer the shown one.
-    #[error("'{}' has changed\nhint: look at the new difference, and answer again", .0.display())]
-    Changed(PathBuf),
-    /// The file cannot be written.
-    #[error("{0}")]
-    Failed(String),
+fn path() -> Result<PathBuf, UserFileError> {
+    user_file_path().ok_or(UserFileError::NoHome)
 }
 
-/// Writes the rule for this call and returns the difference.
-pub(super) fn write(argv: &[String]) -> anyhow::Result<String> {
-    let path = path()?;
-    let failed = || format!("cannot write '{}'", path.display());
-    let _lock = lock(&path).with_context(failed)?;
-    let plan = plan(argv)?;
-    replace(&path, &plan.after).with_context(failed)?;
-    Ok(plan.difference())
-}
+impl CallRule {
+    /// Errors: no rule can express the call, or the file cannot be extended.
+    pub fn new(argv: &[String]) -> Result<Self, UserFileError> {
+        let path = path()?;
+        let before = read(&path)?;
+        let after = extended(&before, &rule(argv)?);
+        check(&path, &after).map_err(UserFileError::InvalidRule)?;
+        Ok(CallRule { path, before, after })
+    }
 
-fn path() -> anyhow::Result<PathBuf> {
-    user_file_path().context("there is no configuration file\nhint: set HOME")
-}
-
-impl Plan {
-    pub(crate) fn difference(&self) -> String {
+    /// Returns the file's path, then the new lines.
+    pub fn difference(&self) -> String {
         difference(&self.path, &self.before, &self.after)
     }
 
-    /// Writes the file, unless it has changed.
-    pub(crate) fn write(&self) -> Result<(), NotWritten> {
+    /// Writes the file. Errors: it has changed since, or cannot be written.
+    pub fn write(&self) -> Result<(), UserFileError> {
         let path = &self.path;
-        let failed =
-            |error| NotWritten::Failed(format!("cannot write '{}': {error}", path.display()));
+        let failed = |source| UserFileError::Write { path: path.clone(), source };
         let _lock = lock(path).map_err(failed)?;
         if fs::read_to_string(path).unwrap_or_default() != self.before {
-            return Err(NotWritten::Changed(path.clone()));
+            return Err(UserFileError::Changed(path.clone()));
         }
         replace(path, &self.after).map_err(failed)
     }
@@ -85,26 +68,31 @@ fn extended(text: &str, rule: &str) -> String {
 }
 
 /// Returns the rule that matches this call only.
-fn rule(argv: &[String]) -> anyhow::Result<String> {
+fn rule(argv: &[String]) -> Result<String, UserFileError> {
+    let no_rule = |why: String| Err(UserFileError::NoRule(why));
     let is_pattern =
         |word: &&String| word.chars().any(|it| it.is_control() || "*?[]{}\\!~\"".contains(it));
     if let Some(word) = argv.iter().find(is_pattern) {
         let word = quote_word(word.as_bytes());
-        bail!("no rule matches exactly {word}\nhint: allow the call for this session");
+        return no_rule(format!(
+            "no rule matches exactly {word}\nhint: allow the call for this session"
+        ));
     }
     let (words, rest) = argv.split_at(argv.iter().take_while(|word| is_plain(word)).count());
     if words.is_empty() {
-        bail!("the tool '{}' has no name for a rule", argv.first().map_or("", String::as_str));
+        let tool = argv.first().map_or("", String::as_str);
+        return no_rule(format!("the tool '{tool}' has no name for a rule"));
     }
-    let line =
-        shlex::try_join(argv.iter().map(String::as_str)).context("no rule matches a NUL byte")?;
+    let Ok(line) = shlex::try_join(argv.iter().map(String::as_str)) else {
+        return no_rule("no rule matches a NUL byte".to_owned());
+    };
     // A JSON string without control characters is a TOML string.
-    let list = |words: &[String]| serde_json::to_string(words);
+    let list = |words: &[String]| serde_json::json!(words).to_string();
     let all = match rest {
         [] => String::new(),
-        rest => format!("all = {}\n", list(rest)?),
+        rest => format!("all = {}\n", list(rest)),
     };
-    let (run, yes) = (list(words)?, list(&[line])?);
+    let (run, yes) = (list(words), list(&[line]));
     Ok(format!(
         "[[rule]]\nrun = {run}\n{all}exact = true\nthen = \"allow\"\nexamples = {{ yes = {yes} }}\n"
     ))
