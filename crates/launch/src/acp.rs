@@ -4,9 +4,11 @@ mod agent;
 mod editor;
 mod judge;
 mod profile;
+mod prompt;
 mod questions;
 
 pub use self::agent::{AcpAgent, AcpError, AcpRequest};
 pub use self::editor::{BridgeEnd, serve_editor};
 pub use self::judge::{JudgedPermission, PermissionCheck, PermissionJudge};
 pub use self::profile::{process_limits, streaming};
+pub use self::prompt::{PromptEnd, PromptRequest, PromptRun, PromptView, describe};

@@ -4,10 +4,11 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
-    AnswerPart, CallState, Client, Event, Id, PermissionOutcome, PermissionRequest, Position,
-    ToolCall, TurnEnd, UpdateScope, decision_report, reports, turn_end_report,
+    AnswerPart, CallState, Client, Event, Id, PermissionRequest, Position, ToolCall, TurnEnd,
+    UpdateScope, decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
+use aifo_launch::acp::{JudgedPermission, PromptView};
 use aifo_terminal::console;
 use aifo_types::{escape_json, escape_text};
 use serde_json::{Value, json};
@@ -72,8 +73,44 @@ impl Output {
         Output { form, stdout, is_quiet, log }
     }
 
+    /// Reports that no turn completed.
+    pub(crate) fn failed(&mut self, why: &str) -> io::Result<()> {
+        match &mut self.form {
+            Form::Json => {
+                let error = json!({"message": why});
+                let report = json!({
+                    "type": "final",
+                    "text": "",
+                    "content": [],
+                    "stop_reason": null,
+                    "error": error,
+                });
+                print_json(&mut self.stdout, &report)?;
+            }
+            Form::Text(answer) => answer.end_line(&mut self.stdout)?,
+        }
+        self.stdout.flush()
+    }
+
+    /// Prints a line on stderr.
+    fn print_line(&mut self, line: &str) {
+        if self.is_quiet {
+            return;
+        }
+        if let Form::Text(answer) = &mut self.form
+            && answer.shares_terminal
+        {
+            // The next write to stdout reports a closed terminal.
+            let _ = answer.end_line(&mut self.stdout);
+        }
+        let _ = self.stdout.flush();
+        console::say(line);
+    }
+}
+
+impl PromptView for Output {
     /// Prints an event, if the format shows it.
-    pub(crate) fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
+    fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
         if let Event::Update { change: Some(change), update, .. } = event {
             let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
@@ -105,14 +142,13 @@ impl Output {
 
     /// Reports a permission decision, its rule, and for a denial the remedy. Returns the line of a
     /// denial.
-    pub(crate) fn decided(
+    fn decided(
         &mut self,
         id: &Id,
         request: &PermissionRequest,
-        decision: &PermissionOutcome,
-        rule: &str,
-        remedy: Option<&str>,
+        decided: &JudgedPermission,
     ) -> io::Result<Option<String>> {
+        let JudgedPermission { decision, rule, remedy } = decided;
         let report = decision_report(id, decision, rule);
         if let Form::Json = self.form {
             print_json(&mut self.stdout, &report)?;
@@ -133,7 +169,7 @@ impl Output {
     }
 
     /// Prints the end of the turn and takes its answer. The last output.
-    pub(crate) fn turn_ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
+    fn turn_ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
         let answer = std::mem::take(&mut end.answer);
         match &mut self.form {
             Form::Json => print_json(&mut self.stdout, &turn_end_report(end, answer))?,
@@ -145,46 +181,12 @@ impl Output {
         self.stdout.flush()
     }
 
-    /// Reports that no turn completed.
-    pub(crate) fn failed(&mut self, why: &str) -> io::Result<()> {
-        match &mut self.form {
-            Form::Json => {
-                let error = json!({"message": why});
-                let report = json!({
-                    "type": "final",
-                    "text": "",
-                    "content": [],
-                    "stop_reason": null,
-                    "error": error,
-                });
-                print_json(&mut self.stdout, &report)?;
-            }
-            Form::Text(answer) => answer.end_line(&mut self.stdout)?,
-        }
-        self.stdout.flush()
-    }
-
-    pub(crate) fn has_unflushed(&self) -> bool {
+    fn has_unflushed(&self) -> bool {
         !self.stdout.buffer().is_empty()
     }
 
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.stdout.flush()
-    }
-
-    /// Prints a line on stderr.
-    fn print_line(&mut self, line: &str) {
-        if self.is_quiet {
-            return;
-        }
-        if let Form::Text(answer) = &mut self.form
-            && answer.shares_terminal
-        {
-            // The next write to stdout reports a closed terminal.
-            let _ = answer.end_line(&mut self.stdout);
-        }
-        let _ = self.stdout.flush();
-        console::say(line);
     }
 }
 

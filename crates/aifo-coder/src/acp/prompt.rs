@@ -1,24 +1,16 @@
 //! `aifo-coder prompt`: runs one prompt non-interactively (`spec/acp-commands.md#prompt`).
 
-use std::future::ready;
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use aifo_acp::{
-    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest,
-    RequestEvent, SendError, StopReason, TurnEnd,
-};
-use aifo_acp_io::{
-    AgentConnection, AgentExit, HistoryDrain, WorkspaceHost, agent_failure, log_answer, log_turn,
-};
+use aifo_acp::{CancelCause, Config, Limits, StopReason, TurnEnd};
+use aifo_acp_io::{AgentConnection, agent_failure};
 use aifo_host::EndSignals;
-use aifo_launch::acp::{PermissionJudge, process_limits, streaming};
+use aifo_launch::acp::{PromptEnd, PromptRequest, PromptRun, describe, process_limits, streaming};
 use aifo_terminal::console;
 use aifo_types::{Ending, exit};
 use anyhow::{Context, bail};
-use serde_json::json;
 
 use crate::acp::agent_session::{Prepared, prepare};
 use crate::acp::output::Output;
@@ -61,20 +53,15 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
             last
         }
     };
-    let prompt_run = PromptRun {
-        agent,
+    let login_hint = login_hint(agent.as_deref());
+    let request = PromptRequest {
         text,
-        drain: None,
         cwd: agent_session.cwd.clone(),
         resumed,
-        judge: agent_session.judge,
-        output: Output::new(format, is_quiet, agent_session.log.clone()),
-        session: None,
-        end_signal: None,
-        end: None,
-        failure: None,
-        denied: None,
+        login_hint: login_hint.clone(),
     };
+    let output = Output::new(format, is_quiet, agent_session.log.clone());
+    let prompt_run = PromptRun::new(request, agent_session.judge, output);
     let limits = Limits {
         initialize: agent_session.profile.initialize,
         prompt_total: timeout.map(Duration::from_secs),
@@ -100,14 +87,14 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
             return Err(error).with_context(|| format!("cannot start '{program}'"));
         }
     };
-    let (prompt_run, end) = prompt_run.run(connection, &mut signals).await;
-    if let Some(session) = &prompt_run.session
+    let (output, end) = prompt_run.run(connection, &mut signals).await;
+    if let Some(session) = &end.session
         && let Err(error) = sessions.note(&agent_session.name, &agent_session.cwd, session)
     {
         tracing::warn!(%error, "could not save the session for --resume");
     }
     guard.close().await;
-    Ok(ExitCode::from(prompt_run.finish(&agent_session.name, &end)))
+    Ok(ExitCode::from(finish(output, &agent_session.name, &end, &login_hint)))
 }
 
 fn read_stdin() -> anyhow::Result<String> {
@@ -122,221 +109,35 @@ fn read_stdin() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// One prompt and its result.
-struct PromptRun {
-    /// `None` for the command of `--agent-command`.
-    agent: Option<String>,
-    text: String,
-    cwd: PathBuf,
-    /// The session to resume.
-    resumed: Option<String>,
-    /// Set after loading, while history may still arrive.
-    drain: Option<HistoryDrain>,
-    judge: PermissionJudge,
-    output: Output,
-    /// The session that the prompt was sent in.
-    session: Option<String>,
-    /// The signal that ended the run.
-    end_signal: Option<u8>,
-    end: Option<Box<TurnEnd>>,
-    failure: Option<String>,
-    /// The last denied call, with rule and remedy.
-    denied: Option<String>,
-}
-
-type Agent = AgentConnection<WorkspaceHost>;
-
-impl PromptRun {
-    /// Runs the prompt. The agent has exited when this returns.
-    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, ExitedAgent) {
-        let version = env!("CARGO_PKG_VERSION");
-        let begun = agent.with_client(|client, now| client.initialize("aifo-coder", version, now));
-        if let Err(refused) = begun {
-            self.failure = Some(refused.to_string());
+/// Prints the final report and returns the exit code.
+fn finish(mut output: Output, name: &str, end: &PromptEnd, login_hint: &str) -> u8 {
+    let fail = |why: &str| {
+        console::fail(&anyhow::Error::msg(agent_failure(name, why, &end.exit, &end.non_json)));
+    };
+    if let Some(turn) = &end.turn {
+        if let Err(failure) = &turn.outcome
+            && turn.cancelled.is_none()
+        {
+            fail(&describe(failure, login_hint));
         }
-        while self.end.is_none() && self.failure.is_none() {
-            tokio::select! {
-                biased;
-                signal = signals.recv() => {
-                    if self.end_signal.replace(signal).is_some() || !self.cancel(&mut agent) {
-                        self.failure = Some("interrupted by a signal".to_owned());
-                    }
-                }
-                event = agent.next() => match event {
-                    Some(event) => {
-                        if let Err(error) = self.take(event, &mut agent) {
-                            self.failure = Some(format!("{error:#}"));
-                        }
-                    }
-                    None => self.failure = Some("the agent exited".to_owned()),
-                },
-                session = drained(self.drain.as_ref()) => {
-                    self.drain = None;
-                    if let Err(error) = self.prompt(session, &mut agent) {
-                        self.failure = Some(format!("{error:#}"));
-                    }
-                }
-                // Idle: flush what has been printed.
-                () = ready(()), if self.output.has_unflushed() => {
-                    if let Err(error) = self.output.flush() {
-                        self.failure = Some(format!("{NO_STDOUT}: {error}"));
-                    }
-                }
-            }
+        // The agent stopped by itself.
+        if let (Ok(StopReason::Cancelled), None, Some(denied)) =
+            (&turn.outcome, turn.cancelled, &end.denied)
+        {
+            console::say(format_args!("the agent stopped after a denied {denied}"));
+            return DENIED;
         }
-        let non_json = agent.client().non_json().to_owned();
-        (self, ExitedAgent { end: agent.end().await, non_json })
+        return exit_code(turn, end.signal);
     }
-
-    /// Cancels the turn. Returns `false` if none is running.
-    fn cancel(&self, agent: &mut Agent) -> bool {
-        let Some(session) = &self.session else { return false };
-        let cancel =
-            agent.with_client(|client, now| client.cancel(session, CancelCause::Requested, now));
-        cancel == CancelOutcome::Sent
-    }
-
-    fn take(&mut self, event: Event, agent: &mut Agent) -> anyhow::Result<()> {
-        if let Event::TurnEnded(mut end) = event {
-            let outcome = match &end.outcome {
-                Ok(reason) => reason.word().to_owned(),
-                Err(failure) => failure.to_string(),
-            };
-            log_turn(&end.session, &outcome, &end.counts, agent.client().traffic());
-            log_answer(&end.session, &end.answer);
-            self.output.turn_ended(&mut end).context(NO_STDOUT)?;
-            self.end = Some(end);
-            return Ok(());
+    let why = end.failure.clone().unwrap_or_default();
+    // A failed write to stdout is already the failure, or its reader is gone.
+    let _ = output.failed(&why);
+    match end.signal {
+        Some(signal) => Ending::Signaled(signal).exit_code(),
+        None => {
+            fail(&why);
+            FAILED
         }
-        self.output.event(&event, agent.client()).context(NO_STDOUT)?;
-        match event {
-            Event::Ready(_) => self.open(agent),
-            Event::Opened { session, .. } if self.resumed.is_some() => {
-                self.drain = Some(HistoryDrain::begin(session, &Limits::default(), Instant::now()));
-                Ok(())
-            }
-            Event::Opened { session, .. } => self.prompt(session, agent),
-            Event::Update { .. } => {
-                self.drain.iter_mut().for_each(|drain| drain.note_update(Instant::now()));
-                Ok(())
-            }
-            Event::Failed { method, failure, .. } if method == "session/load" => {
-                tracing::warn!(%failure, "could not resume the session; starting a new one");
-                self.resumed = None;
-                self.open_new(agent)
-            }
-            Event::Failed { failure, .. } => bail!("{}", self.describe(&failure)),
-            Event::Request(RequestEvent::Permission { id, request }) => {
-                self.decide(&id, &request, agent)
-            }
-            Event::Closed => bail!("the agent exited"),
-            _ => Ok(()),
-        }
-    }
-
-    fn open(&mut self, agent: &mut Agent) -> anyhow::Result<()> {
-        let Some(session) = self.resumed.clone() else { return self.open_new(agent) };
-        let params = self.parameters();
-        match agent.with_client(|client, now| client.load_session(&session, params, now)) {
-            Ok(_) => Ok(()),
-            Err(refused @ SendError::NotOffered(_)) => {
-                tracing::warn!("{refused}; starting a new session");
-                self.resumed = None;
-                self.open_new(agent)
-            }
-            Err(refused) => Err(refused.into()),
-        }
-    }
-
-    fn open_new(&self, agent: &mut Agent) -> anyhow::Result<()> {
-        let params = self.parameters();
-        agent.with_client(|client, now| client.new_session(params, now))?;
-        Ok(())
-    }
-
-    fn prompt(&mut self, session: String, agent: &mut Agent) -> anyhow::Result<()> {
-        let prompt = json!([{"type": "text", "text": self.text}]);
-        agent.with_client(|client, now| client.prompt(&session, prompt, now))?;
-        self.session = Some(session);
-        Ok(())
-    }
-
-    fn parameters(&self) -> serde_json::Value {
-        json!({"cwd": self.cwd, "mcpServers": []})
-    }
-
-    /// Decides by the rules alone.
-    fn decide(
-        &mut self,
-        id: &Id,
-        request: &PermissionRequest,
-        agent: &mut Agent,
-    ) -> anyhow::Result<()> {
-        let decided = self.judge.decide(request);
-        let remedy = decided.remedy.as_deref();
-        let printed = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
-        self.denied = printed.context(NO_STDOUT)?.or(self.denied.take());
-        agent.with_client(|client, now| client.decide(id, &decided.decision, now));
-        Ok(())
-    }
-
-    /// The failure's text, with a hint.
-    fn describe(&self, failure: &Failure) -> String {
-        let Failure::AuthRequired { methods, .. } = failure else { return failure.to_string() };
-        let names: Vec<_> = methods.iter().filter_map(|it| it.get("name")?.as_str()).collect();
-        let methods =
-            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-        format!("{failure}{methods}\nhint: {}", login_hint(self.agent.as_deref()))
-    }
-
-    /// Prints the final report and returns the exit code.
-    fn finish(mut self, name: &str, exited: &ExitedAgent) -> u8 {
-        if let Some(end) = self.end.take() {
-            if let Err(failure) = &end.outcome
-                && end.cancelled.is_none()
-            {
-                let why = self.describe(failure);
-                console::fail(&exited.error(name, &why));
-            }
-            // The agent stopped by itself.
-            if let (Ok(StopReason::Cancelled), None, Some(denied)) =
-                (&end.outcome, end.cancelled, &self.denied)
-            {
-                console::say(format_args!("the agent stopped after a denied {denied}"));
-                return DENIED;
-            }
-            return exit_code(&end, self.end_signal);
-        }
-        let why = self.failure.take().unwrap_or_default();
-        // A failed write to stdout is already the failure, or its reader is gone.
-        let _ = self.output.failed(&why);
-        match self.end_signal {
-            Some(signal) => Ending::Signaled(signal).exit_code(),
-            None => {
-                console::fail(&exited.error(name, &why));
-                FAILED
-            }
-        }
-    }
-}
-
-/// Waits for the end of a resumed session's history and returns the session. Cancel-safe.
-async fn drained(drain: Option<&HistoryDrain>) -> String {
-    match drain {
-        None => std::future::pending().await,
-        Some(drain) => drain.drained().await,
-    }
-}
-
-/// An exited agent: its status, and output that is no ACP.
-struct ExitedAgent {
-    end: AgentExit,
-    non_json: String,
-}
-
-impl ExitedAgent {
-    fn error(&self, name: &str, why: &str) -> anyhow::Error {
-        anyhow::Error::msg(agent_failure(name, why, &self.end, &self.non_json))
     }
 }
 
@@ -374,7 +175,6 @@ fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
 const FAILED: u8 = 1;
 /// Exit code: the agent cancelled the turn after a denied call.
 const DENIED: u8 = 8;
-const NO_STDOUT: &str = "cannot write to stdout";
 
 #[cfg(test)]
 mod tests {
