@@ -138,10 +138,10 @@ async fn report_questions(approvals: CallApprovals, served: Option<&ProxyQuestio
     let mut known = BTreeSet::new();
     loop {
         let open = approvals.open();
-        known.retain(|id| open.iter().any(|open| open.question.id == *id));
+        known.retain(|id| open.iter().any(|open| open.id == *id));
         for open in open.iter().filter(|open| !open.left) {
-            let Some(call) = approvals.call(&open.question.id) else { continue };
-            if known.insert(open.question.id.clone()) {
+            let Some(call) = approvals.call(&open.id) else { continue };
+            if known.insert(open.id.clone()) {
                 let (tool, args) = call.argv.split_at(call.argv.len().min(1));
                 let tool = tool.iter().map(|word| quote_word(word)).collect::<String>();
                 tracing::warn!(

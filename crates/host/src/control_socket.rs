@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-use aifo_policy::QuestionState;
+use aifo_policy::{Question, QuestionState};
 use aifo_process::{bind_unix, parent_of};
-use aifo_proxy::{CallApprovals, OpenQuestion};
+use aifo_proxy::CallApprovals;
 use aifo_types::Token;
 use nix::{
     sys::socket::{Backlog, getsockopt, listen, sockopt::PeerCredentials},
@@ -162,7 +162,7 @@ async fn watch(approvals: &CallApprovals, writer: &mut OwnedWriteHalf) -> io::Re
     loop {
         changes.borrow_and_update();
         let open = approvals.open();
-        let ids: BTreeSet<&str> = open.iter().map(|open| open.question.id.as_str()).collect();
+        let ids: BTreeSet<&str> = open.iter().map(|open| open.id.as_str()).collect();
         let ended: Vec<_> =
             sent.iter().filter(|(id, _)| !ids.contains(id.as_str())).cloned().collect();
         for key in ended {
@@ -170,7 +170,7 @@ async fn watch(approvals: &CallApprovals, writer: &mut OwnedWriteHalf) -> io::Re
             sent.remove(&key);
         }
         for open in &open {
-            let key = (open.question.id.clone(), open.left);
+            let key = (open.id.clone(), open.left);
             if !sent.contains(&key) {
                 send(writer, &ControlLine::Question(listed(approvals, open))).await?;
                 sent.remove(&(key.0.clone(), !open.left));
@@ -186,13 +186,13 @@ async fn watch(approvals: &CallApprovals, writer: &mut OwnedWriteHalf) -> io::Re
 }
 
 /// Returns a question as frontends get it.
-pub fn listed(approvals: &CallApprovals, open: &OpenQuestion) -> ListedQuestion {
-    let call = approvals.call(&open.question.id);
+pub fn listed(approvals: &CallApprovals, open: &Question) -> ListedQuestion {
+    let call = approvals.call(&open.id);
     ListedQuestion {
-        id: open.question.id.clone(),
+        id: open.id.clone(),
         argv: call.map(|call| call.words()).unwrap_or_default(),
-        directory: open.question.directory.clone(),
-        reason: open.question.reason.clone(),
+        directory: open.directory.clone(),
+        reason: open.reason.clone(),
         left: open.left,
     }
 }

@@ -27,7 +27,7 @@ async fn answer(approvals: CallApprovals) {
     let mut changes = approvals.subscribe();
     loop {
         changes.borrow_and_update();
-        for id in approvals.open().into_iter().map(|open| open.question.id) {
+        for id in approvals.open().into_iter().map(|open| open.id) {
             let words = approvals.call(&id).map(|call| call.words()).unwrap_or_default();
             if let Some(option) = words.last().and_then(|last| last.strip_prefix("ask-")) {
                 let _ = approvals.answer(&id, option, "example");

@@ -25,14 +25,14 @@ pub async fn run_ask_command(approvals: CallApprovals, session: String, program:
         changes.borrow_and_update();
         let open = approvals.open();
         started.retain(|id, program| {
-            let is_open = open.iter().any(|open| open.question.id == *id);
+            let is_open = open.iter().any(|open| open.id == *id);
             if !is_open {
                 program.abort();
             }
             is_open
         });
         for question in open.iter().filter(|open| !open.left) {
-            let id = &question.question.id;
+            let id = &question.id;
             if programs.len() >= MAX_RUNNING || started.contains_key(id) {
                 continue;
             }

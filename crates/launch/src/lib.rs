@@ -58,6 +58,8 @@ mod questions;
 mod registries;
 mod session;
 mod session_dirs;
+mod session_frontend;
+mod session_tools;
 mod start;
 mod toolchain_images;
 pub mod trial;

@@ -4,59 +4,69 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use aifo_agents::{AgentEndpoint, ModelKeys, OpenState};
-use aifo_host::{CallCounter, CallStats, MessageLog, SessionDir, SessionInfo, ShimBinary};
-use aifo_network::{NamedNetwork, Publications};
-use aifo_proxy::{CallApprovals, ProxyTask};
-use aifo_sidecar::{ContainerBackend, Fleet};
+use aifo_host::{CallStats, MessageLog, SessionDir, SessionInfo, ShimBinary};
+use aifo_proxy::CallApprovals;
 use aifo_types::{Kind, Token, ToolName};
-use tokio::{process::Command, task::JoinSet};
+use tokio::process::Command;
 
 use crate::config::Verbosity;
 use crate::host_watch::HostWatch;
 use crate::project_files::ProjectFiles;
+use crate::session_frontend::SessionFrontend;
+use crate::session_tools::SessionTools;
 
-/// A running session. [`Session::close`] ends it in order. Dropping it also removes the directories
-/// and stops the sidecars, but does not wait.
+/// A running session, in four parts, each with its own end. [`Session::close`] ends them in order. Dropping it
+/// also removes the directories and stops the sidecars, but does not wait.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) info: SessionInfo,
-    /// Updates the record; ends before the directory is removed.
-    pub(crate) _record_updates: JoinSet<()>,
+    // Dropped in this order: clients, tools, agent, and at last the directories.
+    pub(crate) frontend: SessionFrontend,
+    pub(crate) tools: SessionTools,
+    pub(crate) agent: SessionAgent,
+    pub(crate) files: SessionFiles,
+    pub(crate) token: Token,
+    pub(crate) shim: ShimBinary,
+    pub(crate) verbosity: Verbosity,
+}
+
+/// What its agent has beside the tools.
+#[derive(Debug)]
+pub(crate) struct SessionAgent {
+    /// Its container, if there is one.
+    pub(crate) endpoint: Option<AgentEndpoint>,
+    pub(crate) local_python: Option<PathBuf>,
+    pub(crate) notify_tools: Vec<String>,
+    /// The tool of the trial call.
+    pub(crate) probe: Option<ToolName>,
+    /// Ends the agent on this machine if this process is killed.
+    pub(crate) host_watch: OnceLock<HostWatch>,
+}
+
+/// Its files.
+#[derive(Debug)]
+pub(crate) struct SessionFiles {
     pub(crate) directory: SessionDir,
     pub(crate) tmp: SessionDir,
     /// The directory of the proxy's socket and the shims' settings, which the agent's container has.
     pub(crate) frontend_dir: PathBuf,
-    pub(crate) local_python: Option<PathBuf>,
-    pub(crate) notify_tools: Vec<String>,
-    pub(crate) token: Token,
-    pub(crate) verbosity: Verbosity,
-    pub(crate) fleet: Arc<Fleet>,
-    pub(crate) containers: Option<ContainerBackend>,
-    /// The gateway of its network by name, if it has one.
-    pub(crate) network: Option<NamedNetwork>,
-    /// The ports of its tools that this machine serves.
-    pub(crate) publications: Option<Arc<Publications>>,
-    /// The agent's container, if there is one.
-    pub(crate) agent_endpoint: Option<AgentEndpoint>,
-    /// The agent's own state, if it has one.
-    pub(crate) state: Option<OpenState>,
-    pub(crate) approvals: CallApprovals,
-    pub(crate) call_counter: Arc<CallCounter>,
-    /// Writes to the log.
-    pub(crate) messages: MessageLog,
     /// As they were before anything was started.
     pub(crate) project_files: ProjectFiles,
-    /// The tool of the trial call.
-    pub(crate) probe: Option<ToolName>,
-    pub(crate) shim: ShimBinary,
-    pub(crate) proxy_task: ProxyTask,
-    /// Ends the agent on this machine if this process is killed.
-    pub(crate) host_watch: OnceLock<HostWatch>,
-    /// The socket's directory, if the session created it.
-    pub(crate) _socket_directory: Option<SessionDir>,
+    /// The agent's own state, if it has one.
+    pub(crate) state: Option<OpenState>,
+}
+
+impl SessionFiles {
+    /// Reports changed project files, and copies the agent's last login: the agent has ended.
+    fn close(self) {
+        for line in self.project_files.report() {
+            tracing::warn!("{line}");
+        }
+        drop(self.state);
+    }
 }
 
 impl Session {
@@ -82,7 +92,7 @@ impl Session {
 
     /// Returns its calls that wait for approval.
     pub fn approvals(&self) -> CallApprovals {
-        self.approvals.clone()
+        self.frontend.approvals.clone()
     }
 
     /// Returns the path of its log, one JSON line per call or message.
@@ -92,43 +102,43 @@ impl Session {
 
     /// Returns a writer for messages in its log.
     pub fn messages(&self) -> MessageLog {
-        self.messages.clone()
+        self.frontend.messages.clone()
     }
 
     /// Returns the agent's own python, if it is configured.
     pub fn local_python(&self) -> Option<&Path> {
-        self.local_python.as_deref()
+        self.agent.local_python.as_deref()
     }
 
     /// Returns a line about the agent's own state, if the session has created it or imported
     /// something.
     pub fn state_notice(&self) -> Option<&str> {
-        self.state.as_ref()?.notice()
+        self.files.state.as_ref()?.notice()
     }
 
     /// Returns the keys that the agent works with without having them.
     pub fn model_keys(&self) -> Option<&ModelKeys> {
-        self.agent_endpoint.as_ref()?.keys()
+        self.agent.endpoint.as_ref()?.keys()
     }
 
     /// Returns whether the agent works with a state of its own, instead of the user's.
     pub fn has_own_state(&self) -> bool {
-        self.state.is_some()
+        self.files.state.is_some()
     }
 
     /// Returns the names under which shims send notifications.
     pub fn notify_tools(&self) -> &[String] {
-        &self.notify_tools
+        &self.agent.notify_tools
     }
 
     /// Returns the directory of shims.
     pub fn shims(&self) -> PathBuf {
-        self.directory.path().join("shims")
+        self.files.directory.path().join("shims")
     }
 
     /// Returns the temporary directory that agent and tools share.
     pub fn tmp(&self) -> &Path {
-        self.tmp.path()
+        self.files.tmp.path()
     }
 
     /// Returns whether decisions are logged.
@@ -138,12 +148,12 @@ impl Session {
 
     /// Returns the kinds of its sidecars, running or not.
     pub fn kinds(&self) -> &[Kind] {
-        self.fleet.offered()
+        self.tools.fleet.offered()
     }
 
     /// Restarts the count of calls.
     pub(crate) fn reset_call_stats(&self) {
-        self.call_counter.reset();
+        self.frontend.call_counter.reset();
     }
 
     /// Returns the project's root, a real path.
@@ -152,19 +162,19 @@ impl Session {
     }
 
     pub(crate) fn frontend_dir(&self) -> &Path {
-        &self.frontend_dir
+        &self.files.frontend_dir
     }
 
     pub(crate) fn agent_endpoint(&self) -> Option<&AgentEndpoint> {
-        self.agent_endpoint.as_ref()
+        self.agent.endpoint.as_ref()
     }
 
     /// From now on, processes with the session's token end if this process is killed.
     pub(crate) fn watch_host(&self) -> io::Result<()> {
-        if self.host_watch.get().is_none() {
+        if self.agent.host_watch.get().is_none() {
             let watch = HostWatch::start(&self.shim, &self.token)?;
             // Of two concurrent ones, one is dropped and ends.
-            let _ = self.host_watch.set(watch);
+            let _ = self.agent.host_watch.set(watch);
         }
         Ok(())
     }
@@ -174,45 +184,25 @@ impl Session {
     }
 
     pub(crate) fn probe(&self) -> Option<&ToolName> {
-        self.probe.as_ref()
+        self.agent.probe.as_ref()
     }
 
     /// Returns the addresses on this machine at which ports of the tools are reached, with those ports.
     pub fn published(&self) -> Vec<(SocketAddr, u16)> {
-        self.publications.as_ref().map(|open| open.addresses()).unwrap_or_default()
+        self.tools.publications.as_ref().map(|open| open.addresses()).unwrap_or_default()
     }
 
     /// Ends the session: refuses new clients, ends running tools by signal escalation and reports
     /// their endings, then removes sidecars and directories, and reports changed project files. Returns the totals of calls since the
     /// agent's start, or since the session's.
-    pub async fn close(self) -> CallStats {
-        drop(self.publications);
-        if let Some(agent_endpoint) = self.agent_endpoint {
-            agent_endpoint.close().await;
+    pub async fn close(mut self) -> CallStats {
+        drop(self.tools.publications.take());
+        if let Some(endpoint) = self.agent.endpoint.take() {
+            endpoint.close().await;
         }
-        self.proxy_task.stop().await;
-        if let Some(containers) = &self.containers {
-            // A sidecar may be starting on demand.
-            containers.cancel_starts();
-        }
-        self.fleet.stop().await;
-        clean(self.containers.as_ref()).await;
-        for line in self.project_files.report() {
-            tracing::warn!("{line}");
-        }
-        for line in self.network.iter().flat_map(NamedNetwork::report) {
-            tracing::warn!("{line}");
-        }
-        // The agent has ended, so its last login is copied now.
-        drop(self.state);
-        self.call_counter.snapshot()
-    }
-}
-
-/// Removes the session's containers and networks.
-pub(crate) async fn clean(containers: Option<&ContainerBackend>) {
-    let Some(containers) = containers else { return };
-    if let Err(error) = containers.clean().await {
-        tracing::error!("{error}; `aifo-coder cleanup` removes what is left");
+        self.frontend.stop().await;
+        self.tools.close().await;
+        self.files.close();
+        self.frontend.call_counter.snapshot()
     }
 }

@@ -185,6 +185,7 @@ impl Approvals {
             options: Answer::options(),
             reason: reason.to_owned(),
             state: QuestionState::Pending,
+            left: false,
         };
         self.questions.ask(question);
         self.calls.insert(

@@ -17,6 +17,8 @@ pub struct Question {
     pub reason: String,
     /// The state of the question.
     pub state: QuestionState,
+    /// True if its client has left: an answer covers the next identical call.
+    pub left: bool,
 }
 
 /// The action that a question is about.
@@ -198,6 +200,7 @@ mod tests {
             options: vec![option("once", "allow_once"), option("no", "reject_once")],
             reason: "no rule".to_owned(),
             state: QuestionState::Pending,
+            left: false,
         }
     }
 

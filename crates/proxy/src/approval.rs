@@ -56,15 +56,6 @@ struct Inner {
     changes: watch::Sender<u64>,
 }
 
-/// A question without an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenQuestion {
-    /// The question.
-    pub question: Question,
-    /// True if the client has left: an answer covers its next identical call.
-    pub left: bool,
-}
-
 /// A call that a user must approve.
 pub(crate) struct Unapproved {
     call: AskedCall,
@@ -188,12 +179,12 @@ impl CallApprovals {
     }
 
     /// Returns the open questions, the oldest first.
-    pub fn open(&self) -> Vec<OpenQuestion> {
+    pub fn open(&self) -> Vec<Question> {
         let mut state = self.lock();
         state.expire(Instant::now());
-        let open = state.open().map(|question| OpenQuestion {
-            left: state.has_left(&question.id),
-            question: question.clone(),
+        let open = state.open().map(|question| {
+            let left = state.has_left(&question.id);
+            Question { left, ..question.clone() }
         });
         open.collect()
     }

@@ -84,7 +84,7 @@ mod streamed;
 mod tool_output;
 mod tool_start;
 
-pub use approval::{CallApprovals, CallJudge, OpenQuestion};
+pub use approval::{CallApprovals, CallJudge};
 pub use config::{ProxyConfig, Transcript};
 pub use fd_passing::SharedDirectories;
 pub use listener::{BindError, Listener};

@@ -58,7 +58,7 @@ impl EditorQuestions {
     /// that ends the turn cancels it.
     pub(crate) fn update(&mut self, relay: &mut Relay, now: Instant) {
         let open = self.approvals.open();
-        let is_open = |id: &String| open.iter().any(|open| open.question.id == *id);
+        let is_open = |id: &String| open.iter().any(|open| open.id == *id);
         let ended: Vec<String> = self.asked.keys().filter(|id| !is_open(id)).cloned().collect();
         for id in ended {
             if let Some(Some(number)) = self.asked.remove(&id) {
@@ -71,13 +71,13 @@ impl EditorQuestions {
         }
         self.wait_for_turn = false;
         for open in open.iter().filter(|open| !open.left) {
-            let id = &open.question.id;
+            let id = &open.id;
             if self.asked.contains_key(id) {
                 continue;
             }
             let Some(call) = self.approvals.call(id) else { continue };
             let tool_call = format!("aifo-{id}-{:016x}", self.secret);
-            let (call, options) = permission(&tool_call, &call, &open.question.reason);
+            let (call, options) = permission(&tool_call, &call, &open.reason);
             // Without a turn, another frontend may answer.
             match relay.ask_question(id, call, options, now) {
                 Some(number) => _ = self.asked.insert(id.clone(), Some(number)),

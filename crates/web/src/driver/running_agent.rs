@@ -167,6 +167,7 @@ pub(super) fn question_of(
         options: options.collect(),
         reason: rule,
         state: QuestionState::Pending,
+        left: false,
     }
 }
 
