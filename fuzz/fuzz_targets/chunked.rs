@@ -1,4 +1,4 @@
-//! The chunked coding, alone and as the body of a request.
+//! The chunked coding, alone and as a request body.
 
 #![no_main]
 

@@ -104,7 +104,7 @@ pub enum Group {
     Own,
 }
 
-/// A script in its own directory, with the agent's records.
+/// A script in its own directory, with the agent records.
 #[derive(Debug)]
 pub struct AcpAgent {
     dir: Scratch,
@@ -112,11 +112,11 @@ pub struct AcpAgent {
 
 /// The session that a conforming agent opens.
 pub const SESSION: &str = "session-1";
-/// The script, in the agent's directory.
+/// The script, in the agent directory.
 pub const SCRIPT: &str = "script.json";
-/// The received lines, in the agent's directory.
+/// The received lines, in the agent directory.
 pub const RECEIVED: &str = "received";
-/// The pids of the agent and its processes, in the agent's directory.
+/// The pids of the agent and its processes, in the agent directory.
 pub const PIDS: &str = "pids";
 
 impl Script {
@@ -268,7 +268,7 @@ impl AcpAgent {
         command
     }
 
-    /// The agent's directory.
+    /// The agent directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

@@ -15,7 +15,7 @@ use crate::{ContainerSetup, Engine, processes_using};
 /// The fixture of one agent, with an empty workspace.
 #[derive(Debug)]
 pub struct AgentFixture {
-    /// The session's options.
+    /// The session options.
     pub containers: ContainerSetup,
     /// The agent.
     pub agent: Agent,
@@ -55,7 +55,7 @@ impl AgentFixture {
         AgentFixture { containers, agent, engine: engine.clone(), port: Cell::new(None) }
     }
 
-    /// The agent's name.
+    /// The agent name.
     pub fn name(&self) -> &'static str {
         self.agent.name()
     }
@@ -74,7 +74,7 @@ impl AgentFixture {
         (model, url)
     }
 
-    /// Adds the agent's variables and files, and allows it its model.
+    /// Adds the agent variables and files, and allows it its model.
     #[must_use]
     pub fn configured(mut self, start: &Start) -> Self {
         if let Some(port) = self.port.get() {
@@ -93,7 +93,7 @@ impl AgentFixture {
         self
     }
 
-    /// A subcommand of `aifo-coder` with the session's options.
+    /// A subcommand of `aifo-coder` with the session options.
     pub fn command(&self, verb: &str) -> Command {
         self.containers.command(verb)
     }

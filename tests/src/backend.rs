@@ -1,6 +1,6 @@
 //! The backend of the suites: processes of this machine, or containers of an engine.
 //!
-//! The same tests run on both. A wrapper with the engine's name comes first in PATH and adds mounts
+//! The same tests run on both. A wrapper with the engine name comes first in PATH and adds mounts
 //! to every `run`: with them a container has the tools of a [`SessionSetup`](crate::Setup) at the same
 //! paths and in the same PATH.
 

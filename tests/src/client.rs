@@ -20,7 +20,7 @@ pub struct Client {
 /// The content of `Started`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// The tool's pid in this machine's pid namespace.
+    /// The tool pid in this machine's pid namespace.
     pub pid: i32,
     /// The transports of 0, 1 and 2, by their codes.
     pub stdio: [u8; 3],
@@ -36,7 +36,7 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// The received stderr.
     pub stderr: Vec<u8>,
-    /// The terminal's output.
+    /// The terminal output.
     pub screen: Vec<u8>,
     /// The tool's ending; `None` if the connection ended first.
     pub exit: Option<Exit>,

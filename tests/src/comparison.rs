@@ -94,7 +94,7 @@ impl Comparison {
         self.session.scratch().join("outside")
     }
 
-    /// A command that finds its tools in this mode. Its environment has only the shim's variables,
+    /// A command that finds its tools in this mode. Its environment has only the shim variables,
     /// and its stdin is empty.
     pub fn command(&self, mode: ExecMode, words: &[&str]) -> Command {
         let (program, args) = words.split_first().expect("a command has a name");

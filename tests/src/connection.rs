@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Answer, DEADLINE};
 
-/// The address of a proxy.
+/// A proxy address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket.

@@ -114,7 +114,7 @@ impl ContainerSetup {
         Outcome::of(&mut clear).exited(0).text()
     }
 
-    /// The session's directories.
+    /// The session directories.
     pub fn setup(&self) -> &SessionSetup {
         &self.setup
     }
@@ -155,7 +155,7 @@ impl ContainerSetup {
 }
 
 impl ContainerSession {
-    /// The session's id.
+    /// The session id.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -175,7 +175,7 @@ impl ContainerSession {
         Path::new("/var/tmp").join(format!("aifo-{}-tmp", self.id))
     }
 
-    /// Runs a tool to its end in the workspace's root.
+    /// Runs a tool to its end in the workspace root.
     #[track_caller]
     pub fn run(&self, tool: &str, args: &[&str]) -> Outcome {
         Outcome::of(self.shim(tool).args(args))
@@ -188,7 +188,7 @@ impl ContainerSession {
         outcome.exited(0).text()
     }
 
-    /// The session's containers and networks.
+    /// The session containers and networks.
     #[track_caller]
     pub fn left(&self) -> Vec<String> {
         self.engine.all_of(&self.dir())

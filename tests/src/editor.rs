@@ -76,7 +76,7 @@ impl Editor {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// Responds to a request of the agent.
+    /// Responds to the agent request.
     #[track_caller]
     pub fn respond(&mut self, request: &Value, result: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));

@@ -14,7 +14,7 @@ pub struct Engine {
     program: String,
 }
 
-/// An agent's image, which has git.
+/// An agent image, which has git.
 pub const WITH_GIT: &str = "aifo-agent-base:latest";
 
 /// PATH of the engines.
@@ -60,7 +60,7 @@ impl Engine {
         Some((name.to_owned(), std::env::var(name).ok()?))
     }
 
-    /// The name of the engine, its program and its backend.
+    /// The engine name, its program and its backend.
     pub fn name(&self) -> &str {
         &self.program
     }
@@ -184,7 +184,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image's name.
+    /// The image name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -21,7 +21,7 @@ pub mod kind {
     pub const KILLED: u8 = 0x24;
 }
 
-/// Streams of a client's connection, by their number.
+/// Streams of a client connection, by their number.
 pub mod stream {
     #![allow(missing_docs, reason = "their names are the specification's")]
     pub const STDIN: u8 = 0;

@@ -37,7 +37,7 @@ impl GitServer {
         GitServer { url: format!("http://{}:{port}", own_address()) }
     }
 
-    /// The URL of a repository.
+    /// A repository URL.
     pub fn url(&self, name: &str) -> String {
         format!("{}/{name}", self.url)
     }

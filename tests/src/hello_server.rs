@@ -61,7 +61,7 @@ impl HelloServer {
         self.was_closed.load(Ordering::SeqCst)
     }
 
-    /// A rule that allows this name at the server's port.
+    /// A rule that allows this name at the server port.
     pub fn rule(&self, name: &str) -> String {
         format!("{name}:{} address=127.0.0.1", self.port)
     }

@@ -17,7 +17,7 @@ pub enum Stdio {
     Passed(OwnedFd),
     /// Relayed as frames.
     Relayed,
-    /// The caller's terminal.
+    /// The caller terminal.
     Terminal,
     /// The descriptor is closed.
     Closed,
@@ -44,7 +44,7 @@ impl Stdio {
     }
 }
 
-/// A version 3 call: by default a tool in the workspace's root, without stdin, with stdout and
+/// A version 3 call: by default a tool in the workspace root, without stdin, with stdout and
 /// stderr relayed.
 #[derive(Debug)]
 pub struct Invocation {

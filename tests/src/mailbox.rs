@@ -83,7 +83,7 @@ impl Mailbox {
         &self.daemon
     }
 
-    /// The mailbox's directory.
+    /// The mailbox directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -30,11 +30,11 @@ struct Podman {
     engine: Engine,
     /// The directory with the script in place of kubectl.
     script: Scratch,
-    /// The volume of the workspace.
+    /// The workspace volume.
     claim: String,
 }
 
-/// Builds the image of the launcher.
+/// Builds the launcher image.
 fn launcher_image(engine: &Engine) -> Image {
     let scratch = Scratch::new();
     let at = scratch.path();
@@ -55,7 +55,7 @@ fn launcher_image(engine: &Engine) -> Image {
     engine.build_in(at)
 }
 
-/// The URL of a repository with one commit, in the image of the launcher.
+/// The URL of a repository with one commit, in the launcher image.
 pub const REPOSITORY_IN_POD: &str = "file:///srv/p.git";
 
 /// Copies this machine's git, which runs there if the image has its libraries.

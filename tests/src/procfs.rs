@@ -132,7 +132,7 @@ pub fn send_signal(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
-/// The guard and runner of a local sidecar, or the runner of a container.
+/// The guard and runner of a local sidecar, or a container runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sidecar {
     /// The child of `aifo-coder`, a subreaper that ends its descendants. In a container this is the

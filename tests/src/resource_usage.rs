@@ -7,7 +7,7 @@ use crate::{Session, eventually, fd_count, status_kib};
 pub struct ResourceUsage {
     /// Open descriptors of each process.
     pub fds: Vec<usize>,
-    /// The session's processes, without the proxy.
+    /// The session processes, without the proxy.
     pub processes: usize,
     /// Anonymous memory of each process, in KiB.
     pub anonymous_kib: Vec<u64>,

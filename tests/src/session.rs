@@ -67,7 +67,7 @@ impl Session {
         &self.token
     }
 
-    /// The proxy's address.
+    /// The proxy address.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -118,7 +118,7 @@ impl Session {
         fs::read_to_string(self.scratch.path().join("serve.out")).unwrap_or_default()
     }
 
-    /// The proxy's log so far.
+    /// The proxy log so far.
     pub fn log(&self) -> String {
         let log = fs::read(self.scratch.path().join("serve.log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
@@ -220,7 +220,7 @@ impl Session {
             .header("Content-Type", "application/x-www-form-urlencoded")
     }
 
-    /// A call of a tool in the workspace's root.
+    /// A call of a tool in the workspace root.
     pub fn exec<A: AsRef<OsStr>>(&self, tool: &str, args: impl IntoIterator<Item = A>) -> Request {
         let call = self.post("/exec").field("tool", tool).field("cwd", self.workspace());
         args.into_iter().fold(call, |call, arg| call.field("arg", arg.as_ref()))
@@ -246,7 +246,7 @@ impl Session {
         self.answer(&self.post("/signal").field("exec_id", id).field("signal", name))
     }
 
-    /// The shim with a tool's name, configured for this session, in the workspace.
+    /// The shim with a tool name, configured for this session, in the workspace.
     #[track_caller]
     pub fn shim(&self, tool: &str) -> Command {
         let link = self.scratch.path().join("shims").join(tool);

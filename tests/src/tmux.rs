@@ -10,7 +10,7 @@ use crate::{Scratch, eventually, is_alive};
 pub struct Tmux {
     socket: PathBuf,
     server: i32,
-    /// The command's terminal, for example `/dev/pts/3`.
+    /// The command terminal, for example `/dev/pts/3`.
     pub terminal: String,
     /// The command's process id.
     pub pid: i32,

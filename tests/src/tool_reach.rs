@@ -1,4 +1,4 @@
-//! Files by which a tool could take over a process of the agent's container.
+//! Files by which a tool could take over a process of the agent container.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::procfs::{argv, in_containers};
 use crate::scratch::files_below;
 
-/// Lists executable mappings, open FIFOs and listening sockets of the processes in the agent's container below
+/// Lists executable mappings, open FIFOs and listening sockets of the processes in the agent container below
 /// directories that tools can write: the workspace and the session's temporary directory, at all their paths.
 /// Also lists files of compiled code in the temporary directory, and files that arguments name.
 pub fn tool_reach(workspace: &Path) -> Vec<String> {
@@ -16,7 +16,7 @@ pub fn tool_reach(workspace: &Path) -> Vec<String> {
     let mut has_agent = false;
     for pid in in_containers(workspace) {
         let mounts = Mounted::all(pid);
-        // Only the agent's container has the directory of this control socket.
+        // Only the agent container has the directory of this control socket.
         if !mounts.iter().any(|mount| mount.at == Path::new("/run/aifo-agent")) {
             continue;
         }

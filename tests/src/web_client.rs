@@ -26,13 +26,13 @@ pub struct WebServer {
 /// A signed-in browser.
 #[derive(Clone, Debug)]
 pub struct WebBrowser {
-    /// The server's port.
+    /// The server port.
     pub port: u16,
     /// The value of `Host`.
     pub host: String,
     /// The value of `Cookie`.
     pub cookie: String,
-    /// The page's key.
+    /// The page key.
     pub key: String,
 }
 

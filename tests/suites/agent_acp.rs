@@ -1,7 +1,7 @@
 //! Real agents over ACP: each in its container, with a scripted model and tools in sidecars
 //! (`spec/acp-commands.md`).
 //!
-//! The tool's output proves where it ran, by a variable that only one kind's sidecar has. A file
+//! The tool output proves where it ran, by a variable that only one kind's sidecar has. A file
 //! proves that it ran.
 
 mod approval;
@@ -83,7 +83,7 @@ fn new_session(editor: &mut Editor, fixture: &AgentFixture) -> String {
     session["sessionId"].as_str().expect("a session has an id").to_owned()
 }
 
-/// Sends a prompt; returns the request's id.
+/// Sends a prompt; returns the request id.
 #[track_caller]
 fn send_prompt(editor: &mut Editor, session: &str, text: &str) -> i64 {
     let prompt = json!([{"type": "text", "text": text}]);

@@ -63,7 +63,7 @@ fn image(agent: &str) -> String {
     format!("{prefix}aifo-agent-{agent}:latest")
 }
 
-/// Runs a command in an agent's image as in a session without a proxy.
+/// Runs a command in an agent image as in a session without a proxy.
 fn in_session(engine: &Engine, agent: &str, user: &str, words: &[&str]) -> Outcome {
     let mut command = engine.command(["run", "--rm", "--network", "none", "--user", user]);
     command.args(["--tmpfs", "/run/aifo"]);
@@ -71,7 +71,7 @@ fn in_session(engine: &Engine, agent: &str, user: &str, words: &[&str]) -> Outco
     finish(command.arg(image(agent)).args(words))
 }
 
-/// Runs a command in an agent's image without a session.
+/// Runs a command in an agent image without a session.
 fn alone(engine: &Engine, agent: &str, words: &[&str]) -> Outcome {
     let run = ["run", "--rm", "--network", "none", "--user", "1000:1000"];
     finish(engine.command(run).arg(image(agent)).args(words))

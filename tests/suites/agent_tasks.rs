@@ -1,6 +1,6 @@
 //! Real agents run a task for a scripted model: each in its container, with tools in sidecars.
 //!
-//! The tool's output proves where it ran, by a variable that only one kind's sidecar has.
+//! The tool output proves where it ran, by a variable that only one kind's sidecar has.
 
 mod approval;
 mod held;
@@ -162,7 +162,7 @@ fn start_with_stdin(command: &mut Command, text: &str) -> Running {
     child
 }
 
-/// Removes the arguments that the launcher's table adds.
+/// Removes the arguments that the launcher table adds.
 fn without_the_rows_own(mut start: Start) -> Start {
     start.command.retain(|word| word != "--no-daemon");
     start

@@ -52,7 +52,7 @@ fn a_turn_in_the_browser_runs_its_allowed_call_in_a_sidecar() {
         page.wait_text(".tool.done", MAKE);
         // A call that has ended is folded.
         page.click(".tool.done summary");
-        // gemini reports no output of its shell, and kimi's is that of a terminal of the client.
+        // gemini reports no output of its shell, and kimi's is that of the client terminal.
         if !["gemini", "kimi"].contains(&name) {
             page.wait_text(".tool.done pre.output", MADE);
         }

@@ -1,4 +1,4 @@
-//! The agent's container, tested with commands in place of agents: its environment, its isolation,
+//! The agent container, tested with commands in place of agents: its environment, its isolation,
 //! and its ending (`spec/agents.md`).
 
 mod in_place;
@@ -152,7 +152,7 @@ fn the_agents_own_programs_stay_with_it() {
     let aider =
         script(&containers, "aider", &format!("{own} python3 /tmp/own/app.py; python3 app.py"));
     assert_eq!(run(&aider), "False\nTrue\n");
-    // Programs in the agent's container do not reach the proxy.
+    // Programs in the agent container do not reach the proxy.
     let calls =
         Outcome::of(Command::new("grep").args(["-rh", "own/app", "--include=*.jsonl"]).arg(log));
     assert_eq!(calls.text(), "");

@@ -74,7 +74,7 @@ impl Attached {
     }
 }
 
-/// Returns whether a process of the container is the runner or a tool.
+/// Returns whether the container process is the runner or a tool.
 fn is_ours(pid: i32) -> bool {
     let words = argv(pid);
     let is_runner = words.first().is_some_and(|word| word.ends_with("aifo-runner"));
@@ -87,7 +87,7 @@ fn files(container: &UserContainer) -> String {
     container.shell("find / -xdev -name '*aifo*' -not -path '/proc/*' || true")
 }
 
-/// Whatever the network of the session is; a warning names the container.
+/// Whatever the session network is; a warning names the container.
 #[test]
 fn tools_keep_the_containers_network() {
     let test = "container_attach::tools_keep_the_containers_network";

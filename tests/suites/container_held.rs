@@ -11,7 +11,7 @@ const DRAWS: &str = r"stty raw -echo; trap 'printf \\033[H\\033[2Jsize.; stty si
 printf '\033[?1049h\033[2Jdraws.'; : >began
 while [ ! -e go ]; do sleep 0.05; done; printf '\033[?1049l'; make; exit 7";
 
-/// A contained command, with options of `run` and the environment of a terminal.
+/// A contained command, with options of `run` and a terminal environment.
 fn held(containers: &ContainerSetup, how: &str) -> Command {
     let run = contained(containers, &["bash", "-c", DRAWS]);
     let mut args: Vec<_> = run.get_args().map(ToOwned::to_owned).collect();

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use aifo_tests::{ContainerSetup, Engine, Outcome, Running, Scratch, copy_executable};
 
-/// Prints a tool's user and directory.
+/// Prints a tool user and directory.
 const WHO: &str = "import os; open('made', 'w'); print(os.getuid(), os.getcwd())";
 
 #[track_caller]

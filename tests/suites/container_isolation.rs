@@ -328,7 +328,7 @@ fn the_way_out_is_open() {
     }
 }
 
-/// An engine's configuration may prevent isolation: then the session refuses the network.
+/// An engine configuration may prevent isolation: then the session refuses the network.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_network_that_cannot_be_kept_apart_is_not_used() {

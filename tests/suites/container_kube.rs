@@ -22,7 +22,7 @@ struct PodSession {
     engine: Engine,
     id: String,
     scratch: Scratch,
-    /// The workspace's volume.
+    /// The workspace volume.
     claim: String,
     _launcher: Option<Image>,
 }
@@ -92,7 +92,7 @@ impl PodSession {
     }
 
     /// Waits for the end of the agent, and of all other containers after it. Returns its exit code and
-    /// the output of the launcher.
+    /// the launcher output.
     fn wait(&self) -> (String, String) {
         for name in ["aifo", "agent", "rust", "node"] {
             let container = self.container(name);
@@ -105,7 +105,7 @@ impl PodSession {
         (code, self.output("aifo"))
     }
 
-    /// The output of a container.
+    /// A container output.
     fn output(&self, name: &str) -> String {
         let logs = Outcome::of(&mut self.engine.command(["logs", &self.container(name)]));
         format!("{}{}", logs.text(), logs.stderr)

@@ -1,4 +1,4 @@
-//! Worktrees and submodules as workspaces: git works in the agent's container, with a configuration and
+//! Worktrees and submodules as workspaces: git works in the agent container, with a configuration and
 //! hooks that it cannot change (`spec/containers.md#linked-repositories`).
 
 use std::fs;

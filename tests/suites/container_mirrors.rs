@@ -33,7 +33,7 @@ while True:
     client.close()
 "#;
 
-/// Functions of a Python program that runs in the agent's container.
+/// Functions of a Python program that runs in the agent container.
 const AGENT: &str = r#"
 import errno, os, signal, socket, subprocess, sys, time
 TOOLS = "/opt/aifo/bin/"
@@ -85,7 +85,7 @@ fn setup(engine: &Engine, transport: &str, scenario: &str) -> ContainerSetup {
     setup
 }
 
-/// `aifo-coder run` of the scenario in the agent's container.
+/// `aifo-coder run` of the scenario in the agent container.
 fn agent(setup: &ContainerSetup) -> Command {
     let mut run = setup.command("run");
     let program = "PATH=/usr/local/bin:/usr/bin:/bin exec /usr/bin/python3 agent.py";

@@ -176,7 +176,7 @@ fn programs_report_a_name_without_a_rule_clearly() {
     session.finish();
 }
 
-/// An agent's container has the forges and, without a row of the table, no model; tools do not share its
+/// An agent container has the forges and, without a row of the table, no model; tools do not share its
 /// rules.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
@@ -205,6 +205,6 @@ fn the_agent_reaches_what_its_variables_name() {
     }
 }
 
-/// [`RESOLVE`] for the agent's container, where python3 is a shim.
+/// [`RESOLVE`] for the agent container, where python3 is a shim.
 const PERL: &str = "for (@ARGV) { my $a = gethostbyname($_); \
     print \"$_ \", $a ? \"reached\" : \"unknown\", \"\\n\"; }";

@@ -16,7 +16,7 @@ use crate::container_network_names::{connect, setup};
 use crate::container_publish::{published, read};
 use crate::container_stacks;
 
-/// A command of `aifo-coder` in the environment of a session.
+/// A command of `aifo-coder` in a session environment.
 pub(crate) fn coder(session: &Session, args: &[&str]) -> Command {
     let mut command = Command::new(&binaries().coder);
     command
@@ -249,7 +249,7 @@ fn a_failed_call_has_a_line_for_each_refused_name() {
     let Some(engine) = Engine::of_run(test) else { return };
     let server = HelloServer::new();
     let checked = format!("checked.test:{} tls address=127.0.0.1", server.port);
-    // The server's port is that of another rule as well.
+    // The server port is that of another rule as well.
     let setup = ContainerSetup::of(&engine).kind("python").flag("--net", "names");
     let session = setup.flag("--allow-net", &checked).start();
     let call = |args: &[&str]| session.run("python3", &[&["-c", LOOK_UP], args].concat());

@@ -14,7 +14,7 @@ fn engine() -> String {
     env::var("AIFO_TEST_ENGINE").expect("AIFO_TEST_ENGINE names an engine")
 }
 
-/// The engine's output as words.
+/// The engine output as words.
 #[track_caller]
 fn printed(args: &[&str]) -> Vec<String> {
     let output = Command::new(engine()).args(args).output().expect("the engine is installed");

@@ -31,7 +31,7 @@ impl PodShell {
         PodShell { run, stdin: Some(writer), stdout, stderr, count: 0 }
     }
 
-    /// Runs a script in the agent's container, and returns its output.
+    /// Runs a script in the agent container, and returns its output.
     #[track_caller]
     fn output(&mut self, script: &str) -> String {
         self.count += 1;

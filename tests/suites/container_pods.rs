@@ -112,7 +112,7 @@ fn a_claim_keeps_the_files_of_a_session() {
     assert_eq!(run("cat aifo-kept; rm aifo-kept"), "by a tool");
 }
 
-/// The agent's container has the image of the launcher, which has git.
+/// The agent container has the launcher image, which has git.
 fn run_clone(cluster: &PodCluster, flags: &[&str], script: &str) -> std::process::Command {
     let kind = format!("rust={}", cluster.image());
     let run = ["run", "--backend", "kubernetes", "--quiet", "--git", REPOSITORY_IN_POD];
@@ -125,7 +125,7 @@ fn run_clone(cluster: &PodCluster, flags: &[&str], script: &str) -> std::process
 #[ignore = "container: cargo xtask test podman, or kubernetes"]
 fn a_clone_brings_its_commits_back() {
     let Some(cluster) = PodCluster::of_run("a_clone_brings_its_commits_back") else { return };
-    // The agent's configuration and hooks have no effect on aifo, and the login is not in its container.
+    // The agent configuration and hooks have no effect on aifo, and the login is not in its container.
     let script = "git config core.fsmonitor 'touch /tmp/ran; false' && git config core.hooksPath /tmp && \
                   echo one >file && git -c core.fsmonitor=false -c user.name=a -c user.email=a@example commit -qam agent && \
                   echo two >more; rm -f /tmp/ran; env | grep AIFO_GIT; exit 7";
@@ -138,7 +138,7 @@ fn a_clone_brings_its_commits_back() {
     }
     let stderr = &run.exited(7).stderr;
     assert_eq!(run.text(), "");
-    // The root of a container is read-only.
+    // A container root is read-only.
     assert!(stderr.contains("cannot push aifo/"), "{stderr}");
     assert!(
         stderr.contains("2 commits on branch aifo/") && stderr.contains("uncommitted files"),

@@ -49,7 +49,7 @@ pub(crate) fn published(log: &str, port: u16) -> SocketAddr {
     address.parse().unwrap_or_else(|_| panic!("{address}"))
 }
 
-/// `aifo-coder publish` in the environment of a session.
+/// `aifo-coder publish` in a session environment.
 fn publish(session: &ContainerSession, port: &str) -> Outcome {
     let mut command = Command::new(&binaries().coder);
     command.args(["publish", "--session", session.id(), port]);
@@ -141,7 +141,7 @@ fn another_network_publishes_at_localhost() {
     session.finish();
 }
 
-/// The request's socket is in no container: a tool cannot publish a port.
+/// The request socket is in no container: a tool cannot publish a port.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_tool_finds_no_socket_for_requests() {

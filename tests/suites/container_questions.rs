@@ -127,7 +127,7 @@ fn a_call_in_an_attached_container_runs_in_the_directory_that_was_shown() {
     assert_eq!(container.shell("ls /app/volume"), "");
 }
 
-/// git in the agent's container: in the workspace, in the shared `/tmp`, and in a directory that only the container has.
+/// git in the agent container: in the workspace, in the shared `/tmp`, and in a directory that only the container has.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_call_in_place_runs_in_the_directory_that_was_shown() {

@@ -118,7 +118,7 @@ fn a_tool_cannot_change_what_git_executes() {
     };
     assert_eq!(python(ATTACK), "");
     assert_eq!(fs::read(dir.join(".git/config")).unwrap(), config);
-    // git on this machine and in the agent's container works with the mount points.
+    // git on this machine and in the agent container works with the mount points.
     assert_eq!(git(dir, &["status", "--short"]), "");
     assert_eq!(git(dir, &["log", "--format=%s"]), "one\n");
     assert!(!dir.join("ran").exists());
@@ -298,7 +298,7 @@ fn an_agent_cannot_replace_what_leads_to_the_configuration() {
     assert!(outcome.stderr.contains("execute or obey them: .evil, .git\n"), "{outcome:?}");
     assert!(!new.path().join(".git/commondir").exists());
 
-    // A worktree's file, whose repository other workspaces share, and one of a repository in the root.
+    // A worktree file, whose repository other workspaces share, and one of a repository in the root.
     git(dir, &["worktree", "add", "--quiet", "--detach", "wt"]);
     let file = "echo gitdir: x > .git || mv .git y || rm -f .git || echo held; git status --short";
     for (place, store) in [("wt", false), ("", true)] {

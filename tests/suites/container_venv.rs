@@ -8,7 +8,7 @@ use std::process::Command;
 
 use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Image, Outcome, write_executable};
 
-/// An agent's image without interpreters in the usual places; python is its own.
+/// An agent image without interpreters in the usual places; python is its own.
 const AGENT: &str = "FROM aifo-test-base:latest\n\
     RUN mkdir -p /opt/agent/bin && mv /usr/bin/python3.11 /opt/agent/bin/python3 \\\n \
     && rm /usr/bin/python3* /usr/bin/node*\n\

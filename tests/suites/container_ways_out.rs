@@ -1,4 +1,4 @@
-//! Ways out of a container's network by name (`spec/network.md`): each row is a way of a published report or
+//! Ways out of a container network by name (`spec/network.md`): each row is a way of a published report or
 //! class of attacks. No byte reaches the servers of the test, which listen at every address of this
 //! machine.
 //!

@@ -55,7 +55,7 @@ fn the_proxy() {
     }
 }
 
-/// Kills a process of a call, has its ending judged, and expects a session that serves the next call.
+/// Kills a call process, has its ending judged, and expects a session that serves the next call.
 #[track_caller]
 fn check_killed(
     state: CallState,

@@ -118,7 +118,7 @@ fn a_directory_that_was_missing_is_made_private() {
     assert!(!dir.exists());
 }
 
-/// The kernel's queue is longer than the proxy's limit: no connection is refused.
+/// The kernel's queue is longer than the proxy limit: no connection is refused.
 #[test]
 fn connections_queue_while_the_proxy_cannot_accept() {
     let session = Session::start();

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use aifo_tests::{Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
 
-/// `aifo-coder log` in the environment of a session.
+/// `aifo-coder log` in a session environment.
 fn log(session: &Session, args: &[&str]) -> Command {
     let mut log = Command::new(&binaries().coder);
     log.env_clear()

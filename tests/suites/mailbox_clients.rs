@@ -356,7 +356,7 @@ fn the_script_is_clean_by_shellchecks_standards() {
 fn the_script_leaves_no_process_behind() {
     for caller in callers() {
         let test = ClientTest::new(caller, &["fake"]);
-        // They are identified by the mailbox's path in their arguments.
+        // They are identified by the mailbox path in their arguments.
         let mark = format!("{}", test.mailbox.directory().display());
         assert_eq!(test.run("fake", &["say", "x"]).exited(0).text(), "x\n");
         let pids = || {

@@ -59,7 +59,7 @@ fn connect(session: &Session, host: &str, port: u16) -> String {
     python(session, "python3", &[CONNECT, host, &port.to_string()])
 }
 
-/// Returns the processes that hold the session's stacks: those that are no guards.
+/// Returns the processes that hold the session stacks: those that are no guards.
 fn holders(session: &Session) -> Vec<i32> {
     let is_holder = |pid: &i32| argv(*pid).iter().any(|word| word == "serve");
     children(session.pid()).into_iter().filter(is_holder).collect()

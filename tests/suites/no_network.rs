@@ -162,7 +162,7 @@ fn a_call_in_place_has_no_network() {
     assert_held(&ways.exited(0).text());
     let log = Outcome::of(setup.coder().args(["log"])).text();
     assert!(log.contains("git ways  # without network, by rule '"), "{log}");
-    // A connection of the caller is not inherited, and none of the standard descriptors may be one.
+    // The caller connection is not inherited, and none of the standard descriptors may be one.
     let listens = "import socket, subprocess, sys\n\
                    server = socket.create_server(('127.0.0.1', 0))\n\
                    peer = socket.create_connection(server.getsockname())\n\

@@ -75,7 +75,7 @@ fn waiting(session: &Session, calls: usize) {
     });
 }
 
-/// The kind of a tool's sidecar, from the log.
+/// The kind of a tool sidecar, from the log.
 #[track_caller]
 fn kind_of(session: &Session, tool: &str) -> String {
     let id = fresh_id();
@@ -86,7 +86,7 @@ fn kind_of(session: &Session, tool: &str) -> String {
     kind.unwrap_or_else(|| panic!("no kind: {lines:?}")).to_owned()
 }
 
-/// `aifo-coder sessions` in the session's environment.
+/// `aifo-coder sessions` in the session environment.
 #[track_caller]
 fn listed(session: &Session, options: &[&str]) -> String {
     let mut coder = Command::new(&binaries().coder);
@@ -263,7 +263,7 @@ fn the_end_of_the_session_does_not_wait_for_callers() {
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
 }
 
-/// The shim's messages while a sidecar starts slowly.
+/// The shim messages while a sidecar starts slowly.
 #[test]
 fn a_waiting_terminal_shows_what_it_waits_for() {
     let (gate, session) = gated(&[]);

@@ -112,7 +112,7 @@ fn further_descriptors_stay_with_the_parent() {
     }
 }
 
-/// Runs each case of an agent's program in each mode; panics with all differences.
+/// Runs each case of an agent program in each mode; panics with all differences.
 #[track_caller]
 fn check_cases(test: &str, runtime: &str, source: &str, head: &str, tail: &str) {
     let Some(comparison) = comparison(test) else { return };

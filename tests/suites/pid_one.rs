@@ -61,7 +61,7 @@ struct PidOne {
     scratch: Scratch,
 }
 
-/// A running call, with the client's connection.
+/// A running call, with the client connection.
 struct Call {
     serial: u32,
     client: UnixStream,
@@ -124,7 +124,7 @@ impl PidOne {
         self.scratch.path().join("workspace").join(name)
     }
 
-    /// Requests a tool; returns its serial number and the client's connection.
+    /// Requests a tool; returns its serial number and the client connection.
     fn ask(&self, name: &str, id: &str, args: &[&str]) -> (u32, UnixStream) {
         let (client, theirs) = UnixStream::pair().unwrap();
         client.set_read_timeout(Some(DEADLINE)).unwrap();

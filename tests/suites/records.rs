@@ -46,7 +46,7 @@ fn log(session: &Session) -> PathBuf {
     log.clone()
 }
 
-/// The record of a call, which is written shortly after the response.
+/// A call record, which is written shortly after the response.
 #[track_caller]
 fn record(session: &Session, id: &str) -> Value {
     let mut found = Vec::new();

@@ -27,7 +27,7 @@ fn session_with_every_tool(kinds: &[&str]) -> Session {
     own.chain(&DEV_TOOLS).fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
 }
 
-/// The kind of a tool's sidecar, from the log.
+/// The kind of a tool sidecar, from the log.
 #[track_caller]
 fn kind_of(session: &Session, tool: &str) -> String {
     let id = fresh_id();

@@ -60,7 +60,7 @@ fn listening_sockets() -> Vec<String> {
     found
 }
 
-/// A directory would give access to the caller's file system, also by `..`.
+/// A directory would give access to the caller file system, also by `..`.
 #[test]
 fn a_directory_cannot_be_smuggled_in() {
     let session = session();
@@ -97,7 +97,7 @@ fn a_descriptor_for_reading_is_not_written_to() {
             assert!(finished.text().starts_with(expected), "{what} as {number}: {finished:?}");
         }
         let content = fs::read_to_string(&path).unwrap();
-        // A file of the workspace is passed: the tool may write to it by path as well.
+        // The workspace file is passed: the tool may write to it by path as well.
         assert_eq!(content.contains("forged"), what == "inside", "{what}: {content}");
     }
 }
@@ -140,7 +140,7 @@ fn no_tool_sees_the_token() {
             assert!(!words.contains(token), "{words}");
             if pid != session.pid() {
                 let with_token = environment(pid).into_iter().filter(|line| line.contains(token));
-                // A permitted variable of the caller is in the tool's environment, and in no other
+                // A permitted variable of the caller is in the tool environment, and in no other
                 // process.
                 let expected: &[String] = match pid == started.pid {
                     true => &[format!("CI={token}")],

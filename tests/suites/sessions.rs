@@ -21,7 +21,7 @@ fn coder(session: &Session, args: &[&str]) -> Command {
     coder
 }
 
-/// The session's id, from its line in the list.
+/// The session id, from its line in the list.
 #[track_caller]
 fn id(session: &Session) -> String {
     let outcome = Outcome::of(&mut coder(session, &["sessions"]));

@@ -1,4 +1,4 @@
-//! The shim's process: messages, descriptors, threads, names.
+//! The shim process: messages, descriptors, threads, names.
 //!
 //! Proves `spec/shim.md#names`.
 

@@ -155,7 +155,7 @@ fn a_tool_that_fails_by_itself_hangs_up_on_no_process() {
     assert!(!terminal.shown().contains("aifo-shim"), "{}", terminal.shown());
 }
 
-/// Version 3 types them on the tool's terminal; version 2 forwards their signals.
+/// Version 3 types them on the tool terminal; version 2 forwards their signals.
 #[test]
 fn ctrl_c_and_ctrl_z_are_the_tools() {
     let session = Session::start();

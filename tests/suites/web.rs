@@ -17,7 +17,7 @@ use std::process::Command;
 use aifo_tests::{AcpAgent, Script, SessionSetup, Step, WebServer};
 use serde_json::{Value, json};
 
-/// An agent, its setup and a server's port.
+/// An agent, its setup and a server port.
 pub(crate) struct WebTest {
     pub(crate) setup: SessionSetup,
     pub(crate) agent: AcpAgent,

@@ -16,9 +16,9 @@ struct Question {
     name: &'static str,
     /// The user's configuration, if any.
     user: &'static str,
-    /// The workspace's configuration.
+    /// The workspace configuration.
     workspace: &'static str,
-    /// The caller's variables. `@` as in the arguments.
+    /// The caller variables. `@` as in the arguments.
     env: &'static [(&'static str, &'static str)],
     /// The arguments of `aifo-coder why`. `@` is the parent of all other directories.
     words: &'static [&'static str],
@@ -242,7 +242,7 @@ fn a_path_is_executed_without_a_shim() {
     assert!(text.contains("refused:     '/nonexistent/cargo' does not exist\n"), "{text}");
 }
 
-/// In the agent's container a path may lead to a shim.
+/// In the agent container a path may lead to a shim.
 #[test]
 fn a_path_to_an_interpreter_runs_in_a_sidecar() {
     let setup = setup();

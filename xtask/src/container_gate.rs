@@ -164,7 +164,7 @@ fn with_left_out<'a>(rows: &[&'a Row]) -> impl Iterator<Item = (&'a str, &'a [St
     rows.iter().map(|row| (row.suite.as_str(), row.left_out.as_slice()))
 }
 
-/// Returns `cargo test` of the suites' program, with the engine's name in this variable.
+/// Returns `cargo test` of the suites' program, with the engine name in this variable.
 fn test(engine: Engine, variable: &str) -> Command {
     let mut command = test_program::cargo_test();
     command.env(variable, engine.name());
@@ -183,7 +183,7 @@ fn check_nothing_left(engine: Engine, before: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The engine's containers and networks whose label names a suite's directory, a line each.
+/// The engine containers and networks whose label names a suite's directory, a line each.
 fn held_for_suites(engine: Engine) -> Result<Vec<String>> {
     let filter = ["--filter", "label=dev.aifo.folder", "--format", "{{.ID}} {{.Labels}}"];
     let mut held = Vec::new();

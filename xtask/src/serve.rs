@@ -45,7 +45,7 @@ pub(crate) enum Backend<'a> {
     OwnImages { engine: &'a str },
 }
 
-/// The session's process; ended on drop.
+/// The session process; ended on drop.
 pub(crate) struct Serve {
     child: Child,
     client_env: Vec<(String, String)>,
@@ -183,7 +183,7 @@ impl Drop for Serve {
     }
 }
 
-/// How the session's process ended.
+/// How the session process ended.
 #[derive(Clone, Copy)]
 enum StopResult {
     Asked,

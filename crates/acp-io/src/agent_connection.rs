@@ -13,7 +13,7 @@ use crate::driver::{Action, Driver, Protocol};
 use crate::host::Host;
 use crate::wire_log::WireLog;
 
-/// A [`Client`] with its agent's process, the clock, and a [`Host`] (`spec/acp.md#processes`).
+/// A [`Client`] with its agent process, the clock, and a [`Host`] (`spec/acp.md#processes`).
 ///
 /// [`next`](AgentConnection::next) does all reading and writing. Unless it is polled, nothing is
 /// read, and the agent's writes block.

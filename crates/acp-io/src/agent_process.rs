@@ -1,4 +1,4 @@
-//! An agent's process: pipes, exit, and process group.
+//! An agent process: pipes, exit, and process group.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -35,7 +35,7 @@ pub struct AgentProcess {
     leader: Pid,
     /// True if the leader's process id may have been reused.
     is_reaped: bool,
-    /// Tags the agent's processes, to find those that leave the group.
+    /// Tags the agent processes, to find those that leave the group.
     exec_tag: ExecTag,
     pub(crate) stdin: StdinQueue,
     /// Completes when the stdin task ends.
@@ -48,7 +48,7 @@ pub struct AgentProcess {
     log: Option<Arc<WireLog>>,
 }
 
-/// Timeouts of an agent's process, and the size of the stderr tail.
+/// Timeouts of an agent process, and the size of the stderr tail.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessLimits {
     /// To write one line. After that the agent counts as gone.

@@ -1,4 +1,4 @@
-//! Runs a relay with its agent's process and the editor.
+//! Runs a relay with its agent process and the editor.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::stdio::Stdio;
 use crate::wire_log::WireLog;
 
-/// A [`Relay`] with an agent's process, this process's stdin and stdout, the clock, and a [`Host`]
+/// A [`Relay`] with an agent process, this process's stdin and stdout, the clock, and a [`Host`]
 /// (`spec/acp.md#processes`).
 ///
 /// [`next`](Bridge::next) does all reading and writing.
@@ -31,7 +31,7 @@ struct EditorRelay {
     first_request_deadline: Option<Instant>,
 }
 
-/// The state of the editor's connection.
+/// The state of the editor connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditorState {
     /// Connected.
@@ -97,7 +97,7 @@ impl<H: Host> Bridge<H> {
 }
 
 impl EditorRelay {
-    /// Ends the editor's input to the relay.
+    /// Ends the editor input to the relay.
     fn close_editor(&mut self, editor_state: EditorState) {
         if self.editor_state == EditorState::Connected {
             self.relay.receive_eof(Side::Editor, Instant::now());

@@ -1,4 +1,4 @@
-//! Drives a client or a relay: bytes, events and timers of an agent's process, and its [`Host`].
+//! Drives a client or a relay: bytes, events and timers of an agent process, and its [`Host`].
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::agent_process::{AgentExit, AgentProcess, DRAIN_TIMEOUT, READ};
 use crate::host::Host;
 use crate::host_calls::HostCalls;
 
-/// A protocol state machine with its agent's process, the clock, and a [`Host`]
+/// A protocol state machine with its agent process, the clock, and a [`Host`]
 /// (`spec/acp.md#processes`).
 #[derive(Debug)]
 pub(crate) struct Driver<P, H> {
@@ -78,11 +78,11 @@ pub(crate) trait Protocol: Sized {
 
 /// The driver's reaction to an event.
 pub(crate) enum Action<E> {
-    /// Handles a request of the agent, if it is the host's; returns the others.
+    /// Handles the agent request, if it is the host's; returns the others.
     Request(RequestEvent),
     /// Kills the agent, then returns the event.
     Kill(E),
-    /// Ends the agent's input, then returns the event.
+    /// Ends the agent input, then returns the event.
     Close(E),
     /// Returns the event.
     Return(E),
@@ -229,7 +229,7 @@ impl<P: Protocol, H: Host> Driver<P, H> {
         }
     }
 
-    /// Ends the agent's input to the state machine.
+    /// Ends the agent input to the state machine.
     fn close_agent(&mut self) {
         if self.stdout_state != StdoutState::Ended {
             self.protocol.receive_eof(Instant::now());

@@ -16,7 +16,7 @@ use self::read::Slice;
 use crate::rpc::{error, invalid, text};
 use crate::workspace::Workspace;
 
-/// Decides whether a file may be served, by access, the agent's path and the real path below the
+/// Decides whether a file may be served, by access, the agent path and the real path below the
 /// workspace. Called again when more of the real path is known. The error text is for the agent.
 pub type FileJudge = Arc<dyn Fn(Access, &str, &Path) -> Result<(), String> + Send + Sync>;
 

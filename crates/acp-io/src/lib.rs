@@ -1,6 +1,6 @@
 //! Processes and I/O for the Agent Client Protocol (`spec/acp.md#processes`), on tokio.
 //!
-//! In scope: an agent's process and its pipes, clients and relays that use them, ending an agent
+//! In scope: an agent process and its pipes, clients and relays that use them, ending an agent
 //! with everything that it started, the wire log, and the files and terminals that a
 //! [`Host`] serves to an agent (`spec/acp-hosts.md`).
 //!

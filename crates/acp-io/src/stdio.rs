@@ -1,4 +1,4 @@
-//! An editor's connection on this process's stdin and stdout.
+//! An editor connection on this process's stdin and stdout.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ pub(crate) struct LineWriter {
     output: Arc<OutputStream>,
 }
 
-/// The editor's input.
+/// The editor input.
 #[derive(Debug)]
 struct OutputStream {
     stream: File,

@@ -80,7 +80,7 @@ pub struct TerminalConfig {
     pub without_network: [String; 2],
     /// Maximum number of unreleased terminals. acpx and Zed have none.
     pub terminals: usize,
-    /// Maximum bytes kept of a terminal's output. Agents request 16 000 to 50 000.
+    /// Maximum bytes kept of a terminal output. Agents request 16 000 to 50 000.
     pub output: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A log of an agent's connection, for debugging.
+//! A log of an agent connection, for debugging.
 
 mod entry;
 mod files;
@@ -45,7 +45,7 @@ struct Clock {
 }
 
 impl WireLog {
-    /// Opens a log in a directory, which is created if missing. `agent` is the agent's name without
+    /// Opens a log in a directory, which is created if missing. `agent` is the agent name without
     /// arguments. Each of `secrets` of at least four bytes is redacted.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl WireLog {
     ) -> io::Result<Self> {
         let clock = Clock::start();
         let files = LogFiles::create(directory, limits, agent, clock.now())?;
-        // The client's limits, so that a line read whole is logged whole.
+        // The client limits, so that a line read whole is logged whole.
         let of_agent = Limits::default();
         Ok(WireLog(Mutex::new(Writer {
             files: Some(files),

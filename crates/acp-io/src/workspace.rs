@@ -25,7 +25,7 @@ pub struct Workspace {
     names: Vec<PathBuf>,
 }
 
-/// The location of an agent's path.
+/// The location of an agent path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
     /// Beneath the workspace, relative to it; links are followed.
@@ -56,7 +56,7 @@ impl Workspace {
         }
     }
 
-    /// Returns an agent's path relative to the workspace, by its spelling alone.
+    /// Returns an agent path relative to the workspace, by its spelling alone.
     pub(crate) fn beneath<'a>(&self, path: &'a str) -> Result<&'a Path, RpcError> {
         if path.len() > LONGEST || path.contains('\0') {
             return Err(invalid("the path is not valid"));
@@ -91,7 +91,7 @@ impl Workspace {
         path.strip_prefix(root).map(Path::to_owned).map_err(|_| Errno::EXDEV)
     }
 
-    /// Resolves an agent's path, links included.
+    /// Resolves an agent path, links included.
     pub fn resolve(&self, path: &str) -> Resolved {
         match self.beneath(path).map(|beneath| self.resolve_beneath(beneath)) {
             Ok(Ok(path)) => Resolved::Beneath(path),
@@ -100,7 +100,7 @@ impl Workspace {
         }
     }
 
-    /// Returns the path on this machine of an agent's path: beneath the workspace, without links, for
+    /// Returns the path on this machine of an agent path: beneath the workspace, without links, for
     /// a program that does not confine itself. Links may be created later. Errors: it leads out of the
     /// workspace, cannot be resolved, or ends in a link to a missing file.
     pub fn host_path(&self, path: &str) -> Result<PathBuf, RpcError> {
@@ -124,7 +124,7 @@ impl Workspace {
         }
     }
 
-    /// Opens a directory by an agent's path.
+    /// Opens a directory by an agent path.
     pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, RpcError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
         let opened = self.open_beneath(self.beneath(path)?, flags);

@@ -18,14 +18,14 @@ pub struct ClientCapabilities {
     pub terminal: bool,
 }
 
-/// An agent's answer to `initialize`.
+/// An agent answer to `initialize`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentInfo {
     /// True if the agent supports `session/load`.
     pub loads_sessions: bool,
     /// The authentication methods, as received.
     pub auth_methods: Vec<Value>,
-    /// The agent's name, if given.
+    /// The agent name, if given.
     pub name: Option<String>,
     /// The whole result.
     pub raw: Value,
@@ -103,7 +103,7 @@ pub(crate) fn lower_version(params: &mut Value) {
     }
 }
 
-/// Returns the version in an agent's answer if it is later than [`LATEST`].
+/// Returns the version in an agent answer if it is later than [`LATEST`].
 pub(crate) fn later_version(result: &Value) -> Option<UnsupportedVersion> {
     let version = version(result).filter(|version| is_later(version))?;
     Some(UnsupportedVersion { version: version.to_string() })

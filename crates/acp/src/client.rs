@@ -45,7 +45,7 @@ pub struct Client {
 /// The configuration of a [`Client`].
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Limits on the agent's input.
+    /// Limits on the agent input.
     pub limits: Limits,
     /// The methods that the client serves.
     pub capabilities: ClientCapabilities,
@@ -53,7 +53,7 @@ pub struct Config {
     pub streaming: Streaming,
 }
 
-/// The state of a connection.
+/// A connection state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConnectionState {
     /// Nothing has been sent.
@@ -166,7 +166,7 @@ impl Client {
         self.agent.out.len()
     }
 
-    /// Sends `initialize` with the client's name and version. Must be the first request.
+    /// Sends `initialize` with the client name and version. Must be the first request.
     pub fn initialize(
         &mut self,
         name: &str,
@@ -192,7 +192,7 @@ impl Client {
         self.send("session/new", params, SentRequest::New, timeout, now)
     }
 
-    /// Sends `session/load`. Updates before the answer are the session's history.
+    /// Sends `session/load`. Updates before the answer are the session history.
     pub fn load_session(
         &mut self,
         session: &str,
@@ -240,7 +240,7 @@ impl Client {
             return CancelOutcome::NotNeeded;
         }
         let params = json!({"sessionId": session});
-        // The session id came in a line of the agent. If it is too long for an outgoing line, the
+        // The session id came in the agent line. If it is too long for an outgoing line, the
         // turn becomes overdue.
         let _ = self.agent.out.notify("session/cancel".to_owned(), params, Map::new());
         self.cancel_permissions(session, cause);
@@ -282,7 +282,7 @@ impl Client {
         is_idle && self.sessions.remove(session).is_some()
     }
 
-    /// Returns the state of the connection.
+    /// Returns the connection state.
     pub fn state(&self) -> &ConnectionState {
         &self.state
     }

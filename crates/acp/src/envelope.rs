@@ -8,7 +8,7 @@ use crate::message::Id;
 /// The id and the method of a message, as far as its first bytes have them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope {
-    /// The request's id.
+    /// The request id.
     pub id: Option<Id>,
     /// The method, for a request or a notification.
     pub method: Option<String>,

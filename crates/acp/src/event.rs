@@ -20,7 +20,7 @@ pub enum Event {
     Opened {
         /// The request that opened it.
         request: u64,
-        /// The session's id.
+        /// The session id.
         session: String,
         /// The result, as received.
         result: Value,
@@ -57,7 +57,7 @@ pub enum Event {
         /// The session.
         session: String,
     },
-    /// A request of the agent: [`Client::decide`](crate::Client::decide) answers one for a permission,
+    /// The agent request: [`Client::decide`](crate::Client::decide) answers one for a permission,
     /// [`Client::respond`](crate::Client::respond) any other.
     Request(RequestEvent),
     /// A notification that the client does not handle.
@@ -85,19 +85,19 @@ pub enum Event {
     Closed,
 }
 
-/// An event of an agent's request.
+/// An event of an agent request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestEvent {
     /// The agent requests a permission.
     Permission {
-        /// The request's id.
+        /// The request id.
         id: Id,
-        /// The request, with the agent's paths.
+        /// The request, with the agent paths.
         request: Box<PermissionRequest>,
     },
     /// The agent requests a method that the caller serves.
     Host {
-        /// The request's id.
+        /// The request id.
         id: Id,
         /// The method.
         method: String,
@@ -107,7 +107,7 @@ pub enum RequestEvent {
     /// A reported request was cancelled. A permission request has been answered already, as has any
     /// with [`Withdrawal::Ended`]; others must still be answered.
     Withdrawn {
-        /// The request's id.
+        /// The request id.
         id: Id,
         /// The cause.
         why: Withdrawal,

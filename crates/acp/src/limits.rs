@@ -1,4 +1,4 @@
-//! Limits on an agent's input and time.
+//! Limits on an agent input and time.
 
 use std::time::Duration;
 

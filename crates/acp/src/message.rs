@@ -23,7 +23,7 @@ pub enum Message {
     },
     /// A response.
     Response {
-        /// The request's id, as the peer returns it.
+        /// The request id, as the peer returns it.
         id: Id,
         /// The result or the error.
         outcome: Result<Value, RpcError>,

@@ -65,7 +65,7 @@ pub enum PermissionAnswer {
 }
 
 impl PermissionRequest {
-    /// Parses a request; `call` is the session's state of the tool call.
+    /// Parses a request; `call` is the session state of the tool call.
     pub(crate) fn parse(session: String, call: Option<ToolCall>, params: Value) -> Self {
         let options = params.get("options").and_then(Value::as_array);
         let options = options.into_iter().flatten().filter_map(PermissionOption::parse).collect();
@@ -73,7 +73,7 @@ impl PermissionRequest {
     }
 
     /// Returns the option for a verdict without guessing: the only one of exactly that kind, else
-    /// the one that the agent's profile names. `None` if a user must choose.
+    /// the one that the agent profile names. `None` if a user must choose.
     ///
     /// A denial without an option is [`PermissionOutcome::Cancelled`], which ends the turn.
     pub fn choose(

@@ -1,6 +1,6 @@
 //! Counts a peer's protocol errors.
 
-/// Counts of messages that do not fit the connection's state.
+/// Counts of messages that do not fit the connection state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProtocolErrors {
     /// Responses to completed requests.

@@ -80,7 +80,7 @@ pub use terminal_login::TerminalLogin;
 /// assert!(relay.decide(&id, &request.choose(PermissionAnswer::Deny, None).unwrap(), now));
 /// assert_eq!(receive(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
 ///
-/// // .. and the agent's answer reaches the editor with the editor's id.
+/// // .. and the agent answer reaches the editor with the editor id.
 /// let answer = json!({"id": 1, "result": {"stopReason": "end_turn"}});
 /// let ended = send(&mut relay, Side::Agent, answer);
 /// assert!(matches!(ended, Some(RelayEvent::TurnEnded(_))));
@@ -118,11 +118,11 @@ pub struct RelayConfig {
     pub files: MethodServer,
     /// The server of `terminal/*`.
     pub terminal: MethodServer,
-    /// The paths of the host and of the agent's container.
+    /// The paths of the host and of the agent container.
     pub map: PathMap,
     /// Directories of the host in which sessions may be opened; empty for any.
     pub roots: Vec<String>,
-    /// Resolves the paths of the agent's requests to the editor.
+    /// Resolves the paths of the agent requests to the editor.
     pub resolver: PathResolver,
     /// Requests and notifications outside of the schema that the agent may send to the editor: methods, or
     /// namespaces such as `_vendor/*`.

@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// Returns the agent's id of the session.
+    /// Returns the agent id of the session.
     pub fn id(&self) -> &str {
         &self.id
     }

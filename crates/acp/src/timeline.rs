@@ -157,7 +157,7 @@ impl Timeline {
         read
     }
 
-    /// Returns the answer: blocks in order, adjacent texts joined. It has all of the agent's messages,
+    /// Returns the answer: blocks in order, adjacent texts joined. It has all of the agent messages,
     /// since some agents call a tool in mid-sentence.
     pub fn into_answer(mut self) -> Answer {
         self.settle();

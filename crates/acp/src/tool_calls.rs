@@ -39,7 +39,7 @@ enum Activity {
 /// A call's change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolChange {
-    /// The call's id.
+    /// The call id.
     pub id: String,
     /// The state before; `None` for a new call.
     pub before: Option<CallState>,
@@ -144,7 +144,7 @@ impl ToolCalls {
     }
 }
 
-/// Returns the call's id; some agents send numbers.
+/// Returns the call id; some agents send numbers.
 fn call_id(update: &Value) -> Option<String> {
     match update.get("toolCallId")? {
         Value::String(id) => Some(id.clone()),

@@ -33,7 +33,7 @@ pub enum UpdateKind {
     CurrentMode,
     /// All configuration options.
     ConfigOptions,
-    /// The session's title and similar data.
+    /// The session title and similar data.
     SessionInfo,
     /// Context size and cost.
     Usage,
@@ -80,7 +80,7 @@ impl Update {
         Ok(Update { session, kind, params })
     }
 
-    /// Returns the session's id.
+    /// Returns the session id.
     pub fn session(&self) -> &str {
         &self.session
     }
@@ -106,7 +106,7 @@ impl Update {
     }
 }
 
-/// Returns the session's id in parameters.
+/// Returns the session id in parameters.
 pub(crate) fn session_of(params: &Value) -> Option<String> {
     params.get("sessionId")?.as_str().map(str::to_owned)
 }

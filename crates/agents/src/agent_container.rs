@@ -1,4 +1,4 @@
-//! Mounts and files of the agent's container (`spec/agents.md#the-container`).
+//! Mounts and files of the agent container (`spec/agents.md#the-container`).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -22,9 +22,9 @@ use crate::shims::{ShimTools, link_names_apart};
 /// Configuration of an agent that runs in a container.
 #[derive(Clone, Debug)]
 pub struct AgentContainerConfig {
-    /// The agent's row.
+    /// The agent row.
     pub spec: AgentSpec,
-    /// The image of the container.
+    /// The container image.
     pub image: String,
     /// The user's home, which has the state directories. `None`: the agent keeps no state.
     pub home: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub fn container(
     }
 }
 
-/// Writes the container's files, and creates the user's state directories that it mounts.
+/// Writes the container files, and creates the user's state directories that it mounts.
 pub async fn configure(
     agent: &AgentContainerConfig,
     session_dir: &Path,
@@ -126,7 +126,7 @@ pub async fn configure(
     Ok(())
 }
 
-/// Returns the directory of the proxy's socket, which only agents see.
+/// Returns the directory of the proxy socket, which only agents see.
 pub fn frontend_dir(session_dir: &Path) -> PathBuf {
     session_dir.join("front")
 }
@@ -149,7 +149,7 @@ fn link_shims(shims: &Path, tools: ShimTools<'_>) -> io::Result<()> {
     link_names_apart(shims, tools)
 }
 
-/// Mounts the agent's state directories. Their parents become scratch directories; otherwise the
+/// Mounts the agent state directories. Their parents become scratch directories; otherwise the
 /// engine would create them as root.
 fn state_mounts(agent: &AgentContainerConfig, own_home: Option<&Path>) -> Vec<Mount> {
     let Some(home) = own_home.or(agent.home.as_deref()) else { return Vec::new() };

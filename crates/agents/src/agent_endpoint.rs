@@ -1,4 +1,4 @@
-//! The agent's container and the proxy in front of it (`spec/agents.md#how-it-is-started`).
+//! The agent container and the proxy in front of it (`spec/agents.md#how-it-is-started`).
 //!
 //! The agent is an exec of a runner like any tool: the proxy allows only `aifo-agent`, and a shim
 //! that the launcher starts carries terminal, signals and exit status.
@@ -30,7 +30,7 @@ pub struct AgentEndpoint {
     token: Token,
     forwarded: String,
     keys: Option<ModelKeys>,
-    /// Serves the agent's requests to models; ends when it is dropped.
+    /// Serves the agent requests to models; ends when it is dropped.
     _serving_keys: JoinSet<()>,
     fleet: Arc<Fleet>,
     proxy_task: ProxyTask,
@@ -114,7 +114,7 @@ impl AgentEndpoint {
         &self.endpoint
     }
 
-    /// Returns the token of the agent's proxy.
+    /// Returns the token of the agent proxy.
     pub fn token(&self) -> &Token {
         &self.token
     }
@@ -136,7 +136,7 @@ impl AgentEndpoint {
     }
 }
 
-/// Binds the port of model keys on the agent's localhost. Errors: why it cannot.
+/// Binds the port of model keys on the agent localhost. Errors: why it cannot.
 async fn bind_keys(fleet: &Fleet) -> Result<TcpListener, String> {
     let lease = fleet.lease(&Kind::agent()).await.map_err(|error| error.to_string())?;
     let bound = lease.runner().stack_sockets().bind(KEY_PORT).await;

@@ -1,4 +1,4 @@
-//! Errors of an agent's container and state.
+//! Errors of an agent container and state.
 
 use std::io;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use aifo_sidecar::SidecarError;
 
 use crate::keys::KEY_PORT;
 
-/// Reasons for which an agent's container or state is not ready.
+/// Reasons for which an agent container or state is not ready.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The agent must not write to a directory of its state.
     #[error(transparent)]
     State(#[from] WorkspaceError),
-    /// The agent's localhost has no listener for model keys.
+    /// The agent localhost has no listener for model keys.
     #[error(
         "cannot listen on port {KEY_PORT} of the agent's localhost: {0}\n\
          hint: pass the agent its keys with --keys pass"
@@ -24,10 +24,10 @@ pub enum AgentError {
     /// A directory could not be created.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The agent's proxy cannot listen.
+    /// The agent proxy cannot listen.
     #[error(transparent)]
     Listen(#[from] BindError),
-    /// The agent's container did not start.
+    /// The agent container did not start.
     #[error(transparent)]
     Container(#[from] Arc<SidecarError>),
     /// A system call failed.

@@ -150,7 +150,7 @@ fn pairs<'de, D: Deserializer<'de>>(table: D) -> Result<Vec<(String, String)>, D
     Ok(BTreeMap::deserialize(table)?.into_iter().collect())
 }
 
-/// Stands for the number of the container's user in a private name.
+/// Stands for the number of the container user in a private name.
 const UID: &str = "UID";
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use aifo_policy::{KindSpec, kinds};
 use aifo_types::{escape_line, normalise_path};
 
-/// The usual names of a project's environment.
+/// The usual names of a project environment.
 const NAMES: [&str; 2] = [".venv", "venv"];
 
 /// Warns of an environment whose interpreter is in no container: its programs fail with the kernel's

@@ -22,34 +22,34 @@ use self::source::Reader;
 pub use self::source::SecretSource;
 use crate::agents::AgentSpec;
 
-/// The port of the proxy on the agent's localhost.
+/// The port of the proxy on the agent localhost.
 pub const KEY_PORT: u16 = 18_459;
 
 /// The user's settings for keys.
 #[derive(Clone, Debug, Default)]
 pub struct KeySettings {
-    /// Entries by the provider's name.
+    /// Entries by the provider name.
     pub entries: BTreeMap<String, KeyEntry>,
     /// Limits of the session.
     pub limits: UsageLimits,
 }
 
-/// The user's settings for the key of a provider.
+/// The user's settings for a provider key.
 #[derive(Clone, Debug, Default)]
 pub struct KeyEntry {
-    /// Where the key is, instead of the provider's variables.
+    /// Where the key is, instead of the provider variables.
     pub source: Option<SecretSource>,
-    /// The provider's URL.
+    /// The provider URL.
     pub url: Option<UpstreamUrl>,
 }
 
-/// A reverse proxy with the user's keys, and the agent's settings for it.
+/// A reverse proxy with the user's keys, and the agent settings for it.
 #[derive(Clone, Debug)]
 pub struct ModelKeys {
     proxy: ReverseProxy,
     /// The names of the providers.
     providers: Vec<String>,
-    /// The agent's programs, and the arguments that they need.
+    /// The agent programs, and the arguments that they need.
     programs: Vec<String>,
     arguments: Vec<String>,
     /// Variables of the agent: base URLs and phantom keys.
@@ -89,7 +89,7 @@ pub fn key_variables(agent: &AgentSpec) -> BTreeSet<&str> {
 impl ModelKeys {
     /// Collects the keys of the user that the agent can use at a base URL. `None` if there are none.
     ///
-    /// `variable` reads the launcher's environment; `certificates` are PEM files that are trusted
+    /// `variable` reads the launcher environment; `certificates` are PEM files that are trusted
     /// beside this machine's own. `home` is the user's, if the agent gets a copy of its login.
     pub fn collect(
         agent: &AgentSpec,
@@ -109,7 +109,7 @@ impl ModelKeys {
             let own = [key];
             let names = if provider.variables.is_empty() { &own[..] } else { provider.variables };
             if !names.contains(&key) && is_set(&key) {
-                // The token of a gateway, which the agent sends in another way.
+                // A gateway token, which the agent sends in another way.
                 continue;
             }
             let of_environment = names.iter().copied().find(is_set);
@@ -180,7 +180,7 @@ impl ModelKeys {
         if is_own { &self.arguments } else { &[] }
     }
 
-    /// Returns the agent's variables: base URLs and phantom keys.
+    /// Returns the agent variables: base URLs and phantom keys.
     pub fn variables(&self) -> &[(String, String)] {
         &self.variables
     }
@@ -195,7 +195,7 @@ impl ModelKeys {
         self.proxy.usage()
     }
 
-    /// Serves the listener of the agent's stack until the future is dropped.
+    /// Serves the listener of the agent stack until the future is dropped.
     pub async fn serve(&self, listener: TcpListener) {
         self.proxy.serve(listener).await;
     }

@@ -1,4 +1,4 @@
-//! The directory of shims, which comes first in the agent's PATH.
+//! The directory of shims, which comes first in the agent PATH.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -62,12 +62,12 @@ impl<'a> ShimTools<'a> {
     }
 }
 
-/// The label of an agent's image with the absolute paths of the interpreters that its own programs use,
+/// The label of an agent image with the absolute paths of the interpreters that its own programs use,
 /// separated by spaces. Only images with this label get shims in the place of interpreters: the programs
 /// of another image could need the interpreters beneath.
 pub const INTERPRETERS_LABEL: &str = "dev.aifo.interpreters";
 
-/// Returns the paths of interpreters that shims cover in an agent's container, given the label of its
+/// Returns the paths of interpreters that shims cover in an agent container, given the label of its
 /// image (`spec/agents.md#interpreters`).
 pub fn covered_interpreters(label: Option<&str>) -> Vec<PathBuf> {
     let Some(label) = label else { return Vec::new() };

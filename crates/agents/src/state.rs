@@ -29,7 +29,7 @@ use crate::agent_container::AgentContainerConfig;
 use crate::agent_error::AgentError;
 use crate::agents::{StateImport, StateMode};
 
-/// The place of an agent's state for one project.
+/// The place of an agent state for one project.
 #[derive(Clone, Debug)]
 pub struct StatePlace {
     /// The directory of the agent and the project.

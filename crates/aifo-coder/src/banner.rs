@@ -32,7 +32,7 @@ struct Facts {
     attached: Vec<Kind>,
     /// The ports of this machine that are relayed.
     host_ports: Vec<u16>,
-    /// The engine's network of the tools.
+    /// The engine network of the tools.
     join: Option<String>,
     /// The secret variables of the agent.
     variables: Vec<String>,

@@ -166,7 +166,7 @@ struct Row {
     backend: &'static str,
     /// `project` or `user`.
     owner: &'static str,
-    /// The project's root; null for a user's cache, or if no session here recorded it.
+    /// The project root; null for a user's cache, or if no session here recorded it.
     project: Option<String>,
     name: String,
     /// As printed by `du` or the engine; null without `--sizes` or if unknown.

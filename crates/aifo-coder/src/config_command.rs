@@ -63,7 +63,7 @@ struct Shown<'a> {
 fn check_usual(workspace: &Path) -> anyhow::Result<()> {
     let workspace = &aifo_config::real(workspace);
     let user = aifo_config::user_file_path();
-    // In the order of a session: the workspace's file may refer to the user's kinds.
+    // In the order of a session: the workspace file may refer to the user's kinds.
     let mut config = Config::builtin();
     let mut report = String::new();
     for path in user.into_iter().chain([aifo_config::workspace_file_path(workspace)]) {

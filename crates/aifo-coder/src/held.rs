@@ -29,7 +29,7 @@ pub(crate) fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result
     (first == HOLD).then(|| hold(rest).map(|()| ExitCode::SUCCESS))
 }
 
-/// Holds the terminal of a session: `_hold ID COMMAND ARGS`, with the first client as stdin, if any. The
+/// Holds a session terminal: `_hold ID COMMAND ARGS`, with the first client as stdin, if any. The
 /// end of stderr reports the start.
 fn hold(line: &[OsString]) -> anyhow::Result<()> {
     let [id, command, args @ ..] = line else { bail!("incomplete command line") };

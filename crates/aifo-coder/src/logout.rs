@@ -10,7 +10,7 @@ const LINGER: &str = "/var/lib/systemd/linger";
 /// Where systemd has the runtime directories of users.
 const RUNTIME: &str = "/run/user";
 
-/// Warns that this machine removes the session's directory at the user's last logout, if it does.
+/// Warns that this machine removes the session directory at the user's last logout, if it does.
 pub(crate) fn warn() {
     let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let lingers = name.is_ok_and(|name| Path::new(LINGER).join(name).exists());

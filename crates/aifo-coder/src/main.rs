@@ -1,6 +1,6 @@
 //! `aifo-coder`: runs coding agents apart from their tools.
 //!
-//! Turns configuration files, environment and flags into a session's configuration.
+//! Turns configuration files, environment and flags into a session configuration.
 //! `aifo-launch` runs the session.
 
 // Output goes through `console` and `paint`, which escape it for terminals.

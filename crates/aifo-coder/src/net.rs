@@ -1,4 +1,4 @@
-//! `aifo-coder net`: the connections of a session's network by name (`spec/cli.md#net`).
+//! `aifo-coder net`: the connections of a session network by name (`spec/cli.md#net`).
 
 mod allow;
 mod check;

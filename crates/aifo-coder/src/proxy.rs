@@ -34,7 +34,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     logging::start(flags.log_level());
     let workspace = std::env::current_dir().context("cannot determine the current directory")?;
     let workspace = workspace.canonicalize().context("the current directory does not exist")?;
-    // In the user's home the workspace's rules are the user's own.
+    // In the user's home the workspace rules are the user's own.
     let has_user_file =
         aifo_config::user_file_path().is_some_and(|file| file.starts_with(&workspace));
     let mut config = match has_user_file {
@@ -217,7 +217,7 @@ fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
     Ok((directory, shown))
 }
 
-/// The mailbox's directories, below the workspace or HOME.
+/// The mailbox directories, below the workspace or HOME.
 const DIRECTORIES: [&str; 2] = [".swe-swe/", "proxy"];
 
 /// Prints the served commands and their clients.

@@ -62,7 +62,7 @@ pub(crate) enum Share {
     No,
 }
 
-/// Runs a command in a session of its own. `id` is its id, if it is held, and `given` are variables for the agent's process.
+/// Runs a command in a session of its own. `id` is its id, if it is held, and `given` are variables for the agent process.
 pub(crate) async fn run_target(
     target: SessionProgram,
     flags: &cli::Session,
@@ -169,7 +169,7 @@ pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Resul
     Ok(ended(end?, agent))
 }
 
-/// Leaves the terminal to the agent: the launcher's lines go to the session's log.
+/// Leaves the terminal to the agent: the launcher lines go to the session log.
 fn leave_terminal(session: &Session) -> Hold {
     if session.verbosity() == Verbosity::Verbose && io::stderr().is_terminal() {
         let log = match std::env::var_os(env::POD_SESSION) {

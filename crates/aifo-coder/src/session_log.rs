@@ -1,4 +1,4 @@
-//! The log of a session, chosen by its id.
+//! A session log, chosen by its id.
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ fn found(agents: &[String]) -> Vec<StoredState> {
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     agent: String,
-    /// The project's root; null if no session here recorded it.
+    /// The project root; null if no session here recorded it.
     project: Option<String>,
     directory: String,
 }

@@ -142,7 +142,7 @@ fn running_now() -> Vec<RunningSession> {
     sessions.collect()
 }
 
-/// Opens a session's log of calls as soon as it exists.
+/// Opens a session log of calls as soon as it exists.
 fn open_log(path: PathBuf) -> CallSource {
     let mut reader = None;
     CallSource::new(move || {

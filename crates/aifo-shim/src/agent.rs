@@ -1,7 +1,7 @@
 //! `aifo-agent COMMAND [ARG..]`: executes the agent in its container
 //! (`spec/agents.md#how-it-is-started`).
 //!
-//! The runner starts this program with the image's environment. The session's variables are in a
+//! The runner starts this program with the image environment. The session variables are in a
 //! file that is mounted into this container only.
 
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use crate::log;
 use crate::shim_exit::ShimExit;
 use crate::variables::system_file_variables;
 
-/// The directory of shims, which is first in every agent's PATH.
+/// The directory of shims, which is first in every agent PATH.
 const SHIMS: &str = "/opt/aifo/bin";
 
-/// Directories that precede the image's PATH for every agent.
+/// Directories that precede the image PATH for every agent.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The directory with a directory for each tool that may run in place.
@@ -34,7 +34,7 @@ const IN_PLACE: &str = "/opt/aifo/bin/in-place";
 /// Their defaults are in `/tmp`, where tools can replace files (`spec/trust.md#who-writes-and-who-executes`).
 const PRIVATE: [&str; 4] = ["BUN_TMPDIR", "NODE_COMPILE_CACHE", "TMUX_TMPDIR", "XDG_RUNTIME_DIR"];
 
-/// Replaces this process by the command, in the agent's environment. Returns only on failure.
+/// Replaces this process by the command, in the agent environment. Returns only on failure.
 pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
     let Some((command, args)) = words.split_first() else {
         log::line("aifo-agent: no command given");
@@ -122,7 +122,7 @@ fn path_with_shims(path: &OsStr, in_place: &Path) -> OsString {
     shims
 }
 
-/// Resolves the command: a path is used as it is, a name is searched for in the agent's PATH.
+/// Resolves the command: a path is used as it is, a name is searched for in the agent PATH.
 fn program(command: &OsStr, environment: &Environment) -> nix::Result<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Ok(PathBuf::from(command));

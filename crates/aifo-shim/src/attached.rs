@@ -114,7 +114,7 @@ pub(crate) struct Start<'a> {
     pub(crate) proxy: &'a ProxyAddress,
     pub(crate) ignored: SignalSet,
     pub(crate) connect: fn(&Endpoint) -> io::Result<Fd>,
-    /// Returns the settings of the caller's terminal, if a descriptor is one.
+    /// Returns the settings of the caller terminal, if a descriptor is one.
     pub(crate) describe_terminal: fn([Stdio; 3]) -> Option<TerminalSettings>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn passed(fds: [BorrowedFd<'_>; 3], stdio: [Stdio; 3]) -> Vec<Borrowe
     passed.map(|(fd, _)| fd).collect()
 }
 
-/// Returns the caller's terminal: stdout, else stderr, else stdin.
+/// Returns the caller terminal: stdout, else stderr, else stdin.
 pub(crate) fn terminal<T>(fds: [T; 3], stdio: [Stdio; 3]) -> Option<T> {
     let [input, output, error] = fds;
     let mut candidates = [(output, stdio[1]), (error, stdio[2]), (input, stdio[0])].into_iter();

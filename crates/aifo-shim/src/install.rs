@@ -18,7 +18,7 @@ const IN_PLACE: &str = "aifo-in-place";
 /// The word before the names of tools that run in place.
 const IN_PLACE_OPTION: &str = "--in-place";
 
-/// Copies this binary into a directory and links every tool's name, and `further` names, to it; those after
+/// Copies this binary into a directory and links every tool name, and `further` names, to it; those after
 /// `--in-place` that are no other tool's to the link `aifo-in-place`. Replaces earlier links. Returns the number of
 /// links.
 ///

@@ -36,7 +36,7 @@ pub(crate) struct Relay<'a> {
     pub(crate) connection: FrameConnection,
     pub(crate) signals: Signals,
     ignored: SignalSet,
-    /// The caller's terminal, if the tool gets a pseudo terminal.
+    /// The caller terminal, if the tool gets a pseudo terminal.
     terminal: Option<StandardFd>,
     output_processing: OutputProcessing,
     is_started: bool,

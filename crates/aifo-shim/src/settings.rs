@@ -10,7 +10,7 @@ use crate::variables::Variables;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// The proxy's address, or the error to print if a call needs it.
+    /// The proxy address, or the error to print if a call needs it.
     pub(crate) proxy: Result<ProxyAddress, String>,
     pub(crate) decide: aifo_decide::Settings,
     /// The exec id that the caller chose.

@@ -117,7 +117,7 @@ impl<'a> StreamedCall<'a> {
         if head.status == 200 { self.copy_output(reader) } else { self.read_error(reader, head) }
     }
 
-    /// Copies the tool's output to stdout, then ends as the tool did.
+    /// Copies the tool output to stdout, then ends as the tool did.
     fn copy_output(&mut self, mut reader: ResponseReader) -> Result<ShimExit, StreamError> {
         let mut writer = None;
         loop {

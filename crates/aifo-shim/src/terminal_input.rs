@@ -1,4 +1,4 @@
-//! Input from the caller's terminal (`spec/terminal.md#at-the-caller`).
+//! Input from the caller terminal (`spec/terminal.md#at-the-caller`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(crate) struct TerminalInput {
 pub(crate) enum OutputProcessing {
     /// The tool's pseudo terminal, by the modes that the tool sets.
     Remote,
-    /// The caller's terminal. Another process, usually a pipeline's next, writes to it.
+    /// The caller terminal. Another process, usually a pipeline's next, writes to it.
     Local,
 }
 
@@ -194,7 +194,7 @@ impl Drop for TerminalInput {
     }
 }
 
-/// Returns modes without output processing, which the caller's terminal does then.
+/// Returns modes without output processing, which the caller terminal does then.
 pub(crate) fn without_output_processing(mut modes: TerminalModes) -> TerminalModes {
     modes.output &= !libc::OPOST;
     modes

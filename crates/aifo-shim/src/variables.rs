@@ -1,4 +1,4 @@
-//! The shim's variables: environment and `shim.env`.
+//! The shim variables: environment and `shim.env`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -27,7 +27,7 @@ const FILE_NAME: &str = "shim.env";
 const MAX_FILE: u64 = 64 * 1024;
 
 impl Variables {
-    /// Reads a file only if the environment lacks the proxy's address or token. A file beside a
+    /// Reads a file only if the environment lacks the proxy address or token. A file beside a
     /// program of the workspace is not read: tools can write it.
     pub(crate) fn read(tool: &[u8], program: Option<&Path>) -> Self {
         let variables = Variables::of(&aifo_process::environment());

@@ -298,7 +298,7 @@ fn set(place: &mut Pairs, pairs: Pairs) {
     place.extend(pairs);
 }
 
-/// Accepts names that are valid on a command line and in the name of an image.
+/// Accepts names that are valid on a command line and in an image name.
 fn check_name(item: &Item<'_>) -> Result<(), ConfigError> {
     let name = item.name;
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';

@@ -29,7 +29,7 @@ const BY_VARIABLE: [&str; 5] =
     ["agent.node", "agent.python", "agent.smart", "local_python", "max_executions"];
 /// Not carried: the containers already run the images.
 const IMAGE: &str = "image";
-/// Keys of an agent's row about this machine's files.
+/// Keys of an agent row about this machine's files.
 const OF_HOME: [&str; 6] =
     ["state", "private", "credentials", "import", "conversations", "settings"];
 /// Linux has a limit of 128 KiB for a variable.
@@ -73,7 +73,7 @@ pub(super) fn passed_settings() -> Option<File> {
 /// Returns the tables of `[keys]` with the URLs. Keys come from the secret of the pod.
 fn urls(config: &Config) -> Table {
     let entries = config.keys.entries().into_iter();
-    // The localhost of a pod is that of its tools, which must not get the key.
+    // A pod localhost is that of its tools, which must not get the key.
     let urls =
         entries.filter_map(|(name, entry)| Some((name, entry.url.filter(|it| !it.is_local())?)));
     let table = |url: String| Value::Table(Table::from_iter([("url".to_owned(), url.into())]));
@@ -106,7 +106,7 @@ fn kept(table: Table, agent: &str) -> Table {
     all
 }
 
-/// Removes secrets and the keys about this machine from an agent's row.
+/// Removes secrets and the keys about this machine from an agent row.
 fn restrict_row(row: &mut Table) {
     row.retain(|name, _| name != IMAGE && !OF_HOME.contains(&name));
     let remove_secrets = |row: &mut Table| {

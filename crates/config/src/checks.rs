@@ -134,7 +134,7 @@ fn runtime_dir() -> Vec<Finding> {
     vec![judge_runtime_dir(&runtime_directory())]
 }
 
-/// The path of a session's socket below the runtime directory.
+/// The path of a session socket below the runtime directory.
 const SOCKET: &str = "/aifo-0123456789abcdef/front/exec.sock";
 /// Bytes of a unix socket's path (`sun_path` without its NUL).
 const MAX_ADDRESS: usize = 107;

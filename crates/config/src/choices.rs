@@ -1,4 +1,4 @@
-//! Enumerations, sizes and ranges of a session's configuration.
+//! Enumerations, sizes and ranges of a session configuration.
 
 use aifo_agents::{StateImport, StateMode};
 use aifo_engine::Flavor;
@@ -125,7 +125,7 @@ pub(crate) const POOLS: Format<Option<Vec<Subnet>>> = Format::new(
     },
     |pools| pools.as_ref().map_or(json!(null), |pools| displayed(pools)),
 );
-/// A network of the engine.
+/// The engine network.
 pub(crate) const NETWORK: Format<Option<String>> = Format::new(
     |item| {
         let name = item.text()?;

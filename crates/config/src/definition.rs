@@ -4,7 +4,7 @@
 /// name, type and default.
 macro_rules! table {
     ($([$($field:ident: $type:ty = $default:expr)?] $key:expr;)*) => {
-        /// The configuration of a session.
+        /// A session configuration.
         #[derive(Clone, Debug)]
         pub struct Config {
             $($(

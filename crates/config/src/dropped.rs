@@ -74,7 +74,7 @@ impl Config {
         entries.map(|entry| format!("{} ({})", entry.key, entry.from)).collect()
     }
 
-    /// Returns what a pod does not have of the settings for the agent's keys.
+    /// Returns what a pod does not have of the settings for the agent keys.
     fn dropped_of_keys(&self, agent: &AgentSpec) -> Vec<String> {
         let mut sentences = Vec::new();
         let entries = self.keys.entries();

@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::key::{VariableLookup, variable};
 use crate::source::Sourced;
 
-/// Returns the proxy's address: a unix socket, or any port of a host.
+/// Returns the proxy address: a unix socket, or any port of a host.
 pub(crate) fn listen(
     lookup: VariableLookup<'_>,
 ) -> Result<Option<Sourced<Option<Endpoint>>>, ConfigError> {

@@ -76,7 +76,7 @@ impl File {
         &self.text.path
     }
 
-    /// Returns whether it is a workspace's file, which can only restrict.
+    /// Returns whether it is a workspace file, which can only restrict.
     pub fn is_workspaces(&self) -> bool {
         self.text.owner == FileOwner::Workspace
     }

@@ -1,4 +1,4 @@
-//! Rows of the table of keys: name, variables, flag, format, and what the workspace's file may do.
+//! Rows of the table of keys: name, variables, flag, format, and what the workspace file may do.
 //!
 //! `C` is the configuration that holds the values.
 
@@ -66,7 +66,7 @@ pub enum FlagGroup {
     Pod,
 }
 
-/// The change of a value that the workspace's file may make.
+/// The change of a value that the workspace file may make.
 pub(crate) struct Tightening<T> {
     /// Returns the objection to a value, if it extends the configuration.
     pub objection: fn(&T) -> Option<&'static str>,
@@ -110,10 +110,10 @@ pub(crate) trait Key<C>: Sync {
     /// Applies a value of the user's file, the environment or a flag.
     fn apply(&self, config: &mut C, item: &Item<'_>) -> Result<(), ConfigError>;
 
-    /// Applies a value of the workspace's file. Errors: it extends the configuration.
+    /// Applies a value of the workspace file. Errors: it extends the configuration.
     fn tighten(&self, config: &mut C, item: &Item<'_>) -> Result<(), ConfigError>;
 
-    /// Returns why the workspace's file may not have the key, if so.
+    /// Returns why the workspace file may not have the key, if so.
     fn objection(&self) -> Option<&'static str>;
 
     /// Applies the variables.
@@ -198,7 +198,7 @@ impl<K> Row<K> {
 }
 
 impl<C, T> Row<Setting<C, T>> {
-    /// Creates a row. `effect` is the error's text if the workspace's file has the key.
+    /// Creates a row. `effect` is the error's text if the workspace file has the key.
     pub(crate) const fn setting(
         key: &'static str,
         (get, get_mut): At<C, T>,
@@ -225,7 +225,7 @@ impl<C, T> Row<Setting<C, T>> {
 }
 
 impl<C, T: Copy> Row<Setting<C, T>> {
-    /// Lets the workspace's file restrict the value.
+    /// Lets the workspace file restrict the value.
     pub(crate) const fn tightened(mut self, by: Tightening<T>) -> Self {
         self.body.workspace = Ok(by);
         self
@@ -233,7 +233,7 @@ impl<C, T: Copy> Row<Setting<C, T>> {
 }
 
 impl<C> Row<Rule<C>> {
-    /// Creates a row. `workspace` applies the workspace's file, or is the error's text.
+    /// Creates a row. `workspace` applies the workspace file, or is the error's text.
     pub(crate) const fn rule(
         key: &'static str,
         apply: Apply<C>,

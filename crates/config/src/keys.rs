@@ -14,7 +14,7 @@ use crate::item::Item;
 use crate::key::ConfigEntry;
 use crate::source::Sourced;
 
-/// The entries by the provider's name.
+/// The entries by the provider name.
 #[derive(Clone, Debug, Default)]
 pub struct ModelKeySources(Vec<(String, Sourced<KeyEntry>)>);
 

@@ -113,7 +113,7 @@ impl Kinds {
         self.change(item, ToolEffect::Allow)
     }
 
-    /// Denies tools, which the workspace's file may do too.
+    /// Denies tools, which the workspace file may do too.
     pub fn deny(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
         self.change(item, ToolEffect::Deny)
     }

@@ -1,4 +1,4 @@
-//! The layers: the user's file, the environment, flags and the workspace's file.
+//! The layers: the user's file, the environment, flags and the workspace file.
 
 use std::path::Path;
 
@@ -112,7 +112,7 @@ impl Config {
         KEYS.iter().flat_map(|key| key.show(self)).collect()
     }
 
-    /// Adds attached kinds to the session's toolchains.
+    /// Adds attached kinds to the session toolchains.
     pub fn add_attached_kinds(&mut self) {
         for kind in self.kinds.attached.keys() {
             if self.toolchains.value.find(kind).is_none() {

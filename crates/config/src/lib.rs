@@ -1,8 +1,8 @@
 //! Configuration of a session, with the source of each value (`spec/config.md`).
 //!
-//! In scope: the table with a row for each key; files, environment and flags; and the session's settings
+//! In scope: the table with a row for each key; files, environment and flags; and the session settings
 //! that follow. The user's file overrides built-in values, the environment overrides the file, and flags
-//! override both. The workspace's file comes last and can only restrict, because an agent can edit it.
+//! override both. The workspace file comes last and can only restrict, because an agent can edit it.
 //!
 //! Out of scope: commands and their output (`aifo-coder`).
 //!

@@ -16,7 +16,7 @@ use crate::source::{Source, Sourced};
 pub struct ConfiguredRules {
     /// The lists of files, then those of flags.
     allow: Vec<RuleList>,
-    /// The names that the user's and the workspace's file take away.
+    /// The names that the user's and the workspace file take away.
     deny: Vec<Sourced<Vec<String>>>,
 }
 
@@ -49,7 +49,7 @@ impl ConfiguredRules {
         self.add(RuleScope::Agent, item)
     }
 
-    /// Takes names away, which the workspace's file may do too.
+    /// Takes names away, which the workspace file may do too.
     pub fn deny(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
         let list = item.list()?;
         NetworkRules::default().deny(&list).map_err(|error| invalid(item, &error))?;

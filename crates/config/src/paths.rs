@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The workspace's file, in its root.
+/// The workspace file, in its root.
 pub(crate) const WORKSPACE_FILE: &str = ".aifo.toml";
 
 /// Returns `$XDG_CONFIG_HOME/aifo/config.toml` or `~/.config/aifo/config.toml`; `None` without a
@@ -37,7 +37,7 @@ pub fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<
     }
 }
 
-/// Returns the path of the workspace's file.
+/// Returns the path of the workspace file.
 pub fn workspace_file_path(workspace: &Path) -> PathBuf {
     workspace.join(WORKSPACE_FILE)
 }

@@ -70,7 +70,7 @@ pub(crate) fn set_default(
     Ok(())
 }
 
-/// Sets the default of the workspace's file. Errors: it is not to deny.
+/// Sets the default of the workspace file. Errors: it is not to deny.
 pub(crate) fn restrict_default(
     default: &mut WithSource<DefaultVerdict, Source>,
     item: &Item<'_>,

@@ -14,7 +14,7 @@ use aifo_sidecar::Net;
 use crate::session_error::SessionError;
 use crate::table::Config;
 
-/// A command with the agent's table entry and image.
+/// A command with the agent table entry and image.
 pub struct SessionProgram {
     /// Program and arguments.
     pub command: Vec<OsString>,
@@ -34,7 +34,7 @@ pub struct SessionProgram {
     has_default_rules: bool,
 }
 
-/// The image of an agent's container.
+/// The image of an agent container.
 pub struct ProgramImage {
     /// Its name.
     pub name: String,
@@ -64,7 +64,7 @@ impl SessionProgram {
         Ok(SessionProgram::of(command, Some(spec), image, config))
     }
 
-    /// Any command. It is an agent if its program has an agent's name, or if an image is given.
+    /// Any command. It is an agent if its program has an agent name, or if an image is given.
     pub fn command(command: Vec<OsString>, image: Option<&str>, config: &Config) -> Self {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let program = program.unwrap_or_default().to_string_lossy();
@@ -91,7 +91,7 @@ impl SessionProgram {
         }
     }
 
-    /// The agent's name, else the program's.
+    /// The agent name, else the program's.
     pub fn name(&self) -> Option<&str> {
         let program = || Path::new(self.command.first()?).file_name()?.to_str();
         self.spec.as_ref().map(|spec| spec.name.as_str()).or_else(program)
@@ -215,7 +215,7 @@ impl ProgramImage {
 }
 
 impl Config {
-    /// Returns the default image of an agent's container.
+    /// Returns the default image of an agent container.
     pub fn agent_image(&self, spec: &AgentSpec) -> String {
         let (prefix, tag) = (&self.image_prefix.value, &self.image_tag.value);
         let ours = || format!("{prefix}aifo-agent-{}:{tag}", spec.name);

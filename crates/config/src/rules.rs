@@ -33,7 +33,7 @@ impl ArgumentRules {
         Ok(())
     }
 
-    /// Adds the rules of the workspace's file, which can only make a verdict stricter.
+    /// Adds the rules of the workspace file, which can only make a verdict stricter.
     pub fn restrict(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
         let (rules, sources) = read(item)?;
         let allows = rules.iter().position(|(rule, _)| rule.then == Some(Verdict::Allow));

@@ -36,7 +36,7 @@ impl Config {
         }
     }
 
-    /// Returns the proxy's rules for notifications.
+    /// Returns the proxy rules for notifications.
     pub fn notify_rules(&self) -> NotifyRules {
         NotifyRules {
             command: self.notify_command.value.clone(),

@@ -1,4 +1,4 @@
-//! Builds a session's configuration.
+//! Builds a session configuration.
 
 use std::collections::BTreeSet;
 use std::path::Path;

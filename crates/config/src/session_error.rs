@@ -59,7 +59,7 @@ pub enum SessionError {
     /// An image was named for an agent on this machine.
     #[error("--image needs containers, but --backend local has none")]
     ImageWithoutContainers,
-    /// The engine lacks the agent's image.
+    /// The engine lacks the agent image.
     #[error(
         "{engine} has no image '{image}'\n\
          hint: build it with `aifo-coder images build {build}`, or name another with --image"

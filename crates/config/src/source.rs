@@ -26,7 +26,7 @@ pub enum Source {
     Environment(Cow<'static, str>),
     /// A flag of this name.
     Flag(&'static str),
-    /// The workspace's file.
+    /// The workspace file.
     WorkspaceFile(FileLine),
 }
 

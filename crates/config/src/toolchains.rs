@@ -49,7 +49,7 @@ fn parse(kinds: &Kinds, item: &Item<'_>) -> Result<Sourced<Toolchains>, ConfigEr
     Ok(Sourced::new(named, item.source.clone()))
 }
 
-/// Replaces the session's toolchains.
+/// Replaces the session toolchains.
 pub(crate) fn set(
     current: &mut Sourced<Toolchains>,
     kinds: &Kinds,
@@ -65,7 +65,7 @@ pub(crate) fn show(current: &Sourced<Toolchains>) -> Vec<ConfigEntry> {
     vec![entry.unset("detected from the project's files")]
 }
 
-/// Removes the toolchains that the workspace's file does not list. Errors: it has a version.
+/// Removes the toolchains that the workspace file does not list. Errors: it has a version.
 pub(crate) fn restrict(
     current: &mut Sourced<Toolchains>,
     kinds: &Kinds,

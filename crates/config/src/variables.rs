@@ -54,7 +54,7 @@ impl Variables {
         self.set_all(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), item)
     }
 
-    /// Denies variables, which the workspace's file may do too.
+    /// Denies variables, which the workspace file may do too.
     pub fn deny(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
         let names = item.list()?;
         let denied = names.iter().try_for_each(|name| self.forwarding.deny(name));

@@ -26,7 +26,7 @@ use crate::table::Config;
 /// A call that is explained.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainedCall<'a> {
-    /// The tool's name, or the path of a program.
+    /// The tool name, or the path of a program.
     pub tool: &'a OsStr,
     /// Its arguments.
     pub args: &'a [Vec<u8>],

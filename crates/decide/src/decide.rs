@@ -95,7 +95,7 @@ const ENVIRONMENT_MODULES: [&[u8]; 4] = [b"venv", b"virtualenv", b"ensurepip", b
 /// A tool call as the shim received it.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolCall<'a> {
-    /// The tool's name, the last component of `argv[0]`.
+    /// The tool name, the last component of `argv[0]`.
     pub tool: &'a [u8],
     /// The absolute path by which it was called, if that [leads to an
     /// interpreter](crate::leads_to_interpreter).

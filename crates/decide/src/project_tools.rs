@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// How a project's files change a call in a sidecar.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ProjectTools {
-    /// A directory to put before the sidecar's PATH, for the tool and its children.
+    /// A directory to put before the sidecar PATH, for the tool and its children.
     pub first_in_path: Option<PathBuf>,
     /// The active virtual environment.
     pub virtual_env: Option<PathBuf>,
@@ -28,7 +28,7 @@ const PYTHON: &[Substitute] = &[Substitute { program: "python3", words: &[] }];
 
 impl ProjectTools {
     /// Finds the environment that the caller has activated, else that of the interpreter `program`, else what
-    /// the directory or the nearest of its parents up to the workspace's root has: a python sidecar uses
+    /// the directory or the nearest of its parents up to the workspace root has: a python sidecar uses
     /// `.venv`, a node sidecar `tsc` of `node_modules`. The caller says which paths are regular files, and
     /// which of them it may execute.
     pub fn find(

@@ -4,7 +4,7 @@ use crate::entry_point::EntryPoint;
 use crate::settings::{SmartToggles, Toggle};
 use crate::{node, python};
 
-/// A runtime, by the tool's name.
+/// A runtime, by the tool name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runtime<'a> {
     /// `node`

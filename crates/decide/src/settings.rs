@@ -1,4 +1,4 @@
-//! The session's settings for decisions.
+//! The session settings for decisions.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Extent of a request's body: counts a length, or follows the chunked coding (RFC 9112, section 7.1).
+//! Extent of a request body: counts a length, or follows the chunked coding (RFC 9112, section 7.1).
 //!
 //! The bytes pass unchanged. The end of the body is the end of all bytes that reach the server.
 

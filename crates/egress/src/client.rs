@@ -1,4 +1,4 @@
-//! The connection of a client: accepted in its stack, or relayed from there.
+//! A client connection: accepted in its stack, or relayed from there.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ pub struct RelayedConnection {
     pub socket: OwnedFd,
     /// The address that the client dialled.
     pub dialled: SocketAddr,
-    /// The client's address.
+    /// The client address.
     pub peer: SocketAddr,
     /// Set before the gateway closes the socket, if the client must see a reset and not an end.
     pub reset: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ impl fmt::Debug for RelayedConnection {
     }
 }
 
-/// A client's connection.
+/// A client connection.
 pub(crate) struct Client {
     /// Of a relayed connection a socket of another family, which reads, writes and shuts down alike.
     pub(crate) stream: TcpStream,

@@ -104,7 +104,7 @@ struct First {
     body: Option<Body>,
 }
 
-/// Reads a ClientHello, or the head of a request, and checks its name. The head is rewritten for a
+/// Reads a ClientHello, or a request head, and checks its name. The head is rewritten for a
 /// parent proxy.
 async fn read_first(
     client: &TcpStream,

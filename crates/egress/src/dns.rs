@@ -100,7 +100,7 @@ struct Asked<'q> {
     edns: bool,
 }
 
-/// A name of a question.
+/// A question name.
 enum WireName {
     Host(Name),
     /// A valid name with bytes that a host name has not, or an IP address.
@@ -220,7 +220,7 @@ impl<'q> Asked<'q> {
         self.record(&data)
     }
 
-    /// Returns a record for the question's name, which is the first after the header.
+    /// Returns a record for the question name, which is the first after the header.
     fn record(&self, data: &[u8]) -> Vec<u8> {
         let mut record = vec![0xc0, HEADER as u8];
         record.extend(self.kind.to_be_bytes());

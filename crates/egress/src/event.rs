@@ -22,7 +22,7 @@ pub struct ConnectionEvent {
     pub id: u64,
     /// The label of the stack.
     pub stack: String,
-    /// The client's address in its stack; its port identifies the process there. `None` if no client
+    /// The client address in its stack; its port identifies the process there. `None` if no client
     /// is known.
     pub peer: Option<SocketAddr>,
     /// The dialled name, or the address if it has no name.
@@ -78,7 +78,7 @@ pub enum ConnectionError {
     /// The HTTP request is refused.
     #[error("its request {0}")]
     Request(#[from] RequestError),
-    /// The request's body is invalid.
+    /// The request body is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
     /// The client did not send a whole ClientHello or head in time.

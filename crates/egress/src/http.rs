@@ -32,7 +32,7 @@ pub enum RequestError {
     /// It has no `Host`, or several.
     #[error("has {0} Host headers instead of one")]
     Hosts(usize),
-    /// `Host`, or the target in absolute-form, has another name than the connection's address.
+    /// `Host`, or the target in absolute-form, has another name than the connection address.
     #[error("names the host '{0}'")]
     OtherHost(String),
     /// The target is a URL of another scheme, or the method is `CONNECT`.

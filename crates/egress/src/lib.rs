@@ -7,7 +7,7 @@
 //! Out of scope: the network namespaces and the creation of sockets in them (`aifo-runner`,
 //! `aifo-sidecar`), and the sources of rules (`aifo-coder`).
 //!
-//! [`Gateway::serve`] owns the stack's sockets and every connection outside, and closes them when it is
+//! [`Gateway::serve`] owns the stack sockets and every connection outside, and closes them when it is
 //! dropped. Failures of connections are [`ConnectionEvent`]s, not errors. Errors of rules are
 //! [`RuleError`]s, with a hint.
 //!

@@ -9,7 +9,7 @@ pub struct Limits {
     pub connections: usize,
     /// DNS connections over TCP of a stack at once. Further ones are closed.
     pub dns_connections: usize,
-    /// The time for a whole ClientHello, or the head of a request.
+    /// The time for a whole ClientHello, or a request head.
     pub first_bytes: Duration,
     /// The time for the addresses of a name.
     pub resolve: Duration,

@@ -1,4 +1,4 @@
-//! Parent proxy: connections through an HTTP proxy of the launcher's environment (RFC 9110).
+//! Parent proxy: connections through an HTTP proxy of the launcher environment (RFC 9110).
 //!
 //! In scope: the URL, the names that bypass the proxy, the requests, and the head of the response to CONNECT. Out of
 //! scope: sockets (`dial.rs`). The URL's credentials are in no error and no `Debug` output.

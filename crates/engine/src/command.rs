@@ -30,7 +30,7 @@ impl EngineCommand {
         self
     }
 
-    /// Sets a variable in the command's environment. The value may be a secret.
+    /// Sets a variable in the command environment. The value may be a secret.
     pub(crate) fn variable(mut self, name: &OsStr, value: &OsStr) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self

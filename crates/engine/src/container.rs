@@ -1,4 +1,4 @@
-//! The configuration of a container, as arguments of `run`.
+//! A container configuration, as arguments of `run`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,7 +9,7 @@ use crate::engine::{Engine, EngineError};
 use crate::flavor::Flavor;
 use crate::labels::{Label, Labels};
 
-/// The configuration of a container. The engine removes the container when its first process ends,
+/// A container configuration. The engine removes the container when its first process ends,
 /// even if the launcher has been killed.
 #[derive(Clone, Debug)]
 pub struct ContainerSpec {
@@ -53,7 +53,7 @@ pub struct ContainerSpec {
 pub enum User {
     /// The user who starts it, so that new files in the workspace are that user's.
     Caller,
-    /// The container's root, to change the owner of files.
+    /// The container root, to change the owner of files.
     Root,
 }
 
@@ -78,14 +78,14 @@ pub enum Mount {
         /// True for a read-only mount.
         read_only: bool,
     },
-    /// A volume of the engine, created if there is none of this name.
+    /// The engine volume, created if there is none of this name.
     Volume {
         /// Its name.
         name: String,
         /// In the container.
         to: PathBuf,
     },
-    /// An empty tmpfs, owned by the container's user.
+    /// An empty tmpfs, owned by the container user.
     Scratch {
         /// In the container.
         to: PathBuf,
@@ -108,10 +108,10 @@ pub enum Value {
     Hidden(OsString),
 }
 
-/// The network of a container.
+/// A container network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// A network of the engine.
+    /// The engine network.
     Named(String),
     /// The network stack of another container, with its `localhost`.
     Of(String),
@@ -130,7 +130,7 @@ pub struct ContainerLimits {
     pub pids: Option<u32>,
     /// Processors; a fraction such as 1.5 is allowed.
     pub cpus: Option<f64>,
-    /// Limits of each process, by the engine's name, such as `nofile`; soft and hard.
+    /// Limits of each process, by the engine name, such as `nofile`; soft and hard.
     pub ulimits: Vec<(&'static str, u64)>,
 }
 
@@ -234,7 +234,7 @@ impl Engine {
                 word.push(format!(":exec,mode=0700,{ids}"));
                 return Ok(command.arg("--tmpfs").arg(word));
             }
-            // `chown=true` makes the container's user the owner.
+            // `chown=true` makes the container user the owner.
             Mount::Scratch { to } => {
                 let options = ["type=tmpfs", "tmpfs-mode=0700", "chown=true"].map(OsString::from);
                 options.into_iter().chain([target(to)]).collect()

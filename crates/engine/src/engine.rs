@@ -218,12 +218,12 @@ impl Engine {
     }
 
     /// Returns whether a container is independent of the command that has started it. Without a
-    /// daemon, that command records the container's state.
+    /// daemon, that command records the container state.
     pub fn container_outlives_command(&self) -> bool {
         self.flavor == Flavor::Docker
     }
 
-    /// Returns the command that creates a session's network.
+    /// Returns the command that creates a session network.
     pub fn create_network(&self, name: &str, labels: &crate::Labels) -> EngineCommand {
         let words = labels.to_words();
         let labels = words.iter().flat_map(|label| ["--label", label.as_str()]);

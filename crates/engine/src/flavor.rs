@@ -12,7 +12,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// Returns the name of the engine's program.
+    /// Returns the name of the engine program.
     pub fn program(self) -> &'static str {
         match self {
             Flavor::Docker => "docker",

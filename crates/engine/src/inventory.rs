@@ -7,17 +7,17 @@ use crate::flavor::Flavor;
 use crate::labels::{Label, POD, container_name, network_name};
 use crate::messages::is_missing;
 
-/// A container of a session, running or not. An image of the user can have the same labels, so a
+/// A session container, running or not. An image of the user can have the same labels, so a
 /// container also has the name that they imply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// The session's id.
+    /// The session id.
     pub session: String,
     /// The sidecar's kind.
     pub kind: String,
-    /// The session's directory.
+    /// The session directory.
     pub directory: PathBuf,
     /// Its image.
     pub image: String,
@@ -25,14 +25,14 @@ pub struct Container {
     pub status: String,
 }
 
-/// A network of a session, with the name that its labels imply.
+/// A session network, with the name that its labels imply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkEntry {
     /// Its name.
     pub name: String,
     /// The session it belongs to.
     pub session: String,
-    /// The session's directory.
+    /// The session directory.
     pub directory: PathBuf,
 }
 
@@ -151,7 +151,7 @@ fn container(line: &str) -> Option<Container> {
     is_named.then_some(found)
 }
 
-/// Returns a container's name without the suffix of a network's holder that was lost and renamed,
+/// Returns a container name without the suffix of a network's holder that was lost and renamed,
 /// `-lost-1`.
 fn without_lost(container: &Container) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 /// A label's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// The session's id.
+    /// The session id.
     Session,
     /// The kind of the sidecar.
     Kind,
-    /// The uid of the session's user, because an engine can serve several users.
+    /// The uid of the session user, because an engine can serve several users.
     User,
     /// The session directory, whose lock shows whether the session runs.
     Directory,
@@ -30,7 +30,7 @@ impl Label {
 /// The labels of everything that one session creates on an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
-    /// The session's id.
+    /// The session id.
     pub session: String,
     /// The session directory.
     pub directory: PathBuf,
@@ -51,13 +51,13 @@ impl Labels {
     }
 }
 
-/// The kind of an agent's container.
+/// The kind of an agent container.
 const AGENT: &str = "agent";
-/// The kind of the container that holds a session's network. That of a further network stack has the
+/// The kind of the container that holds a session network. That of a further network stack has the
 /// stack's name behind a dot, which no sidecar's kind has.
 pub const POD: &str = "net";
 
-/// Returns the name of a session's container of a kind.
+/// Returns the name of a session container of a kind.
 pub fn container_name(kind: &str, session: &str) -> String {
     match kind {
         AGENT => format!("aifo-agent-{session}"),
@@ -69,7 +69,7 @@ pub fn container_name(kind: &str, session: &str) -> String {
     }
 }
 
-/// Returns the name of a session's network.
+/// Returns the name of a session network.
 pub fn network_name(session: &str) -> String {
     format!("aifo-net-{session}")
 }

@@ -29,7 +29,7 @@ pub(crate) fn is_out_of_subnets(reason: &str) -> bool {
     contains_any(reason, &full)
 }
 
-/// Returns whether an error means that a container's name is in use: by a container that is being
+/// Returns whether an error means that a container name is in use: by a container that is being
 /// removed, or by a leftover.
 pub fn is_name_conflict(stderr: &str) -> bool {
     // Docker; podman, which has two messages.

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::messages::error_line;
 
 impl Engine {
-    /// Pulls an image and passes each line of the engine's output to `progress`. Stops if no registry
+    /// Pulls an image and passes each line of the engine output to `progress`. Stops if no registry
     /// answers within `limit`; after the answer the pull may take longer. Ctrl-C at the terminal ends
     /// it, too. Errors: the reason, in one line.
     pub async fn pull(

@@ -12,7 +12,7 @@ use crate::engine::{Engine, EngineError};
 /// A container that no session has created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserContainer {
-    /// The engine's name of its state: `running`, `paused`, `exited`.
+    /// The engine name of its state: `running`, `paused`, `exited`.
     pub state: String,
     /// The user of its processes; empty for root.
     user: String,
@@ -86,7 +86,7 @@ impl Engine {
         self.command().args(["container", "inspect", "--format", INSPECT_FORMAT, name])
     }
 
-    /// Returns the command that copies a host directory into a container's directory. Root owns the
+    /// Returns the command that copies a host directory into a container directory. Root owns the
     /// copy.
     pub fn copy_into(&self, directory: &Path, name: &str, into: &str) -> EngineCommand {
         self.command().arg("cp").arg(directory).arg(format!("{name}:{into}"))

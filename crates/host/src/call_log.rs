@@ -1,4 +1,4 @@
-//! The session's log: one JSON line per call, and per message of the launcher (`spec/log.md`).
+//! The session log: one JSON line per call, and per message of the launcher (`spec/log.md`).
 
 mod reader;
 
@@ -22,7 +22,7 @@ pub use reader::{CallLogReader, LoggedLine, LoggedMessage, LoggedRecord};
 /// Number of logs that are kept; older ones are removed.
 const MAX_LOGS: usize = 20;
 
-/// How long a session's log is kept.
+/// How long a session log is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallLogRetention {
     /// Together with those of the latest sessions.
@@ -38,7 +38,7 @@ pub fn log_directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("log"))
 }
 
-/// The severity of a message in a session's log.
+/// The severity of a message in a session log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageLevel {
@@ -63,7 +63,7 @@ impl From<tracing::Level> for MessageLevel {
     }
 }
 
-/// Writes the launcher's messages to a session's log. Cheap to clone.
+/// Writes the launcher messages to a session log. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MessageLog {
     file: Arc<Mutex<LogFile>>,
@@ -95,7 +95,7 @@ pub struct OpenLog {
     pub path: PathBuf,
     /// The writer of calls, which also counts them.
     pub calls: CallLog,
-    /// The writer of the launcher's messages.
+    /// The writer of the launcher messages.
     pub messages: MessageLog,
 }
 

@@ -16,7 +16,7 @@ use crate::beneath::{Beneath, Found};
 /// A workspace and a repository that name each other.
 pub(crate) struct Claim {
     pub(crate) repository: LinkedRepository,
-    /// The workspace's directory in the repository; a real path.
+    /// The workspace directory in the repository; a real path.
     pub(crate) directory: PathBuf,
     /// The same directory, as the workspace's `.git` names it.
     pub(crate) named: PathBuf,
@@ -56,7 +56,7 @@ impl Claim {
     }
 }
 
-/// Returns the repository's directory and the name of a worktree in it, if a directory has the form of a
+/// Returns the repository directory and the name of a worktree in it, if a directory has the form of a
 /// linked worktree's: `COMMON/worktrees/NAME`.
 fn worktree_of(directory: &Path) -> Option<(PathBuf, OsString)> {
     let worktrees = directory.parent().filter(|it| it.file_name() == Some("worktrees".as_ref()))?;

@@ -24,7 +24,7 @@ use crate::session_dir::{AbandonedDir, is_locked, is_own, session_of};
 /// The remains of one session. Locked: no other process removes it meanwhile.
 #[derive(Debug)]
 pub struct Leftovers {
-    /// The session's id.
+    /// The session id.
     pub session: String,
     /// In the order of removal.
     pub items: Vec<Leftover>,
@@ -57,7 +57,7 @@ pub enum Leftover {
     },
     /// The mount points in the repository of this workspace.
     MountPoints(PathBuf),
-    /// A directory of the session.
+    /// The session directory.
     Directory(PathBuf),
 }
 
@@ -162,7 +162,7 @@ fn scan_directory(directory: &Path, found: &mut BTreeMap<String, Leftovers>) {
         let at = leftovers.items.len().saturating_sub(1);
         leftovers.items.insert(at, Leftover::Socket { path, directory: record.socket_directory });
     }
-    // Its parent depended on the session's environment.
+    // Its parent depended on the session environment.
     if record
         .tmp
         .parent()
@@ -193,7 +193,7 @@ fn linked(workspace: &Path) -> Option<LinkedRepository> {
     linked_repository(workspace).ok().flatten()
 }
 
-/// Returns the session's socket outside of its directory, if it has no listener.
+/// Returns the session socket outside of its directory, if it has no listener.
 fn abandoned_socket(record: &SessionInfo, directory: &Path) -> Option<PathBuf> {
     let Ok(Endpoint::Unix(path)) = record.url.parse() else { return None };
     let found = path.symlink_metadata().ok()?;

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::running::SessionInfo;
 
-/// The socket in a session's directory, which no container mounts.
+/// The socket in a session directory, which no container mounts.
 pub(crate) const SOCKET: &str = "control.sock";
 
 /// A request, a line of JSON.
@@ -60,7 +60,7 @@ pub(crate) struct Watch {
     watch: bool,
 }
 
-/// A line of the session.
+/// The session line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ControlLine {
@@ -122,7 +122,7 @@ pub enum ControlError {
     /// A system call failed.
     #[error("cannot reach session '{session}': {source}")]
     System {
-        /// The session's id.
+        /// The session id.
         session: String,
         /// The system's error.
         source: io::Error,

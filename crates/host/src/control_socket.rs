@@ -36,7 +36,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 struct Excluded {
     launcher: Pid,
-    /// The last component of the session's directory, which is in their variables. A pod has its name as the
+    /// The last component of the session directory, which is in their variables. A pod has its name as the
     /// host name, without `/`.
     component: String,
     token: Token,

@@ -139,7 +139,7 @@ fn without_comments(text: &str) -> String {
     json
 }
 
-/// Returns whether a text is the name of an image: `[HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST]`. It begins
+/// Returns whether a text is an image name: `[HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST]`. It begins
 /// with a letter or digit, so it is no option of the engine.
 fn is_image_name(text: &str) -> bool {
     let (text, digest) = match text.split_once('@') {

@@ -1,6 +1,6 @@
 //! git on this machine, outside of every repository (`spec/trust.md#programs`).
 //!
-//! A repository's configuration can name commands that git runs: `core.fsmonitor`, hooks, aliases,
+//! A repository configuration can name commands that git runs: `core.fsmonitor`, hooks, aliases,
 //! pagers, filters, external diffs, `core.sshCommand`. An agent can write that configuration, and
 //! not every key can be overridden. So the launcher's git never opens a repository.
 

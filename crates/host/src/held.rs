@@ -26,7 +26,7 @@ const END_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A held session, as the user sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRecord {
-    /// The session's id.
+    /// The session id.
     pub id: String,
     /// The directory in which it was started.
     pub directory: PathBuf,

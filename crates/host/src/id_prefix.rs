@@ -40,7 +40,7 @@ pub fn the_one(prefix: &str, ids: &[&str], what: &str) -> Result<usize, PrefixEr
     }))
 }
 
-/// Returns a session's id in short, for command lines.
+/// Returns a session id in short, for command lines.
 pub fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }

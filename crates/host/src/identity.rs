@@ -1,4 +1,4 @@
-//! User, group and git identity in the agent's container.
+//! User, group and git identity in the agent container.
 
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ pub fn git_identity(programs: &TrustedPrograms) -> Vec<(String, String)> {
     settings.into_iter().filter(|(key, _)| is_carried(key)).collect()
 }
 
-/// The user's ignored files in the agent's container.
+/// The user's ignored files in the agent container.
 pub const EXCLUDES: &str = "/etc/git-excludes";
 
 /// git's own default of `core.excludesFile`.

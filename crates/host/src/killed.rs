@@ -17,7 +17,7 @@ use crate::trusted::TrustedPrograms;
 pub struct KilledSession {
     /// Its id.
     pub id: String,
-    /// `local`, or the engine's name. `None` if it was killed before it had started.
+    /// `local`, or the engine name. `None` if it was killed before it had started.
     pub backend: Option<String>,
 }
 
@@ -109,8 +109,8 @@ async fn remove(engines: &[Engine], sessions: &[&KilledSession]) -> Vec<String> 
     removed
 }
 
-/// Returns whether a container of the session runs, or a process has the session's directory in its
-/// environment: as a part of PATH, TMPDIR or the proxy's address.
+/// Returns whether a container of the session runs, or a process has the session directory in its
+/// environment: as a part of PATH, TMPDIR or the proxy address.
 async fn runs(leftovers: &Leftovers, engines: &[Engine]) -> bool {
     let has_container =
         leftovers.items.iter().any(|item| matches!(item, Leftover::Container { .. }));

@@ -17,7 +17,7 @@
 //!         println!("  {}", tool.tool);
 //!     }
 //! }
-//! // A program that the project's files cannot have replaced.
+//! // A program that the project files cannot have replaced.
 //! let programs = TrustedPrograms::for_workspace(".".as_ref(), &[]);
 //! assert!(programs.program("sh").is_ok());
 //! ```

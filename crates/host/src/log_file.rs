@@ -1,4 +1,4 @@
-//! A file of JSON lines of limited size, as a session's log (`spec/log.md`).
+//! A file of JSON lines of limited size, as a session log (`spec/log.md`).
 
 mod line_reader;
 
@@ -19,7 +19,7 @@ pub(crate) fn rotated_log(log: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns the path of the connections beside a session's log.
+/// Returns the path of the connections beside a session log.
 pub fn connections_path(log: &Path) -> PathBuf {
     log.with_extension("connections")
 }

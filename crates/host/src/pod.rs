@@ -73,7 +73,7 @@ impl PodSession {
         &self.id
     }
 
-    /// Returns the directory of the proxy's socket, which only the agent's container has too.
+    /// Returns the directory of the proxy socket, which only the agent container has too.
     pub fn frontend(&self) -> PathBuf {
         self.directory.join("front")
     }

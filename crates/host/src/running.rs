@@ -27,7 +27,7 @@ pub struct SessionInfo {
     pub pid: u32,
     /// The workspace root.
     pub workspace: PathBuf,
-    /// The proxy's address.
+    /// The proxy address.
     pub url: String,
     /// The variables that pass to its tools besides those of the table, separated by commas.
     pub forwarded: String,
@@ -35,7 +35,7 @@ pub struct SessionInfo {
     pub kinds: Vec<Kind>,
     /// The kinds that run.
     pub up: Vec<Kind>,
-    /// `local`, or the engine's name.
+    /// `local`, or the engine name.
     pub backend: String,
     /// Its agent, if that runs in a container.
     pub agent: Option<String>,
@@ -51,7 +51,7 @@ pub struct SessionInfo {
     pub directory: PathBuf,
     /// Its temporary directory.
     pub tmp: PathBuf,
-    /// The directory that it created for the proxy's socket.
+    /// The directory that it created for the proxy socket.
     pub socket_directory: Option<PathBuf>,
 }
 
@@ -153,7 +153,7 @@ impl SessionInfo {
         RunningTable::read(&self.directory.join(RUNNING_TABLE)).unwrap_or_default()
     }
 
-    /// Reads a session's record; the session need not run. `None` without a valid record: only the
+    /// Reads a session record; the session need not run. `None` without a valid record: only the
     /// caller may have access to the directory, and paths that are read or removed later must match
     /// the id in its name.
     pub(crate) fn read(directory: &Path) -> Option<Self> {

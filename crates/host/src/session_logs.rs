@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use crate::call_log::log_directory;
 use crate::running::running_sessions;
 
-/// A session's log.
+/// A session log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLog {
-    /// The session's id.
+    /// The session id.
     pub id: String,
     /// The file.
     pub path: PathBuf,

@@ -55,7 +55,7 @@ pub enum ShimBinaryError {
         path: PathBuf,
         /// Its version.
         found: String,
-        /// The launcher's version.
+        /// The launcher version.
         expected: String,
     },
 }

@@ -27,7 +27,7 @@ pub struct Version {
 pub enum VersionSource {
     /// The user, for this kind: mandatory.
     User,
-    /// A file of the project. Ignored where only one version is available.
+    /// The project file. Ignored where only one version is available.
     ProjectFile(PathBuf),
 }
 

@@ -2,11 +2,11 @@
 
 use aifo_types::{env, escape_line};
 
-/// Digits of a session's id in command lines.
+/// Digits of a session id in command lines.
 const SHORT_ID: usize = 8;
 
 /// Returns the line `aifo-coder COMMAND` for the user of this process's session. In a pod it has the options
-/// of its client, and the session's id (`spec/kubernetes.md#commands`).
+/// of its client, and the session id (`spec/kubernetes.md#commands`).
 pub fn user_command(command: &str) -> String {
     let variable = |name| std::env::var(name).ok();
     line(command, variable(env::POD_SESSION).as_deref(), variable(env::POD_CLIENT).as_deref())

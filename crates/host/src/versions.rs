@@ -1,4 +1,4 @@
-//! Version of a toolchain that the project's files request (`spec/cli.md#versions`).
+//! Version of a toolchain that the project files request (`spec/cli.md#versions`).
 //!
 //! Proves `spec/cli.md#toolchains`.
 
@@ -33,7 +33,7 @@ fn parse(format: VersionFormat, names: &[&str], text: &str) -> ParsedVersion {
     }
 }
 
-/// A version that the user or the project's files request.
+/// A version that the user or the project files request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectVersion {
     /// The version; its source is the file.
@@ -74,7 +74,7 @@ pub fn project_version(kind: &Kind, workspace: &Path) -> Option<ProjectVersion> 
 /// Larger than any of these files.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Reads a file of the workspace; `None` if it does not exist. An agent can put a link to a file of this
+/// Reads the workspace file; `None` if it does not exist. An agent can put a link to a file of this
 /// machine here, or a FIFO.
 fn read_text(workspace: &Path, file: &str) -> io::Result<Option<String>> {
     let file = match RootDirectory::open(workspace)?.open_regular(Path::new(file)) {

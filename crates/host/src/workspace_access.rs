@@ -1,4 +1,4 @@
-//! True if an agent's container can write in its workspace.
+//! True if an agent container can write in its workspace.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Checks where a workspace and an agent's state may lie (`spec/trust.md#ground-check`).
+//! Checks where a workspace and an agent state may lie (`spec/trust.md#ground-check`).
 //!
 //! An agent writes to its workspace and its state directories. So neither may contain, or be part
 //! of, anything that aifo trusts: the user's home, aifo's own directories, its programs.
@@ -38,7 +38,7 @@ pub enum WorkspaceError {
         /// The cause.
         source: io::Error,
     },
-    /// Engines and the session's records need text.
+    /// Engines and the session records need text.
     #[error(
         "'{}' cannot be {role}: its path is not UTF-8\nhint: rename the directory",
         escaped(path)
@@ -78,7 +78,7 @@ pub fn real_directory(path: &Path) -> Result<PathBuf, WorkspaceError> {
     if real.is_dir() { Ok(real) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
 }
 
-/// Checks an agent's state directory, which need not exist yet.
+/// Checks an agent state directory, which need not exist yet.
 pub fn check_state(path: &Path) -> Result<(), WorkspaceError> {
     check(&real_path(path), "a state directory")
 }
@@ -103,7 +103,7 @@ pub fn check_shim(workspace: &Path, shim: &Path) -> Result<(), WorkspaceError> {
     })
 }
 
-/// Returns whether a container's image has a directory at this path that a mount must not hide.
+/// Returns whether a container image has a directory at this path that a mount must not hide.
 pub fn is_system_directory(path: &Path) -> bool {
     let systems = [
         "/",

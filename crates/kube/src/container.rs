@@ -1,13 +1,13 @@
-//! A container of a pod.
+//! A pod container.
 
 use crate::security;
 use crate::session_pod::Limits;
 use crate::volumes::WORKSPACE_PATH as WORKSPACE;
 use crate::yaml::{Entry, Node, list, map};
 
-/// Memory of the launcher's container: its programs need 15 MB, and a log is written.
+/// Memory of the launcher container: its programs need 15 MB, and a log is written.
 const LAUNCHER_MEMORY: (&str, &str) = ("32Mi", "256Mi");
-/// Thousandths of a processor that the launcher's container requests, if it has a limit.
+/// Thousandths of a processor that the launcher container requests, if it has a limit.
 const LAUNCHER_MILLI_CPUS: u64 = 100;
 
 /// Returns a variable of a container.

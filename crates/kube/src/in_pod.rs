@@ -207,7 +207,7 @@ fn signal(line: &[OsString]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a process of a pod, if the command line is that of one.
+/// Runs a pod process, if the command line is that of one.
 pub fn process(first: &OsStr, rest: &[OsString]) -> Option<anyhow::Result<ExitCode>> {
     if first == HOLD_IN_POD {
         Some(hold(rest))

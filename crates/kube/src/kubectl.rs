@@ -189,7 +189,7 @@ impl Kubectl {
         command
     }
 
-    /// Returns the command that runs a program in a container of a pod, with stdin. It has no terminal.
+    /// Returns the command that runs a program in a pod container, with stdin. It has no terminal.
     pub fn exec<S: AsRef<OsStr>>(
         &self,
         pod: &str,
@@ -212,7 +212,7 @@ impl Kubectl {
         captured(command, input).await
     }
 
-    /// Runs a program in a container of a pod, with `input` as its stdin, and returns its stdout.
+    /// Runs a program in a pod container, with `input` as its stdin, and returns its stdout.
     pub async fn exec_output(
         &self,
         pod: &str,

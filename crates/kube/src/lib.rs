@@ -3,7 +3,7 @@
 //! In scope: the pod of a session with its network policy ([`SessionPod::render`]), the role to run
 //! sessions ([`Role::render`]), as commented YAML, and the state of a pod ([`PodObject`]); [`Kubectl`], which
 //! starts kubectl for a target and classifies failures; sessions in pods from their user's machine ([`client`]),
-//! and the launcher's processes in a pod ([`in_pod`]).
+//! and the launcher processes in a pod ([`in_pod`]).
 //!
 //! Out of scope: command lines (`aifo-coder`), and the runners' connections in a pod (`aifo-sidecar`).
 //!

@@ -124,7 +124,7 @@ impl SessionPod {
         install.chain(upload).chain(self.clone_containers(volumes)).collect()
     }
 
-    /// Waits for the files of the workspace, which the client writes by `kubectl exec`.
+    /// Waits for the workspace files, which the client writes by `kubectl exec`.
     fn upload_container(&self, volumes: &mut Volumes<'_>) -> Option<Node> {
         (self.workspace == Workspace::Upload).then(|| {
             let upload = Container {
@@ -143,7 +143,7 @@ impl SessionPod {
         })
     }
 
-    /// Clones the repository and creates the session's branch.
+    /// Clones the repository and creates the session branch.
     fn clone_containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
         let Workspace::Git { url, reference, secret, is_pushed } = &self.workspace else {
             return Vec::new();
@@ -330,7 +330,7 @@ fn login(secret: Option<&str>) -> impl Iterator<Item = Node> {
     })
 }
 
-/// A credential helper of git; `git` runs it by the shell of the launcher's image.
+/// A credential helper of git; `git` runs it by the shell of the launcher image.
 pub const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && printf \
      'username=%s\\npassword=%s\\n' \"$AIFO_GIT_USERNAME\" \"$AIFO_GIT_PASSWORD\"; }; f";
 

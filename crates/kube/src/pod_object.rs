@@ -92,7 +92,7 @@ pub(crate) struct Terminated {
     pub(crate) message: String,
 }
 
-/// The container of the launcher.
+/// The launcher container.
 pub(crate) const LAUNCHER: &str = "aifo";
 /// The init container that waits for the workspace.
 pub(crate) const UPLOAD: &str = "upload";
@@ -105,12 +105,12 @@ impl PodObject {
         &self.metadata.name
     }
 
-    /// Returns the session's id; `None` for a pod of another program.
+    /// Returns the session id; `None` for a pod of another program.
     pub fn session(&self) -> Option<&str> {
         self.metadata.labels.get(SESSION_LABEL).map(String::as_str)
     }
 
-    /// Returns the agent's name.
+    /// Returns the agent name.
     pub fn agent(&self) -> &str {
         self.metadata.labels.get(AGENT_LABEL).map(String::as_str).unwrap_or_default()
     }
@@ -153,7 +153,7 @@ impl PodObject {
             && self.launcher().is_some_and(|it| it.running.is_some())
     }
 
-    /// Returns whether its init container waits for the files of the workspace.
+    /// Returns whether its init container waits for the workspace files.
     pub fn waits_for_upload(&self) -> bool {
         let mut containers = self.status.init_container_statuses.iter();
         containers.any(|it| it.name == UPLOAD && it.state.running.is_some())
@@ -165,7 +165,7 @@ impl PodObject {
         conditions.find(|it| it.r#type == "DisruptionTarget" && it.status == "True")
     }
 
-    /// Returns the state of the launcher's container.
+    /// Returns the state of the launcher container.
     pub(crate) fn launcher(&self) -> Option<&ContainerState> {
         self.container(LAUNCHER)
     }

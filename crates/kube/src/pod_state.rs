@@ -93,7 +93,7 @@ impl PodObject {
     }
 }
 
-/// Returns the state after the end of the launcher's container.
+/// Returns the state after the end of the launcher container.
 fn state_after(ended: &Terminated) -> PodState {
     let failed =
         |message: String, hint| PodState::Failed(PodFailure { message, hint, log_of: None });

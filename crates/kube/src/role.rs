@@ -14,7 +14,7 @@ pub struct Role {
 /// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A user of the cluster.
+    /// The cluster user.
     User(String),
     /// A group of users.
     Group(String),

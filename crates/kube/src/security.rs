@@ -6,7 +6,7 @@ use crate::yaml::{Entry, Node, list, map};
 /// The label of all objects of a session.
 pub const SESSION_LABEL: &str = "dev.aifo.session";
 
-/// The label with the name of the agent.
+/// The label with the agent name.
 pub(crate) const AGENT_LABEL: &str = "dev.aifo.agent";
 
 /// Returns the name of the session's objects.

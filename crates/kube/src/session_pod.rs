@@ -26,7 +26,7 @@ pub struct SessionPod {
     pub agent_variables: Vec<(String, String)>,
     /// True if the agent has a terminal.
     pub terminal: bool,
-    /// The agent's container.
+    /// The agent container.
     pub agent: AgentContainer,
     /// The sidecars.
     pub kinds: Vec<KindContainer>,
@@ -48,7 +48,7 @@ pub struct SessionPod {
     pub user: u32,
     /// The names of tools that are not built in.
     pub further_tools: Vec<String>,
-    /// The names of tools that are judged, then run in the agent's container.
+    /// The names of tools that are judged, then run in the agent container.
     pub in_place: Vec<String>,
     /// The destinations that containers can connect to.
     pub network: Network,
@@ -62,10 +62,10 @@ pub struct SessionPod {
     pub warnings: Vec<String>,
 }
 
-/// The agent's container.
+/// The agent container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentContainer {
-    /// The agent's name.
+    /// The agent name.
     pub name: String,
     /// Its image.
     pub image: String,
@@ -90,7 +90,7 @@ pub struct KindContainer {
     pub caches: Vec<String>,
 }
 
-/// The workspace of a pod.
+/// A pod workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workspace {
     /// A claim of a persistent volume, by its name.
@@ -103,7 +103,7 @@ pub enum Workspace {
         reference: Option<String>,
         /// A secret with the keys `username` and `password`.
         secret: Option<String>,
-        /// True if `aifo` pushes the session's branch to the URL.
+        /// True if `aifo` pushes the session branch to the URL.
         is_pushed: bool,
     },
     /// Files that a client uploads before the agent starts.
@@ -115,7 +115,7 @@ pub enum Workspace {
 pub struct Keys {
     /// The name of the secret.
     pub secret: String,
-    /// The variables of the launcher, each the key of the same name. Missing ones are left out.
+    /// The launcher variables, each the key of the same name. Missing ones are left out.
     pub variables: Vec<String>,
 }
 

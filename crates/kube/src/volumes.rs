@@ -18,7 +18,7 @@ pub(crate) enum Access {
 
 /// The path of the workspace in all containers.
 pub(crate) const WORKSPACE_PATH: &str = "/workspace";
-/// The volume of the workspace.
+/// The workspace volume.
 const WORKSPACE: &str = "workspace";
 
 impl<'a> Volumes<'a> {

@@ -346,7 +346,7 @@ fn each_side_has_only_its_own_sockets() {
     assert_eq!(mount("aifo", "workspace"), Some(("/workspace".to_owned(), true)));
 }
 
-/// A tool could replace what the agent's programs map, execute or listen at.
+/// A tool could replace what the agent programs map, execute or listen at.
 #[test]
 fn agent_and_tools_share_only_workspace_and_tmp() {
     let spec = rendered(&session()).1.spec.unwrap();

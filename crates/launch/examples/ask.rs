@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p aifo-launch --example ask -- DIR SECS KIND [MAX_SECS]`
 //!
-//! Prints the session's variables and id, then serves until INT, TERM or HUP.
+//! Prints the session variables and id, then serves until INT, TERM or HUP.
 
 use std::time::Duration;
 

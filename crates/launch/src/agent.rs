@@ -41,7 +41,7 @@ pub enum AgentEnd {
 }
 
 impl Agent {
-    /// Takes the program and its arguments. A plain name is looked up in the agent's PATH, where
+    /// Takes the program and its arguments. A plain name is looked up in the agent PATH, where
     /// the shims come first. Returns `None` for an empty command.
     pub fn new(command: Vec<OsString>) -> Option<Self> {
         let (variables, own_variables) = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ impl Agent {
         self
     }
 
-    /// Sets variables of the agent's own process. The session's variables take precedence.
+    /// Sets variables of the agent's own process. The session variables take precedence.
     pub fn add_variables(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -74,7 +74,7 @@ impl Agent {
         self.command.first().cloned().unwrap_or_default()
     }
 
-    /// Runs the agent and waits until it ends: in the session's container if there is one, else on
+    /// Runs the agent and waits until it ends: in the session container if there is one, else on
     /// this machine. The child stays in the launcher's process group, so keys of the terminal reach
     /// it.
     ///
@@ -193,7 +193,7 @@ pub struct HostEnvironment {
     shim_variables: Vec<(OsString, OsString)>,
 }
 
-/// The agent's container, reached through its agent endpoint.
+/// The agent container, reached through its agent endpoint.
 #[derive(Clone, Debug)]
 pub struct ContainerEnvironment {
     shim: ShimBinary,
@@ -206,13 +206,13 @@ pub struct ContainerEnvironment {
 }
 
 impl AgentEnvironment {
-    /// Returns a command that runs `program` in the agent's environment and ends as it does; the
+    /// Returns a command that runs `program` in the agent environment and ends as it does; the
     /// caller adds arguments. A plain name is looked up in that PATH, where the shims come first.
     pub fn command(&self, program: &OsStr) -> Command {
         self.command_with(program, &[])
     }
 
-    /// Like [`command`](Self::command), with variables of its own. The session's variables take
+    /// Like [`command`](Self::command), with variables of its own. The session variables take
     /// precedence.
     pub fn command_with(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         match self {

@@ -66,7 +66,7 @@ impl RunnerTransport {
 }
 
 impl SidecarBackend {
-    /// Returns `local`, or the engine's name.
+    /// Returns `local`, or the engine name.
     pub fn name(&self) -> &'static str {
         match self {
             SidecarBackend::Local => "local",
@@ -174,7 +174,7 @@ impl Containers {
         missing
     }
 
-    /// Returns the engine's name, after the reason why a preferred engine was not taken, if any:
+    /// Returns the engine name, after the reason why a preferred engine was not taken, if any:
     /// `docker does not answer: REASON; podman`.
     pub fn engine_text(&self) -> String {
         let flavor = self.engine.flavor();
@@ -184,19 +184,19 @@ impl Containers {
         }
     }
 
-    /// True if the caller's id in containers is root: the caller is root, or a rootless docker maps
+    /// True if the caller id in containers is root: the caller is root, or a rootless docker maps
     /// it to root.
     pub(crate) fn runs_as_root(&self) -> bool {
         let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;
         namespaced || nix::unistd::getuid().is_root()
     }
 
-    /// Returns the caller's uid in containers.
+    /// Returns the caller uid in containers.
     pub(crate) fn uid(&self) -> u32 {
         if self.runs_as_root() { 0 } else { nix::unistd::getuid().as_raw() }
     }
 
-    /// True if the container's processes are root on this machine too.
+    /// True if the container processes are root on this machine too.
     pub fn run_as_host_root(&self) -> bool {
         nix::unistd::getuid().is_root() && !self.engine.facts().rootless
     }
@@ -219,7 +219,7 @@ impl Containers {
         open_network(self.net, &self.rules, kinds, ports).map(Some)
     }
 
-    /// Warns if containers get a proxy's URL without the login that it has on the host.
+    /// Warns if containers get a proxy URL without the login that it has on the host.
     pub(crate) fn warn_of_removed_logins(&self) {
         if self.net.is_by_name() {
             // They get no proxy.
@@ -307,7 +307,7 @@ impl Containers {
 /// The workspace, its linked repository, the covered sockets in them, and the caches.
 pub(crate) type Mounted<'a> = (&'a Path, Option<LinkedRepository>, Vec<PathBuf>, Caches);
 
-/// Returns limits of each process in a container, by the engine's names: no core dumps, which the host
+/// Returns limits of each process in a container, by the engine names: no core dumps, which the host
 /// would store, and half of the open files and pending signals that this machine allows, so that one
 /// session does not use them up.
 fn process_limits(flavor: Flavor, of_launcher: &[ResourceLimit]) -> Vec<(&'static str, u64)> {
@@ -377,7 +377,7 @@ fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
 pub(crate) struct SelectedBackend {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) containers: Option<ContainerBackend>,
-    /// Starts the runner of the agent's container.
+    /// Starts the runner of the agent container.
     pub(crate) agent: Option<Box<dyn Backend>>,
 }
 

@@ -24,7 +24,7 @@ pub struct Cache {
 /// Location of a cache.
 #[derive(Clone, Debug)]
 pub enum CacheLocation {
-    /// A volume of an engine.
+    /// An engine volume.
     Volume {
         /// The engine.
         engine: Engine,
@@ -82,7 +82,7 @@ pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<Engi
 }
 
 impl Cache {
-    /// Returns `local`, or the engine's name.
+    /// Returns `local`, or the engine name.
     pub fn backend(&self) -> &'static str {
         match &self.location {
             CacheLocation::Volume { engine, .. } => engine.flavor().program(),
@@ -90,7 +90,7 @@ impl Cache {
         }
     }
 
-    /// Returns the project's root; `None` if the cache is the user's, or no session on this machine
+    /// Returns the project root; `None` if the cache is the user's, or no session on this machine
     /// has recorded the project.
     pub fn project(&self) -> Option<PathBuf> {
         match &self.owner {

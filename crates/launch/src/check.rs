@@ -16,7 +16,7 @@ use crate::session::Session;
 /// A problem: calls would bypass the sidecars, or fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShimFinding {
-    /// A shell finds another file under a tool's name.
+    /// A shell finds another file under a tool name.
     Bypass {
         /// The shell's command line.
         shell: &'static str,
@@ -70,7 +70,7 @@ const ANY_TOOL: &str = "cargo";
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Agent {
-    /// Checks that shells in the agent's environment find the shims, and that a tool runs. May take
+    /// Checks that shells in the agent environment find the shims, and that a tool runs. May take
     /// a moment. Errors: no command can be started there.
     pub async fn check(&self, session: &Session) -> io::Result<Vec<ShimFinding>> {
         let environment = self.prepare(session)?;
@@ -126,7 +126,7 @@ async fn check_tool(environment: &AgentEnvironment, tool: &str) -> Option<ShimFi
     })
 }
 
-/// Runs a command in the agent's environment and collects its output.
+/// Runs a command in the agent environment and collects its output.
 async fn run(environment: &AgentEnvironment, program: &str, args: &[&str]) -> io::Result<Output> {
     let mut command = environment.command(OsStr::new(program));
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);

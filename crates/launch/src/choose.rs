@@ -75,9 +75,9 @@ pub struct BackendRequest<'a> {
     pub choice: BackendChoice,
     /// The alternative of `Auto`.
     pub fallback: Fallback,
-    /// The project's root.
+    /// The project root.
     pub workspace: &'a Path,
-    /// The session's toolchains, whose versions select images.
+    /// The session toolchains, whose versions select images.
     pub toolchains: &'a [Toolchain],
     /// The user's own containers, by kind; these kinds need no image.
     pub attached: &'a BTreeMap<Kind, String>,
@@ -93,7 +93,7 @@ pub struct ChosenBackend {
 }
 
 impl BackendRequest<'_> {
-    /// Finds an engine, checks its images, and decides those that the project's files choose. `containers`
+    /// Finds an engine, checks its images, and decides those that the project files choose. `containers`
     /// returns the settings of containers, with
     /// the images that the user named. Errors: the engine is not available, and there is no fallback; no
     /// image has a version that the user requests.

@@ -23,7 +23,7 @@ use crate::confine::{ConfinementMode, NetworkAccess};
 pub struct SessionConfig {
     /// The id of its [holder](aifo_host::HeldDirectory); `None` for a new one.
     pub id: Option<String>,
-    /// The project's root.
+    /// The project root.
     pub workspace: PathBuf,
     /// The shim, which is also the sidecars' runner.
     pub shim: ShimBinary,
@@ -74,9 +74,9 @@ pub struct SessionConfig {
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
     pub call_logs: CallLogRetention,
-    /// The agent's container; `None` for an agent on this machine.
+    /// The agent container; `None` for an agent on this machine.
     pub agent: Option<AgentContainerConfig>,
-    /// Which of the launcher's variables pass to the agent in its container.
+    /// Which of the launcher variables pass to the agent in its container.
     pub agent_forwarding: Forwarding,
 }
 

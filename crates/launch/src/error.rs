@@ -27,7 +27,7 @@ pub enum LaunchError {
         .0.display()
     )]
     SystemWorkspace(PathBuf),
-    /// The agent's container or state is not ready.
+    /// The agent container or state is not ready.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// A directory of the session could not be created.

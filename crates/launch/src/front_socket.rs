@@ -1,4 +1,4 @@
-//! The listening socket of a session's proxy.
+//! The listening socket of a session proxy.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(crate) struct FrontSocket {
 }
 
 impl FrontSocket {
-    /// Listens in `frontend`, a directory of the session, unless there is an address.
+    /// Listens in `frontend`, the session directory, unless there is an address.
     pub(crate) fn open(listen: Option<Endpoint>, frontend: &Path) -> Result<Self, LaunchError> {
         let mut directory = None;
         let endpoint = match listen {

@@ -12,7 +12,7 @@ use aifo_types::{Token, env};
 use nix::{sys::wait::waitpid, unistd::Pid};
 
 /// Handle of the watching process. When it is dropped, that process ends. If the launcher dies
-/// first, it ends every process that has the session's token in its environment.
+/// first, it ends every process that has the session token in its environment.
 #[derive(Debug)]
 pub(crate) struct HostWatch {
     launcher: PipeWriter,
@@ -30,7 +30,7 @@ impl HostWatch {
         let spawn = Spawn {
             cwd: Some(root.as_fd()),
             stdio: [Some(reader.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
-            // Independent of the terminal's keys and hang-up.
+            // Independent of the terminal keys and hang-up.
             group: Group::Session,
             ..Spawn::new(program, vec![text("aifo-runner")?, text("watch")?], Vec::new())
         };

@@ -1,4 +1,4 @@
-//! The image of a kind whose version the user or the project's files request (`spec/cli.md#versions`).
+//! The image of a kind whose version the user or the project files request (`spec/cli.md#versions`).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct ImageDecision {
     pub kind: Kind,
     /// The image.
     pub image: String,
-    /// The version that the user or the project's files request.
+    /// The version that the user or the project files request.
     pub requested: Option<ProjectVersion>,
     /// The reason.
     pub reason: ImageReason,
@@ -200,7 +200,7 @@ fn is_release(text: &str) -> bool {
     text.split('.').count() <= 3 && text.split('.').all(is_number)
 }
 
-/// Returns whether a version of an image is the requested one, as far as that goes: `22` is satisfied by
+/// Returns whether an image version is the requested one, as far as that goes: `22` is satisfied by
 /// `22.11.0`.
 fn satisfies(found: &str, requested: &ProjectVersion) -> bool {
     let numbers =

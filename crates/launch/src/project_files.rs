@@ -215,7 +215,7 @@ fn changed_at(metadata: &std::fs::Metadata) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)
 }
 
-/// Removes a file of the workspace; no link is followed.
+/// Removes the workspace file; no link is followed.
 fn remove(workspace: &Path, path: &Path) -> std::io::Result<()> {
     let parent = path.parent().unwrap_or(path);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;

@@ -25,7 +25,7 @@ pub enum Admission {
     CaBundle,
     /// The SSH agent: it signs for tools; keys stay in the agent.
     SshAgent,
-    /// The login in a proxy's URL.
+    /// The login in a proxy URL.
     ProxyLogin,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct SessionAgent {
 pub(crate) struct SessionFiles {
     pub(crate) directory: SessionDir,
     pub(crate) tmp: SessionDir,
-    /// The directory of the proxy's socket and the shims' settings, which the agent's container has.
+    /// The directory of the proxy socket and the shims' settings, which the agent container has.
     pub(crate) frontend_dir: PathBuf,
     /// As they were before anything was started.
     pub(crate) project_files: ProjectFiles,
@@ -156,7 +156,7 @@ impl Session {
         self.frontend.call_counter.reset();
     }
 
-    /// Returns the project's root, a real path.
+    /// Returns the project root, a real path.
     pub fn workspace(&self) -> &Path {
         &self.info.workspace
     }
@@ -169,7 +169,7 @@ impl Session {
         self.agent.endpoint.as_ref()
     }
 
-    /// From now on, processes with the session's token end if this process is killed.
+    /// From now on, processes with the session token end if this process is killed.
     pub(crate) fn watch_host(&self) -> io::Result<()> {
         if self.agent.host_watch.get().is_none() {
             let watch = HostWatch::start(&self.shim, &self.token)?;

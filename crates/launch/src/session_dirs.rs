@@ -73,7 +73,7 @@ impl SessionDirs {
 }
 
 impl SessionDirs {
-    /// Returns the directory of the proxy's socket.
+    /// Returns the directory of the proxy socket.
     pub(crate) fn frontend(&self, backend: &SidecarBackend) -> PathBuf {
         match backend {
             SidecarBackend::Pod(pod) => pod.frontend(),

@@ -32,7 +32,7 @@ pub(crate) struct SessionFrontend {
     pub(crate) call_counter: Arc<CallCounter>,
     /// Writes to the log.
     pub(crate) messages: MessageLog,
-    /// Updates the record and serves users; ends before the session's directory is removed.
+    /// Updates the record and serves users; ends before the session directory is removed.
     _tasks: JoinSet<()>,
     /// The socket's directory, if the session created it.
     _socket_directory: Option<SessionDir>,
@@ -46,7 +46,7 @@ pub(crate) struct SessionLogs {
 }
 
 impl SessionLogs {
-    /// Creates them in the session's directory, or where logs are kept. A network by name begins to log.
+    /// Creates them in the session directory, or where logs are kept. A network by name begins to log.
     pub(crate) fn open(
         config: &SessionConfig,
         id: &str,
@@ -75,7 +75,7 @@ impl SessionLogs {
 }
 
 impl SessionFrontend {
-    /// Publishes the session's record, and starts the proxy.
+    /// Publishes the session record, and starts the proxy.
     pub(crate) fn open(
         config: SessionConfig,
         (info, token): (&SessionInfo, &Token),

@@ -204,7 +204,7 @@ impl Backends {
         self.chosen.containers.clone()
     }
 
-    /// Starts the sidecars and, at the same time, the agent's container.
+    /// Starts the sidecars and, at the same time, the agent container.
     pub(crate) async fn start(
         self,
         config: &SessionConfig,

@@ -42,7 +42,7 @@ pub fn allow_names(session: &SessionInfo, scope: &RuleScope, rules: &[String]) -
     append(&session.directory, scope, rules)
 }
 
-/// Appends rules to the file of a session.
+/// Appends rules to a session file.
 fn append(directory: &Path, scope: &RuleScope, rules: &[String]) -> io::Result<()> {
     let mut text = Vec::new();
     for rule in rules {

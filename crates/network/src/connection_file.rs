@@ -11,7 +11,7 @@ use aifo_host::log_file::{LineReader, LogFile, append, connections_path};
 use aifo_proxy::RunningTool;
 use serde::{Deserialize, Serialize};
 
-/// A connection of a stack, or a refused DNS query, as the file has it.
+/// A stack connection, or a refused DNS query, as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoggedConnection {
@@ -55,7 +55,7 @@ pub struct LoggedConnection {
     pub error: Option<String>,
 }
 
-/// The state of a connection.
+/// A connection state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {
@@ -79,7 +79,7 @@ pub enum ConnectionOutcome {
     Refused,
 }
 
-/// The use of a port of the session.
+/// The use of the session port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortUse {
@@ -108,7 +108,7 @@ impl LoggedConnection {
     }
 }
 
-/// Returns when the connections beside a session's log were last written; `None` without a file.
+/// Returns when the connections beside a session log were last written; `None` without a file.
 pub fn connections_written(log: &Path) -> Option<SystemTime> {
     connections_path(log).metadata().and_then(|metadata| metadata.modified()).ok()
 }

@@ -184,7 +184,7 @@ mod tests {
         of.iter().map(|(port, inode)| Listener { port: *port, inode: *inode }).collect()
     }
 
-    /// The agent's stack and two of tools, in which ports 53 and 443 are reserved.
+    /// The agent stack and two of tools, in which ports 53 and 443 are reserved.
     fn table() -> MirrorTable {
         let mut table = MirrorTable::default();
         for name in [AGENT_STACK, TOOLS, NODE] {

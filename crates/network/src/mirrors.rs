@@ -53,7 +53,7 @@ impl Mirrors {
         Mirrors(Arc::new(Shared { state: Mutex::default(), changed, agent_ports, port_log }))
     }
 
-    /// Returns what records the connections to a port of a stack.
+    /// Returns what records the connections to a stack port.
     pub(crate) fn relayed_port(&self, stack: &str, port: u16, port_use: PortUse) -> RelayedPort {
         RelayedPort { stack: stack.to_owned(), port, port_use, log: self.0.port_log.clone() }
     }
@@ -105,7 +105,7 @@ impl Mirrors {
         self.signal();
     }
 
-    /// Connects to a port of a stack's loopback address. Errors: why it cannot.
+    /// Connects to a port of a stack loopback address. Errors: why it cannot.
     pub(crate) async fn connect(&self, name: &str, port: u16) -> Result<Server, String> {
         let entry = self.state().stacks.get(name).cloned();
         let entry = entry.ok_or_else(|| format!("stack '{name}' does not run"))?;

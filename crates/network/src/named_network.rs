@@ -1,4 +1,4 @@
-//! The gateway of a session's network by name (`spec/network.md`).
+//! The gateway of a session network by name (`spec/network.md`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub struct NamedNetwork {
     /// The stacks of tools.
     stacks: ToolStacks,
     unlisted: UnlistedNames,
-    /// Those of the tools' stacks and of the agent's, by the stack's name.
+    /// Those of the tools' stacks and of the agent's, by the stack name.
     gateways: Arc<BTreeMap<String, Gateway>>,
     ports: StackPorts,
     mirrors: Mirrors,
@@ -47,7 +47,7 @@ pub struct StackPorts {
     pub host: Vec<u16>,
     /// Those of the agent, in the stacks of tools.
     pub agent: Vec<u16>,
-    /// True if the tools have a network of the engine.
+    /// True if the tools have the engine network.
     pub joined: bool,
 }
 
@@ -82,8 +82,8 @@ fn listed(rules: &NetworkRules, stacks: &ToolStacks) -> BTreeMap<String, NetRule
 }
 
 impl NamedNetwork {
-    /// Creates the gateway. It dials through the HTTP proxy of the launcher's environment, if there is one.
-    /// Errors: that proxy's URL is not supported.
+    /// Creates the gateway. It dials through the HTTP proxy of the launcher environment, if there is one.
+    /// Errors: that proxy URL is not supported.
     pub(crate) fn new(
         rules: &NetworkRules,
         kinds: &[Kind],

@@ -1,4 +1,4 @@
-//! The rules of a session's network by name, each with its stacks and its source
+//! The rules of a session network by name, each with its stacks and its source
 //! (`spec/network.md#default-rules`).
 
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct NetworkRules {
     allowed: Vec<NetworkRule>,
     /// Names and groups that no stack reaches, whatever allows them.
     denied: Vec<String>,
-    /// The hosts of the agent's groups; empty without an agent.
+    /// The hosts of the agent groups; empty without an agent.
     agent: AgentHosts,
 }
 
@@ -108,7 +108,7 @@ impl NetworkRules {
         Ok(())
     }
 
-    /// Sets the hosts of the agent's groups. Errors: one is not valid.
+    /// Sets the hosts of the agent groups. Errors: one is not valid.
     pub fn set_agent(&mut self, hosts: &AgentHosts) -> Result<(), RuleError> {
         for (_, hosts_of) in AGENT_GROUPS {
             NetRules::parse(hosts_of(hosts))?;
@@ -131,7 +131,7 @@ impl NetworkRules {
         })
     }
 
-    /// Returns the rules of the agent's stack.
+    /// Returns the rules of the agent stack.
     pub fn of_agent(&self) -> NetRules {
         self.matching(|scope| matches!(scope, RuleScope::All | RuleScope::Agent))
     }
@@ -174,7 +174,7 @@ impl NetworkRules {
         rules.take_away(&self.expanded(&self.denied)).unwrap_or_default()
     }
 
-    /// Returns a list with the hosts of the agent's groups in place of their names.
+    /// Returns a list with the hosts of the agent groups in place of their names.
     pub(crate) fn expanded<'a>(&self, list: impl IntoIterator<Item = &'a String>) -> Vec<String> {
         let hosts_of = |rule: &str| {
             let group = AGENT_GROUPS.iter().find(|(name, _)| *name == rule.trim());

@@ -31,7 +31,7 @@ impl NetworkRules {
         })
     }
 
-    /// Explains the decision of the agent's stack.
+    /// Explains the decision of the agent stack.
     pub fn explain_agent(&self, name: &Name, port: u16) -> NetworkVerdict<'_> {
         self.explain(name, port, |scope| matches!(scope, RuleScope::All | RuleScope::Agent))
     }

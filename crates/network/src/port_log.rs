@@ -30,7 +30,7 @@ pub(crate) struct RelayedPort {
     pub(crate) log: PortLog,
 }
 
-/// The record of a connection. Dropping it records the end.
+/// A connection record. Dropping it records the end.
 #[derive(Debug)]
 pub(crate) struct PortRecord {
     log: PortLog,
@@ -52,7 +52,7 @@ impl PortLog {
 }
 
 impl RelayedPort {
-    /// Begins the record of a connection.
+    /// Begins a connection record.
     pub(crate) fn record(&self) -> PortRecord {
         let record = LoggedConnection {
             time: now_ms(),

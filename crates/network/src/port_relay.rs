@@ -137,7 +137,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Why a connection ended with its server's stack.
+/// Why a connection ended with its server stack.
 const STACK_ENDED: &str = "the stack of the server ended";
 
 /// Resets a connection to another address than 127.0.0.1, and returns whether it did: those of names are

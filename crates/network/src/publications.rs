@@ -108,7 +108,7 @@ enum Response {
     Refused(String),
 }
 
-/// The socket in a session's directory, which no container mounts.
+/// The socket in a session directory, which no container mounts.
 const SOCKET: &str = "publish.sock";
 
 /// Bytes of a request or response.
@@ -117,7 +117,7 @@ const MAX_LINE: u64 = 4096;
 /// Time for a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves requests of this user at the session's socket, until the future is dropped. Errors: the socket
+/// Serves requests of this user at the session socket, until the future is dropped. Errors: the socket
 /// cannot be created.
 pub fn serve_requests(
     directory: &Path,

@@ -363,7 +363,7 @@ impl Approvals {
 }
 
 impl QuestionNumber {
-    /// Returns the question's id.
+    /// Returns the question id.
     pub fn id(self) -> String {
         format!("q{}", self.0)
     }

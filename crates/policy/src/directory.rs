@@ -22,7 +22,7 @@ pub fn normalise(cwd: &[u8]) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Returns whether the only argument is a version or help option. Agents call that from any
-/// directory, so outside the session's directories it runs at the workspace root.
+/// directory, so outside the session directories it runs at the workspace root.
 pub fn asks_only_for_version(args: &[Vec<u8>]) -> bool {
     const OPTIONS: [&[u8]; 5] = [b"--version", b"-V", b"-v", b"version", b"--help"];
     matches!(args, [only] if OPTIONS.contains(&only.as_slice()))

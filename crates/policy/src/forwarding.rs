@@ -1,4 +1,4 @@
-//! Forwards the caller's variables to tools (`spec/environment.md`).
+//! Forwards the caller variables to tools (`spec/environment.md`).
 //!
 //! Proves `spec/environment.md#rules`.
 
@@ -265,7 +265,7 @@ mod tests {
         assert!(count > 50, "only {count} examples found");
     }
 
-    /// Checks the page's names, as every user of the list does.
+    /// Checks the page names, as every user of the list does.
     #[test]
     fn no_secret_of_the_page_passes_but_by_its_full_name() {
         let mut forwarding = Forwarding::builtin();

@@ -44,7 +44,7 @@ pub struct JudgedCall<'a> {
     pub argv: &'a [Vec<u8>],
     /// The absolute working directory.
     pub directory: &'a [u8],
-    /// The workspace's names, absolute.
+    /// The workspace names, absolute.
     pub workspace: &'a [Vec<u8>],
 }
 
@@ -91,7 +91,7 @@ pub struct Judgement {
 pub struct Judge {
     /// The user's rules and the default set.
     own: RuleSet,
-    /// The workspace's rules, which can only make a verdict stricter.
+    /// The workspace rules, which can only make a verdict stricter.
     workspace: RuleSet,
     /// The rules with `net = "none"` of all sources. Each has the verdict [`Verdict::Deny`]: a call that
     /// one of them may match has no network.
@@ -164,7 +164,7 @@ impl Judge {
     }
 
     /// Returns whether a rule can make a verdict on calls of this tool stricter, or take their network. A
-    /// rule on the reader of the tool's output cannot: a call alone does not show it.
+    /// rule on the reader of the tool output cannot: a call alone does not show it.
     pub fn concerns(&self, tool: &str) -> bool {
         self.sets().any(|set| set.concerns(tool.as_bytes()))
     }

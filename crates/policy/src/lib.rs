@@ -1,7 +1,7 @@
 //! Policy of a session: allowlists, routes, variables, notifications and permissions.
 //!
 //! In scope: the table of kinds and tools, the order in which sidecars are tried, lexical checks of
-//! the working directory, forwarding of the caller's variables, redaction of logged arguments, and
+//! the working directory, forwarding of the caller variables, redaction of logged arguments, and
 //! the rules for an agent's permission requests.
 //!
 //! Out of scope: which sidecars run (an argument), whether a tool is installed (the runner checks),

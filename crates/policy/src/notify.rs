@@ -14,7 +14,7 @@ pub struct NotifyRules {
     pub command: Option<Vec<String>>,
     /// Allowed basenames. Empty: notifications are off.
     pub allowlist: Vec<String>,
-    /// Permission for the caller's options.
+    /// Permission for the caller options.
     pub options: CallerOptions,
     /// Directories that must contain the executable after links are resolved.
     pub safe_dirs: Vec<PathBuf>,
@@ -173,7 +173,7 @@ impl NotifyRules {
         )))
     }
 
-    /// Returns the caller's arguments, or refuses options.
+    /// Returns the caller arguments, or refuses options.
     fn checked<'a>(&self, args: &'a [Vec<u8>]) -> Result<&'a [Vec<u8>], Refusal> {
         let option = match self.options {
             CallerOptions::Refused => args.iter().find(|arg| arg.starts_with(b"-")),

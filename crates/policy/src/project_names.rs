@@ -1,7 +1,7 @@
 //! Names of files in a project that programs execute or obey.
 
 /// Patterns with at most one `*`, for files without regard to case. Without `/` they match a name anywhere in a project, with it a path from
-/// the project's root.
+/// the project root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProjectNames {
     /// Files and directories that the programs execute or obey.

@@ -15,7 +15,7 @@ pub struct Question {
     pub options: Vec<QuestionOption>,
     /// Why the user is asked, for example the rule.
     pub reason: String,
-    /// The state of the question.
+    /// The question state.
     pub state: QuestionState,
     /// True if its client has left: an answer covers the next identical call.
     pub left: bool,
@@ -50,7 +50,7 @@ pub struct QuestionOption {
     pub kind: String,
 }
 
-/// The state of a question. It leaves `Pending` once and never changes again.
+/// A question state. It leaves `Pending` once and never changes again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum QuestionState {
     /// No answer yet.

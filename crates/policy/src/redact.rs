@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// Checks the page's names, as every user of the list does.
+    /// Checks the page names, as every user of the list does.
     #[test]
     fn the_value_of_every_secret_of_the_page_is_left_out() {
         let page = include_str!("../../../spec/environment.md");

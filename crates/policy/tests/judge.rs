@@ -66,7 +66,7 @@ fn an_allowed_call_covers_the_judged_calls_that_it_surely_runs() {
         (F, &[]),
         ("sh -c 'git status && git push'", &[]),
         ("env -C sub git status", &[]),
-        // The PATH of the agent does not find it.
+        // The agent PATH does not find it.
         ("env -i git push -f", &[]),
         ("env -u PATH git push -f", &[]),
         ("env -S 'git push -f'", &[]),

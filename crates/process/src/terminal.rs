@@ -12,7 +12,7 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
 use crate::sys;
 
-/// Returns the size of a terminal. Errors: ENOTTY if it is not a terminal.
+/// Returns a terminal size. Errors: ENOTTY if it is not a terminal.
 pub fn window_size(terminal: BorrowedFd<'_>) -> io::Result<WindowSize> {
     let size = sys::window_size(terminal)?;
     Ok(WindowSize {

@@ -331,7 +331,7 @@ fn start_on_terminal(role: &str) -> (Pid, Screen) {
     (pid, Screen { master: File::from(pty.master), shown: String::new() })
 }
 
-/// The output of a terminal.
+/// A terminal output.
 struct Screen {
     master: File,
     shown: String,

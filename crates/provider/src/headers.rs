@@ -10,7 +10,7 @@ use hyper::header::{
 use crate::key::{Key, PhantomKey};
 use crate::providers::KeyHeader;
 
-/// Headers that have a provider's key.
+/// Headers that have a provider key.
 const KEY_HEADERS: [&str; 3] = ["api-key", "x-api-key", "x-goog-api-key"];
 
 /// Headers of one connection (RFC 9110, 7.6.1).

@@ -9,10 +9,10 @@ use crate::providers::{Provider, RouteMethod};
 use crate::refusal::Refusal;
 use crate::target::{RouteMatch, Target, judge_route};
 
-/// Limit of the head of a request.
+/// Limit of a request head.
 pub(crate) const MAX_HEAD: usize = 64 * 1024;
 
-/// The head of a request.
+/// A request head.
 pub(crate) struct Head<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use zeroize::Zeroizing;
 
-/// A provider's key, erased from memory when it is dropped. `Debug` shows nothing of it.
+/// A provider key, erased from memory when it is dropped. `Debug` shows nothing of it.
 #[derive(Clone)]
 pub struct Key(Zeroizing<String>);
 

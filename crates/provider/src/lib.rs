@@ -1,10 +1,10 @@
 //! A reverse proxy to model providers: an agent's requests get the user's key, which the agent never has.
 //!
 //! In scope: the table of [`Provider`]s; phantom keys; the judgement of requests by host, key, method and
-//! path; the headers that pass; connections with TLS to exactly the provider's host; counts and limits of
+//! path; the headers that pass; connections with TLS to exactly the provider host; counts and limits of
 //! requests and tokens. `spec/keys.md` defines the behaviour.
 //!
-//! Out of scope: listeners in an agent's network stack, the sources of keys, and the settings of agents
+//! Out of scope: listeners in an agent network stack, the sources of keys, and the settings of agents
 //! (`aifo-launch`).
 //!
 //! ```

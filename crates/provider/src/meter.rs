@@ -58,7 +58,7 @@ pub(crate) struct Reservation {
     /// The most that the request says it costs, which a response that has ended without usage is charged.
     owed: u64,
     has_ended: bool,
-    /// Bytes of the request's body, and of the response's so far.
+    /// Bytes of the request body, and of the response's so far.
     sent: u64,
     received: u64,
     /// What the response has counted so far.

@@ -39,7 +39,7 @@ use crate::url::{UpstreamUrl, UrlError};
 /// Connections of an agent at once. Further ones wait.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Further limits of the head of a request.
+/// Further limits of a request head.
 const MAX_HEADERS: usize = 100;
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
@@ -65,7 +65,7 @@ pub struct Upstream {
 
 impl Upstream {
     /// Draws a phantom key for the provider of this row, at its own URL or one of the user's. `name` is the
-    /// first segment of the agent's paths.
+    /// first segment of the agent paths.
     pub fn new(
         name: &str,
         provider: &'static Provider,
@@ -84,7 +84,7 @@ impl Upstream {
         &self.phantom
     }
 
-    /// Returns the first segment of the agent's paths.
+    /// Returns the first segment of the agent paths.
     pub fn name(&self) -> &str {
         &self.name
     }

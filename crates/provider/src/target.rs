@@ -78,7 +78,7 @@ pub(crate) enum RouteMatch {
     Unknown,
 }
 
-/// Judges method and path by the provider's row.
+/// Judges method and path by the provider row.
 pub(crate) fn judge_route(
     provider: &Provider,
     method: Option<RouteMethod>,

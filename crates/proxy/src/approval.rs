@@ -45,7 +45,7 @@ struct Inner {
     /// `None` allows every call.
     judge: Option<CallJudge>,
     shared: SharedNames,
-    /// The workspace's names, absolute.
+    /// The workspace names, absolute.
     workspace: Vec<Vec<u8>>,
     timeout: Duration,
     /// The user's command that answers.

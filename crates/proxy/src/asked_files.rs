@@ -64,7 +64,7 @@ impl SharedNames {
         SharedNames(shared)
     }
 
-    /// Returns the names of the workspace, the tools' first.
+    /// Returns the workspace names, the tools' first.
     pub(crate) fn workspace(&self) -> &[PathBuf] {
         self.0.first().map(Vec::as_slice).unwrap_or_default()
     }

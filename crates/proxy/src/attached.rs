@@ -1,6 +1,6 @@
-//! Protocol version 3: the tool runs on the client's descriptors (`spec/exec3.md`).
+//! Protocol version 3: the tool runs on the client descriptors (`spec/exec3.md`).
 //!
-//! The proxy checks the call and its descriptors, then passes the client's connection to the runner.
+//! The proxy checks the call and its descriptors, then passes the client connection to the runner.
 //! From then on it watches the deadline, the session's end and the runner's events for the log. The
 //! tool's bytes bypass the proxy.
 
@@ -28,7 +28,7 @@ use crate::start::{StartedExec, log_start, start_frame, start_in_first};
 use crate::state::ProxyState;
 use crate::tool_start::start_refusal;
 
-/// Runs a tool on the client's connection. On an error nothing was sent, and the caller sends the
+/// Runs a tool on the client connection. On an error nothing was sent, and the caller sends the
 /// refusal.
 pub(crate) async fn run(
     state: &ProxyState,
@@ -171,7 +171,7 @@ async fn watch(
     let deadline = state.config.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
     let shutdown = state.shutdown.subscribe();
     let mut watcher = CallWatcher::new(exec.canceller(), deadline, TimeLimit::Escalate, shutdown);
-    // The memory counts until the runner's connection is writable again, so that it has read the
+    // The memory counts until the runner connection is writable again, so that it has read the
     // request, or most of it.
     watcher.watch(exec.runner().writable()).await;
     drop(memory);

@@ -10,7 +10,7 @@ use aifo_wire::Limits;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SndBuf;
 
-/// Bytes of the send buffer of a connection that takes a tool's output.
+/// Bytes of the send buffer of a connection that takes a tool output.
 const SEND_BUFFER: usize = 1024 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Client {
         Client { socket, transport }
     }
 
-    /// Enlarges the send buffer, as far as the system grants it, for a response with a tool's output:
+    /// Enlarges the send buffer, as far as the system grants it, for a response with a tool output:
     /// with room for several chunks, proxy and client work concurrently instead of waking each other
     /// for each chunk.
     pub(crate) fn enlarge_send_buffer(&self) {

@@ -1,4 +1,4 @@
-//! The configuration of a proxy.
+//! A proxy configuration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::fd_passing::SharedDirectories;
 use crate::record::CallLog;
 use crate::running_table::RunningTable;
 
-/// The configuration of a proxy.
+/// A proxy configuration.
 #[derive(Debug)]
 pub struct ProxyConfig {
     /// The token that clients must send.
@@ -42,7 +42,7 @@ pub struct ProxyConfig {
     pub forwarding: Forwarding,
     /// The directories that agent and tools share.
     pub shared_directories: SharedDirectories,
-    /// The program that every call executes, instead of the one in the sidecar's PATH; an absolute
+    /// The program that every call executes, instead of the one in the sidecar PATH; an absolute
     /// path in the sidecar. For a proxy that serves one program.
     pub program: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ pub struct ProxyConfig {
 /// The framing of the body of a version 1 response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transcript {
-    /// The tool's bytes alone.
+    /// The tool bytes alone.
     #[default]
     Plain,
     /// A newline before and after, for verbose mode.

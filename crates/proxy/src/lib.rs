@@ -9,7 +9,7 @@
 //! the token of a session (`aifo-launch`).
 //!
 //! One task per connection owns one exec from its request to its end. In version 3 the task passes
-//! the client's connection to the runner and watches; in versions 1 and 2 it reads the tool's output
+//! the client connection to the runner and watches; in versions 1 and 2 it reads the tool output
 //! only as fast as it can write it to the client or to disk. It needs a tokio runtime of any flavour.
 //!
 //! ```no_run

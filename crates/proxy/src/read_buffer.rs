@@ -1,4 +1,4 @@
-//! The buffer between a tool's output and its client.
+//! The buffer between a tool output and its client.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) enum ReadSize {
     Bulk,
 }
 
-/// Bytes of the first read of a tool's output: most tools write little.
+/// Bytes of the first read of a tool output: most tools write little.
 const SMALL: usize = 4 * 1024;
 /// Bytes of each read of much output, and so of a chunk. They fit into a processor's cache between
 /// pipe and socket.

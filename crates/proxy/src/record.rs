@@ -1,4 +1,4 @@
-//! The record of a call for the session's log.
+//! The record of a call for the session log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use aifo_types::{CallEnding, Ending, ExecId, ExecRequest, Kind, Refusal};
 use aifo_wire::{CancelCause, Exit, Limits, SidecarLimit, Usage};
 use serde::{Serialize, Serializer};
 
-/// One call, as one line of the session's log (`spec/log.md`). Secrets are left out of `argv`.
+/// One call, as one line of the session log (`spec/log.md`). Secrets are left out of `argv`.
 #[derive(Clone, Debug, Serialize)]
 pub struct CallRecord {
     /// When the request was complete, in milliseconds since 1970.
     pub time: u64,
-    /// The call's id.
+    /// The call id.
     pub exec_id: String,
     /// The tool as typed.
     pub tool: String,
     /// The arguments, quoted, with secrets removed.
     pub argv: String,
-    /// The caller's directory; empty for the workspace root.
+    /// The caller directory; empty for the workspace root.
     pub cwd: String,
     /// The sidecar that ran it.
     pub kind: Option<String>,

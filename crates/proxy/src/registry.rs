@@ -19,7 +19,7 @@ pub(crate) struct Registry {
 /// The state of an exec that `/signal` uses.
 #[derive(Debug)]
 pub(crate) struct RunningExec {
-    /// The runner of the tool; `None` until the tool has started.
+    /// The tool runner; `None` until the tool has started.
     runner: watch::Sender<Option<Runner>>,
     signalled: Mutex<Option<Instant>>,
     /// While the call waits for approval: takes the signal that ends the wait.

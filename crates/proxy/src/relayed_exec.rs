@@ -1,4 +1,4 @@
-//! Relays a tool's output and its ending to the client, for protocol versions 1 and 2.
+//! Relays a tool output and its ending to the client, for protocol versions 1 and 2.
 
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) trait ResponseWriter {
 enum RelayEvent {
     /// An event of the exec; `None` if the runner was lost.
     Runner(Option<ExecEvent>),
-    /// The number of bytes read from the tool's output.
+    /// The number of bytes read from the tool output.
     Output(usize),
     /// Every writer has closed the pipe.
     OutputEnded,
@@ -144,7 +144,7 @@ impl RelayedExec {
         }
     }
 
-    /// Relays the rest of the tool's output from the pipe, at most the pipe's capacity. Later output of
+    /// Relays the rest of the tool output from the pipe, at most the pipe's capacity. Later output of
     /// the tool's background processes is discarded.
     async fn drain_pipe(
         &mut self,

@@ -32,7 +32,7 @@ pub(crate) enum ClientCall {
         echo: Option<ExecId>,
         mode: ResponseMode,
     },
-    /// Run a tool on the client's descriptors, version 3.
+    /// Run a tool on the client descriptors, version 3.
     Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Upgrade },
     /// Judge a call that its client runs itself.
     Judge { request: ExecRequest, echo: Option<ExecId> },
@@ -51,7 +51,7 @@ pub(crate) struct Upgrade {
     pub(crate) received: Vec<u8>,
 }
 
-/// How a response carries the tool's output.
+/// How a response carries the tool output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
     /// Version 1: all output when the tool has ended.
@@ -226,7 +226,7 @@ fn unexpected_descriptors() -> Refusal {
     Refusal::BadRequest("file descriptors belong to protocol 3".to_owned())
 }
 
-/// Returns the id of a call, and a second time if the client chose it.
+/// Returns a call id, and a second time if the client chose it.
 fn exec_id(
     head: &RequestHead,
     new_id: impl FnOnce() -> io::Result<ExecId>,

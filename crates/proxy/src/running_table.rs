@@ -39,7 +39,7 @@ pub struct RunningTool {
     pub since: SystemTime,
     /// The sidecar's kind.
     pub kind: String,
-    /// The call's id.
+    /// The call id.
     pub exec_id: String,
     /// Its name, truncated to the length of a line.
     pub tool: String,
@@ -49,7 +49,7 @@ pub struct RunningTool {
 #[derive(Debug)]
 pub(crate) struct TableEntry(Option<(Arc<TableFile>, u64)>);
 
-/// Bytes of a line with its line end: any kind and id, and 140 bytes of a tool's name.
+/// Bytes of a line with its line end: any kind and id, and 140 bytes of a tool name.
 const LINE_LEN: usize = 256;
 
 impl RunningTable {

@@ -1,4 +1,4 @@
-//! Leases the sidecar of a call, and starts it first if it does not run (`spec/toolexec.md#on-demand`).
+//! Leases a call sidecar, and starts it first if it does not run (`spec/toolexec.md#on-demand`).
 
 use std::convert::Infallible;
 use std::future::{Future, pending};

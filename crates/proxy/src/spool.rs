@@ -22,7 +22,7 @@ pub(crate) struct SpoolSpace {
 /// Operations on files at once.
 const MAX_OPERATIONS: usize = 4;
 
-/// An unnamed file with the output of a tool. Its space is freed on drop.
+/// An unnamed file with a tool output. Its space is freed on drop.
 #[derive(Debug)]
 pub(crate) struct Spool {
     space: Arc<SpoolSpace>,

@@ -1,4 +1,4 @@
-//! The pipe of a tool's output.
+//! The pipe of a tool output.
 
 use std::fs::File;
 use std::io;

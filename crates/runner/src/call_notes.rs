@@ -253,7 +253,7 @@ impl Facts<'_> {
     }
 }
 
-/// A watch of new files in the directory of a repository. It wakes nothing: the kernel queues the
+/// A watch of new files in a repository directory. It wakes nothing: the kernel queues the
 /// events, at most 16384, until a call starts or ends.
 #[derive(Debug)]
 struct GitWatch {

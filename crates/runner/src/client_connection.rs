@@ -17,7 +17,7 @@ pub(crate) enum ClientConnection {
     Tunnelled(Tunnel),
 }
 
-/// A client's connection inside the control connection.
+/// A client connection inside the control connection.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     serial: u32,

@@ -12,7 +12,7 @@ use crate::data_frame::DataFrame;
 use crate::poller::{ExecFd, Poller};
 use crate::stream_pipe::{ReadOutcome, StreamPipe};
 
-/// The client's connection and the runner's ends of the tool's streams.
+/// The client connection and the runner's ends of the tool's streams.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     /// `None` without a client, after `Exit`, or after the client has left.
@@ -22,7 +22,7 @@ pub(crate) struct ClientSession {
     pipes: Vec<StreamPipe>,
     /// The tool runs. Before that, frames are neither read nor sent.
     is_started: bool,
-    /// The client's connection is read. Before that, only what came with the request is.
+    /// The client connection is read. Before that, only what came with the request is.
     is_watched: bool,
     /// The client left or violated the protocol; reset by [`Self::take_client_lost`].
     client_lost: bool,
@@ -47,7 +47,7 @@ impl ClientSession {
         self.is_started = true;
     }
 
-    /// Begins to read the client's connection.
+    /// Begins to read the client connection.
     pub(crate) fn watch_client(&mut self) {
         self.is_watched = true;
     }
@@ -126,7 +126,7 @@ impl ClientSession {
         }
     }
 
-    /// Handles the client's frames. Returns the signals it sent, in order, for the caller to
+    /// Handles the client frames. Returns the signals it sent, in order, for the caller to
     /// deliver.
     pub(crate) fn receive_frames(&mut self) -> Vec<u8> {
         let mut signals = Vec::new();
@@ -235,7 +235,7 @@ impl ClientSession {
         self.pipes.retain(|pipe| pipe.stream != Stream::Stdin);
     }
 
-    /// Closes the client's connection after `Exit`. Later output of background processes is
+    /// Closes the client connection after `Exit`. Later output of background processes is
     /// discarded.
     pub(crate) fn finish(&mut self, poller: &Poller) {
         self.close_client(poller);

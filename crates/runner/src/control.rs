@@ -197,5 +197,5 @@ impl ControlConnection {
 /// Most frames are short; tunnelled bytes come in bulk.
 const READ_SIZE: usize = 16 * 1024;
 
-/// A client's connection and three standard descriptors.
+/// A client connection and three standard descriptors.
 const MAX_FDS: usize = 4;

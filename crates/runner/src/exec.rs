@@ -35,7 +35,7 @@ pub(crate) struct Exec {
     child: ChildKind,
     /// The tool's execve, until it is known to have succeeded.
     starting: Option<StartingTool>,
-    /// The tool's pid, for `Started`.
+    /// The tool pid, for `Started`.
     tool_pid: u32,
     stdio: [Stdio; 3],
     /// The connection to the monitor, if the tool has a terminal.
@@ -48,7 +48,7 @@ pub(crate) struct Exec {
     reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
     started_due: Option<Instant>,
-    /// When the client's connection is first read, if it was not yet.
+    /// When the client connection is first read, if it was not yet.
     watch_due: Option<Instant>,
     session: ClientSession,
     /// How and when the tool ended, once it was reaped.

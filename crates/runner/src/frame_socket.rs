@@ -1,4 +1,4 @@
-//! Frames over a non-blocking socket: a client's connection, or the connection to a monitor.
+//! Frames over a non-blocking socket: a client connection, or the connection to a monitor.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,7 @@ impl FrameSocket {
         FrameSocket { socket: NonblockingWriter::socket(socket), incoming: FrameReader::new() }
     }
 
-    /// Wraps a client's connection, with the frame limits for untrusted peers.
+    /// Wraps a client connection, with the frame limits for untrusted peers.
     pub(crate) fn of_client(socket: OwnedFd) -> Self {
         FrameSocket { incoming: FrameReader::for_client(), ..FrameSocket::new(socket) }
     }

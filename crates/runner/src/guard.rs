@@ -77,7 +77,7 @@ pub const CONNECT: &str = "--connect";
 /// The option before the seconds for which [`CONNECT`] retries.
 pub const CONNECT_SECS: &str = "--connect-secs";
 
-/// The option before a directory that must be writable for the runner's user.
+/// The option before a directory that must be writable for the runner user.
 pub const WRITABLE: &str = "--writable";
 
 /// The option before `DEVICE:INODE:PATH`: this file must be at the path.

@@ -1,6 +1,6 @@
-//! Isolates a container's network from the other networks of its engine.
+//! Isolates a container network from the other networks of its engine.
 //!
-//! A prohibit route holds whatever happens to the engine's rules on the host. Removing it takes
+//! A prohibit route holds whatever happens to the engine rules on the host. Removing it takes
 //! `CAP_NET_ADMIN`, which no process of the container has afterwards.
 
 use std::io;
@@ -85,7 +85,7 @@ const RTA_PRIORITY: u16 = 6;
 fn request(subnet: &Subnet) -> Vec<u8> {
     let kind = [RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_PROHIBIT];
     let route = [&[AF_INET, subnet.prefix(), 0, 0][..], &kind, &[0; 4]].concat();
-    // The container's network may be as large as its pool. Its route to the same addresses must
+    // The container network may be as large as its pool. Its route to the same addresses must
     // win, so this one has the lowest priority.
     let priority = u32::MAX.to_ne_bytes();
     let attributes =

@@ -43,7 +43,7 @@ pub enum ServeError {
     /// A frame of a connection that does not exist, or has ended.
     #[error("on the control connection: {0}")]
     Connection(#[from] NetFlowError),
-    /// A directory of the session does not exist.
+    /// The session directory does not exist.
     #[error("cannot use a directory of the session: {0}")]
     Roots(String),
 }
@@ -106,7 +106,7 @@ impl Server {
         // When PID 1 dies the container ends, so the kernel must kill it last. Outside of a
         // container, tools keep the caller's score.
         let oom_score = if std::process::id() == 1 { OomScore::current().ok() } else { None };
-        // Tools run as the same user and must not access the runner's descriptors.
+        // Tools run as the same user and must not access the runner descriptors.
         forbid_tracing().map_err(io::Error::from)?;
         // Tools get the inherited limits, not the raised ones.
         let limits = current_limits();

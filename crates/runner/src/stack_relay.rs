@@ -20,7 +20,7 @@ use crate::poller::{EventSource, Poller, ReadyEvent, StackFd};
 /// The sockets of a network stack and their clients.
 #[derive(Debug)]
 pub(crate) struct StackRelay {
-    /// `None` in a stack with a network of the engine.
+    /// `None` in a stack with the engine network.
     dns: Option<UdpSocket>,
     /// DNS over TCP first.
     listeners: Vec<TcpListener>,
@@ -103,7 +103,7 @@ impl StackRelay {
         self.update_accepting(poller, control)
     }
 
-    /// Handles a frame of the proxy. Errors in the result: the connection does not exist, or has ended.
+    /// Handles the proxy frame. Errors in the result: the connection does not exist, or has ended.
     pub(crate) fn receive(
         &mut self,
         frame: NetFrame<'_>,

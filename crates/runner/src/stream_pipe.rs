@@ -37,7 +37,7 @@ struct ToolInput {
 #[derive(Debug, Default)]
 struct ToolOutput {
     credit: SendWindow,
-    /// After the tool's end: an upper bound of the tool's bytes in the pipe.
+    /// After the tool's end: an upper bound of the tool bytes in the pipe.
     remaining: Option<usize>,
 }
 

@@ -147,14 +147,14 @@ impl ToolLauncher {
         }
     }
 
-    /// Returns the PATH of a call.
+    /// Returns a call PATH.
     fn path_of(&self, project: &ProjectTools) -> OsString {
         let first = project.first_in_path.as_ref().map(|first| first.as_os_str());
         let parts: Vec<_> = first.into_iter().chain([self.path.as_os_str()]).collect();
         parts.join(OsStr::new(":"))
     }
 
-    /// Builds the environment of a call, starting with its exec tag.
+    /// Builds a call environment, starting with its exec tag.
     fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
         let own = [
             CString::new(ExecTag::new(&start.request.id).as_str()).ok(),

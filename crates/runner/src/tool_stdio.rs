@@ -85,7 +85,7 @@ impl ToolStdio {
         Ok(stdio)
     }
 
-    /// Returns the tool's descriptors; `None` is closed.
+    /// Returns the tool descriptors; `None` is closed.
     pub(crate) fn fds<'a>(&'a self, null: BorrowedFd<'a>) -> [Option<BorrowedFd<'a>>; 3] {
         let fd = |entry: &'a ToolFd| match entry {
             ToolFd::Null => Some(null),

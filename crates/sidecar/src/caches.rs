@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A project's key in the names of its caches: 16 lower-case hexadecimal digits.
+/// A project key in the names of its caches: 16 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProjectKey(String);
 

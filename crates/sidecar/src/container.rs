@@ -59,9 +59,9 @@ pub struct ContainerConfig {
     pub engine: Engine,
     /// The labels of the session.
     pub labels: Labels,
-    /// The `aifo-shim` binary, which is also the runner; on the engine's host, statically linked.
+    /// The `aifo-shim` binary, which is also the runner; on the engine host, statically linked.
     pub runner_program: PathBuf,
-    /// A directory of the session, with a subdirectory for the socket of each runner.
+    /// The session directory, with a subdirectory for the socket of each runner.
     pub sockets: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
@@ -97,7 +97,7 @@ pub struct ContainerConfig {
     pub admitted: Vec<Admitted>,
     /// True if containers lack certificates that this machine has.
     pub lacks_certificates: bool,
-    /// The agent's container, if the agent runs in one.
+    /// The agent container, if the agent runs in one.
     pub agent: Option<AgentContainer>,
 }
 
@@ -148,7 +148,7 @@ struct Shared {
     sockets: Vec<Arc<HostSocket>>,
     /// The session's networks by stack, each locked while it is created.
     pods: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Option<pod::Pod>>>>>,
-    /// The mount points in the workspace's repository.
+    /// The mount points in the workspace repository.
     repository: std::sync::Mutex<RepositoryState>,
     /// True if starts are cancelled.
     cancelled: watch::Sender<bool>,
@@ -184,7 +184,7 @@ impl ContainerBackend {
         }))
     }
 
-    /// Returns the commands that start sidecars of these kinds and the agent's container, in order, and
+    /// Returns the commands that start sidecars of these kinds and the agent container, in order, and
     /// those that remove them. Errors: a path cannot be mounted.
     pub fn plan(&self, kinds: &[Kind]) -> Result<Vec<EngineCommand>, EngineError> {
         let shared = &self.0;
@@ -230,7 +230,7 @@ impl ContainerBackend {
     }
 }
 
-/// Removes the containers and the network of a session.
+/// Removes the containers and a session network.
 pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), EngineError> {
     let mut failure = None;
     for _ in 0..REMOVE_ATTEMPTS {

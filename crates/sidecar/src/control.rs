@@ -35,7 +35,7 @@ pub(crate) struct ControlConnection {
     stack: SharedStackTable,
 }
 
-/// The receivers of the runner's frames, by serial.
+/// The receivers of the runner frames, by serial.
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies {
     last_serial: u32,
@@ -46,7 +46,7 @@ pub(crate) struct PendingReplies {
     pub(crate) tunnels: HashMap<u32, mpsc::UnboundedSender<TunnelMessage>>,
     /// Signalled if the runner refuses to retire.
     pub(crate) busy: Option<oneshot::Sender<()>>,
-    /// The requested sockets of the runner's network stack.
+    /// The requested sockets of the runner network stack.
     sockets: HashMap<u32, PendingSocket>,
     /// The receiver of reports about that stack's listeners.
     pub(crate) listeners: Option<ListenerReceiver>,
@@ -87,7 +87,7 @@ pub(crate) enum PassesSockets {
     No,
 }
 
-/// A runner's message to the task that relays an exec's bytes.
+/// A runner message to the task that relays an exec's bytes.
 #[derive(Debug)]
 pub(crate) enum TunnelMessage {
     /// Bytes for the client.
@@ -233,7 +233,7 @@ impl ControlConnection {
         pending.map_or(Err(NetFlowError), |PendingSocket(receive)| receive(self, reply, fds))
     }
 
-    /// Dispatches the runner's frames and sends the backlog until the connection ends. Then drops all
+    /// Dispatches the runner frames and sends the backlog until the connection ends. Then drops all
     /// receivers, so that their tasks see that no reply follows.
     pub(crate) async fn serve(
         self: &Arc<Self>,

@@ -9,7 +9,7 @@ use aifo_wire::FrameError;
 /// Why a sidecar could not be started, or cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// The runner's program could not be started.
+    /// The runner program could not be started.
     #[error("cannot start {}: {source}{}", display_name(kind), hint(source))]
     Start {
         /// The kind of the sidecar.
@@ -34,7 +34,7 @@ pub enum SidecarError {
     Attach {
         /// The kind of the sidecar.
         kind: Kind,
-        /// The container's name.
+        /// The container name.
         container: String,
         /// The error of the engine, or why the container is not usable.
         reason: String,
@@ -57,7 +57,7 @@ pub enum SidecarError {
     Version {
         /// The kind of the sidecar.
         kind: Kind,
-        /// The runner's version.
+        /// The runner version.
         runner_version: u8,
         /// The version of this program.
         own_version: u8,

@@ -29,7 +29,7 @@ impl Runner {
     /// arrives as events. Sets the serial of the `Start`.
     ///
     /// If the runner takes no descriptors, or this user has too many in flight, the streams are relayed
-    /// instead: through the client's connection, or into the pipe for the tool's output if there is no
+    /// instead: through the client connection, or into the pipe for the tool output if there is no
     /// client. `Started` reports this to the client.
     pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
         let control = self.control();
@@ -70,7 +70,7 @@ impl Exec {
         self
     }
 
-    /// Returns the runner of the tool.
+    /// Returns the tool runner.
     pub fn runner(&self) -> &Runner {
         &self.runner
     }
@@ -88,7 +88,7 @@ impl Exec {
     }
 }
 
-/// Ends an exec. It keeps the runner's connection open, but not the exec alive.
+/// Ends an exec. It keeps the runner connection open, but not the exec alive.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     runner: Runner,

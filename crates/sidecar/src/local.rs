@@ -167,7 +167,7 @@ impl LocalBackend {
         spawn.spawn().map_err(io::Error::other)
     }
 
-    /// Returns the launcher's environment without `AIFO_` variables, with the variables of the kind. A
+    /// Returns the launcher environment without `AIFO_` variables, with the variables of the kind. A
     /// stack of its own does not reach a proxy, so its tools have no proxy variable.
     fn environment(&self, places: &Places) -> Vec<CString> {
         let tmp = self.tmp.clone().map(|tmp| ("TMPDIR", tmp.into_os_string()));

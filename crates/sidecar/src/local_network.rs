@@ -156,7 +156,7 @@ impl LocalStack {
     }
 }
 
-/// The runner's options for a stack (`spec/runner.md#options`).
+/// The runner options for a stack (`spec/runner.md#options`).
 const JOIN_STACK: &str = "--join-stack";
 const RESOLVER_OPTION: &str = "--resolver";
 const MASK: &str = "--mask";

@@ -60,7 +60,7 @@ pub struct ConnectionStream {
     pub stream: TcpStream,
     /// If set when the socket is closed, the relayed connection is reset.
     reset: Option<Arc<AtomicBool>>,
-    /// The client's address, if it is known.
+    /// The client address, if it is known.
     pub peer: Option<SocketAddr>,
     /// The address that the client dialled, if it is known.
     pub dialled: Option<SocketAddr>,

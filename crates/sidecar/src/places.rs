@@ -111,7 +111,7 @@ impl Places {
                 || places.any(|place| path.starts_with(place)))
     }
 
-    /// Adds cargo's paths: in a home of the project, unless the user has set `CARGO_HOME`.
+    /// Adds cargo's paths: in the project home, unless the user has set `CARGO_HOME`.
     fn add_rust(&mut self, site: Site<'_>, environment: &impl Fn(&str) -> Option<OsString>) {
         let absolute = |name| environment(name).map(PathBuf::from).filter(|it| it.is_absolute());
         let users = absolute("HOME").map(|home| home.join(".cargo"));
@@ -176,7 +176,7 @@ impl Site<'_> {
         }
     }
 
-    /// The directory of the session's caches.
+    /// The directory of the session caches.
     fn base(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match self.caches {
             Caches::Of(owner) => Some(directory_of(&cache_directory(environment)?, owner)),

@@ -65,7 +65,7 @@ impl PodBackend {
         };
         let control = control.map_err(failed)?;
         match kind == Kind::agent() {
-            // Its runner binds the port of model keys in the stack of the pod.
+            // Its runner binds the port of model keys in the pod stack.
             true => Runner::connect_joined(kind, control, &setup).await,
             false => Runner::connect(kind, control, &setup).await,
         }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::control::ControlConnection;
 use crate::stack_table::{Received, StackConnection, StackEvent, StackTable};
 
-/// A stack whose clients connect through frames. Ends with the runner's connection.
+/// A stack whose clients connect through frames. Ends with the runner connection.
 pub struct RelayedStack {
     events: mpsc::Receiver<StackEvent>,
     control: Arc<ControlConnection>,
@@ -26,7 +26,7 @@ pub struct RelayedStack {
 /// clients repeat them.
 const MAX_EVENTS: usize = MAX_NET_CONNECTIONS + 256;
 
-/// Bytes per read of a connection's socket.
+/// Bytes per read of a connection socket.
 const READ_SIZE: usize = 32 * 1024;
 
 impl RelayedStack {
@@ -57,7 +57,7 @@ impl ControlConnection {
         RelayedStack { events, control: Arc::clone(self) }
     }
 
-    /// Handles a frame of the runner. Errors: the runner has broken the protocol.
+    /// Handles the runner frame. Errors: the runner has broken the protocol.
     pub(crate) fn receive_of_stack(
         self: &Arc<Self>,
         frame: NetFrame<'_>,

@@ -49,7 +49,7 @@ struct ControlHandle(Arc<ControlConnection>);
 pub(crate) enum StackRole<'a> {
     /// It does not.
     None,
-    /// The stack has a network of the engine.
+    /// The stack has the engine network.
     Joined,
     /// The stack has listeners for DNS and these ports.
     Served(&'a [u16]),
@@ -72,7 +72,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl Runner {
     /// Waits for the first frame of the runner at the other end of `control`, a unix stream socket,
-    /// then sends it the session's directories.
+    /// then sends it the session directories.
     pub async fn connect(
         kind: Kind,
         control: OwnedFd,
@@ -220,12 +220,12 @@ impl Runner {
         Ok((runner, listeners))
     }
 
-    /// Returns what opens sockets in the runner's network stack, if it was connected for that.
+    /// Returns what opens sockets in the runner network stack, if it was connected for that.
     pub fn stack_sockets(&self) -> StackSockets {
         StackSockets::new(Arc::clone(self.control()))
     }
 
-    /// Sends the receiver what listens in the runner's network stack, after each change.
+    /// Sends the receiver what listens in the runner network stack, after each change.
     pub(crate) fn receive_listeners(
         &self,
         receive: impl Fn(ListenerReport, Vec<Listener>) + Send + 'static,

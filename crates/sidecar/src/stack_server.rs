@@ -14,7 +14,7 @@ use crate::stack_sockets::StackSockets;
 
 /// The stack of tools whose kind has none of its own.
 pub const TOOLS_STACK: &str = "tools";
-/// The stack of the agent.
+/// The agent stack.
 pub const AGENT_STACK: &str = "agent";
 
 /// The clients of a network stack, for a process outside of it.

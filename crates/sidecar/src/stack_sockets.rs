@@ -15,7 +15,7 @@ use crate::control::ControlConnection;
 use crate::listeners::{check_one, option};
 use crate::opened::{ConnectionListener, ConnectionStream, OpenedSocket, SocketRequest, pending};
 
-/// Opens sockets in a network stack. Cheap to clone; it does not keep the runner's connection open.
+/// Opens sockets in a network stack. Cheap to clone; it does not keep the runner connection open.
 #[derive(Clone, Debug)]
 pub struct StackSockets {
     control: Arc<ControlConnection>,
@@ -95,7 +95,7 @@ impl StackSockets {
         connected.await.map_err(|_| timed_out())?.map(ConnectionStream::tcp)
     }
 
-    /// Has the runner report the stack's listeners once.
+    /// Has the runner report the stack listeners once.
     pub fn report_listeners(&self) {
         self.control.send(&Frame::Watch { interval: 0, background: 0 });
     }

@@ -23,16 +23,16 @@ pub enum StackEvent {
     },
 }
 
-/// The connection of a client.
+/// A client connection.
 #[derive(Debug)]
 pub struct StackConnection {
     /// A stream socket, non-blocking.
     pub socket: OwnedFd,
     /// The address that the client dialled.
     pub dialled: SocketAddrV4,
-    /// The client's address.
+    /// The client address.
     pub peer: SocketAddrV4,
-    /// If set when the socket is closed, the client's connection is reset.
+    /// If set when the socket is closed, the client connection is reset.
     pub reset: Arc<AtomicBool>,
 }
 

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 /// Directories with different paths for clients and runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathTranslation {
-    /// The client's path and the runner's path of each.
+    /// The client path and the runner path of each.
     directories: Vec<(PathBuf, PathBuf)>,
 }
 
 impl PathTranslation {
-    /// Translates each of the client's paths to the same path of the runner.
+    /// Translates each of the client paths to the same path of the runner.
     pub(crate) fn new(client: impl IntoIterator<Item = PathBuf>, runner: &Path) -> Self {
         let directories = client.into_iter().map(|client| (client, runner.to_owned()));
         PathTranslation { directories: directories.collect() }
     }
 
-    /// Replaces a client's path by the runner's. Other paths are unchanged.
+    /// Replaces a client path by the runner's. Other paths are unchanged.
     pub(crate) fn apply(&self, directory: &mut Vec<u8>) {
         let path = Path::new(OsStr::from_bytes(directory));
         let translated = self.directories.iter().find_map(|(client, runner)| {

@@ -30,7 +30,7 @@ enum RelayTarget {
     None,
 }
 
-/// The runner's messages for one exec.
+/// The runner messages for one exec.
 type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
 
 /// Starts a task that relays the bytes which the descriptors of a `Start` would carry.

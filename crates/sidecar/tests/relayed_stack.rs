@@ -121,7 +121,7 @@ async fn bytes_ends_and_resets_pass_both_ways() {
     assert_eq!(next(runner).await.1, "Net(Reset { connection: 2 })");
 }
 
-/// Ends the runner's connection.
+/// Ends the runner connection.
 #[tokio::test]
 async fn frames_that_break_the_rules_end_the_connection() {
     let data = NetFrame::Data { connection: 1, data: b"x" };

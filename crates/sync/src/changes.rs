@@ -1,4 +1,4 @@
-//! The changes of a pod's workspace.
+//! The changes of a pod workspace.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -40,7 +40,7 @@ pub enum SyncError {
         limit: u64,
         /// Its unit.
         of: &'static str,
-        /// Directories of the workspace's root, with sizes.
+        /// Directories of the workspace root, with sizes.
         largest: String,
     },
     /// A file or directory of the workspace cannot be read or written.

@@ -27,7 +27,7 @@ pub struct Fetch {
     limits: UploadLimits,
 }
 
-/// The directory in the workspace's root with the pod's versions of files that changed on both sides.
+/// The directory in the workspace root with the pod versions of files that changed on both sides.
 pub const CONFLICTS: &str = ".aifo-conflicts";
 
 /// The result of a fetch.
@@ -37,7 +37,7 @@ pub struct FetchReport {
     pub written: usize,
     /// Those that were removed.
     pub removed: usize,
-    /// Paths that changed on both sides. The workspace's version stays.
+    /// Paths that changed on both sides. The workspace version stays.
     pub conflicts: Vec<Conflict>,
     /// Paths that were not applied.
     pub rejected: Vec<Rejection>,
@@ -52,7 +52,7 @@ pub struct Conflict {
     pub path: WorkspacePath,
     /// The changes.
     pub kind: ConflictKind,
-    /// The path of the pod's version; `None` if there is none.
+    /// The path of the pod version; `None` if there is none.
     pub copy: Option<PathBuf>,
 }
 
@@ -208,7 +208,7 @@ impl Fetch {
         }
     }
 
-    /// Keeps the pod's version of a file below [`CONFLICTS`], beside earlier ones, and returns its path.
+    /// Keeps the pod version of a file below [`CONFLICTS`], beside earlier ones, and returns its path.
     fn keep(&self, staged: &Path, path: &WorkspacePath, entry: &Entry) -> io::Result<PathBuf> {
         let directory = format!("{CONFLICTS}/{}/", self.name);
         // Git does not show the directory.

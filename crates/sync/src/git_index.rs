@@ -1,4 +1,4 @@
-//! The paths in the index of a git repository. Git itself is not started: a repository's configuration names
+//! The paths in the index of a git repository. Git itself is not started: a repository configuration names
 //! programs (`spec/trust.md#programs`).
 
 /// Returns the tracked paths; `None` for a format other than versions 2 to 4 with SHA-1, or a damaged file.

@@ -22,7 +22,7 @@ struct Level {
 const MAX_BYTES: u64 = 256 << 10;
 
 impl Rules {
-    /// Returns the rules of the workspace's root: `.git/info/exclude`, and `.gitignore` before it.
+    /// Returns the rules of the workspace root: `.git/info/exclude`, and `.gitignore` before it.
     pub(crate) fn of_root(tree: &Tree) -> Self {
         let exclude = Rules::default().and(tree, Path::new(""), Path::new(".git/info/exclude"));
         exclude.below(tree, Path::new(""))

@@ -2,7 +2,7 @@
 //!
 //! In scope: the files of an upload ([`Upload`]), its stream ([`receive_upload`]), the changes since it
 //! ([`send_changes`]), and their merge into the workspace ([`Fetch`]), where neither an invalid path nor a link
-//! leads out of it, and a file that changed on both sides stays. The commits of a pod's repository, which neither side
+//! leads out of it, and a file that changed on both sides stays. The commits of a pod repository, which neither side
 //! trusts ([`send_result`], [`receive_result`]).
 //!
 //! Out of scope: the transport of the bytes (`kubectl exec`, by `aifo-coder`), and the choice of git.

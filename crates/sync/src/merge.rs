@@ -10,7 +10,7 @@ pub enum Merge {
     Nothing,
     /// Only the pod has changed it: its version, or its deletion, is applied.
     Apply,
-    /// Both sides have changed it. The workspace's version stays.
+    /// Both sides have changed it. The workspace version stays.
     Conflict(ConflictKind),
 }
 
@@ -25,7 +25,7 @@ pub enum ConflictKind {
     GoneHere,
 }
 
-/// The workspace's version of a path.
+/// The workspace version of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Here<'a> {
     /// Nothing is there.

@@ -46,7 +46,7 @@ impl WorkspacePath {
         if is_plain { Ok(WorkspacePath(bytes.to_owned())) } else { Err(PathError::Form) }
     }
 
-    /// Parses the path of a file of a pod, which is not in a repository's directory.
+    /// Parses the path of a pod file, which is not in a repository directory.
     pub(crate) fn of_pod(bytes: &[u8]) -> Result<Self, PathError> {
         let path = WorkspacePath::parse(bytes)?;
         if path.is_in_repository() {
@@ -72,7 +72,7 @@ impl WorkspacePath {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// Returns whether a name of it is a repository's directory. Git compares without case, and ignores dots and
+    /// Returns whether a name of it is a repository directory. Git compares without case, and ignores dots and
     /// spaces at the end, for file systems that do.
     pub(crate) fn is_in_repository(&self) -> bool {
         self.names().any(|name| {

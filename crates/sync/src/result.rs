@@ -1,4 +1,4 @@
-//! The result branch of a pod's repository (`spec/kubernetes.md#the-result-branch`).
+//! The result branch of a pod repository (`spec/kubernetes.md#the-result-branch`).
 
 mod commit;
 mod git;

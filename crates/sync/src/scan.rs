@@ -66,7 +66,7 @@ impl Scan {
                     continue;
                 }
                 if is_directory {
-                    // The files of a repository's directory are not ignored.
+                    // The files of a repository directory are not ignored.
                     let (rules, scope) = match (scope, is_repository) {
                         (UploadScope::Unignored, false) => (rules.below(tree, &path), scope),
                         _ => (Rules::default(), UploadScope::All),

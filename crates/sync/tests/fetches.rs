@@ -249,7 +249,7 @@ fn no_path_of_a_pod_leads_out() {
     assert_eq!(pair.read("good"), "good");
     assert_eq!(pair.read("a"), "a");
     assert!(report.rejected.len() + report.more_rejected >= 24, "{report:?}");
-    // `link` was never created, so the path below it is a directory of the workspace.
+    // `link` was never created, so the path below it is the workspace directory.
     assert!(pair.here("link").symlink_metadata().unwrap().is_dir());
     assert_eq!(
         pair.kept("mine/secret"),

@@ -27,7 +27,7 @@ const MAX_INPUT: usize = 1024 * 1024;
 /// The time that a terminal gets to take its modes back.
 const RESTORE_TIME: Duration = Duration::from_millis(500);
 
-/// Saves and restores the title of a terminal, on a stack of its own.
+/// Saves and restores a terminal title, on a stack of its own.
 const SAVE_TITLE: &[u8; 7] = b"\x1b[22;0t";
 const RESTORE_TITLE: &[u8; 7] = b"\x1b[23;0t";
 

@@ -9,7 +9,7 @@ use aifo_types::Ending;
 
 use crate::frame::Frame;
 
-/// Name of the file in the holder's directory.
+/// Name of the file in the holder directory.
 pub const END_FILE: &str = "ended";
 
 /// Writes the file, as the frames that a client would have received. Returns once it is complete.

@@ -11,7 +11,7 @@ const HEAD: usize = 5;
 /// The type of `Restore`.
 const RESTORE: u8 = 66;
 
-/// The purpose of a client's connection.
+/// The purpose of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It shows the terminal.

@@ -1,4 +1,4 @@
-//! The guard of a client's terminal (`spec/attach.md#the-clients-terminal`).
+//! The guard of a client terminal (`spec/attach.md#the-clients-terminal`).
 //!
 //! A client that is killed cannot set its terminal's modes back. So it starts a guard, which holds a
 //! pipe from the client and does so when the pipe ends without a final message.

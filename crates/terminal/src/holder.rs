@@ -29,7 +29,7 @@ use crate::guard::PROGRAM;
 use crate::peer::Peer;
 use crate::screen::{Screen, bounded};
 
-/// Name of the socket in the holder's directory.
+/// Name of the socket in the holder directory.
 pub const SOCKET: &str = "socket";
 /// Name of the file with the number of clients.
 pub const CLIENTS_FILE: &str = "clients";
@@ -63,7 +63,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Describes a command of this program, with these words after its name and this process's environment.
+    /// Describes a command of this program, with these words after its name and this process environment.
     /// `directory` is an existing one of mode 0700. Errors: a word has a NUL.
     pub fn of_this_program(directory: &Path, words: &[OsString]) -> io::Result<Self> {
         let name = std::iter::once(OsString::from("aifo-coder"));
@@ -218,7 +218,7 @@ impl Holder {
         if signals.contains(PollFlags::POLLIN) {
             self.receive_signals();
         }
-        // Before output, so that an answer of a terminal is not behind more questions.
+        // Before output, so that a terminal answer is not behind more questions.
         for (index, events) in peers.iter().enumerate() {
             let hung_up = PollFlags::POLLHUP | PollFlags::POLLERR;
             if events.intersects(PollFlags::POLLIN | hung_up) {

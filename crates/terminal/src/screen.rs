@@ -1,4 +1,4 @@
-//! The screen of a held terminal, its modes, and how a client's terminal gets and loses them
+//! The screen of a held terminal, its modes, and how a client terminal gets and loses them
 //! (`spec/attach.md#screen`).
 
 mod modes;
@@ -14,7 +14,7 @@ use modes::Modes;
 
 /// The lines above the screen that are kept.
 const HISTORY: usize = 500;
-/// Parses a terminal's output.
+/// Parses a terminal output.
 pub struct Screen {
     parser: Parser<Modes>,
     size: (NonZeroU16, NonZeroU16),

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::detach_keys::DetachSequence;
 use crate::guard::{PROGRAM, guard};
 
-/// The first argument of a process that guards a client's terminal.
+/// The first argument of a process that guards a client terminal.
 const GUARD: &str = "_guard";
 /// Runs a guard, if the first argument of the command line is one's. A program that calls [`show_held`] calls
 /// this before it does anything else.

@@ -13,9 +13,9 @@ pub const SOCKET_DIR: &str = "/run/aifo";
 pub const POD_DIR: &str = "/run/aifo-pod";
 /// The file beside a control socket that the launcher of a pod creates when it ends.
 pub const LAUNCHER_ENDED: &str = "ended";
-/// The directory of the control socket, in the agent's container.
+/// The directory of the control socket, in the agent container.
 pub const AGENT_SOCKET_DIR: &str = "/run/aifo-agent";
-/// The shim's settings, in an agent's container.
+/// The shim settings, in an agent container.
 pub const SHIM_SETTINGS: &str = "/run/aifo/shim.env";
 /// A directory of the agent's container that no tool has, for files that its programs map or execute and for
 /// sockets.

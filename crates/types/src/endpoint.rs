@@ -1,10 +1,10 @@
-//! The proxy's address, as in `AIFO_TOOLEEXEC_URL`.
+//! The proxy address, as in `AIFO_TOOLEEXEC_URL`.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The address of a proxy.
+/// A proxy address.
 ///
 /// `unix:///path/to.sock` with the request paths `/exec`, `/signal` and `/notify`, or
 /// `http://host:port/exec`, where these replace the last `/exec` of the URL's path.
@@ -16,7 +16,7 @@ pub enum Endpoint {
     Tcp {
         /// Host name or address, without the brackets of an IPv6 literal.
         host: String,
-        /// Port; never 0 in a client's URL.
+        /// Port; never 0 in a client URL.
         port: u16,
         /// The URL's path before `/exec`, usually empty.
         prefix: String,
@@ -91,7 +91,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A URL that is not a proxy's address.
+/// A URL that is not a proxy address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointError {
     url: String,

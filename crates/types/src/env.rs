@@ -3,7 +3,7 @@
 //! `AIFO_TOOLEEXEC_*` has a double E. It began as a typo; deployed shims and launchers read these
 //! names, so no other spelling is supported.
 
-/// The proxy's address: `unix:///path.sock` or `http://host:port/exec`.
+/// The proxy address: `unix:///path.sock` or `http://host:port/exec`.
 pub const URL: &str = "AIFO_TOOLEEXEC_URL";
 /// The session's bearer token.
 pub const TOKEN: &str = "AIFO_TOOLEEXEC_TOKEN";
@@ -11,9 +11,9 @@ pub const TOKEN: &str = "AIFO_TOOLEEXEC_TOKEN";
 pub const TOKEN_FILE: &str = "AIFO_TOOLEEXEC_TOKEN_FILE";
 /// The workspace root in the tools' view.
 pub const WORKSPACE: &str = "AIFO_WORKSPACE";
-/// A second path of the workspace root, in an agent's container.
+/// A second path of the workspace root, in an agent container.
 pub const WORKSPACE_ALIAS: &str = "AIFO_WORKSPACE_ALIAS";
-/// The agent's name, set for every agent.
+/// The agent name, set for every agent.
 pub const AGENT_NAME: &str = "AIFO_AGENT_NAME";
 /// Log decisions to stderr.
 pub const VERBOSE: &str = "AIFO_TOOLCHAIN_VERBOSE";
@@ -82,7 +82,7 @@ pub const BACKEND: &str = "AIFO_BACKEND";
 pub const POD_SESSION: &str = "AIFO_POD_SESSION";
 /// The settings of the user's file that hold in a pod, as TOML.
 pub const POD_SETTINGS: &str = "AIFO_POD_SETTINGS";
-/// The options by which the commands of a pod's user find it, such as ` --backend kubernetes --namespace n`.
+/// The options by which the commands of a pod user find it, such as ` --backend kubernetes --namespace n`.
 pub const POD_CLIENT: &str = "AIFO_POD_CLIENT";
 /// Set in a pod whose workspace was uploaded: its files wait for a fetch after the session's end.
 pub const POD_UPLOAD: &str = "AIFO_POD_UPLOAD";
@@ -94,9 +94,9 @@ pub const POD_PUSH: &str = "AIFO_POD_PUSH";
 pub const GIT_USERNAME: &str = "AIFO_GIT_USERNAME";
 /// Its password or token.
 pub const GIT_PASSWORD: &str = "AIFO_GIT_PASSWORD";
-/// The prefix of the project's image names: a registry and its path.
+/// The prefix of the project image names: a registry and its path.
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
-/// The tag of the project's images.
+/// The tag of the project images.
 pub const IMAGE_TAG: &str = "AIFO_CODER_IMAGE_TAG";
 /// Gives containers the user's SSH agent.
 pub const SSH_FORWARD: &str = "AIFO_TOOLCHAIN_SSH_FORWARD";

@@ -12,7 +12,7 @@ impl ExecId {
     /// The maximum length in characters.
     pub const MAX_LEN: usize = 64;
 
-    /// Parses a client's id.
+    /// Parses a client id.
     pub fn parse(id: &[u8]) -> Result<Self, InvalidExecId> {
         let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if id.is_empty() || id.len() > Self::MAX_LEN || !id.iter().all(plain) {

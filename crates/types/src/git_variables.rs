@@ -49,7 +49,7 @@ const OF_AGENTS: [(&str, &str); 9] = [
 ];
 
 /// Without `safe.bareRepository`, a tool that removes `.git/HEAD` and creates the files of a bare
-/// repository in the workspace's root chooses the configuration.
+/// repository in the workspace root chooses the configuration.
 const ENTRIES: [(&str, &str); 2] =
     [("core.fsmonitor", "false"), ("safe.bareRepository", "explicit")];
 

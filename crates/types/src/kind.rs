@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The kind of a sidecar: `rust`, `node`, `python`, `c-cpp`, `go`, or a user's own.
 ///
-/// At most 32 lower-case letters, digits and `-`, which are valid in a container's name. Aliases
+/// At most 32 lower-case letters, digits and `-`, which are valid in a container name. Aliases
 /// (`py`, `c++`) are resolved by `aifo-policy`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(String);

@@ -1,8 +1,8 @@
-//! A call in a session's log (`spec/log.md`).
+//! A call in a session log (`spec/log.md`).
 
 use std::fmt;
 
-/// A call as a session's log has it. Missing fields are zero, empty or `None`.
+/// A call as a session log has it. Missing fields are zero, empty or `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCall {
     /// When the request was complete, in milliseconds since 1970.

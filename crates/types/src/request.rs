@@ -16,7 +16,7 @@ pub struct ExecRequest {
     pub args: Vec<Vec<u8>>,
     /// The current directory in the tools' view; `None` is the workspace root.
     pub cwd: Option<Vec<u8>>,
-    /// The caller's process state that the tool inherits; only version 3 sends it.
+    /// The caller process state that the tool inherits; only version 3 sends it.
     pub inherited: Inherited,
     /// The rule by which the tool runs without network. No client sends it.
     pub no_network: Option<String>,
@@ -37,7 +37,7 @@ pub struct FileId {
 /// inherits nothing: `/dev/null` as stdin, and one passed descriptor as stdout and stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
-    /// `NAME=value`, overriding the runner's environment.
+    /// `NAME=value`, overriding the runner environment.
     pub environment: Vec<Vec<u8>>,
     /// The file mode creation mask, at most 0o777; `None` is the runner's.
     pub umask: Option<u16>,
@@ -49,7 +49,7 @@ pub struct Inherited {
     pub ignored: u64,
     /// Descriptors 0, 1 and 2.
     pub stdio: [Stdio; 3],
-    /// The caller's terminal; set exactly if one of `stdio` is [`Stdio::Terminal`].
+    /// The caller terminal; set exactly if one of `stdio` is [`Stdio::Terminal`].
     pub terminal: Option<TerminalSettings>,
 }
 
@@ -62,7 +62,7 @@ pub struct SoftLimit {
     pub soft: u64,
 }
 
-/// The settings for the call's pseudo terminal, copied from the caller's terminal.
+/// The settings for the call's pseudo terminal, copied from the caller terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TerminalSettings {
     /// The size.
@@ -103,7 +103,7 @@ impl ExecRequest {
         }
     }
 
-    /// Returns the program's path, else the tool's name, then the arguments.
+    /// Returns the program's path, else the tool name, then the arguments.
     pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
         let first = self.program.as_deref().unwrap_or(self.tool.as_str().as_bytes());
         std::iter::once(first).chain(self.args.iter().map(Vec::as_slice))

@@ -1,8 +1,8 @@
-//! The name of a tool.
+//! A tool name.
 
 use std::fmt;
 
-/// A tool's name: one path component, looked up in PATH. Names are case-sensitive.
+/// A tool name: one path component, looked up in PATH. Names are case-sensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolName(String);
 
@@ -30,7 +30,7 @@ impl fmt::Display for ToolName {
     }
 }
 
-/// The bytes are not a tool's name.
+/// The bytes are not a tool name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidToolName;
 

@@ -1,4 +1,4 @@
-//! The entries of a session's history, as they are stored.
+//! The entries of a session history, as they are stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub(crate) enum Block {
     },
     /// A run of the agent's text.
     Text { thought: bool, text: String },
-    /// An image of the agent, stored under this name.
+    /// The agent image, stored under this name.
     Image { name: String },
     /// A block of another type.
     Other { kind: String, text: String },
@@ -62,7 +62,7 @@ pub(crate) struct ToolBlock {
     /// Milliseconds since 1970.
     pub(crate) started: u64,
     pub(crate) ended: Option<u64>,
-    /// The calls that its session's log has for it.
+    /// The calls that its session log has for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) runs: Vec<ToolRun>,
 }

@@ -22,7 +22,7 @@ pub struct RunningSession {
     pub agent: String,
     /// The workspace.
     pub workspace: String,
-    /// `local`, or the engine's name.
+    /// `local`, or the engine name.
     pub backend: String,
     /// When it was ready, in milliseconds since 1970.
     pub started: u64,
@@ -53,7 +53,7 @@ pub(crate) struct CallLog {
     live: usize,
 }
 
-/// Reads a session's log of calls.
+/// Reads a session log of calls.
 pub struct CallSource(Box<dyn FnMut() -> Vec<LoggedCall> + Send>);
 
 impl CallSource {

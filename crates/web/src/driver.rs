@@ -22,7 +22,7 @@ use running_agent::{Drain, RunningAgent};
 
 /// Starts the agent when the first prompt arrives, and again after it has exited.
 pub trait AgentLauncher {
-    /// Serves the agent's files and terminals.
+    /// Serves the agent files and terminals.
     type Host: Host;
 
     /// Starts the agent and all that it needs. The error is shown to the user.
@@ -374,7 +374,7 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     [one, other].into_iter().flatten().min()
 }
 
-/// The client's name in `initialize`.
+/// The client name in `initialize`.
 const CLIENT: &str = "aifo-coder";
 /// As for `prompt --resume` (`spec/acp-commands.md#resuming`).
 const DRAIN_IDLE: Duration = Duration::from_millis(250);

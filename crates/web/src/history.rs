@@ -1,4 +1,4 @@
-//! A session's history as a list of changes (`spec/web.md#history`).
+//! A session history as a list of changes (`spec/web.md#history`).
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub(crate) struct SessionFacts {
     /// Milliseconds since 1970.
     pub(crate) created: u64,
     pub(crate) changed: u64,
-    /// The agent's id of the session.
+    /// The agent id of the session.
     pub(crate) agent_session: Option<String>,
     pub(crate) closed: bool,
     /// Entries that were removed as the history was too long.

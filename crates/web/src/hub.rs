@@ -49,7 +49,7 @@ pub struct Storage {
     pub directory: PathBuf,
     /// Sessions that are kept; the oldest closed or idle ones are removed at the start.
     pub keep_sessions: usize,
-    /// About how many bytes of one session's history are kept.
+    /// About how many bytes of one session history are kept.
     pub session_bytes: usize,
     /// Bytes of all images.
     pub media_bytes: u64,
@@ -57,7 +57,7 @@ pub struct Storage {
     pub reports: usize,
     /// Bytes of these.
     pub report_bytes: usize,
-    /// Removed keys that a session's page remembers.
+    /// Removed keys that a session page remembers.
     pub removals: usize,
 }
 
@@ -270,7 +270,7 @@ impl Inner {
         slot.loaded.as_deref_mut()
     }
 
-    /// Returns a session's page.
+    /// Returns a session page.
     pub(crate) fn page(&mut self, id: &str) -> Option<&PageState> {
         self.load(id)?;
         let loaded = self.sessions.get(id)?.loaded.as_ref()?;
@@ -319,7 +319,7 @@ impl Inner {
     }
 }
 
-/// Returns whether a word has the form of a session's id.
+/// Returns whether a word has the form of a session id.
 pub(crate) fn is_session_id(word: &str) -> bool {
     word.len() == 16 && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

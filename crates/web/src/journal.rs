@@ -1,4 +1,4 @@
-//! The file of a session's history (`spec/web.md#history`).
+//! The file of a session history (`spec/web.md#history`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};

@@ -80,7 +80,7 @@ impl MediaStore {
     }
 }
 
-/// Returns whether a word is the name of an image: a SHA-256 in hex.
+/// Returns whether a word is an image name: a SHA-256 in hex.
 pub(crate) fn is_name(word: &str) -> bool {
     word.len() == 64 && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

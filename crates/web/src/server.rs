@@ -131,7 +131,7 @@ const HEADERS: [(&str, &str); 7] = [
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
 ];
-/// The header with a browser's key.
+/// The header with a browser key.
 const KEY_HEADER: &str = "x-aifo-key";
 /// The longest body: the files of a prompt in base64.
 const MAX_BODY: usize = 15 * 1024 * 1024;

@@ -43,7 +43,7 @@ pub(crate) struct SessionState {
     next: u64,
     weight: usize,
     max_weight: usize,
-    /// The entries of tool calls, by the agent's id.
+    /// The entries of tool calls, by the agent id.
     calls: HashMap<String, u64>,
     /// Calls with unshown changes, and when those arrived.
     changed_calls: BTreeMap<String, Arrival>,

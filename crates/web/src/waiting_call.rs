@@ -12,7 +12,7 @@ pub struct WaitingCall {
     pub session: String,
     /// The id of the question in its session.
     pub question: String,
-    /// The session's workspace.
+    /// The session workspace.
     pub workspace: String,
     /// The command in one line, with every word quoted.
     pub command: String,
@@ -31,9 +31,9 @@ pub struct WaitingCall {
 /// An answer from a browser.
 #[derive(Debug)]
 pub struct CallAnswer {
-    /// The id of the session.
+    /// The session id.
     pub session: String,
-    /// The id of the question.
+    /// The question id.
     pub question: String,
     /// The id of the option.
     pub option: String,

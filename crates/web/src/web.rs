@@ -17,7 +17,7 @@ use crate::hub::{Hub, Storage};
 use crate::server::{self, Guarded};
 use crate::waiting_call::{CallAnswer, CallEnd, WaitingCall};
 
-/// The configuration of a server.
+/// A server configuration.
 #[derive(Clone, Debug)]
 pub struct WebConfig {
     /// The address to listen on.
@@ -26,7 +26,7 @@ pub struct WebConfig {
     pub origin: Option<String>,
     /// Where its files are.
     pub storage: Storage,
-    /// The agent's name, `""` if the server only watches.
+    /// The agent name, `""` if the server only watches.
     pub agent: String,
     /// The agent's working directory.
     pub cwd: String,
@@ -38,7 +38,7 @@ pub struct WebConfig {
     pub unseen: Duration,
     /// Returns the running sessions of this user.
     pub running: fn() -> Vec<RunningSession>,
-    /// Opens a session's log of calls, which may not exist yet.
+    /// Opens a session log of calls, which may not exist yet.
     pub open_log: fn(PathBuf) -> CallSource,
 }
 

@@ -121,7 +121,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// State of the input of a connection.
+/// State of a connection input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Open,

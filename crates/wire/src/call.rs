@@ -1,4 +1,4 @@
-//! Encoders of the client's requests (`spec/toolexec.md#requests`).
+//! Encoders of the client requests (`spec/toolexec.md#requests`).
 
 use aifo_types::{Endpoint, ExecId, ExecRequest, Signal, Token};
 
@@ -8,17 +8,17 @@ use crate::invocation::encode_invocation;
 /// One tool call of a version 1 or 2 client.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecCall<'a> {
-    /// The proxy's address, for host and path.
+    /// The proxy address, for host and path.
     pub endpoint: &'a Endpoint,
-    /// The session's token.
+    /// The session token.
     pub token: &'a Token,
     /// The id for signals to the call.
     pub id: &'a ExecId,
-    /// The tool's name as typed.
+    /// The tool name as typed.
     pub tool: &'a [u8],
     /// The absolute current directory.
     pub cwd: &'a [u8],
-    /// The arguments after the tool's name.
+    /// The arguments after the tool name.
     pub args: &'a [Vec<u8>],
 }
 
@@ -44,9 +44,9 @@ impl ExecCall<'_> {
 /// One tool call of a version 3 client.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade<'a> {
-    /// The proxy's address, for host and path.
+    /// The proxy address, for host and path.
     pub endpoint: &'a Endpoint,
-    /// The session's token.
+    /// The session token.
     pub token: &'a Token,
     /// The call.
     pub request: &'a ExecRequest,
@@ -73,9 +73,9 @@ impl Upgrade<'_> {
 /// A question whether a tool may run where its caller is (`spec/exec3.md#in-place`).
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeCall<'a> {
-    /// The proxy's address, for host and path.
+    /// The proxy address, for host and path.
     pub endpoint: &'a Endpoint,
-    /// The session's token.
+    /// The session token.
     pub token: &'a Token,
     /// The call, without descriptors.
     pub request: &'a ExecRequest,

@@ -68,7 +68,7 @@ impl SidecarLimit {
 pub enum CallNote {
     /// A limit was hit while the tool ran, and it failed.
     Limit(SidecarLimit),
-    /// The tool tried to write the repository's configuration, which is read-only in sidecars.
+    /// The tool tried to write the repository configuration, which is read-only in sidecars.
     GitConfig,
     /// The tool was called to install hooks, which are read-only in sidecars, and failed.
     GitHooks,

@@ -19,7 +19,7 @@ use crate::start::{Start, StartError};
 /// One frame; data is borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Proxy to runner: start a tool. Descriptors come with the first byte: the client's connection
+    /// Proxy to runner: start a tool. Descriptors come with the first byte: the client connection
     /// if [`Start::client`] is set, then the invocation's passed descriptors.
     Start(Box<Start>),
     /// 1 to [`MAX_DATA`] bytes of a stream. Longer data is encoded as several frames.
@@ -64,7 +64,7 @@ pub enum Frame<'a> {
         serial: u32,
         /// The tool's process id in the runner's view.
         pid: u32,
-        /// The tool's descriptors 0, 1 and 2.
+        /// The tool descriptors 0, 1 and 2.
         stdio: [Stdio; 3],
     },
     /// The tool ended. First to the client, as its last frame, if the runner has its connection;
@@ -113,7 +113,7 @@ pub enum Frame<'a> {
         /// The frames' version, [`FRAMES_VERSION`].
         version: u8,
     },
-    /// Proxy to runner, first on the control connection: the session's directories.
+    /// Proxy to runner, first on the control connection: the session directories.
     Setup(Setup),
     /// Proxy to runner: send a signal to an exec.
     Kill {
@@ -147,7 +147,7 @@ pub enum Frame<'a> {
         /// Why the runner could not bind; empty if it did.
         error: String,
     },
-    /// Both: connections of the runner's network stack, where no descriptors pass.
+    /// Both: connections of the runner network stack, where no descriptors pass.
     Net(NetFrame<'a>),
     /// Proxy to runner: find the call that a socket of this network stack belongs to, whose connection or
     /// query is refused (`spec/network.md#callers`).
@@ -183,7 +183,7 @@ pub enum Frame<'a> {
         /// The interval while only background processes run, in ms; 0 for never.
         background: u16,
     },
-    /// Runner to proxy: the listeners at this stack's loopback address, after a change.
+    /// Runner to proxy: the listeners at this stack loopback address, after a change.
     Listeners {
         /// The completeness of the list.
         report: ListenerReport,
@@ -237,7 +237,7 @@ pub struct Listener {
 /// The version of these frames.
 pub const FRAMES_VERSION: u8 = 8;
 
-/// A runner's kind and the session's directories, as absolute paths in the runner's view. A
+/// A runner's kind and the session directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq)]

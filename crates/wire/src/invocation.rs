@@ -19,7 +19,7 @@ pub enum InvalidInvocation {
     /// A field is truncated or out of range, or bytes follow the last one.
     #[error("malformed invocation")]
     Malformed,
-    /// The first argument is neither a tool's name nor the absolute path of one.
+    /// The first argument is neither a tool name nor the absolute path of one.
     #[error(transparent)]
     Tool(#[from] InvalidToolName),
 }

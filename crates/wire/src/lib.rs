@@ -42,7 +42,7 @@
 //! assert_eq!(form.last("tool"), Some(&b"make"[..]));
 //! assert_eq!(form.all("arg").collect::<Vec<_>>(), [b"echo", &b"hello"[..]]);
 //!
-//! // .. and streams the tool's output and exit code ..
+//! // .. and streams the tool output and exit code ..
 //! let mut answer = Vec::new();
 //! encode_stream_head(&mut answer, Some(&ExecId::parse(b"e1")?));
 //! encode_chunk(&mut answer, b"hello\n");

@@ -26,7 +26,7 @@ pub struct Limits {
     pub max_chunk_line: usize,
     /// All trailer lines with line ends. This protocol's own is 18 bytes; hyper allows 16 KiB.
     pub max_trailer: usize,
-    /// Bytes read after a request's body before the connection is closed. A connection carries one
+    /// Bytes read after a request body before the connection is closed. A connection carries one
     /// request; curl and Node send nothing after it.
     pub max_surplus: usize,
     /// From accept to the complete head. nginx and Node wait 60 s, Apache 20 s; these clients are

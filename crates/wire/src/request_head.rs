@@ -1,10 +1,10 @@
-//! Parses the head of a request.
+//! Parses a request head.
 
 use std::fmt;
 
 use crate::head::{last_header, owned_headers, parse_failure};
 
-/// The head of a request.
+/// A request head.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method as sent: methods are case-sensitive.

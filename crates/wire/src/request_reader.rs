@@ -1,4 +1,4 @@
-//! Reads the request of a connection.
+//! Reads a connection request.
 
 use crate::buffer::{Buffer, Input};
 use crate::framing::Framing;

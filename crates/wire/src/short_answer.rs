@@ -11,7 +11,7 @@ use crate::response::{UpgradeHead, match_upgrade_head};
 pub enum ShortAnswer {
     /// More bytes are needed.
     Incomplete {
-        /// The tool's descriptors, if it has started.
+        /// The tool descriptors, if it has started.
         started: Option<[Stdio; 3]>,
     },
     /// The tool has exited with this code, and nothing else needs to be reported.

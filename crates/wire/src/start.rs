@@ -11,13 +11,13 @@ use crate::payload::{Payload, code_table, push_bytes, push_strings};
 pub struct Start {
     /// The exec's number, unique on a control connection.
     serial: u32,
-    /// The handling of a directory outside the session's directories.
+    /// The handling of a directory outside the session directories.
     pub outside_directory: OutsideDirectory,
-    /// The file to execute, or `None` to look up `argv[0]` in the runner's PATH.
+    /// The file to execute, or `None` to look up `argv[0]` in the runner PATH.
     pub program: Option<Vec<u8>>,
     /// The part of the runner's environment that the tool inherits.
     pub environment: Environment,
-    /// The client's connection, if the runner serves it.
+    /// The client connection, if the runner serves it.
     pub client: Option<ClientHandover>,
     /// The frames that the proxy receives about the tool.
     pub reports: Reports,
@@ -25,7 +25,7 @@ pub struct Start {
     pub request: ExecRequest,
 }
 
-/// The state of a client's connection when the runner takes it over. With an empty response head
+/// The state of a client connection when the runner takes it over. With an empty response head
 /// the client is the proxy itself, which relays the tool's streams where descriptors cannot be
 /// passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,11 +92,11 @@ pub struct StartError {
 code_table! {
     /// The cause of a failed start.
     pub enum StartErrorCause {
-        /// The sidecar's PATH has no such tool.
+        /// The sidecar PATH has no such tool.
         Absent = 1,
-        /// The directory does not exist or is outside the session's directories.
+        /// The directory does not exist or is outside the session directories.
         Cwd = 2,
-        /// The tool's interpreter does not exist.
+        /// The tool interpreter does not exist.
         NotFound = 3,
         /// The kernel refused to execute it, or its argument list is too long.
         NotExecutable = 4,
@@ -107,7 +107,7 @@ code_table! {
 
 impl Start {
     /// Creates the start of a tool that the runner finds in its PATH. The tool inherits the runner's
-    /// whole environment, must run inside the session's directories, and has no client; all reports
+    /// whole environment, must run inside the session directories, and has no client; all reports
     /// are sent. The sender of the frame assigns the serial.
     pub fn new(request: ExecRequest) -> Self {
         Start {

@@ -146,7 +146,7 @@ fn id() -> ExecId {
     ExecId::parse(b"e1").unwrap()
 }
 
-/// Encodes a client's request and the frames after it.
+/// Encodes a client request and the frames after it.
 fn encode_request(request: &ExecRequest) -> Vec<u8> {
     let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
     let call = Upgrade { endpoint: &endpoint, token: &token, request };
@@ -158,7 +158,7 @@ fn encode_request(request: &ExecRequest) -> Vec<u8> {
     wire
 }
 
-/// Encodes the response head and the runner's frames.
+/// Encodes the response head and the runner frames.
 fn encode_response(stdio: [Stdio; 3]) -> Vec<u8> {
     let mut wire = Vec::new();
     encode_upgrade_head(&mut wire, Some(&id()));

@@ -253,7 +253,7 @@ fn both(rounds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Atomically creates a file with this process's pid.
+/// Atomically creates a file with this process pid.
 fn announce(file: &Path) -> io::Result<()> {
     appear(file, &std::process::id().to_string())
 }

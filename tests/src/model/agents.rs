@@ -191,7 +191,7 @@ impl Agent {
         Some(match self {
             Agent::Aider => return None,
             Agent::Opencode => agent.json(OPENCODE, &opencode(&v1, "ask")),
-            // Neither accepts variables or a provider's key as a login.
+            // Neither accepts variables or a provider key as a login.
             Agent::Kimi => {
                 agent.json(".kimi/credentials/kimi-code.json", &json!({"access_token": KEY}))
             }

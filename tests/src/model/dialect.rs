@@ -66,7 +66,7 @@ impl Dialect {
         }
     }
 
-    /// Parses a request's body.
+    /// Parses a request body.
     pub(super) fn read(self, path: &str, body: &Value) -> Prompt {
         match self {
             Dialect::Responses => responses::read(body),

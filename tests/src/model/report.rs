@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// A command of the script and its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The command in the script; for a call, the tool's name.
+    /// The command in the script; for a call, the tool name.
     pub command: String,
     /// The whole report: the output and the agent's own text around it.
     pub output: String,

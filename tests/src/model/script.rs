@@ -19,7 +19,7 @@ pub struct Script {
 pub(super) enum Turn {
     /// Runs a command with the agent's shell tool.
     Shell(String),
-    /// Calls one of the agent's tools by name, with these arguments.
+    /// Calls one of the agent tools by name, with these arguments.
     Call(String, Value),
     /// Sends a text, which ends the agent's work until its user speaks again.
     Say(String),

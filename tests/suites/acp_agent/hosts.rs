@@ -21,7 +21,7 @@ fn of_terminal(method: &str) -> Step {
     Step::ask(method, method, terminal)
 }
 
-/// An agent that uses files and terminals, with steps that depend on the workspace's path.
+/// An agent that uses files and terminals, with steps that depend on the workspace path.
 fn test(steps: impl FnOnce(&str) -> Vec<Step>) -> PromptTest {
     let test = PromptTest::with(&turn([]));
     let dir = test.setup.scratch().join("home/.config/aifo");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::acp_agent::{PromptTest, turn};
 
-/// The only response to a request of the agent.
+/// The only response to the agent request.
 #[track_caller]
 pub(crate) fn answer(agent: &AcpAgent, id: &str) -> Value {
     let answers = agent.answers(id);

@@ -26,7 +26,7 @@ pub(crate) struct Editor {
     asked: u64,
 }
 
-/// The editor's output.
+/// The editor output.
 enum Output {
     Bytes(Vec<u8>),
     /// These bytes this many times.
@@ -58,7 +58,7 @@ impl Editor {
         editor
     }
 
-    /// Requests a turn; returns the request's id.
+    /// Requests a turn; returns the request id.
     pub(crate) fn prompt(&mut self) -> u64 {
         let prompt = json!([{"type": "text", "text": "hello"}]);
         self.send_request("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))

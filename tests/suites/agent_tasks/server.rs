@@ -26,7 +26,7 @@ for line in sys.stdin:
     print(json.dumps({'jsonrpc': '2.0', 'id': request['id'], 'result': result}), flush=True)
 ";
 
-/// Adds this server to the agent's settings; `None` for agents that this test does not cover.
+/// Adds this server to the agent settings; `None` for agents that this test does not cover.
 fn with_server(agent: Agent, mut start: Start) -> Option<Start> {
     let words = ["python3", "/workspace/server.py"];
     let edit = |start: &mut Start, change: &dyn Fn(&str) -> String| {

@@ -60,7 +60,7 @@ pub(super) fn assert_modes_are_restored(workspace: &Path, agent: &str) {
     assert_eq!(before, after, "{agent} leaves the terminal as it was");
 }
 
-/// The tool's sidecar starts with its first call, while the agent draws.
+/// The tool sidecar starts with its first call, while the agent draws.
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_has_the_terminal_and_gives_it_back() {

@@ -12,7 +12,7 @@ fn agent(containers: &ContainerSetup, script: &str) -> Command {
     run
 }
 
-/// Runs a command of the launcher in the environment of the session.
+/// Runs a command of the launcher in the session environment.
 fn coder(containers: &ContainerSetup, words: &[&str]) -> Command {
     let mut command = containers.setup().coder();
     command.args(words);

@@ -94,7 +94,7 @@ def attempt(what, act):
     };
 }
 
-/// Changes to the directory of the runner's socket and to the runner.
+/// Changes to the directory of the runner socket and to the runner.
 pub(crate) const REBIND: &str = concat!(
     attempt!(),
     r#"

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use aifo_tests::{ContainerSetup, Engine, Outcome, files_below};
 
-/// Returns the phantom key in the agent's environment.
+/// Returns the phantom key in the agent environment.
 pub(crate) fn phantom(engine: &Engine, containers: &ContainerSetup) -> String {
     let variables = processes(engine, containers).into_iter().flat_map(|pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(crate) fn places(engine: &Engine, containers: &ContainerSetup, bytes: &[u8])
     found
 }
 
-/// The names of the session's containers.
+/// The names of the session containers.
 fn names(engine: &Engine, containers: &ContainerSetup) -> Vec<String> {
     let all = engine.all_of(&containers.setup().runtime()).into_iter();
     all.filter(|name| !name.starts_with("aifo-net")).collect()

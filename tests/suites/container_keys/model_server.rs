@@ -80,7 +80,7 @@ impl ModelServer {
         format!("https://localhost:{}/v1", self.port)
     }
 
-    /// Gives a launcher the key and the provider's URL.
+    /// Gives a launcher the key and the provider URL.
     pub(crate) fn configure(&self, run: &mut Command) {
         run.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", self.url());
         run.env("SSL_CERT_FILE", &self.certificate);

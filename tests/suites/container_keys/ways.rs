@@ -6,7 +6,7 @@
 //! | own environment; environments and command lines of all processes; names of processes | agent |
 //! | descriptors, root and directory of each process | agent |
 //! | mounts, files of `/run`, `/tmp`, `/etc`, HOME and the state; the user's file with the key | agent |
-//! | a tool's environment, and a variable of that name for a tool | sidecar |
+//! | a tool environment, and a variable of that name for a tool | sidecar |
 //! | `inspect`, `sessions`, `log`, `config show` | this machine |
 //! | `/proc/PID` of the launcher: environment, memory, descriptors, root; ptrace; a core dump | the same user |
 

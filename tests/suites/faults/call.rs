@@ -9,7 +9,7 @@ use aifo_tests::{
     eventually, fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
-/// The state of a call.
+/// A call state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallState {
     /// The tool runs silently.
@@ -18,7 +18,7 @@ pub(crate) enum CallState {
     Printing(Transport),
     /// It reads its input, which is open and empty.
     Reading(Transport),
-    /// It has a terminal; the caller's terminal is raw.
+    /// It has a terminal; the caller terminal is raw.
     OnTerminal,
     /// Both the tool and its shim are stopped.
     Stopped,
@@ -55,7 +55,7 @@ pub(crate) struct Call {
     pub(crate) session: Session,
     pub(crate) id: String,
     pub(crate) caller: Caller,
-    /// Keeps the tool's input open.
+    /// Keeps the tool input open.
     _input: PipeWriter,
 }
 
@@ -127,7 +127,7 @@ impl Call {
         part
     }
 
-    /// Waits until the caller's process has ended; a tool may keep its output open for longer.
+    /// Waits until the caller process has ended; a tool may keep its output open for longer.
     #[track_caller]
     pub(crate) fn wait(&self, state: CallState) {
         if state == CallState::Stopped {

@@ -1,4 +1,4 @@
-//! The screen and modes that a client's terminal gets and loses, in tmux and on terminals that do not read.
+//! The screen and modes that a client terminal gets and loses, in tmux and on terminals that do not read.
 
 use std::fs;
 use std::process::{Command, Stdio};

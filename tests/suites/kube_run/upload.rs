@@ -14,7 +14,7 @@ impl Cluster {
         self.setup.workspace().join(path)
     }
 
-    /// A path of the pod's workspace.
+    /// A path of the pod workspace.
     fn there(&self, path: &str) -> PathBuf {
         self.directory.join("files").join(path)
     }

@@ -22,16 +22,16 @@ pub(crate) struct Invocation {
     pub(crate) class: &'static str,
     /// Unique in its class.
     pub(crate) name: String,
-    /// The tool's name as typed.
+    /// The tool name as typed.
     pub(crate) tool: &'static str,
     pub(crate) args: Vec<OsString>,
     /// A script for `/bin/sh`; `{outside}` is a directory outside the workspace.
     pub(crate) caller: String,
     pub(crate) stdin: Stdin,
     pub(crate) output: Output,
-    /// Added to the caller's environment.
+    /// Added to the caller environment.
     pub(crate) env: Vec<(&'static str, OsString)>,
-    /// Files in the caller's directory, by name.
+    /// Files in the caller directory, by name.
     pub(crate) files: Vec<(&'static str, Vec<u8>)>,
     /// Steps while the call runs, in order.
     pub(crate) steps: Vec<Step>,

@@ -111,7 +111,7 @@ impl Place {
             .env("TMPDIR", scratch.join("run"))
             .env("LANG", "C");
         if mode != Mode::Native {
-            // This also creates the shim with the tool's name.
+            // This also creates the shim with the tool name.
             let shim = self.session.shim(invocation.tool);
             let settings = shim.get_envs().filter(|(name, _)| *name != "PATH");
             caller.envs(settings.filter_map(|(name, value)| Some((name, value?))));
@@ -121,7 +121,7 @@ impl Place {
         caller.envs(invocation.env.iter().map(|(name, value)| (name, value)));
     }
 
-    /// The directory of a call.
+    /// A call directory.
     pub(crate) fn inside(&self, number: usize) -> PathBuf {
         self.session.workspace().join(number.to_string())
     }

@@ -20,7 +20,7 @@ const CALLERS: usize = 16;
 /// The whole test's time.
 const TIME: Duration = Duration::from_secs(240);
 
-/// What the frontends have answered, by question: the accepted option and the call's name.
+/// What the frontends have answered, by question: the accepted option and the call name.
 type Accepted = Arc<Mutex<BTreeMap<String, (String, String)>>>;
 
 /// Answers questions and leaves at random, until `done`.

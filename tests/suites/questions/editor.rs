@@ -164,7 +164,7 @@ fn a_cancelled_question_stays_open_for_other_frontends() {
     assert!(listed.starts_with("q1  make count a\n"), "{listed}");
     assert!(!test.has("a"));
     test.approve(&["--answer", "q1", "once"]).exited(0);
-    // Another frontend is first: the editor's request is cancelled.
+    // Another frontend is first: the editor request is cancelled.
     let request = test.question();
     test.approve(&["--answer", "q2", "deny"]).exited(0);
     test.editor.wait_for("the cancellation", |message| {

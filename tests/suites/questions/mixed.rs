@@ -29,7 +29,7 @@ const CALLERS: usize = 10;
 /// The whole test's time.
 const TIME: Duration = Duration::from_secs(400);
 
-/// Answers, by the call's name: calls `yes..` are always allowed, `no..` denied, others either.
+/// Answers, by the call name: calls `yes..` are always allowed, `no..` denied, others either.
 fn option_for(name: &str, random: &mut Random) -> &'static str {
     match name {
         name if name.starts_with("yes") => "once",

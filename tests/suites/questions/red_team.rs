@@ -249,7 +249,7 @@ fn calls_that_leave_at_once_keep_a_bounded_list_and_the_waiting_one() {
 fn words_and_reasons_cannot_control_the_terminal_or_forge_a_question() {
     let setup = SessionSetup::new().kinds(&["c-cpp"]);
     configure(&setup, "[ask]\ntimeout_secs = 100\n");
-    // The agent can write the workspace's file.
+    // The agent can write the workspace file.
     let because = "x\\u001b[31m\\nq9  make say hello\\n  in /\\u202e\\u001b[8m";
     let rule = format!("[[rule]]\nrun = \"make count\"\nthen = \"ask\"\nbecause = \"{because}\"\n");
     fs::write(setup.workspace().join(".aifo.toml"), rule).unwrap();

@@ -1,4 +1,4 @@
-//! An unprivileged tool of the same user, against the processes of the session.
+//! An unprivileged tool of the same user, against the session processes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -14,7 +14,7 @@ pub(crate) struct PlayedProxy {
     listener: UnixListener,
 }
 
-/// A shim's request, up to the end of its declared body.
+/// A shim request, up to the end of its declared body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) head: String,

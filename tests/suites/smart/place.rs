@@ -27,7 +27,7 @@ impl Place {
         self.scratch.path().join(name)
     }
 
-    /// A program of the agent.
+    /// The agent program.
     pub(crate) fn program(&self, text: &str) -> PathBuf {
         let path = self.path("agent/program");
         fs::write(&path, text).unwrap();

@@ -33,7 +33,7 @@ fn write_settings(place: &Place, text: &str, mode: u32) -> PathBuf {
     file
 }
 
-/// A shim without an environment, in the session's workspace.
+/// A shim without an environment, in the session workspace.
 fn bare(place: &Place, session: &Session, tool: &str) -> Command {
     let link = place.path("shims").join(tool);
     let _ = symlink(&binaries().shim, &link);

@@ -54,7 +54,7 @@ fn a_directory_that_others_can_enter_is_refused() {
     assert!(outcome.stderr.contains("not a private directory"), "{outcome:?}");
 }
 
-/// The server's directory.
+/// The server directory.
 fn storage(signed: &Signed) -> PathBuf {
     let all = files_below(&signed.test.setup.scratch().join("home"));
     let access = all.into_iter().find(|path| path.ends_with("access.json"));

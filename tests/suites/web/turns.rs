@@ -66,7 +66,7 @@ fn a_turn_reaches_the_page_and_the_typed_stream() {
     );
 }
 
-/// Starts a turn that asks for permission and returns the question's id.
+/// Starts a turn that asks for permission and returns the question id.
 pub(crate) fn ask(test: &WebTest, browser: &aifo_tests::WebBrowser, session: &str) -> String {
     browser.prompt(session, "hello");
     let page = browser.page_when(session, "a question", |page| !page.region("asks").is_empty());

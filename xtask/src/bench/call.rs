@@ -39,7 +39,7 @@ pub(super) enum Side {
 pub(super) enum Transport {
     /// Over the caller's own pipes, which are passed to the tool.
     Passed,
-    /// Over the call's connection.
+    /// Over the call connection.
     Relayed,
     /// Through the proxy, as in version 2.
     Version2,
@@ -71,7 +71,7 @@ impl Calls {
         dir.join(tool.name())
     }
 
-    /// Sets the shim's variables. Both sides get them, so that only the program's path differs.
+    /// Sets the shim variables. Both sides get them, so that only the program's path differs.
     pub(super) fn set_environment(&self, command: &mut Command, transport: Transport) {
         command.envs(self.client_env.iter().map(|(name, value)| (name, value)));
         command.env_remove(PROTO).env_remove(RELAY);
@@ -90,7 +90,7 @@ impl Tool {
     /// All names, for the shims.
     pub(super) const NAMES: &[&str] = &[TRUE, NAP, GCC, PERL, FIXTURE];
 
-    /// Fills the directory that is first in the session's PATH.
+    /// Fills the directory that is first in the session PATH.
     pub(super) fn make_all(dir: &Path) -> Result<()> {
         for (program, name) in [("true", TRUE), ("sleep", NAP), ("gcc", GCC), ("perl", PERL)] {
             let program = shell::find_in_path(program)
@@ -130,7 +130,7 @@ const PERL: &str = "clang";
 /// This binary.
 const FIXTURE: &str = "cmake";
 
-/// Fails with a call's output if its status is not success.
+/// Fails with a call output if its status is not success.
 pub(super) fn expect_success(output: &Output) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -119,7 +119,7 @@ impl Bench<'_> {
         Ok(Some(count.trim().parse()?))
     }
 
-    /// The shim's size in MiB.
+    /// The shim size in MiB.
     pub(super) fn shim_size(&self) -> Result<f64> {
         Ok(std::fs::metadata(&self.dist.shim)?.len() as f64 / f64::from(1 << 20))
     }

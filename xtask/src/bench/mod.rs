@@ -137,7 +137,7 @@ impl Depth {
         }
     }
 
-    /// Bytes of a tool's output.
+    /// Bytes of a tool output.
     fn output(self) -> u64 {
         match self {
             Depth::Full => 1 << 30,

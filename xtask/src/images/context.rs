@@ -13,7 +13,7 @@ pub(super) fn dir(name: &str) -> PathBuf {
     shell::root().join("xtask/images").join(name)
 }
 
-/// A digest of an image's directory and its base.
+/// A digest of an image directory and its base.
 pub(super) fn inputs(name: &str, base: &str) -> Result<String> {
     let dir = dir(name);
     let mut files = Vec::new();

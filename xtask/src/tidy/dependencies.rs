@@ -32,7 +32,7 @@ struct Table {
 }
 
 struct Row {
-    /// The line of the page, from 0.
+    /// The page line, from 0.
     line: usize,
     /// Dependencies point to lower levels. `None` (a `-`): not in the product; nothing may depend
     /// on it.

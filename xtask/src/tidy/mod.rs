@@ -147,7 +147,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|it| it == extension)
 }
 
-/// The files below a directory of the workspace, sorted, without build output.
+/// The files below the workspace directory, sorted, without build output.
 fn files(dir: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     walk(&shell::root().join(dir), &mut found)?;

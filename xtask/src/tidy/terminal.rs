@@ -68,7 +68,7 @@ mod tests {
         for (text, count) in rows {
             let found = |path| check(&[Source::parse(path, text)]).len();
             assert_eq!(found("crates/aifo-coder/src/x.rs"), count, "{text}");
-            assert_eq!(found("crates/aifo-coder/src/console.rs"), 0, "{text}");
+            assert_eq!(found("crates/terminal/src/console.rs"), 0, "{text}");
             assert_eq!(found("crates/proxy/src/x.rs"), 0, "{text}");
         }
     }

@@ -84,7 +84,7 @@ impl Account {
         Ok(())
     }
 
-    /// Writes a file of the project.
+    /// Writes the project file.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.project().join(name);
         fs::write(&path, text)?;
@@ -139,7 +139,7 @@ impl Account {
         command
     }
 
-    /// The daemon's group, or the user's own.
+    /// The daemon group, or the user's own.
     fn group(&self) -> u32 {
         let daemons = || fs::metadata(SOCKET).ok().map(|socket| socket.gid());
         daemons().filter(|_| self.uses_docker).unwrap_or(self.uid)

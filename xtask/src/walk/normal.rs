@@ -30,7 +30,7 @@ const ROWS: &[(&str, &str)] = &[
     (r"(?m)^(ID +)\d+\w +\d+ +", "${1}TIME  PID  "),
     // Columns are as wide as their cells.
     (r"(\S) {3,}", "$1  "),
-    // The engine's own words, and an agent's version.
+    // The engine's own words, and an agent version.
     (r"(docker does not answer: )[^;\n]*permission denied[^;\n]*", "${1}permission denied .."),
     (r"(docker does not answer: )[^;\n]*(Cannot connect|no such file)[^;\n]*", "$1$2 .."),
     (r"codex-cli \S+", "codex-cli VERSION"),

@@ -18,7 +18,7 @@ use super::leader::GroupLeader;
 use crate::exit_watcher::{ExitWatcher, ProcessExit};
 use crate::tail::{StreamState, Tail, TailText};
 
-/// An agent's terminal. Dropping it kills its process group.
+/// An agent terminal. Dropping it kills its process group.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tail: Tail,
@@ -102,7 +102,7 @@ pub(super) struct WaitingCommand {
     pub(super) approval: Approval,
     pub(super) command: Command,
     pub(super) program: String,
-    /// The command's directory, open until the command has started.
+    /// The command directory, open until the command has started.
     pub(super) cwd: OwnedFd,
 }
 

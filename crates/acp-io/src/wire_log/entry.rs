@@ -18,7 +18,7 @@ pub(super) struct LogEntry {
 pub(super) enum LogEntryKind {
     /// The first line of each file.
     Head {
-        /// The agent's name.
+        /// The agent name.
         agent: String,
         /// The process that writes the log.
         pid: u32,

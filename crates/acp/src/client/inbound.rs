@@ -1,4 +1,4 @@
-//! Dispatches the agent's messages.
+//! Dispatches the agent messages.
 
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ impl Client {
         self.complete(request, sent, outcome);
     }
 
-    /// Completes a request of the client.
+    /// Completes the client request.
     pub(super) fn complete(
         &mut self,
         request: u64,

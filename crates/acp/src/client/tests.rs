@@ -57,7 +57,7 @@ impl Story {
         self
     }
 
-    /// Prompts session `s` and returns the request's id.
+    /// Prompts session `s` and returns the request id.
     fn prompt(&mut self) -> u64 {
         self.client.prompt("s", json!([]), self.now).unwrap();
         self.collect();

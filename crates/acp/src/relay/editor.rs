@@ -64,7 +64,7 @@ impl Relay {
         }
     }
 
-    /// Returns an error if a session's directory is outside the agent's directories.
+    /// Returns an error if a session directory is outside the agent directories.
     fn check_directory(&self, params: &Value) -> Option<RpcError> {
         let cwd = params.get("cwd")?.as_str()?;
         if self.is_known(cwd) {
@@ -76,7 +76,7 @@ impl Relay {
         Some(RpcError::new(code::INVALID_PARAMS, text))
     }
 
-    /// Returns whether a path of the editor is within the agent's directories.
+    /// Returns whether the editor path is within the agent directories.
     pub(super) fn is_known(&self, path: &str) -> bool {
         let roots = &self.config.roots;
         roots.is_empty() || roots.iter().any(|root| is_beneath(path, root))

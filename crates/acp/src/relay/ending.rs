@@ -38,7 +38,7 @@ impl Relay {
         self.release = Release::At(self.grace());
     }
 
-    /// Fails the editor's requests and withdraws the agent's.
+    /// Fails the editor requests and withdraws the agent's.
     fn agent_stream_ended(&mut self) {
         let error = self.agent_ended();
         while let Some((_, sent)) = self.agent.sent.pop() {
@@ -71,7 +71,7 @@ impl Relay {
         }
     }
 
-    /// Sends [`RelayEvent::Released`] once all of the agent's requests are answered and the answers
+    /// Sends [`RelayEvent::Released`] once all of the agent requests are answered and the answers
     /// written.
     pub(super) fn release(&mut self) {
         let now = self.now;
@@ -104,7 +104,7 @@ impl Relay {
         }
     }
 
-    /// Returns whether the agent's requests are still served.
+    /// Returns whether the agent requests are still served.
     pub(super) fn is_serving(&self) -> bool {
         matches!(self.release, Release::No | Release::At(_))
     }

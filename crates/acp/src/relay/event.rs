@@ -13,7 +13,7 @@ use crate::turn_end::StopReason;
 /// An event caused by input or by elapsed time. Forwarding alone causes none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RelayEvent {
-    /// A request of the agent. [`Relay::decide`](super::Relay::decide) answers one for a permission,
+    /// The agent request. [`Relay::decide`](super::Relay::decide) answers one for a permission,
     /// or [`Relay::ask_editor`](super::Relay::ask_editor) forwards it to the editor;
     /// [`Relay::respond`](super::Relay::respond) answers any other.
     Request(RequestEvent),
@@ -26,14 +26,14 @@ pub enum RelayEvent {
     },
     /// The editor has answered a question of [`Relay::ask_question`](super::Relay::ask_question).
     QuestionAnswered {
-        /// The caller's id.
+        /// The caller id.
         question: String,
         /// The selected option; `None` if the editor selected none.
         option: Option<String>,
     },
     /// The editor has answered a permission request of the agent.
     PermissionAnswered {
-        /// The agent's request.
+        /// The agent request.
         id: Id,
         /// The selected option; `None` if the editor selected none.
         option: Option<Value>,

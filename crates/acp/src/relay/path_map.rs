@@ -1,4 +1,4 @@
-//! Maps paths between the host and an agent's container.
+//! Maps paths between the host and an agent container.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::message::RpcError;
 
-/// Resolves a host path in an agent's request to the editor, or refuses it
+/// Resolves a host path in an agent request to the editor, or refuses it
 /// (`spec/acp-relay.md#who-serves-what`). The default changes nothing.
 #[derive(Clone)]
 pub struct PathResolver(Arc<Resolve>);

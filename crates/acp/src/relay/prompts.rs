@@ -45,7 +45,7 @@ impl Relay {
         }
     }
 
-    /// Returns the state of a session, which is tracked from now on. `None` if there is no room.
+    /// Returns a session state, which is tracked from now on. `None` if there is no room.
     fn session_state(&mut self, session: &str) -> Option<&mut SessionState> {
         if !self.sessions.contains_key(session) {
             if self.sessions.len() >= self.config.sessions {

@@ -13,7 +13,7 @@ use crate::message::RpcError;
 
 impl Relay {
     /// Sends the editor a permission request of the caller, in the session whose turn began last.
-    /// `call` and `options` are those of the request, with the agent's paths. Returns the request's
+    /// `call` and `options` are those of the request, with the agent paths. Returns the request's
     /// number; `None` without an editor or a running turn. [`RelayEvent::QuestionAnswered`] follows,
     /// unless the question is withdrawn.
     pub fn ask_question(

@@ -25,7 +25,7 @@ pub(super) enum RequestKind {
     Other {
         method: String,
     },
-    /// A question of the caller, with the caller's id. It belongs to no request of the agent.
+    /// A question of the caller, with the caller id. It belongs to no request of the agent.
     Question {
         question: String,
     },

@@ -1,15 +1,15 @@
-//! An agent's terminal authentication, which the editor starts through this program.
+//! An agent terminal authentication, which the editor starts through this program.
 
 use serde_json::{Map, Value};
 
 /// The program that the editor started as its agent (`spec/acp-relay.md#authentication`). For
-/// terminal authentication the editor appends the agent's arguments to the program's command line
-/// and adds the agent's variables to its environment, so the program must not take them as its own.
+/// terminal authentication the editor appends the agent arguments to the program's command line
+/// and adds the agent variables to its environment, so the program must not take them as its own.
 #[derive(Clone, Debug, Default)]
 pub struct TerminalLogin {
     /// Its options and subcommands: `--name`, `-n`, `name`.
     pub words: Vec<String>,
-    /// The prefix that it removes from the names of the agent's variables.
+    /// The prefix that it removes from the names of the agent variables.
     pub variable_prefix: String,
 }
 
@@ -68,7 +68,7 @@ impl TerminalLogin {
 }
 
 /// Removes members with a command, such as `terminal-auth`, from a method's `_meta`, at any depth: some
-/// editors run it on the host, outside of the agent's container.
+/// editors run it on the host, outside of the agent container.
 fn remove_commands(method: &mut Map<String, Value>) {
     if let Some(meta) = method.get_mut("_meta") {
         remove_commands_below(meta);

@@ -43,7 +43,7 @@ impl Story {
         Story::new(RelayConfig::default())
     }
 
-    /// Session `s` has a turn: the editor's request `p`, sent as 1.
+    /// Session `s` has a turn: the editor request `p`, sent as 1.
     fn prompted() -> Self {
         let mut story = Story::start();
         story.prompt("p");

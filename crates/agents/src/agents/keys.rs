@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRow {
-    /// The provider's name, or `compatible`: only at a URL of the user's.
+    /// The provider name, or `compatible`: only at a URL of the user's.
     pub provider: String,
     /// The variable from which the agent reads the key.
     pub key: String,
@@ -16,7 +16,7 @@ pub struct KeyRow {
     /// The end of the agent's base URL.
     #[serde(default)]
     pub path: String,
-    /// The user's variable with another base URL. In an agent's file, the default is a variable of `base`.
+    /// The user's variable with another base URL. In an agent file, the default is a variable of `base`.
     pub user_base: Option<String>,
     /// Where the agent's login has the key, if it can have one.
     pub login: Option<LoginKey>,
@@ -24,7 +24,7 @@ pub struct KeyRow {
     pub settings: Option<SettingsFile>,
 }
 
-/// A file of settings in the image of an agent.
+/// A file of settings in an agent image.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingsFile {

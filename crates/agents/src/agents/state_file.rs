@@ -1,4 +1,4 @@
-//! An agent's state: whose it is, and the files of the user that are copied into it.
+//! An agent state: whose it is, and the files of the user that are copied into it.
 
 use std::path::PathBuf;
 
@@ -24,13 +24,13 @@ pub enum StateImport {
     Conversations,
 }
 
-/// A file of an agent, and the part of it that aifo copies: only what is listed.
+/// An agent file, and the part of it that aifo copies: only what is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateFile {
     /// The user's file, relative to HOME.
     pub from: PathBuf,
-    /// The copy, relative to the container's HOME. An agent's file omits it if the path is the same.
+    /// The copy, relative to the container's HOME. An agent file omits it if the path is the same.
     #[serde(default)]
     pub to: PathBuf,
     /// How it is parsed.
@@ -40,13 +40,13 @@ pub struct StateFile {
     /// words. A text has no keys.
     ///
     /// No key of a known agent's settings names a program: no MCP server, hook, plugin or helper. A login
-    /// that leads the agent elsewhere, such as a key with a server's address, has only the listed words, as
+    /// that leads the agent elsewhere, such as a key with a server address, has only the listed words, as
     /// an agent in the container can write it.
     #[serde(default)]
     pub keys: Vec<String>,
 }
 
-/// The format of an agent's file.
+/// The format of an agent file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileFormat {

@@ -22,7 +22,7 @@ pub fn known_agents() -> &'static [AgentSpec] {
 }
 
 impl AgentSpec {
-    /// Reads an agent's file, and fills in defaults that follow from other fields.
+    /// Reads an agent file, and fills in defaults that follow from other fields.
     fn read(name: &str, text: &str) -> Result<Self, toml::de::Error> {
         let mut spec: AgentSpec = toml::from_str(text)?;
         name.clone_into(&mut spec.name);

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// Where the user has a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// A variable of the launcher's environment.
+    /// A variable of the launcher environment.
     Variable(String),
     /// A file of the user's, which no other user can read.
     File(PathBuf),

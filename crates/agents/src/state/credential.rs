@@ -183,7 +183,7 @@ impl Credential {
         revealed
     }
 
-    /// Copies a login into the agent's file, with phantom keys, unless it is there.
+    /// Copies a login into the agent file, with phantom keys, unless it is there.
     fn copy_to_own(&self, from: &Login, raw: &Login) -> io::Result<()> {
         let mut hidden = from.clone();
         if let Login::Valid { selected, .. } = &mut hidden {

@@ -15,9 +15,9 @@ use super::{LOCK, lock_file};
 /// The state of an agent for one project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredState {
-    /// The agent's name.
+    /// The agent name.
     pub agent: String,
-    /// The project's key.
+    /// The project key.
     pub key: ProjectKey,
     /// Its directory.
     pub path: PathBuf,
@@ -57,7 +57,7 @@ fn directories(parent: &Path) -> Vec<PathBuf> {
 }
 
 impl StoredState {
-    /// Returns the project's root; `None` if no session on this machine has recorded it.
+    /// Returns the project root; `None` if no session on this machine has recorded it.
     pub fn project(&self) -> Option<PathBuf> {
         recorded_root(&self.key)
     }

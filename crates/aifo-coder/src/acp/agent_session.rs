@@ -74,7 +74,7 @@ pub(crate) async fn prepare(
         Started::Cancelled(signal) => return Ok(Prepared::Cancelled(signal)),
     };
     let guard = SessionGuard { session, _lock: lock };
-    // An error must still remove the session's containers.
+    // An error must still remove the session containers.
     match build(&guard.session, target, &agent, profile, &flags, config, cwd).await {
         Ok(agent) => Ok(Prepared::Ready(Box::new(agent), Box::new(guard))),
         Err(error) => {

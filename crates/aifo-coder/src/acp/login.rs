@@ -13,7 +13,7 @@ use crate::cli::Acp;
 use crate::run::{Share, run_target};
 use crate::settings;
 
-/// Runs the agent's program with these arguments, as for an editor.
+/// Runs the agent program with these arguments, as for an editor.
 pub(crate) async fn login(
     mut flags: Acp,
     name: Option<String>,
@@ -44,6 +44,6 @@ pub(crate) async fn login(
         };
         given.extend(agent_variables().into_iter().filter_map(value));
     }
-    // The editor's connection may still be open in the same workspace.
+    // The editor connection may still be open in the same workspace.
     run_target(target, session, &config, Share::Yes, None, given).await
 }

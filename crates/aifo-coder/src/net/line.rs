@@ -48,7 +48,7 @@ fn verdict(logged: &LoggedConnection) -> &'static str {
     }
 }
 
-/// Returns the use of a port of the session, in parentheses.
+/// Returns the use of the session port, in parentheses.
 fn port_use(logged: &LoggedConnection) -> String {
     let port_use = match logged.relay {
         None => return String::new(),

@@ -126,7 +126,7 @@ async fn watch(
     let _ = sender.send((session, None));
 }
 
-/// Gives a browser's answer, after the change of the user's file for *always*.
+/// Gives a browser answer, after the change of the user's file for *always*.
 async fn give(session: SessionInfo, question: Option<ListedQuestion>, answer: CallAnswer) {
     let mut option = answer.option.as_str();
     let mut failed = None;

@@ -19,7 +19,7 @@ impl Refusals {
         }
     }
 
-    /// Prints the lines and the call note, behind the tool's output.
+    /// Prints the lines and the call note, behind the tool output.
     pub(super) fn report(&self, note: Option<CallNote>) {
         self.0.iter().for_each(log::notice);
         if let Some(note) = note {

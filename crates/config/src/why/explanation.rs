@@ -43,7 +43,7 @@ pub struct Explanation {
     pub(crate) variables: Option<Vec<Variable>>,
     /// The confinement of a sidecar's tools.
     pub(crate) confinement: Option<String>,
-    /// The network of a sidecar's container, and the file, variable or flag that sets it.
+    /// The network of a sidecar container, and the file, variable or flag that sets it.
     pub(crate) network: Option<String>,
     /// The tool's time limit in seconds; `None` for no limit.
     pub(crate) max_secs: Option<u64>,
@@ -63,7 +63,7 @@ pub(crate) struct DecidedBy {
 pub(crate) enum Mode {
     /// To a sidecar.
     Proxy,
-    /// To a runtime in the agent's environment.
+    /// To a runtime in the agent environment.
     Local,
     /// To a notification command on the user's machine.
     Notify,
@@ -76,7 +76,7 @@ pub(crate) enum Mode {
 /// The proxy's search for a sidecar.
 #[derive(Debug, Serialize)]
 pub(crate) struct Route {
-    /// The session's toolchains.
+    /// The session toolchains.
     pub(crate) toolchains: Vec<String>,
     /// True if sidecars start on demand.
     pub(crate) on_demand: bool,
@@ -93,7 +93,7 @@ pub(crate) struct Route {
 pub(crate) struct Tried {
     pub(crate) kind: String,
     pub(crate) rule: &'static str,
-    /// The tool's path; `None` if it is not installed.
+    /// The tool path; `None` if it is not installed.
     pub(crate) installed: Option<PathBuf>,
 }
 

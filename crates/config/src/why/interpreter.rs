@@ -36,7 +36,7 @@ impl Interpreter {
         Some(Interpreter { tool, program, target, is_script: script.is_some() })
     }
 
-    /// Returns whether the shim covers the target in an agent's container.
+    /// Returns whether the shim covers the target in an agent container.
     pub(crate) fn is_covered(&self) -> bool {
         kinds().iter().flat_map(KindSpec::interpreter_paths).any(|path| path == self.target)
     }

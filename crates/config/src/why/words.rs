@@ -138,7 +138,7 @@ fn runs_in(explanation: &Explanation, directory: &Path) -> String {
     show(directory) + moved
 }
 
-/// Summarises the tool's environment.
+/// Summarises the tool environment.
 fn environment(explanation: &Explanation, detail: Detail) -> String {
     let Some(variables) = &explanation.variables else { return explanation.environment.to_owned() };
     let names = |fate| {

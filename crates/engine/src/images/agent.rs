@@ -14,7 +14,7 @@ struct AgentFile {
     on: String,
     /// The Debian release, if not the base's own.
     release: Option<String>,
-    /// Packages of npm; the first has the agent's version.
+    /// Packages of npm; the first has the agent version.
     #[serde(default)]
     npm: Vec<String>,
     /// Or packages of PyPI.

@@ -47,7 +47,7 @@ pub enum BaseChoice {
     Auto,
     /// From Debian's packages alone, of this release; `None`: of the recipe's.
     Mmdebstrap(Option<String>),
-    /// An image of the engine, or one that it can pull. Not checked against the lock file.
+    /// The engine image, or one that it can pull. Not checked against the lock file.
     Image(String),
 }
 
@@ -78,7 +78,7 @@ impl ImageNames {
 }
 
 impl BaseChoice {
-    /// Parses `mmdebstrap`, `mmdebstrap:SUITE` or an image's name.
+    /// Parses `mmdebstrap`, `mmdebstrap:SUITE` or an image name.
     pub fn parse(value: &str) -> Self {
         match value.split_once(':') {
             Some(("mmdebstrap", release)) => BaseChoice::Mmdebstrap(Some(release.to_owned())),

@@ -14,7 +14,7 @@ pub const RELEASE: &str = "bookworm";
 /// A root file system from Debian packages.
 #[derive(Clone, Copy, Debug)]
 pub struct DebianRoot<'a> {
-    /// The image's name and tag.
+    /// The image name and tag.
     pub image: &'a str,
     /// Debian's release.
     pub release: &'a str,

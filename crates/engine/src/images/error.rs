@@ -113,7 +113,7 @@ pub enum ImageError {
     /// A registry did not take an image.
     #[error("cannot push '{image}': {reason}\nhint: {hint}")]
     Rejected {
-        /// The image's name in the registry.
+        /// The image name in the registry.
         image: String,
         /// The engine's error.
         reason: String,

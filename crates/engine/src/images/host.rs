@@ -17,7 +17,7 @@ use crate::{Flavor, Program, error_line};
 pub struct Host {
     /// The engine.
     pub flavor: Flavor,
-    /// The engine's program.
+    /// The engine program.
     pub engine: Program,
     /// mmdebstrap, if it is installed.
     pub mmdebstrap: Option<Program>,
@@ -51,13 +51,13 @@ impl Host {
             command.args(["--label", label]);
         }
         for name in PASSED.as_flattened().iter().filter(|name| std::env::var_os(name).is_some()) {
-            // Name only: the engine's program reads the value, so it is not printed.
+            // Name only: the engine program reads the value, so it is not printed.
             command.args(["--build-arg", name]);
         }
         command
     }
 
-    /// Lists the engine's images with [`IMAGE_LABEL`]: name, tag, size and age, sorted by name.
+    /// Lists the engine images with [`IMAGE_LABEL`]: name, tag, size and age, sorted by name.
     pub fn images(&self) -> Result<Vec<[String; 4]>, ImageError> {
         let filter = format!("label={IMAGE_LABEL}");
         let format = "{{.Repository}}\t{{.Tag}}\t{{.Size}}\t{{.CreatedSince}}";

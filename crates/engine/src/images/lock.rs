@@ -17,7 +17,7 @@ use crate::images::recipe::{Packages, Recipe, package_name};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
-    /// By the image's name in a registry.
+    /// By the image name in a registry.
     bases: BTreeMap<String, LockedBase>,
     /// By the recipe's name.
     recipes: BTreeMap<String, LockedPackages>,

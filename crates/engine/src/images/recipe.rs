@@ -28,9 +28,9 @@ pub(crate) struct ContextFile {
 pub enum Part {
     /// A base of other images.
     Base,
-    /// A sidecar's image.
+    /// A sidecar image.
     Toolchain,
-    /// An agent's image.
+    /// An agent image.
     Agent,
     /// The image of the launcher in a pod.
     Launcher,
@@ -58,7 +58,7 @@ pub(crate) enum Packages {
 }
 
 impl Recipe {
-    /// Returns the image's name: PREFIX, `aifo-`, the recipe, and the tag.
+    /// Returns the image name: PREFIX, `aifo-`, the recipe, and the tag.
     pub fn image_name(&self, prefix: &str, tag: &str) -> String {
         let toolchain = if self.part == Part::Toolchain { "toolchain-" } else { "" };
         format!("{prefix}aifo-{toolchain}{}:{tag}", self.name)

@@ -31,7 +31,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Recipe> {
 }
 
 /// Returns the named recipes, each after its base. `toolchains` (the default) and `agents` stand for
-/// all of their part; an agent's name may have a version (`codex@0.169.0`).
+/// all of their part; an agent name may have a version (`codex@0.169.0`).
 pub(crate) fn ordered(names: &[String]) -> Result<Vec<BuildRequest>, ImageError> {
     let toolchains = ["toolchains".to_owned()];
     let names = if names.is_empty() { &toolchains } else { names };

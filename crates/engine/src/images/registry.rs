@@ -43,7 +43,7 @@ pub(crate) fn newest_digest(host: &Host, release: &str) -> Result<String, String
     digest.map(|(_, digest)| digest.to_owned()).ok_or_else(|| "it has no digest".to_owned())
 }
 
-/// Pulls an image; kills the engine's program if the registry does not answer within `limit`.
+/// Pulls an image; kills the engine program if the registry does not answer within `limit`.
 fn pull(host: &Host, image: &str, limit: Duration) -> Result<(), String> {
     let mut command = host.command(["pull", image]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

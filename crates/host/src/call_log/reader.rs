@@ -28,11 +28,11 @@ pub struct LoggedLine {
 pub enum LoggedRecord {
     /// A call.
     Call(LoggedCall),
-    /// A message of the launcher.
+    /// The launcher message.
     Message(LoggedMessage),
 }
 
-/// A message of the launcher in a session's log.
+/// A message of the launcher in a session log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedMessage {
     /// When it was logged, in milliseconds since 1970.

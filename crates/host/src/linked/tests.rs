@@ -41,7 +41,7 @@ impl Repositories {
         fs::write(self.at(path), text).unwrap();
     }
 
-    /// Returns the path of the repository, relative to the scratch directory.
+    /// Returns the repository path, relative to the scratch directory.
     fn common(&self, workspace: &str) -> Result<Option<String>, String> {
         let found = linked_repository(&self.at(workspace))?;
         let relative = |it: LinkedRepository| it.common.strip_prefix(&self.0).unwrap().to_owned();

@@ -21,7 +21,7 @@ use crate::{
     ApiFailure, FailureCause, KubeTarget, Kubectl, KubectlError, PodObject, SESSION_LABEL,
 };
 
-/// The container of the launcher.
+/// The launcher container.
 pub(crate) const CONTAINER: &str = "aifo";
 /// The launcher in its image.
 pub(crate) const PROGRAM: &str = "/usr/local/bin/aifo-coder";
@@ -34,7 +34,7 @@ const HTTPS: u16 = 443;
 /// The flags of a command that select a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterChoice {
-    /// The first that is a key of a cluster.
+    /// The first that is a cluster key.
     pub key: Option<&'static str>,
     /// The command names the backend.
     pub has_backend: bool,

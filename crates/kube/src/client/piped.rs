@@ -27,7 +27,7 @@ use super::upload::{self, PodWorkspace, fetch};
 use crate::Kubectl;
 use crate::in_pod::SIGNAL;
 
-/// Whether the client sees the end of an agent's turns in the command's output.
+/// Whether the client sees the end of an agent's turns in the command output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
     /// It is that of ACP: the workspace is fetched before a turn's end is passed on.

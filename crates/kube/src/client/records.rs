@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::KubeTarget;
 
-/// The file of a session, beside the snapshot of its upload.
+/// A session file, beside the snapshot of its upload.
 const FILE: &str = "cluster.json";
 
 /// The cluster of a session, as its client found it.

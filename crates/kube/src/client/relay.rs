@@ -1,4 +1,4 @@
-//! Commands on a session in a pod: each runs in the pod's container `aifo`, with this process's
+//! Commands on a session in a pod: each runs in the pod container `aifo`, with this process's
 //! descriptors (`spec/kubernetes.md#commands`).
 
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub enum Input {
 
 /// A command that runs in the pod of a session.
 pub trait InPod {
-    /// Returns the start of the session's id, if it is given.
+    /// Returns the start of the session id, if it is given.
     fn session(&self) -> Option<&str>;
     /// Returns the words of `aifo-coder` in the pod; `id` is the session's.
     fn words(&self, id: &str, pod: &PodObject) -> Vec<OsString>;
@@ -203,7 +203,7 @@ const OWN: [&str; 5] = [
 ];
 
 impl StderrReport {
-    /// Copies the command's lines; with `holds_back`, only at the end and only if it failed.
+    /// Copies the command lines; with `holds_back`, only at the end and only if it failed.
     fn copy(stderr: impl Read, mut to: impl Write, holds_back: bool) -> Self {
         let mut report = StderrReport::default();
         let mut reader = BufReader::new(stderr);
@@ -238,7 +238,7 @@ impl StderrReport {
     }
 }
 
-/// Returns the end of the command's output and its exit code, if a line has them. Output without a line ending is on
+/// Returns the end of the command output and its exit code, if a line has them. Output without a line ending is on
 /// the same line.
 fn end_of_command(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = line.windows(ENDED.len()).rposition(|part| part == ENDED.as_bytes())?;

@@ -1,4 +1,4 @@
-//! The result branch of a pod's repository, on the client (`spec/kubernetes.md#the-result-branch`).
+//! The result branch of a pod repository, on the client (`spec/kubernetes.md#the-result-branch`).
 
 use std::fs;
 use std::io::{BufReader, Read};

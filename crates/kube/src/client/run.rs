@@ -69,7 +69,7 @@ pub fn validate(flags: &Flags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows the terminal of a session, and fetches its work when it ends.
+/// Shows a session terminal, and fetches its work when it ends.
 pub async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::Result<ExitCode> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
@@ -89,7 +89,7 @@ pub async fn attach(cluster: &Cluster, session: Option<&str>) -> anyhow::Result<
 }
 
 impl Cluster {
-    /// Shows the terminal of a session, and fetches its files and commits. Deletes the objects of a
+    /// Shows a session terminal, and fetches its files and commits. Deletes the objects of a
     /// session that has ended; one whose files could not be fetched is kept.
     async fn show_and_fetch(&self, session: &str, pod: &str) -> anyhow::Result<ExitCode> {
         let work = self.work(session, pod).await?;

@@ -42,7 +42,7 @@ pub struct PodOptions {
     pub git: Option<String>,
     /// The secret with its login.
     pub git_secret: Option<String>,
-    /// Pushes the session's branch at the end.
+    /// Pushes the session branch at the end.
     pub git_push: bool,
     /// Uploads ignored files, too.
     pub upload_ignored: bool,
@@ -60,11 +60,11 @@ pub struct PodRequest<'a> {
     pub options: &'a PodOptions,
     /// The flags of the configuration.
     pub given: Flags,
-    /// The directory with the project's files.
+    /// The directory with the project files.
     pub workspace: &'a Path,
     /// The agent or command.
     pub target: PodTarget,
-    /// The server of the agent's files, if it has one.
+    /// The server of the agent files, if it has one.
     pub files: AgentFiles,
     /// Prints the manifests, and creates no pod.
     pub is_dry: bool,
@@ -116,7 +116,7 @@ impl PodRequest<'_> {
         options
     }
 
-    /// Returns the words of `run` in the pod, after the command's name.
+    /// Returns the words of `run` in the pod, after the command name.
     pub fn words_of_run(&self) -> Vec<String> {
         self.options().into_iter().chain(self.target.words.iter().cloned()).collect()
     }
@@ -196,7 +196,7 @@ pub fn describe(
     })
 }
 
-/// Returns the image of the launcher.
+/// Returns the launcher image.
 pub fn launcher_image(config: &Config) -> String {
     let default =
         || format!("{}aifo-launcher:{}", config.image_prefix.value, config.image_tag.value);
@@ -258,7 +258,7 @@ fn workspace(options: &PodOptions, is_run: bool) -> anyhow::Result<Workspace> {
     })
 }
 
-/// Returns the keys that the launcher's container gets.
+/// Returns the keys that the launcher container gets.
 fn keys(
     spec: &AgentSpec,
     config: &Config,

@@ -23,7 +23,7 @@ const CONNECTED: Duration = Duration::from_secs(5);
 /// The time for a kubectl to end without a client.
 const KUBECTL_TIME: Duration = Duration::from_secs(5);
 
-/// How a client of a pod's terminal has ended.
+/// How a client of a pod terminal has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TerminalEnd {
     /// The session has ended with this exit code.

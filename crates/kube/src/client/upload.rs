@@ -31,7 +31,7 @@ pub(crate) struct PodWorkspace {
 }
 
 impl PodWorkspace {
-    /// Returns the record of a session; `None` if this user did not upload its workspace here.
+    /// Returns a session record; `None` if this user did not upload its workspace here.
     pub(crate) fn find(session: &str) -> Option<Self> {
         let record = PodWorkspace::of(session).ok()?;
         record.directory.join(BASE).is_file().then_some(record)
@@ -120,7 +120,7 @@ pub(crate) fn upload(
     received.context("cannot upload the workspace")
 }
 
-/// Fetches the changes of a pod's workspace, and applies them.
+/// Fetches the changes of a pod workspace, and applies them.
 pub(crate) fn fetch(
     kubectl: &Kubectl,
     pod: &str,

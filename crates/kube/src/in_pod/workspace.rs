@@ -131,7 +131,7 @@ fn receive(workspace: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records the commits of the workspace's repository, before the agent starts. Returns false if another process has.
+/// Records the commits of the workspace repository, before the agent starts. Returns false if another process has.
 pub fn record_start() -> anyhow::Result<bool> {
     let is_set = |name: &&str| std::env::var_os(name).is_some();
     if ![env::POD_GIT, env::POD_UPLOAD].iter().any(is_set) || marker(START).exists() {

@@ -144,7 +144,7 @@ impl AcpAgent {
     }
 }
 
-/// Terminals in the agent's environment, for commands that no rule denies.
+/// Terminals in the agent environment, for commands that no rule denies.
 fn terminals(
     workspace: Arc<Workspace>,
     cwd: &Path,
@@ -165,7 +165,7 @@ fn terminals(
     Terminals::new(config)
 }
 
-/// Values that logs must not contain: the session's token and the agent's credentials.
+/// Values that logs must not contain: the session token and the agent's credentials.
 fn secrets(session: &Session, spec: Option<&AgentSpec>) -> Vec<String> {
     let text = |value: OsString| value.into_string().ok();
     let own = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));

@@ -24,7 +24,7 @@ pub enum BridgeEnd {
 
 /// Relays until the editor or the agent is gone, or a second signal arrives.
 ///
-/// Rules answer the agent's requests for permission, as far as they do; the editor answers the others, and questions
+/// Rules answer the agent requests for permission, as far as they do; the editor answers the others, and questions
 /// about the calls of tools.
 pub async fn serve_editor(
     mut bridge: Bridge<WorkspaceHost>,

@@ -23,7 +23,7 @@ pub struct PermissionJudge {
     pub rules: PermissionCheck,
     /// The option that allows, for agents whose options do not show it.
     pub allow_option: Option<String>,
-    /// The workspace's paths as the agent sees it.
+    /// The workspace paths as the agent sees it.
     pub workspace: Vec<PathBuf>,
     /// The opened workspace, for resolving links.
     pub place: Arc<Workspace>,
@@ -35,7 +35,7 @@ pub struct PermissionJudge {
     pub shims: PathBuf,
 }
 
-/// A request of an agent, of any kind, for one decision function.
+/// An agent request, of any kind, for one decision function.
 #[derive(Clone, Copy)]
 pub(crate) enum AgentRequest<'a> {
     /// `session/request_permission`
@@ -182,7 +182,7 @@ impl PermissionJudge {
         inner
     }
 
-    /// Returns whether a program, as it is spelled, is a shim in the agent's PATH.
+    /// Returns whether a program, as it is spelled, is a shim in the agent PATH.
     fn is_shim(&self, program: &str) -> bool {
         !program.is_empty()
             && !program.contains('/')

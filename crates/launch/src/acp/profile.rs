@@ -1,4 +1,4 @@
-//! Converts an agent's profile to the types of `aifo-acp` and `aifo-acp-io`.
+//! Converts an agent profile to the types of `aifo-acp` and `aifo-acp-io`.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub(crate) struct EditorQuestions {
     /// A part of the tool calls' ids that the agent does not know: it could change the call that the
     /// editor shows.
     secret: u64,
-    /// The open questions, with the editor's request; `None` after its answer.
+    /// The open questions, with the editor request; `None` after its answer.
     asked: BTreeMap<String, Option<u64>>,
     /// True if questions wait for a turn.
     wait_for_turn: bool,
@@ -94,7 +94,7 @@ impl EditorQuestions {
         }
     }
 
-    /// Takes the editor's answer. Without one the question stays open for other frontends.
+    /// Takes the editor answer. Without one the question stays open for other frontends.
     pub(crate) fn answered(&mut self, id: &str, option: Option<&str>) {
         if let Some(number) = self.asked.get_mut(id) {
             *number = None;

@@ -44,7 +44,7 @@ const FILES: [&str; 32] = [
     "wscript",
 ];
 
-/// Extensions of settings, which count in a directory of a project.
+/// Extensions of settings, which count in a project directory.
 const SETTINGS: [&str; 15] = [
     "ac",
     "cfg",
@@ -125,7 +125,7 @@ impl Names {
         Names { exact, patterns: patterns.into_iter().map(small).collect() }
     }
 
-    /// Returns the role of a file by its path from the workspace's root.
+    /// Returns the role of a file by its path from the workspace root.
     pub(super) fn role(&self, path: &Path) -> Role {
         let written = path.file_name().unwrap_or_default().to_string_lossy();
         let text = path.to_string_lossy().to_ascii_lowercase();
@@ -147,14 +147,14 @@ impl Names {
         }
     }
 
-    /// Returns whether a path from the workspace's root is data, or below data.
+    /// Returns whether a path from the workspace root is data, or below data.
     pub(super) fn is_in_data(&self, path: &Path) -> bool {
         let mut roles = self.roles(path).into_iter();
         let first = roles.find(|role| matches!(role, Role::Repository | Role::Data));
         path.is_relative() && first == Some(Role::Data)
     }
 
-    /// Returns the number of directories above a project file, from the workspace's root.
+    /// Returns the number of directories above a project file, from the workspace root.
     pub(super) fn depth(&self, path: &Path) -> usize {
         let roles = self.roles(path);
         let above = roles.iter().take_while(|role| **role == Role::Other).count();
@@ -176,7 +176,7 @@ pub(super) fn is_marker(name: &OsStr) -> bool {
     markers.any(|it| !it.starts_with('.') && name == *it)
 }
 
-/// Returns whether a file counts in a directory of a project: a setting, or code such as `gulpfile.js`.
+/// Returns whether a file counts in a project directory: a setting, or code such as `gulpfile.js`.
 pub(super) fn is_setting(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let Some((start, extension)) = name.rsplit_once('.') else { return false };

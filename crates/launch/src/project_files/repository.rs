@@ -14,7 +14,7 @@ use super::search::{FileState, MAX_DEPTH, Search};
 /// Files of configuration that are read.
 const MAX_CONFIGS: usize = 32;
 
-/// Data in the directory of a repository.
+/// Data in a repository directory.
 const DATA: [&str; 18] = [
     "AUTO_MERGE",
     "HEAD",
@@ -42,7 +42,7 @@ const DATA_SUFFIXES: [&str; 4] = [".lock", "_EDITMSG", "_HEAD", "_MSG"];
 /// Data that leads to other data.
 const POINTERS_IN_OBJECTS: [&str; 2] = ["info/alternates", "info/http-alternates"];
 
-/// What a bare repository has in the workspace's root besides data. Other names are the project's.
+/// What a bare repository has in the workspace root besides data. Other names are the project's.
 const IN_BARE_ROOT: [&str; 6] =
     ["commondir", "config", "config.worktree", "hooks", "info", "worktrees"];
 
@@ -56,7 +56,7 @@ impl Search<'_> {
         }
     }
 
-    /// Adds a directory of a repository, worktree or submodule.
+    /// Adds a repository directory, worktree or submodule.
     pub(super) fn git_directory(&mut self, path: &Path, depth: usize) {
         self.insert(path, FileState::Directory);
         for (name, kind) in self.entries(path) {
@@ -125,7 +125,7 @@ impl Search<'_> {
         let directory = path.parent().unwrap_or(path);
         let worktrees = directory.parent().filter(|it| it.ends_with("worktrees"));
         let main = worktrees.and_then(Path::parent);
-        // A bare repository in the workspace's root is entered as its `HEAD`.
+        // A bare repository in the workspace root is entered as its `HEAD`.
         let is_worktree = main.is_some_and(|main| {
             self.is_git_directory(main) || self.is_git_directory(&main.join("HEAD"))
         });
@@ -142,7 +142,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the paths of the workspace that the configuration of a repository, the user's own and the
+    /// Returns the paths of the workspace that a repository configuration, the user's own and the
     /// files that these include name, and whether they may be directories. Paths are relative to the
     /// workspace, the repository or the configuration.
     pub(super) fn named_paths(&mut self, git: &Path, user: &UserConfig) -> BTreeMap<PathBuf, bool> {

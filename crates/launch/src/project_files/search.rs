@@ -36,7 +36,7 @@ const REST: &str = "..";
 /// A file, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Item {
-    /// From the workspace's root; absolute outside of it.
+    /// From the workspace root; absolute outside of it.
     pub(super) path: PathBuf,
     pub(super) part: Option<String>,
 }
@@ -80,7 +80,7 @@ pub(super) struct Search<'a> {
     checkouts: Vec<PathBuf>,
     /// Directories of data, and those below the depth of a project file: only repositories in them count.
     pub(super) data: Vec<PathBuf>,
-    /// The workspace's path without links.
+    /// The workspace path without links.
     root: PathBuf,
     /// The paths that links of project files lead to.
     followed: BTreeSet<PathBuf>,

@@ -51,7 +51,7 @@ pub(crate) fn matches_pattern(pattern: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Returns whether the sidecar sets this variable itself. The caller's PATH would select other
+/// Returns whether the sidecar sets this variable itself. The caller PATH would select other
 /// programs, and a variable of the loader would inject code into each.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     RESERVED.iter().any(|pattern| matches_pattern(pattern, name))
@@ -389,7 +389,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../spec/environment.md");
 
-    /// Returns the rows of a table of the page: names, and the rule's text.
+    /// Returns the rows of the page table: names, and the rule's text.
     fn printed(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
         let section = PAGE.split(&format!("\n## {heading}\n")).nth(1).expect("the page has it");
         let section = section.split("\n## ").next().unwrap();

@@ -23,7 +23,7 @@ pub(crate) fn has_credentials(value: &[u8]) -> bool {
 
 /// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace, whose
 /// paths are `workspace`.
-/// Relative and empty paths refer to the call's directory, which is the tool's too.
+/// Relative and empty paths refer to the call directory, which is the tool's too.
 pub(crate) fn has_path_outside(value: &[u8], workspace: &[PathBuf]) -> bool {
     value.split(|byte| *byte == b':').any(|path| is_outside(path, workspace))
 }

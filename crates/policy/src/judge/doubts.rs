@@ -12,7 +12,7 @@ pub enum RuleDoubt {
         tool: String,
         /// The word of the rule.
         word: String,
-        /// The words of the tool's table.
+        /// The words of the tool table.
         known: Vec<String>,
     },
     /// No call has the conditions.

@@ -5,7 +5,7 @@ use aifo_types::is_protective_git_entry;
 use super::table::base_name;
 use super::table::find;
 
-/// Adds to a call what its tool runs by the call's environment, so that rules and users see it. `argv` has
+/// Adds to a call what its tool runs by the call environment, so that rules and users see it. `argv` has
 /// the tool and its arguments. `matters` returns whether a rule is about a call.
 ///
 /// Configuration in git's variables becomes `-c NAME=VALUE`, as git reads it, but for entries that only

@@ -27,7 +27,7 @@ pub(super) struct Flow {
     rows: Vec<Row>,
 }
 
-/// The ends of a command's output.
+/// The ends of a command output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     /// The tools that run it.
@@ -76,7 +76,7 @@ impl Flow {
         Flow { rows }
     }
 
-    /// Returns the ends of a command's output.
+    /// Returns the ends of a command output.
     pub(super) fn row(&self, at: usize) -> Row {
         self.rows.get(at).cloned().unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Reads a link at a path relative to the workspace. `None` if the path is no link.
 type ReadLink = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
-/// The links of the workspace, as the caller reads them.
+/// The workspace links, as the caller reads them.
 #[derive(Clone)]
 pub(super) struct Links(Arc<ReadLink>);
 

@@ -43,7 +43,7 @@ pub(super) struct Operand {
     pub(super) word: Vec<u8>,
     /// True if it may be the value of an unknown option.
     pub(super) may_be_value: bool,
-    /// True if it is after `--`, or after the options of a command's runner.
+    /// True if it is after `--`, or after the options of a command runner.
     pub(super) is_last: bool,
 }
 

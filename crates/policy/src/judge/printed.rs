@@ -4,7 +4,7 @@ use super::glob::{Match, is_unknown, matches};
 use super::normal::NormalCall;
 use super::table::{base_name, find};
 
-/// The output of a command.
+/// A command output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Printed {
     /// A name that is no option.
@@ -17,7 +17,7 @@ pub(super) enum Printed {
     Below(Vec<Vec<u8>>),
 }
 
-/// Returns the output of a command, if it is known well enough.
+/// Returns a command output, if it is known well enough.
 pub(super) fn printed(words: &[Vec<u8>]) -> Option<Printed> {
     let (tool, args) = words.split_first()?;
     match tool.as_slice() {
@@ -112,7 +112,7 @@ pub(super) fn selects_lines(words: &[Vec<u8>]) -> bool {
     }
 }
 
-/// Returns whether the output of a command is meant for `eval`.
+/// Returns whether a command output is meant for `eval`.
 pub(super) fn prints_environment(words: &[Vec<u8>]) -> bool {
     let Some((tool, args)) = words.split_first() else { return false };
     let args = args.join(&b' ');

@@ -48,7 +48,7 @@ pub struct RuleText {
     /// The verdict; `None` in a rule that is only about the network.
     #[serde(default)]
     pub then: Option<Verdict>,
-    /// The network of the call; `None` leaves it to other rules.
+    /// The call network; `None` leaves it to other rules.
     #[serde(default)]
     pub net: Option<CallNetwork>,
     /// The reason for users and agents.
@@ -59,7 +59,7 @@ pub struct RuleText {
     pub examples: Examples,
 }
 
-/// The network of a call, by a rule.
+/// A call network, by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallNetwork {

@@ -57,7 +57,7 @@ pub(super) enum Input {
     Text(Rc<[u8]>),
     /// Paths below these directories.
     Paths(Vec<Vec<u8>>),
-    /// The output of a command.
+    /// A command output.
     Unknown,
 }
 

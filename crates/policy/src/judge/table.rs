@@ -82,7 +82,7 @@ pub(super) struct Table {
     pub(super) saves_urls: String,
     /// Operands are files that the tool writes.
     pub(super) writes_operands: bool,
-    /// The commands that it runs are found by the agent's PATH, as if they were called without it.
+    /// The commands that it runs are found by the agent PATH, as if they were called without it.
     pub(super) here: bool,
     /// The command or text that it runs is one of the shell itself: its `cd` holds afterwards.
     pub(super) in_shell: bool,
@@ -156,11 +156,11 @@ pub(super) struct Runs {
     pub(super) prefix: String,
     /// `NAME@VERSION` is NAME.
     pub(super) versions: bool,
-    /// The option with the command's directory.
+    /// The option with the command directory.
     pub(super) chdir: String,
     /// The command has other files than the call.
     pub(super) contained: bool,
-    /// The tool is the name of an image, which runs the tool of its name.
+    /// The tool is an image name, which runs the tool of its name.
     pub(super) image: bool,
 }
 
@@ -203,7 +203,7 @@ pub(super) enum Arity {
     Optional,
 }
 
-/// The table of a tool, or an empty one.
+/// A tool table, or an empty one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) table: &'static Table,

@@ -198,7 +198,7 @@ fn is_file_kind(kind: &str) -> bool {
     ["read", "edit", "delete", "move", "search"].contains(&kind)
 }
 
-/// Returns whether a call's path is the rule's path or below it.
+/// Returns whether a call path is the rule's path or below it.
 fn is_below(path: &str, rule: &str, request: &AccessRequest<'_>) -> bool {
     let Some(workspace) = request.workspace.first() else { return false };
     match (resolve(path, request.cwd, request), resolve(rule, workspace, request)) {

@@ -136,7 +136,7 @@ pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
     unsafe { raw::syscall(libc::SYS_rt_sigprocmask, args) }.map(|_| before)
 }
 
-/// Has the command's process unblock all signals before it executes the program.
+/// Has the command process unblock all signals before it executes the program.
 pub(crate) fn unblocked(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and execve only a system call is made, on a live set.
     unsafe { command.pre_exec(|| Ok(change_mask(MaskOperation::Set, 0).map(drop)?)) }

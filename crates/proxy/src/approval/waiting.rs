@@ -55,10 +55,10 @@ impl Drop for OpenCall<'_> {
 /// Bytes that the client of a waiting call may send: only signals come before the tool has started.
 const MAX_RECEIVED: usize = 64 * 1024;
 
-/// Bytes of the call in the client's line.
+/// Bytes of the call in the client line.
 const MAX_LINE: usize = 256;
 
-/// Waits until a user allows a call of version 3. `received` gets the frames of the client. Returns the call for
+/// Waits until a user allows a call of version 3. `received` gets the client frames. Returns the call for
 /// [`CallApprovals::check`], as the others.
 pub(crate) async fn approve_attached(
     approvals: &CallApprovals,

@@ -1,4 +1,4 @@
-//! Changes in a mailbox's directory: by inotify, or by reading the directory at an interval.
+//! Changes in a mailbox directory: by inotify, or by reading the directory at an interval.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! The clients in a mailbox's directory.
+//! The clients in a mailbox directory.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

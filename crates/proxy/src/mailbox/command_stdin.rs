@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::mailbox::files::{Directory, FileKind, RequestId};
 
-/// The client's file, and the writing end of the command's stdin.
+/// The client file, and the writing end of the command's stdin.
 #[derive(Debug)]
 pub(crate) struct CommandStdin {
     file: File,

@@ -68,7 +68,7 @@ impl Mailbox {
         }
     }
 
-    /// Serves until `stop` changes. Returns when no command runs and the daemon's files are removed. The
+    /// Serves until `stop` changes. Returns when no command runs and the daemon files are removed. The
     /// owner stops the fleet.
     pub async fn serve(mut self, mut stop: watch::Receiver<Stop>) {
         self.scan();

@@ -19,7 +19,7 @@ use crate::mailbox::files::{
 };
 use crate::mailbox::request::MailboxState;
 
-/// The configuration of a mailbox.
+/// A mailbox configuration.
 #[derive(Debug)]
 pub struct MailboxConfig {
     /// The directory of requests.
@@ -56,7 +56,7 @@ pub enum MailboxError {
     /// A client cannot be created in the directory.
     #[error("cannot create the client of '{command}' in the directory: {source}")]
     Client {
-        /// The command's name.
+        /// The command name.
         command: CommandName,
         /// The system's error.
         source: io::Error,

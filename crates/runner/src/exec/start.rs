@@ -54,7 +54,7 @@ impl Exec {
         }
     }
 
-    /// Begins to read the client's connection.
+    /// Begins to read the client connection.
     pub(super) fn watch_client(&mut self, context: &mut ExecContext<'_>) {
         self.watch_due = None;
         self.session.watch_client();

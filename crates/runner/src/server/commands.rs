@@ -304,7 +304,7 @@ impl Server {
     }
 }
 
-/// Returns the relay of the stack, which one with a network of the engine has from the first request on.
+/// Returns the relay of the stack, which one with the engine network has from the first request on.
 fn relay_of(stack: &mut Option<StackRelay>) -> io::Result<&mut StackRelay> {
     let relay = match stack.take() {
         Some(relay) => relay,
@@ -330,7 +330,7 @@ enum Command {
     Tunnel(u32, Vec<u8>),
     Retire,
     Listen(Vec<u16>),
-    /// A frame of a connection of the stack, and its data.
+    /// A frame of the stack connection, and its data.
     Net(NetFrame<'static>, Vec<u8>),
     /// The serial, the socket, whether no other call runs in its stack, and the refusal.
     FindCaller(u32, (SocketType, u16), OnlyCall, String),

@@ -12,7 +12,7 @@ use nix::sys::socket::sockopt::Linger;
 use super::READ_SIZE;
 use crate::control::ControlConnection;
 
-/// The connection of a client.
+/// A client connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// `None` once it was closed; then only the peer's last frame is missing.
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Closes the client's connection so that it sees a failure, not an end.
+    /// Closes the client connection so that it sees a failure, not an end.
     pub(super) fn reset(&mut self, connection: u32, control: &mut ControlConnection) {
         if let Some(socket) = self.socket.take() {
             let _ = setsockopt(&socket, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 });

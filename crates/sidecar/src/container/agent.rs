@@ -1,6 +1,6 @@
-//! The agent's container (`spec/agents.md#the-container`).
+//! The agent container (`spec/agents.md#the-container`).
 //!
-//! It is created as a sidecar's container, with the same runner. In addition it has the shims, the
+//! It is created as a sidecar container, with the same runner. In addition it has the shims, the
 //! proxy's socket and the agent's persistent files.
 
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use super::Shared;
 use super::kind::{self, RunnerPlace};
 use super::repository::Repository;
 
-/// The configuration of the agent's container.
+/// The configuration of the agent container.
 #[derive(Clone, Debug)]
 pub struct AgentContainer {
     /// The image.
@@ -28,7 +28,7 @@ pub struct AgentContainer {
     /// Further variables; none is secret.
     pub variables: Vec<(OsString, Value)>,
     /// Directories in `/tmp` of which each container of the session has its own, so that no tool reaches
-    /// what the agent's programs listen at there. A tool could remove a mount point that its own container
+    /// what the agent programs listen at there. A tool could remove a mount point that its own container
     /// does not have.
     pub private: Vec<PathBuf>,
 }

@@ -28,7 +28,7 @@ use crate::translation::PathTranslation;
 pub struct AttachConfig {
     /// The engine that runs the containers.
     pub engine: Engine,
-    /// The session's id.
+    /// The session id.
     pub session: String,
     /// The `aifo-shim` binary, which is also the runner; statically linked.
     pub runner_program: PathBuf,
@@ -213,7 +213,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The program acts as the runner if argv[0] has this name.
 const PROGRAM: &str = "aifo-runner";
 
-/// The runner's file in a container, removed on drop.
+/// The runner file in a container, removed on drop.
 struct RunnerCopy {
     engine: Engine,
     container: String,

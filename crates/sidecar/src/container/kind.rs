@@ -201,7 +201,7 @@ fn plain((name, value): (&str, &str)) -> (OsString, Value) {
     (OsString::from(name), Value::Plain(value.into()))
 }
 
-/// The container of a sidecar.
+/// A sidecar container.
 pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> ContainerSpec {
     let config = &shared.config;
     let image = config.images.of(kind);

@@ -61,7 +61,7 @@ impl Shared {
         kind == Kind::agent().as_str() || may_hold && is_alone()
     }
 
-    /// Returns whether a container's stack is served from outside, with no network of the engine.
+    /// Returns whether a container stack is served from outside, with no network of the engine.
     pub(super) fn is_served(&self, spec: &ContainerSpec) -> bool {
         let is_agent = spec.kind == Kind::agent().as_str();
         self.config.net.is_by_name() && (is_agent || self.config.join.is_none())
@@ -153,7 +153,7 @@ impl Shared {
         let lost = sidecar.lost();
         tokio::spawn(async move {
             lost.await;
-            // The kernel closes the runner's connection before it kills the other processes.
+            // The kernel closes the runner connection before it kills the other processes.
             tokio::time::sleep(LOSS_PAUSE).await;
             sockets.report_listeners();
         });

@@ -1,4 +1,4 @@
-//! Isolates a session's network from other networks, where the engine does not
+//! Isolates a session network from other networks, where the engine does not
 //! (`spec/containers.md#network`).
 
 use aifo_engine::{ContainerSpec, Flavor};

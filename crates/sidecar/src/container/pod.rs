@@ -20,13 +20,13 @@ use crate::stack_sockets::StackSockets;
 /// The container that holds the network, stopped on drop.
 #[derive(Debug)]
 pub(super) struct Pod {
-    /// The container's runner, if there is a container and it has started.
+    /// The container runner, if there is a container and it has started.
     holder: Option<Runner>,
     lost: u32,
 }
 
 impl Shared {
-    /// Returns the network of a stack, which may not exist yet.
+    /// Returns a stack network, which may not exist yet.
     fn pod(&self, stack: &str) -> Arc<Mutex<Option<Pod>>> {
         let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(pods.entry(stack.to_owned()).or_default())

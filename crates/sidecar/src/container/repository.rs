@@ -1,7 +1,7 @@
 //! The workspace's git repository in a sidecar (`spec/containers.md#repository`).
 //!
-//! git runs in the agent's container and executes commands that the repository's configuration names.
-//! So a sidecar gets the files that select them as read-only mounts. The agent's container gets so the
+//! git runs in the agent container and executes commands that the repository configuration names.
+//! So a sidecar gets the files that select them as read-only mounts. The agent container gets so the
 //! pointers by which git finds the configuration, and all of these files of a linked repository, which
 //! other workspaces share.
 
@@ -32,7 +32,7 @@ pub struct LinkedRepository {
     pub worktree: Option<OsString>,
 }
 
-/// The mounts of a workspace's repository.
+/// The mounts of a workspace repository.
 #[derive(Debug, Default)]
 pub(super) struct Repository {
     entries: Vec<Entry>,
@@ -62,7 +62,7 @@ pub(super) struct FileId {
     inode: u64,
 }
 
-/// Names in the directory of a repository, and how they are mounted.
+/// Names in a repository directory, and how they are mounted.
 const CONFIG: &str = "config";
 const HOOKS: &str = "hooks";
 const COMMON_DIR: &str = "commondir";
@@ -77,7 +77,7 @@ const OF_WORKTREE: [&str; 3] = ["gitdir", COMMON_DIR, WORKTREE_CONFIG];
 pub(super) enum Recipient {
     /// A sidecar.
     Tools,
-    /// The agent's, whose git writes configuration and hooks of the workspace's repository.
+    /// The agent's, whose git writes configuration and hooks of the workspace repository.
     Agent,
 }
 
@@ -85,7 +85,7 @@ pub(super) enum Recipient {
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Repository {
-    /// Finds the repository of a workspace. An absent one has no mounts.
+    /// Finds a workspace repository. An absent one has no mounts.
     pub(super) fn find(
         workspace: &Path,
         linked: Option<&LinkedRepository>,
@@ -197,7 +197,7 @@ impl Repository {
         (entries, problem)
     }
 
-    /// Adds the directory of a repository: writable with these mounts, or else read-only as a whole.
+    /// Adds a repository directory: writable with these mounts, or else read-only as a whole.
     fn add(&mut self, mut directory: Entry, entries: Vec<Entry>, problem: Option<String>) {
         directory.read_only = problem.is_some();
         let name = directory.path.display().to_string();
@@ -276,7 +276,7 @@ impl From<&Metadata> for FileId {
     }
 }
 
-/// Returns the directory that a `.git` file names, if it is in the workspace's root. Others are not in
+/// Returns the directory that a `.git` file names, if it is in the workspace root. Others are not in
 /// the container, or below a directory that could be replaced.
 fn pointed_name(workspace: &Path) -> Option<OsString> {
     let text = read(&workspace.join(".git"))?;

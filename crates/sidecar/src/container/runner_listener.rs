@@ -38,7 +38,7 @@ impl RunnerListener {
         Ok(RunnerListener { fd: on_reactor(fd, Interest::READABLE)?, path })
     }
 
-    /// Waits for the runner's connection. Rejects processes of other users: the runner has the caller's
+    /// Waits for the runner connection. Rejects processes of other users: the runner has the caller's
     /// uid on the host, whatever its uid in the container.
     pub(crate) async fn accept_runner(self) -> io::Result<OwnedFd> {
         loop {

@@ -98,7 +98,7 @@ impl SocketCovers {
         changed.map(|(socket, _)| socket.path.as_path())
     }
 
-    /// Reports each uncovered socket once, until the container's runner is lost: the agent's container is not
+    /// Reports each uncovered socket once, until the container runner is lost: the agent container is not
     /// started again.
     pub(super) async fn report_uncovered(self, lost: impl Future<Output = ()>) {
         let mut reported = Vec::new();

@@ -29,7 +29,7 @@ struct StartFailure {
     stderr: Vec<String>,
 }
 
-/// The control connection of a container's runner.
+/// The control connection of a container runner.
 enum RunnerStreams {
     /// A unix socket.
     Socket(OwnedFd),
@@ -39,7 +39,7 @@ enum RunnerStreams {
 
 impl RunnerStreams {
     /// Waits for the runner's first byte, because the engine may have to pull the image before.
-    /// Then the timeout for the runner's answer begins.
+    /// Then the timeout for the runner answer begins.
     async fn after_first_byte(reader: OwnedFd, writer: OwnedFd) -> io::Result<Self> {
         let watched = on_reactor(reader, Interest::READABLE)?;
         let readable = watched.readable().await.map(|_| ());

@@ -1,6 +1,6 @@
 //! The uncommitted files of a clone, as a commit.
 //!
-//! `git add` in the agent's repository would run its filters, and the `core.fsmonitor` of a repository below it. So the
+//! `git add` in the agent repository would run its filters, and the `core.fsmonitor` of a repository below it. So the
 //! files are read here, without following links, and `git fast-import` gets their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! git on a repository that aifo creates (`spec/kubernetes.md#the-result-branch`).
 //!
-//! A repository's configuration names programs that git runs, so git never opens one that an agent could write. It
+//! A repository configuration names programs that git runs, so git never opens one that an agent could write. It
 //! opens a fresh one, with the variables and the configuration of this file, which may use the objects of another.
 
 use std::ffi::{OsStr, OsString};
@@ -251,7 +251,7 @@ const MAX_STDERR: u64 = 64 << 10;
 const END_TIME: Duration = Duration::from_secs(10);
 const MAX_CAUSES: usize = 3;
 
-/// Returns the name of the command, after options of git.
+/// Returns the command name, after options of git.
 fn action_of(command: &Command) -> String {
     let mut words = command.get_args();
     loop {

@@ -12,7 +12,7 @@ use crate::error::SyncError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) format: ObjectFormat,
-    /// The session's branch, then further ones. Without one there is no pack.
+    /// The session branch, then further ones. Without one there is no pack.
     pub(crate) branches: Vec<Branch>,
     /// Commits at which the history ends.
     pub(crate) shallow: Vec<ObjectId>,
@@ -21,7 +21,7 @@ pub(crate) struct Header {
     pub(crate) push: PushState,
 }
 
-/// A branch of the pod.
+/// The pod branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Branch {
     pub(crate) tip: ObjectId,
@@ -45,7 +45,7 @@ pub enum PushState {
 
 const VERSION: &str = "aifo-result 1";
 const MAX_LINE: u64 = 4096;
-/// The session's branch, and twenty more.
+/// The session branch, and twenty more.
 pub(crate) const MAX_BRANCHES: usize = 21;
 pub(crate) const MAX_SHALLOW: usize = 10_000;
 pub(crate) const MAX_NOTES: usize = 100;

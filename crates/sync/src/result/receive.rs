@@ -13,7 +13,7 @@ use crate::error::SyncError;
 /// A result that was received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedResult {
-    /// The session's branch, then further ones; none if the pod has no commits.
+    /// The session branch, then further ones; none if the pod has no commits.
     pub branches: Vec<ReceivedBranch>,
     /// Lines of the pod, with escapes.
     pub notes: Vec<String>,

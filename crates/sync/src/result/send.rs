@@ -25,7 +25,7 @@ pub struct ResultRequest<'a> {
     pub workspace: &'a Path,
     /// A directory for temporary files, which the agent cannot write.
     pub scratch: &'a Path,
-    /// The session's id.
+    /// The session id.
     pub session: &'a str,
     /// The commits that the repository had before the agent; empty if they are not known.
     pub start: &'a [ObjectId],
@@ -175,7 +175,7 @@ impl Found<'_> {
                 "the repository has too many references: some branches are not in the result",
             );
         }
-        // A result begins with the session's branch.
+        // A result begins with the session branch.
         let Some(tip) = tip.filter(|_| has_new || !others.is_empty()) else { return Ok(()) };
         self.header.branches.push(Branch { tip, has_uncommitted, name });
         let others = others.into_iter().map(|(name, tip)| Branch {

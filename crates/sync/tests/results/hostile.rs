@@ -62,7 +62,7 @@ fn no_program_of_the_agents_repository_runs() {
     assert!(!ran.exists(), "a program of the repository ran");
     assert_eq!(result.branches[0].commits, Some(2));
     assert_eq!(case.of_result(&["show", &format!("{BRANCH}:file")]), "un\r\ncommitted");
-    // The user's fetch starts nothing either: the received repository has the client's configuration.
+    // The user's fetch starts nothing either: the received repository has the client configuration.
     case.in_the_users_clone();
     assert!(!ran.exists());
     let config = fs::read_to_string(case.repository().join("config")).unwrap();

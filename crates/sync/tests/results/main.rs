@@ -1,4 +1,4 @@
-//! The result branch of a pod's repository (`spec/kubernetes.md#the-result-branch`), with real repositories.
+//! The result branch of a pod repository (`spec/kubernetes.md#the-result-branch`), with real repositories.
 
 mod hostile;
 mod push;
@@ -99,7 +99,7 @@ impl Case {
         fs::write(file, text).unwrap();
     }
 
-    /// Commits a file of the pod.
+    /// Commits the pod file.
     fn commit(&self, name: &str) -> String {
         self.write(name, name);
         run(&self.pod(), &["add", "--all"]);

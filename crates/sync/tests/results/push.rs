@@ -39,7 +39,7 @@ fn the_branches_of_a_result_are_pushed() {
     case.commit("other");
     run(&case.pod(), &["switch", "--quiet", BRANCH]);
     let remote = case.remote();
-    // The agent's configuration names another repository, and a program.
+    // The agent configuration names another repository, and a program.
     run(
         &case.pod(),
         &[

@@ -38,10 +38,10 @@ pub struct HeldLines {
 /// A summary shows no more lines.
 const MAX_LINES: usize = 5;
 
-/// Takes the lines of a session's log.
+/// Takes the lines of a session log.
 pub type Log = Box<dyn Fn(Level, &str) + Send>;
 
-/// Copies lines to a session's log until it is dropped, and keeps them off the terminal until it is
+/// Copies lines to a session log until it is dropped, and keeps them off the terminal until it is
 /// released.
 pub struct Hold(());
 

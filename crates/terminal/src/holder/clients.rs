@@ -99,7 +99,7 @@ impl Holder {
         attached.max_by_key(|(_, peer)| peer.active).map(|(index, _)| index)
     }
 
-    /// Gives the terminal a client's size. With `draws`, a program draws itself again even if the size
+    /// Gives the terminal a client size. With `draws`, a program draws itself again even if the size
     /// does not change.
     pub(super) fn take_size(&mut self, size: WindowSize, draws: bool) {
         let size = bounded(size);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{AllowedHook, RuleJudge};
 use crate::hub::{Hub, Source};
 
-/// The agent's connection and what belongs to it.
+/// The agent connection and what belongs to it.
 pub(super) struct RunningAgent<H> {
     pub(super) connection: AgentConnection<H>,
     pub(super) streaming: Streaming,
@@ -52,7 +52,7 @@ pub(super) struct Asked {
 }
 
 impl<H: Host> RunningAgent<H> {
-    /// Returns the agent's id of an open session.
+    /// Returns the agent id of an open session.
     pub(super) fn session_id(&self, session: &str) -> Option<String> {
         let mut open = self.sessions.iter().filter(|(_, own)| *own == session);
         open.next().map(|(id, _)| id.clone())
@@ -97,7 +97,7 @@ impl<H: Host> RunningAgent<H> {
     /// Adds an event's reports to the typed streams.
     pub(super) fn report(&self, event: &Event, hub: &Hub) {
         let session = match event {
-            // Reported with the question's id.
+            // Reported with the question id.
             Event::Request(RequestEvent::Permission { .. }) => return,
             Event::Update { update, .. } => Some(update.session()),
             Event::Opened { session, .. } | Event::Dropped { session } => Some(session.as_str()),

@@ -87,7 +87,7 @@ impl Hub {
         Ok(id)
     }
 
-    /// Adds a prompt to a session's history and sends it to the driver.
+    /// Adds a prompt to a session history and sends it to the driver.
     pub(crate) fn prompt(&self, id: &str, prompt: NewPrompt, key: &str) -> Result<(), ApiError> {
         let mut inner = self.lock();
         let state = inner.load(id).ok_or_else(|| unknown(id))?;

@@ -13,7 +13,7 @@ use crate::session_state::{Activity, MIN_DELAY_MS};
 /// The agent's session of one of the server's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a> {
-    /// The server's id.
+    /// The server id.
     pub(crate) session: &'a str,
     pub(crate) tools: Option<&'a ToolCalls>,
 }
@@ -38,14 +38,14 @@ impl Hub {
         inner.prompt_resources = takes("embeddedContext");
     }
 
-    /// Sets the agent's id of a session.
+    /// Sets the agent id of a session.
     pub(crate) fn opened(&self, session: &str, agent_session: &str) {
         if let Some(state) = self.lock().load(session) {
             state.set_facts(|facts| facts.agent_session = Some(agent_session.to_owned()));
         }
     }
 
-    /// Returns the agent's id of a session, and whether it is known from before.
+    /// Returns the agent id of a session, and whether it is known from before.
     pub(crate) fn agent_session(&self, session: &str) -> Option<String> {
         self.lock().load(session)?.facts().agent_session.clone()
     }

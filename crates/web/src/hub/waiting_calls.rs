@@ -124,7 +124,7 @@ impl Hub {
         }
     }
 
-    /// Sends a browser's answer to a waiting call. `change` names the change that the browser shows.
+    /// Sends a browser answer to a waiting call. `change` names the change that the browser shows.
     /// Returns the receiver of the result, or `None` if the call is unknown.
     pub(crate) fn answer_call(
         &self,

@@ -1,4 +1,4 @@
-//! Calls of the session's log, beside the tool calls that caused them.
+//! Calls of the session log, beside the tool calls that caused them.
 
 use super::SessionState;
 use crate::block::{Block, ToolBlock, ToolRun};

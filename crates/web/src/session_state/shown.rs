@@ -1,4 +1,4 @@
-//! A session's page.
+//! A session page.
 
 use super::{Activity, SessionState};
 use crate::block::{Block, QuestionBlock, QuestionEnd};

@@ -1,7 +1,7 @@
 //! Reads the golden transcripts, `tests/transcripts/*.wire`.
 //!
 //! The client sends the lines `> bytes`, the server `< bytes`, escaped as in a Rust byte string;
-//! `#` starts a comment. `{token}` is the session's token and `{any N}` is N bytes of any value,
+//! `#` starts a comment. `{token}` is the session token and `{any N}` is N bytes of any value,
 //! here zeros.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Arguments, byte for byte, and the tool's name.
+//! Arguments, byte for byte, and the tool name.
 
 use std::ffi::OsString;
 

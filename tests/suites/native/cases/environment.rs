@@ -1,4 +1,4 @@
-//! A tool's directory and its environment.
+//! A tool directory and its environment.
 
 use std::ffi::OsString;
 

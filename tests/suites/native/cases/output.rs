@@ -24,7 +24,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
     let paused = "echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c; sleep 0.1; echo d >&2";
     let both_large = "import os\nfor n in range(100):\n os.write(1, \
              b'o' * 20000)\n os.write(2, b'e' * 20000)";
-    // The tool cannot notice write errors: the caller's file is at the other end.
+    // The tool cannot notice write errors: the caller file is at the other end.
     let careless = "import os\ntry: os.write(1, b'x' * 10)\nexcept OSError: pass\nos._exit(4)";
     vec![
         // Pipes.

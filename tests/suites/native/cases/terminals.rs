@@ -1,4 +1,4 @@
-//! Calls on a terminal, and the terminal's output.
+//! Calls on a terminal, and the terminal output.
 //!
 //! Keys are typed only after the tool has started: otherwise the order of the echo is undetermined.
 

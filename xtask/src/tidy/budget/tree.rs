@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::tidy::source::{Source, Token};
 use crate::tidy::{Page, prose};
 
-/// The files of the workspace.
+/// The workspace files.
 pub(in crate::tidy) struct Tree<'a> {
     /// Rust files of crates and of xtask without test modules.
     product: Vec<File<'a>>,

@@ -1,4 +1,4 @@
-//! Checks of objects that sessions in a cluster use: the namespace, secrets, and the launcher's image.
+//! Checks of objects that sessions in a cluster use: the namespace, secrets, and the launcher image.
 
 use aifo_agents::{AgentSpec, key_variables, known_agents};
 use aifo_types::Finding;

@@ -8,7 +8,7 @@ use crate::asked_call::AskedCall;
 
 impl<'a> Parts<'a> {
     /// Returns the calls that a call runs as if they were called alone: all of
-    /// their words are known, in one directory, by the agent's PATH.
+    /// their words are known, in one directory, by the agent PATH.
     pub(in crate::judge) fn certain(
         argv: &[Vec<u8>],
         place: Place<'a>,

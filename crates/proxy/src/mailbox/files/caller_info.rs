@@ -1,4 +1,4 @@
-//! The `.call` file: the caller's directory and variables (`spec/mailbox.md#caller-information`).
+//! The `.call` file: the caller directory and variables (`spec/mailbox.md#caller-information`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 /// The content of a `.call` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallerInfo {
-    /// The caller's directory.
+    /// The caller directory.
     pub cwd: Option<Vec<u8>>,
-    /// The caller's path of the workspace.
+    /// The caller path of the workspace.
     pub workspace: Option<Vec<u8>>,
     /// Variables of the caller, `NAME=VALUE`.
     pub variables: Vec<Vec<u8>>,
@@ -18,7 +18,7 @@ pub(crate) struct CallerInfo {
 /// The directory to run a command in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorkingDirectory {
-    /// The workspace's root, for a caller outside the workspace.
+    /// The workspace root, for a caller outside the workspace.
     WorkspaceRoot,
     /// This path. Links are not resolved, so it may not exist or may lie elsewhere.
     Below(PathBuf),
@@ -41,7 +41,7 @@ impl CallerInfo {
         caller
     }
 
-    /// Translates the caller's directory to the workspace `root` of the host.
+    /// Translates the caller directory to the workspace `root` of the host.
     pub(crate) fn working_directory(&self, root: &Path) -> WorkingDirectory {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
         let Some(cwd) = self.cwd.as_ref().map(path) else { return WorkingDirectory::WorkspaceRoot };

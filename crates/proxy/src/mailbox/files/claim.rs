@@ -17,19 +17,19 @@ use crate::mailbox::files::name::{FileKind, RequestId};
 #[derive(Debug)]
 pub(crate) struct Claim {
     id: RequestId,
-    /// Receives the command's output.
+    /// Receives the command output.
     pub stdout: File,
     /// Receives the command's error output.
     pub stderr: File,
     exit: File,
 }
 
-/// The client's files of a request.
+/// The client files of a request.
 #[derive(Debug)]
 pub(crate) struct ClientFiles {
     /// The arguments.
     pub arguments: Arguments,
-    /// The caller's directory and variables.
+    /// The caller directory and variables.
     pub caller: CallerInfo,
     /// Standard input, if there is any.
     pub stdin: Option<File>,
@@ -116,12 +116,12 @@ impl Claim {
         }
     }
 
-    /// The request's id.
+    /// The request id.
     pub(crate) fn id(&self) -> &RequestId {
         &self.id
     }
 
-    /// Reads the client's files. The error is for the client.
+    /// Reads the client files. The error is for the client.
     pub(crate) fn read(&self, directory: &Directory) -> Result<ClientFiles, InvalidRequest> {
         let file = |kind| self.id.file(kind);
         let refused = |what: &str, error: FileError| InvalidRequest(format!("the {what} {error}"));

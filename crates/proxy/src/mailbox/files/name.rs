@@ -31,7 +31,7 @@ pub(crate) enum FileKind {
     RequestDraft,
     /// The arguments.
     Request,
-    /// The caller's directory and variables.
+    /// The caller directory and variables.
     Call,
     /// Standard input.
     Stdin,
@@ -135,7 +135,7 @@ pub(crate) fn client_info_file(command: &str) -> String {
 }
 
 impl RequestId {
-    /// Parses a file name. `None` if it is not a file of a request.
+    /// Parses a file name. `None` if it is not a request file.
     pub(crate) fn of_file(name: &[u8]) -> Option<(Self, FileKind)> {
         let name = std::str::from_utf8(name).ok()?;
         let known =

@@ -29,7 +29,7 @@ pub(in super::super) enum RepositoryPlace {
 }
 
 impl RepositoryPlace {
-    /// Opens the repository's directory.
+    /// Opens the repository directory.
     fn open(&self) -> Option<File> {
         match self {
             RepositoryPlace::Workspace(workspace) => git_directory(workspace),
@@ -37,7 +37,7 @@ impl RepositoryPlace {
         }
     }
 
-    /// Creates the mount points that the repository's directory lacks.
+    /// Creates the mount points that the repository directory lacks.
     fn create_missing(&self, git: &Path) -> io::Result<()> {
         match self {
             RepositoryPlace::Workspace(_) => match key_without_common_dir(&git.join(CONFIG)) {
@@ -135,7 +135,7 @@ impl RepositoryPlace {
     }
 }
 
-/// Returns the places of a workspace's repository and of the repository that it is linked to.
+/// Returns the places of a workspace repository and of the repository that it is linked to.
 fn places(
     workspace: &Path,
     linked: Option<&LinkedRepository>,
@@ -144,7 +144,7 @@ fn places(
     [RepositoryPlace::Workspace(workspace.to_owned())].into_iter().chain(linked)
 }
 
-/// Removes the mount points that sessions created in a workspace's repository and the linked one,
+/// Removes the mount points that sessions created in a workspace repository and the linked one,
 /// unless a session uses them.
 pub fn remove_mount_points(workspace: &Path, linked: Option<&LinkedRepository>) {
     for place in places(workspace, linked) {
@@ -152,12 +152,12 @@ pub fn remove_mount_points(workspace: &Path, linked: Option<&LinkedRepository>) 
     }
 }
 
-/// Returns whether the workspace's repository or the linked one has mount points that no session uses.
+/// Returns whether the workspace repository or the linked one has mount points that no session uses.
 pub fn has_mount_points(workspace: &Path, linked: Option<&LinkedRepository>) -> bool {
     places(workspace, linked).any(|place| place.has_mount_points())
 }
 
-/// Opens the directory of the workspace's repository.
+/// Opens the directory of the workspace repository.
 pub(super) fn git_directory(workspace: &Path) -> Option<File> {
     open_directory(&workspace.join(".git"))
         .or_else(|| open_directory(&workspace.join(pointed_name(workspace)?)))
