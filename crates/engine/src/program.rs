@@ -19,11 +19,13 @@ pub trait Programs {
 }
 
 /// Why no program was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MissingProgram {
     /// PATH has no program of that name.
+    #[error("it is not installed")]
     Absent,
     /// Every program of that name in PATH is untrusted.
+    #[error("'{}' is not a trusted program: {why}", file.display())]
     Untrusted {
         /// The first of them.
         file: PathBuf,

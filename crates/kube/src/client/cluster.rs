@@ -59,13 +59,11 @@ pub struct Cluster {
 type UsersGit = Result<Git, String>;
 
 fn users_git(programs: &TrustedPrograms) -> UsersGit {
-    match programs.find("git") {
-        Ok(program) => Ok(Git::new(program.file, program.path)),
-        Err(MissingProgram::Absent) => Err("git is not installed".to_owned()),
-        Err(MissingProgram::Untrusted { file, why }) => {
-            Err(format!("'{}' is not a trusted program: {why}", file.display()))
-        }
-    }
+    let found = programs.find("git").map(|program| Git::new(program.file, program.path));
+    found.map_err(|missing| match missing {
+        MissingProgram::Absent => "git is not installed".to_owned(),
+        untrusted => untrusted.to_string(),
+    })
 }
 
 /// Returns the cluster and namespace of a configuration.
